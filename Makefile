@@ -1,0 +1,68 @@
+# The front door. Every target makes what it needs first; `make` alone says what there is.
+
+PY = .venv/bin/python
+READY = .venv/ready
+DEMO_READY = .demo-venv/ready
+PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
+# Linted, formatted and type-checked alike.
+CODE = src tests benchmarks examples
+# How many processes run the tests, and how many seeds the simulation tries.
+JOBS ?= 2
+N ?= 20000
+
+.DEFAULT_GOAL = help
+.PHONY: help env test lint types contracts format demo bench seeds clean
+.DELETE_ON_ERROR:
+
+help: ## say what there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+
+env: $(READY) ## make .venv with everything that the tests need
+
+$(READY): pyproject.toml scripts/venv
+	@scripts/venv .venv
+	@echo "installing holdfast and the development tools into .venv"
+	@# Dependency groups are understood from pip 25.1 on.
+	@$(PY) $(PIP_INSTALL) 'pip>=25.1'
+	@$(PY) $(PIP_INSTALL) --group test --group lint --editable .
+	@touch $@
+
+test: lint types contracts ## everything: lint, types, contracts, all tests, coverage
+	@rm -f .coverage .coverage.*
+	$(PY) -m pytest -p tests.skips -rs -n $(JOBS) --cov --cov-report=
+	$(PY) -m coverage report --skip-covered --show-missing \
+		--include='src/holdfast/core/*,src/holdfast/drivers/*' --fail-under=100
+
+lint: $(READY) ## ruff: rules and format
+	$(PY) -m ruff check $(CODE)
+	$(PY) -m ruff format --check $(CODE)
+
+types: $(READY) ## mypy, strict
+	$(PY) -m mypy
+
+contracts: $(READY) ## who may import whom
+	.venv/bin/lint-imports --no-logo
+
+format: $(READY) ## let ruff arrange the code
+	$(PY) -m ruff check --fix-only $(CODE)
+	$(PY) -m ruff format $(CODE)
+
+demo: $(DEMO_READY) ## several processes, one lock, one of them killed: nothing is lost
+	@.demo-venv/bin/python examples/demo.py
+
+$(DEMO_READY): pyproject.toml scripts/venv
+	@scripts/venv .demo-venv
+	@echo "installing holdfast into .demo-venv"
+	@.demo-venv/bin/python $(PIP_INSTALL) --editable .
+	@touch $@
+
+bench: $(READY) ## measure, next to the peers
+	$(PY) -m benchmarks
+
+seeds: $(READY) ## simulate: make seeds N=100000
+	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(JOBS)
+
+clean: ## remove everything that make made
+	rm -rf .venv .demo-venv build dist .coverage .coverage.* htmlcov \
+		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
