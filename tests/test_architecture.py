@@ -1,0 +1,286 @@
+"""The shape of the source, held by tests: who imports whom, how long things get, twins that match.
+
+Law: nothing here runs a lock. What a rule forbids is found in the text or in the signatures, and
+a failure names the file and the line.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "holdfast"
+MODULES = sorted(SOURCE.rglob("*.py"))
+PUBLIC_NAMES = [
+    *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease", "Holder", "Report"),
+    *("HoldfastError", "AcquireTimeout", "NotHeld", "LeaseLost", "InvalidName", "Closed"),
+    *("StoreError", "Refused", "Unknown", "UnsafeProtocolWarning", "__version__"),
+]
+
+LONGEST_MODULE = 300
+LONG_FUNCTION = 30
+LONGEST_FUNCTION = 60
+VAGUE_NAMES = {"utils", "util", "helper", "helpers", "manager", "base", "common", "misc"}
+
+# The standard library's pure parts: what the core may import beside itself and the errors.
+PURE = {
+    "__future__",
+    "bisect",
+    "collections",
+    "contextlib",
+    "enum",
+    "fnmatch",
+    "functools",
+    "heapq",
+    "itertools",
+    "math",
+    "operator",
+    "re",
+    "types",
+    "typing",
+    "weakref",
+}
+
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class Function(NamedTuple):
+    """One function of the source, and where it is."""
+
+    where: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+
+    @property
+    def lines(self) -> int:
+        """From `def` to the last line, docstring included."""
+        return (self.node.end_lineno or self.node.lineno) - self.node.lineno + 1
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+def functions() -> Iterator[Function]:
+    for path in MODULES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, FUNCTION):
+                yield Function(f"{name_of(path)}:{node.lineno} {node.name}", node)
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that are imported anywhere in the file, functions included."""
+    found = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}:{node.lineno} imports relatively"
+            found.add(node.module or "")
+    return found
+
+
+# --- who imports whom ---------------------------------------------------------------------------
+
+
+def test_import_contracts_are_kept() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    run = subprocess.run(
+        [linter, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "core").glob("*.py")), ids=name_of)
+def test_core_imports_only_itself_the_errors_and_pure_modules(path: Path) -> None:
+    ours = {name for name in imported(path) if name.split(".")[0] == "holdfast"}
+    assert {name.split(".")[0] for name in imported(path) - ours} <= PURE
+    assert all(name.startswith(("holdfast.core", "holdfast.errors")) for name in ours), ours
+
+
+def test_errors_import_nothing() -> None:
+    assert imported(SOURCE / "errors.py") <= {"__future__"}
+
+
+def test_importing_holdfast_loads_nothing_else() -> None:
+    print_modules = "import sys; print(*sys.modules)"
+    bare = subprocess.check_output([sys.executable, "-c", print_modules], text=True).split()
+    ours = subprocess.check_output(
+        [sys.executable, "-c", f"import holdfast; {print_modules}"], text=True
+    ).split()
+    assert set(ours) - set(bare) == {"holdfast"}
+
+
+# --- sizes and names ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_is_short_and_opens_with_its_law(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= LONGEST_MODULE
+    assert ast.get_docstring(tree_of(path)), "a module opens with a docstring"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_is_called_after_what_it_does(path: Path) -> None:
+    words = re.split("[/_.]", name_of(path))
+    assert VAGUE_NAMES.isdisjoint(words)
+
+
+def test_functions_are_short() -> None:
+    every = list(functions())
+    long = [function for function in every if function.lines > LONG_FUNCTION]
+    assert len(long) <= len(every) / 10, [function.where for function in long]
+    assert not [function.where for function in long if function.lines > LONGEST_FUNCTION]
+
+
+def undocumented(body: list[ast.stmt], prefix: str) -> Iterator[str]:
+    """The public functions and classes of a module or class that have no docstring."""
+    for node in body:
+        if not isinstance(node, (ast.ClassDef, *FUNCTION)):
+            continue
+        if node.name.startswith("_"):
+            continue
+        if not ast.get_docstring(node):
+            yield f"{prefix}:{node.lineno} {node.name}"
+        if isinstance(node, ast.ClassDef):
+            yield from undocumented(node.body, prefix)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_public_names_have_a_docstring(path: Path) -> None:
+    assert not list(undocumented(tree_of(path).body, name_of(path)))
+
+
+# --- the public face ----------------------------------------------------------------------------
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(holdfast.__all__) == sorted(PUBLIC_NAMES)
+    assert set(PUBLIC_NAMES) <= set(dir(holdfast))
+
+
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
+def test_a_public_name_can_be_imported_and_is_ours(name: str) -> None:
+    value = getattr(holdfast, name)
+    if isinstance(value, type):
+        assert value.__module__.split(".")[0] == "holdfast"
+        assert value.__doc__
+
+
+def test_no_other_name_can_be_imported() -> None:
+    unknown = "no_such_name"
+    with pytest.raises(AttributeError, match=unknown):
+        getattr(holdfast, unknown)
+
+
+# --- the twins ----------------------------------------------------------------------------------
+
+TWINS = ["Client", "Lock", "Lease"]
+ONLY_ASYNC = {"aclose"}  # what contextlib.aclosing calls
+COLOURED = {
+    "__enter__": "__aenter__",
+    "__exit__": "__aexit__",
+}
+# Methods that may hold more than one simple statement, because their class is no mere shell there.
+EXEMPT = {"__init__"}
+
+
+def pair(name: str) -> tuple[type, type]:
+    return getattr(holdfast, name), getattr(holdfast, f"Async{name}")
+
+
+def methods(cls: type) -> dict[str, Callable[..., Any]]:
+    """The class's own methods and properties, by name, without those that only serve Python."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name, value in vars(cls).items():
+        function = value.fget if isinstance(value, property) else value
+        if inspect.isfunction(function):
+            found[name] = function
+    return found
+
+
+def public(cls: type) -> dict[str, Callable[..., Any]]:
+    return {name: m for name, m in methods(cls).items() if not name.startswith("_")}
+
+
+def parameters(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    return [(p.name, p.kind, p.default) for p in inspect.signature(method).parameters.values()]
+
+
+def colourless(text: str) -> str:
+    """The text as it would be for threads: without `await`, `async` and `Async`, and of threads."""
+    text = re.sub(r"\b(await|async) |\bAsync(?=[A-Z])", "", text)
+    return re.sub(r"\btask", "thread", text)
+
+
+def first_line(method: Callable[..., Any]) -> str:
+    assert method.__doc__, method.__qualname__
+    return colourless(method.__doc__.strip().splitlines()[0])
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_twins_have_the_same_methods(name: str) -> None:
+    plain, coloured = pair(name)
+    assert set(public(plain)) == set(public(coloured)) - ONLY_ASYNC
+    dunders = {COLOURED.get(m, m) for m in methods(plain) if m.startswith("__")}
+    assert dunders == {m for m in methods(coloured) if m.startswith("__")}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_twins_have_the_same_parameters_and_the_same_first_line(name: str) -> None:
+    plain, coloured = pair(name)
+    for method, twin in ((public(plain)[m], public(coloured)[m]) for m in public(plain)):
+        assert parameters(method) == parameters(twin), method.__qualname__
+        assert first_line(method) == first_line(twin), method.__qualname__
+    assert parameters(plain) == parameters(coloured), "the constructors"
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_twins_agree_on_what_is_a_property(name: str) -> None:
+    plain, coloured = pair(name)
+    kinds = [
+        {key for key, value in vars(cls).items() if isinstance(value, property)}
+        for cls in (plain, coloured)
+    ]
+    assert kinds[0] == kinds[1]
+
+
+def simple(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether the body is a docstring, if any, and one statement that holds no others."""
+    body = node.body[1:] if ast.get_docstring(node) else node.body
+    return len(body) <= 1 and not any(hasattr(statement, "body") for statement in body)
+
+
+def busy_methods(shell: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(shell):
+        if isinstance(node, FUNCTION) and node.name not in EXEMPT and not simple(node):
+            yield node
+
+
+def classes_of_the_api() -> Iterator[ast.ClassDef]:
+    for path in sorted((SOURCE / "api").glob("*.py")):
+        yield from (node for node in tree_of(path).body if isinstance(node, ast.ClassDef))
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_method_of_the_api_is_one_statement(name: str) -> None:
+    shells = [shell for shell in classes_of_the_api() if shell.name in (name, f"Async{name}")]
+    assert len(shells) == 2
+    busy = [f"{shell.name}.{node.name}" for shell in shells for node in busy_methods(shell)]
+    assert not busy
