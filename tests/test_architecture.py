@@ -46,6 +46,7 @@ PURE = {
     "functools",
     "heapq",
     "itertools",
+    "json",
     "math",
     "operator",
     "re",
