@@ -29,7 +29,7 @@ $(READY): pyproject.toml scripts/venv
 
 test: lint types contracts ## everything: lint, types, contracts, all tests, coverage
 	@rm -f .coverage .coverage.*
-	$(PY) -m pytest -p tests.skips -rs -n $(JOBS) --cov --cov-report=
+	$(PY) -m pytest -p tests.skips -rfEs -n $(JOBS) --cov --cov-report=
 	$(PY) -m coverage report --skip-covered --show-missing \
 		--include='src/holdfast/core/*,src/holdfast/drivers/*' --fail-under=100
 

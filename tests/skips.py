@@ -1,21 +1,22 @@
 """Skipped is not passed: a pytest plugin (`-p tests.skips`, as `make test` loads it).
 
 Law: as root, or in CI, whatever a test needs can be installed. There a test that was skipped
-because a server is missing fails the run. Such a test says so by a reason that begins with
+because a server is missing has failed. Such a test says so by a reason that begins with
 "no server"; other reasons (another system, an older kernel) stay what they are.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator
 
 REASON = "no server"
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 def excusable() -> bool:
@@ -24,24 +25,23 @@ def excusable() -> bool:
     return os.geteuid() != 0 and not in_ci
 
 
-def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Why the test was skipped, in the words of whoever skipped it."""
-    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
-    return text.removeprefix("Skipped: ")
+def judged(report: Report) -> Report:
+    """The report, made a failure if it was skipped for what should be here."""
+    if report.skipped and isinstance(report.longrepr, tuple) and not excusable():
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if reason.startswith(REASON):
+            report.outcome = "failed"
+            report.longrepr = f"skipped where nothing may be missing: {reason}"
+    return report
 
 
-def missing(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> list[str]:
-    """The skipped tests that lacked a server."""
-    return [report.nodeid for report in reports if reason(report).startswith(REASON)]
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Judge each test."""
+    return judged((yield))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run that passed only because servers were missing."""
-    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is None or excusable():  # a worker of xdist has no terminal
-        return
-    lacking = missing(terminal.stats.get("skipped", []))
-    if lacking and session.exitstatus == pytest.ExitCode.OK:
-        terminal.write_line(f"{len(lacking)} tests were skipped for a missing server", red=True)
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Judge each module, since one may skip itself as a whole."""
+    return judged((yield))
