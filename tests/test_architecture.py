@@ -133,7 +133,8 @@ def test_importing_holdfast_loads_nothing_else() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_is_short_and_opens_with_its_law(path: Path) -> None:
-    assert len(path.read_text("utf-8").splitlines()) <= LONGEST_MODULE
+    lines = path.read_text("utf-8").count("\n")
+    assert lines <= LONGEST_MODULE
     assert ast.get_docstring(tree_of(path)), "a module opens with a docstring"
 
 
@@ -281,7 +282,8 @@ def classes_of_the_api() -> Iterator[ast.ClassDef]:
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_method_of_the_api_is_one_statement(name: str) -> None:
-    shells = [shell for shell in classes_of_the_api() if shell.name in (name, f"Async{name}")]
-    assert len(shells) == 2
+    names = (name, f"Async{name}")
+    shells = [shell for shell in classes_of_the_api() if shell.name in names]
+    assert sorted(shell.name for shell in shells) == sorted(names)
     busy = [f"{shell.name}.{node.name}" for shell in shells for node in busy_methods(shell)]
     assert not busy
