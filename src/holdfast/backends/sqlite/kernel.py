@@ -1,0 +1,118 @@
+"""What the kernel tells about this host: what is mounted where, and which clock is running.
+
+Where it tells nothing (not Linux) the answers are empty, never guesses.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+# WAL keeps its index in shared memory, which two kernels do not share, and the locks of these
+# systems end at the host or come late. Shares between a virtual machine and its host count too.
+# fmt: off
+_SHARED = frozenset((
+    "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fhgfs", "fuse", "gfs", "gfs2",
+    "glusterfs", "gpfs", "kafs", "lustre", "ncpfs", "nfs", "nfs3", "nfs4", "ocfs2", "orangefs",
+    "panfs", "prl_fs", "pvfs2", "shfs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs",
+))
+# Any other fuse.* may have a network behind it; fuseblk always has a local disk.
+_LOCAL_FUSE = frozenset((
+    "fuse.encfs", "fuse.exfat", "fuse.ext2", "fuse.ext4", "fuse.fuse-overlayfs", "fuse.fuse2fs",
+    "fuse.gocryptfs", "fuse.ntfs-3g", "fuse.zfs",
+))
+# fmt: on
+
+
+class Mount(NamedTuple):
+    """One line of mountinfo."""
+
+    device: int
+    point: str
+    type: str
+
+
+def mounts() -> list[Mount]:
+    """What is mounted where, in the order of mounting."""
+    return parse_mounts(_text("/proc/self/mountinfo"))
+
+
+def parse_mounts(mountinfo: str) -> list[Mount]:
+    """The lines of mountinfo, see proc(5); a line that is not one is passed over."""
+    # Not splitlines() nor split(): the kernel escapes blank, tab and newline, and nothing else
+    # that Python takes for white space, and mount points can have hostile names.
+    found = []
+    for line in mountinfo.split("\n"):
+        left, separator, right = line.partition(" - ")
+        fields = left.split(" ")
+        major, colon, minor = fields[2].partition(":") if len(fields) > 4 else ("", "", "")
+        if separator and colon and major.isdecimal() and minor.isdecimal():
+            device = os.makedev(int(major), int(minor))
+            found.append(Mount(device, _unescape(fields[4]), _unescape(right.split(" ")[0])))
+    return found
+
+
+def _unescape(text: str) -> str:
+    first, *others = text.split("\\")
+    for other in others:
+        digits = other[:3]
+        octal = len(digits) == 3 and not digits.strip("01234567")
+        first += chr(int(digits, 8)) + other[3:] if octal else "\\" + other
+    return first
+
+
+def mount_of(table: list[Mount], path: str, device: int) -> Mount | None:
+    """The mount that `path`, which is on `device`, is reached through."""
+    # The device first: it is sure, where a path may be hidden under another mount. It can be
+    # missing from the table (btrfs subvolumes have their own), and then the path decides.
+    same = [mount for mount in table if mount.device == device]
+    within = [mount for mount in same or table if _within(path, mount.point)]
+    # Of two on one point the later is on top.
+    return max(reversed(within or same), key=lambda mount: len(mount.point), default=None)
+
+
+def _within(path: str, point: str) -> bool:
+    return path == point or path.startswith(point.rstrip("/") + "/")
+
+
+def is_shared(kind: str) -> bool:
+    """Whether other hosts can see the files of such a file system."""
+    return kind in _SHARED or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
+
+
+def boot() -> str:
+    """The domain of the clock: where two are equal, readings of CLOCK_BOOTTIME can be compared.
+
+    '' where the system does not tell: then nothing is known about restarts in between.
+    """
+    identity = _text("/proc/sys/kernel/random/boot_id").strip()
+    if not identity:
+        return ""
+    own, children = _inode("/proc/self/ns/time"), _inode("/proc/self/ns/time_for_children")
+    # The kernel gives the number of a namespace that ended to the next one, so the number alone
+    # would not do. The offsets told are those of our children's namespace: mostly our own.
+    offset = _offset(_text("/proc/self/timens_offsets")) if own == children else ""
+    return ":".join(part for part in (identity, own, offset) if part)
+
+
+def _inode(path: str) -> str:
+    try:
+        return str(os.stat(path).st_ino)
+    except OSError:  # a kernel without time namespaces: one clock for all
+        return ""
+
+
+def _offset(table: str) -> str:
+    for line in table.split("\n"):
+        clock, *offset = line.split()[:3] or ("",)
+        if clock in ("boottime", "7") and offset != ["0", "0"]:  # early kernels gave the number
+            return ".".join(offset)
+    return ""
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read())
+    except OSError:  # not Linux, or hidden from this process: the law of this file
+        return ""
