@@ -1,0 +1,77 @@
+"""The public names, nothing else; each is loaded when it is first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.api.aio import AsyncClient, AsyncLease, AsyncLock
+    from holdfast.api.threads import Client, Lease, Lock
+    from holdfast.core.sight import Holder, Report
+    from holdfast.errors import (
+        AcquireTimeout,
+        Closed,
+        HoldfastError,
+        InvalidName,
+        LeaseLost,
+        NotHeld,
+        Refused,
+        StoreError,
+        Unknown,
+        UnsafeProtocolWarning,
+    )
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "holdfast.api.aio": ("AsyncClient", "AsyncLease", "AsyncLock"),
+    "holdfast.api.threads": ("Client", "Lease", "Lock"),
+    "holdfast.core.sight": ("Holder", "Report"),
+    "holdfast.errors": (
+        "AcquireTimeout",
+        "Closed",
+        "HoldfastError",
+        "InvalidName",
+        "LeaseLost",
+        "NotHeld",
+        "Refused",
+        "StoreError",
+        "Unknown",
+        "UnsafeProtocolWarning",
+    ),
+}
+
+__all__ = [
+    "AcquireTimeout",
+    "AsyncClient",
+    "AsyncLease",
+    "AsyncLock",
+    "Client",
+    "Closed",
+    "Holder",
+    "HoldfastError",
+    "InvalidName",
+    "Lease",
+    "LeaseLost",
+    "Lock",
+    "NotHeld",
+    "Refused",
+    "Report",
+    "StoreError",
+    "Unknown",
+    "UnsafeProtocolWarning",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _WHERE.items():
+        if name in names:
+            from importlib import import_module
+
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

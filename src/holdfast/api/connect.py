@@ -1,0 +1,25 @@
+"""From what the user named to a store: a URL, the environment, or the embedded default."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from holdfast.backends import Opened, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VARIABLE = "HOLDFAST_URL"
+DEFAULT = "sqlite:///"
+
+
+def connect(store: object, now: Callable[[], float]) -> Opened:
+    """The store that *store* names: a URL; None for $HOLDFAST_URL, else the embedded file."""
+    if store is None:
+        store = os.environ.get(VARIABLE) or DEFAULT
+    if not isinstance(store, str):
+        raise TypeError(
+            f"a store is named by a URL such as {DEFAULT!r}, not by a {type(store).__name__}"
+        )
+    return open_store(store, now)

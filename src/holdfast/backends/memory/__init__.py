@@ -1,0 +1,1 @@
+"""Locks inside one process, for tests, examples and programs that run nowhere else."""

@@ -1,0 +1,147 @@
+"""The SQLite file: opened, checked, and written to in whole transactions.
+
+Transactions are a few microseconds long and never wait for a lock of ours, only for one another;
+SQLite's own way of waiting sleeps for milliseconds, so we wait ourselves, and to a deadline.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.backends.sqlite.kernel import boot
+from holdfast.backends.sqlite.shelf import SQL, statement_text
+from holdfast.errors import Refused, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.backends.sqlite.place import Place
+
+T = TypeVar("T")
+SCHEMA = "1"
+PRUNE_AFTER = 7 * 86400.0
+FIRST_PAUSE = 0.00002
+LONGEST_PAUSE = 0.001
+SETTINGS = (
+    # Small pages: a lock's row is small, and every commit writes whole pages.
+    "PRAGMA page_size = 1024",
+    "PRAGMA journal_mode = WAL",
+    # Survives a crash of any process. A power cut may lose the last commits; but it ends every
+    # hold, too, and tokens cannot fall back, since they follow the clock.
+    "PRAGMA synchronous = NORMAL",
+    "PRAGMA wal_autocheckpoint = 4000",
+    "PRAGMA journal_size_limit = 8000000",
+)
+
+# Above this, a graveyard: connections that a forked child inherited. Closing one would undo
+# locks of the parent, so they are kept and never touched.
+INHERITED: list[sqlite3.Connection] = []
+
+
+def busy(error: sqlite3.Error) -> bool:
+    """Whether another process is in the middle of a transaction, so that nothing was done."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+    )
+
+
+def patiently(attempt: Callable[[], T], now: Callable[[], float], until: float, path: str) -> T:
+    """Try *attempt* until no other transaction is in its way; Refused after *until*."""
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return attempt()
+        except sqlite3.Error as error:
+            if not busy(error):
+                raise translated(error, path) from error
+            if now() >= until:
+                raise Refused(
+                    f"{path} is locked by another process in the middle of a transaction; "
+                    "if that process is stopped, continue it or end it"
+                ) from error
+        time.sleep(pause)
+        pause = min(LONGEST_PAUSE, pause * 2)
+
+
+def translated(error: sqlite3.Error, path: str) -> Refused | Unknown:
+    """Did it happen? A failed write leaves nothing behind; a failed read of the disk might."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    unsure = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT)
+    kind = Unknown if unsure else Refused
+    return kind(f"{path}: {error} ({getattr(error, 'sqlite_errorname', 'SQLite')})")
+
+
+def connect(place: Place, now: Callable[[], float], until: float) -> sqlite3.Connection:
+    """Open the file, and make or check what is in it."""
+    try:
+        database = sqlite3.connect(
+            place.path, isolation_level=None, check_same_thread=False, timeout=0
+        )
+    except sqlite3.Error as error:
+        raise translated(error, place.path) from error
+    try:
+        patiently(lambda: _prepare(database, place.path), now, until, place.path)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _prepare(database: sqlite3.Connection, path: str) -> None:
+    for setting in SETTINGS:
+        database.execute(setting).fetchall()
+    transact(database, lambda: _lay_out(database, path))
+
+
+def transact(database: sqlite3.Connection, work: Callable[[], T]) -> T:
+    """Run *work* in a transaction that is committed whole or not at all."""
+    if database.in_transaction:
+        # An interrupt struck between BEGIN and what follows.
+        database.execute("ROLLBACK")
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        result = work()
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+    return result
+
+
+def _lay_out(database: sqlite3.Connection, path: str) -> None:
+    execute = database.execute
+    for statement in statement_text("schema.sql").split(";"):
+        execute(statement)
+    found = execute(SQL["fact"], ("schema",)).fetchone()
+    if found is None:
+        execute(SQL["state"], ("schema", SCHEMA))
+        execute(SQL["state"], ("floor", "0"))
+    elif found[0] != SCHEMA:
+        raise Refused(
+            f"{path} has the layout {found[0]} of another version of holdfast, not {SCHEMA}: "
+            "use that version, or another file"
+        )
+    _enter_boot(database, path)
+    old = time.time() - PRUNE_AFTER
+    execute(SQL["raise floor"], (old,))
+    execute(SQL["prune"], (old,))
+
+
+def _enter_boot(database: sqlite3.Connection, path: str) -> None:
+    """Times on the boot clock mean nothing after a reboot, which has ended every hold."""
+    row = database.execute(SQL["fact"], ("boot",)).fetchone()
+    ours, theirs = boot(), row[0] if row else ""
+    if theirs == ours:
+        return
+    if theirs.partition(":")[0] == ours.partition(":")[0]:
+        raise Refused(
+            f"{path} is used by processes of another time namespace, whose clock differs: "
+            "give each its own file, or use a store with a server"
+        )
+    for forget in ("forget holds", "forget waiters", "forget graves"):
+        database.execute(SQL[forget])
+    database.execute(SQL["state"], ("boot", ours))

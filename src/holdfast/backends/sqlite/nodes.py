@@ -1,0 +1,273 @@
+"""The embedded store: one SQLite file, the clients of one machine, and no server.
+
+`Store` carries out the `rules` on the file. Two statements are short ways for what happens most,
+a free lock taken and a lock given back that nobody waits for; the models' tests hold them equal
+to the rules. `Ear` waits for messages of other clients. Both share one `File`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import threading
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.backends import Opened, check_protocol
+from holdfast.backends.sqlite.clients import Clients
+from holdfast.backends.sqlite.database import INHERITED, connect, patiently, transact
+from holdfast.backends.sqlite.life import Life
+from holdfast.backends.sqlite.place import Place, path_of, prepare, unchanged
+from holdfast.backends.sqlite.shelf import SQL, Context, FileShelf
+from holdfast.core import rules
+from holdfast.core.backend import (
+    Ask,
+    Break,
+    Capabilities,
+    Grant,
+    Leave,
+    Left,
+    Look,
+    Next,
+    Renew,
+    Retie,
+    Retied,
+    Sight,
+)
+from holdfast.core.queue import Queue
+from holdfast.errors import Refused
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+# The file's clock is ours: the margin is only for the rounding of two readings.
+CAPABILITIES = Capabilities(drift=0.0, margin=0.001, life=True, bequest=True)
+PROTOCOLS = ("queue",)
+OPEN_PATIENCE = 5.0
+
+
+class File:
+    """The file of one client, opened when it is first needed."""
+
+    def __init__(self, path: str, now: Callable[[], float]) -> None:
+        self.path = path
+        self.now = now
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is open."""
+        self.mutex = threading.Lock()
+        self.place: Place | None = None
+        self.database: sqlite3.Connection | None = None
+        self.life: Life | None = None
+
+    def open(self, until: float) -> sqlite3.Connection:
+        """The connection; Refused when the file is not the one that was opened any more."""
+        if self.database is None or self.place is None:
+            self.place = prepare(self.path)
+            limit = max(until, self.now() + OPEN_PATIENCE)
+            self.database = connect(self.place, self.now, limit)
+        elif not unchanged(self.place):
+            raise Refused(
+                f"{self.path} was removed or replaced while it was in use: "
+                "what it said of locks cannot be believed any more"
+            )
+        return self.database
+
+    def clients(self) -> Clients:
+        """The directory of clients of an open file."""
+        assert self.place is not None
+        return Clients(self.place.clients)
+
+    def live(self, client: str) -> Life:
+        """Come alive as *client*."""
+        if self.life is None:
+            self.life = Life(self.clients(), client)
+        return self.life
+
+    def close(self) -> None:
+        """End the life and close the file."""
+        with self.mutex:
+            if self.life is not None:
+                self.life.end()
+            if self.database is not None:
+                self.database.close()
+        self.begin()
+
+    def after_fork(self) -> None:
+        """Let go of the parent's without undoing anything of it."""
+        if self.database is not None:
+            INHERITED.append(self.database)
+        if self.life is not None:
+            self.life.let_go()
+        self.begin()
+
+
+class Store:
+    """Carries out requests, one at a time."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.answers: Mapping[type, Callable[..., object]] = {
+            Ask: self._ask,
+            Leave: self._leave,
+            Renew: self._renew,
+            Retie: self._retie,
+            Break: self._break,
+            Look: self._look,
+        }
+
+    def call(self, request: object, until: float) -> object:
+        """The answer of the file; Refused when other transactions keep it busy until *until*."""
+        file = self.file
+        if not file.mutex.acquire(timeout=max(0.0, min(until - file.now(), 3600.0))):
+            raise Refused(f"{file.path} was busy with other requests of this process")
+        try:
+            file.open(until)
+            return self.answers[type(request)](request, until)
+        finally:
+            file.mutex.release()
+
+    def _short(self, query: str, words: Mapping[str, object], until: float) -> int | None:
+        """One statement that is a transaction by itself, and the one value it returns."""
+        database = self.file.open(until)
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        rows = patiently(
+            lambda: database.execute(SQL[query], words).fetchall(),
+            self.file.now,
+            until,
+            self.file.path,
+        )
+        return rows[0][0] if rows else None
+
+    def _whole(self, until: float, work: Callable[[Context], T]) -> T:
+        """One transaction, and the messages that it sends when it is committed."""
+        file = self.file
+        database = file.open(until)
+        own = file.life.client if file.life is not None else ""
+
+        def attempt() -> tuple[Context, T]:
+            now, micros = file.now(), time.time_ns() // 1000
+            context = Context(database, file.clients(), own, now, micros)
+            return context, transact(database, lambda: work(context))
+
+        context, result = patiently(attempt, file.now, until, file.path)
+        for claim in context.remote:
+            context.clients.notify(claim.client, int(claim.holder.rpartition(":")[2]))
+        for client in context.watched:
+            file.live(own).watch(client)
+        return result
+
+    def _ask(self, request: Ask, until: float) -> object:
+        claim = request.claim
+        self.file.live(claim.client)
+        now = self.file.now()
+        words = {
+            "name": claim.name,
+            "holder": claim.holder,
+            "client": claim.client,
+            "about": claim.about,
+            "now": now,
+            "expires": now + claim.lease,
+            "micros": time.time_ns() // 1000,
+        }
+        token = self._short("take", words, until)
+        if token is not None:
+            return Grant(token, ())
+        return self._whole(until, lambda c: rules.ask(FileShelf(c, claim.name), request))
+
+    def _leave(self, request: Leave, until: float) -> object:
+        claim = request.claim
+        words = {"name": claim.name, "holder": claim.holder}
+        if not request.bury and self._short("drop", words, until) is not None:
+            return Left("held", ())
+        return self._whole(until, lambda c: rules.leave(FileShelf(c, claim.name), request))
+
+    def _renew(self, request: Renew, until: float) -> object:
+        def work(context: Context) -> tuple[bool, ...]:
+            return tuple(rules.renew(FileShelf(context, c.name), c) for c in request.claims)
+
+        return self._whole(until, work)
+
+    def _retie(self, request: Retie, until: float) -> object:
+        def work(context: Context) -> Retied:
+            return rules.retie(FileShelf(context, name), request.claim.holder, request.tie)
+
+        name = request.claim.name
+        reply = self._whole(until, work)
+        if reply.held and request.tie == "life":
+            return reply._replace(descriptors=self.file.live(request.claim.client).descriptors())
+        return reply
+
+    def _break(self, request: Break, until: float) -> object:
+        return self._whole(until, lambda c: rules.evict(FileShelf(c, request.name), request))
+
+    def _look(self, request: Look, until: float) -> object:
+        return self._whole(until, lambda c: self._sights(c, request))
+
+    def _sights(self, context: Context, request: Look) -> tuple[Sight, ...]:
+        if request.name is not None:
+            return (self._sight(context, request.name),)
+        rows = context.database.execute(SQL["names"]).fetchall()
+        names = [name for (name,) in rows if fnmatch.fnmatchcase(name, request.pattern)]
+        sights = [self._sight(context, name) for name in names]
+        return tuple(sight for sight in sights if sight.held or sight.waiting)
+
+    def _sight(self, context: Context, name: str) -> Sight:
+        shelf = FileShelf(context, name)
+        held = shelf.held()
+        if held is not None and rules.over(shelf, held):
+            held = None
+        remaining = held.expires - context.now if held and held.tie != "life" else None
+        return Sight(name, held, remaining, shelf.queue())
+
+    def interrupt(self) -> None:
+        """No call here lasts longer than its deadline."""
+
+    def close(self) -> None:
+        """End the client's life and close the file."""
+        self.file.close()
+
+    def after_fork(self) -> None:
+        """Let go of the parent's file."""
+        self.file.after_fork()
+
+
+class Ear:
+    """Hears what other clients on this machine did."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+
+    def call(self, request: object, until: float) -> object:
+        """The next messages, however long they take."""
+        if not isinstance(request, Next):
+            raise TypeError(f"the ear was asked {request!r}")
+        with self.file.mutex:
+            self.file.open(self.file.now())
+            life = self.file.live(request.client)
+        return life.hear()
+
+    def interrupt(self) -> None:
+        """End the call under way."""
+        if self.file.life is not None:
+            self.file.life.interrupt()
+
+    def close(self) -> None:
+        """The file is the store's to close."""
+
+    def after_fork(self) -> None:
+        """The file is the store's to let go."""
+
+
+def open_store(url: str, now: Callable[[], float]) -> Opened:
+    """The file that a ``sqlite:`` URL names; it is opened by the first request."""
+    file = File(path_of(url), now)
+
+    def backend(protocol: str | None) -> Queue:
+        check_protocol(protocol, PROTOCOLS, "SQLite")
+        return Queue(CAPABILITIES)
+
+    return Opened(backend, {"store": Store(file), "ear": Ear(file)}, f"sqlite://{file.path}")

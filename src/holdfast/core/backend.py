@@ -1,0 +1,202 @@
+"""What a store is asked and what it answers: the contract between the core and every backend.
+
+A claim names one acquisition: its `holder` is fresh for each, so a request that arrives late
+can never touch a later hold of the same thread (hazards A5, A9). Every request is idempotent:
+asked again after a lost reply, it gives the first answer again.
+
+Nothing here decides anything; `rules` does, and the stores that decide by themselves must
+answer the same (tests/models).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# A hold ends with its lease, with the life of its client where the store can see it, or with
+# whichever comes first. "lease" is a detached hold, "life" one that a child process inherits.
+Tie = Literal["both", "lease", "life"]
+
+# What an ear says when every waiter of its client should look again: one they watched has died.
+EVERYONE = ""
+
+
+class Claim(NamedTuple):
+    """One acquisition, from before the first question until after the last."""
+
+    name: str
+    holder: str
+    client: str
+    lease: float
+    about: str
+    since: float
+
+
+class Held(NamedTuple):
+    """The hold of a lock as the store has it; *expires* is on the store's clock."""
+
+    holder: str
+    client: str
+    tie: Tie
+    token: int
+    expires: float
+    about: str
+    since: float
+
+
+class Ask(NamedTuple):
+    """Grant the claim; or, if the lock is taken, let it *wait* in the queue. → Grant | Busy"""
+
+    claim: Claim
+    wait: bool
+
+
+class Renew(NamedTuple):
+    """Make each claim's lease end no sooner than its length from now. → tuple[bool, ...]"""
+
+    claims: Sequence[Claim]
+
+
+class Leave(NamedTuple):
+    """Give the claim up, whether it holds or waits. With *bury*, refuse it from now on, so that
+    a question of it that is still under way does nothing when it arrives (hazard D2). → Left
+    """
+
+    claim: Claim
+    bury: bool
+
+
+class Retie(NamedTuple):
+    """Change what ends the claim's hold. → Retied"""
+
+    claim: Claim
+    tie: Tie
+
+
+class Look(NamedTuple):
+    """Who holds and who waits: of one lock, or of all whose names match. → tuple[Sight, ...]"""
+
+    name: str | None
+    pattern: str
+
+
+class Break(NamedTuple):
+    """Take the lock from whoever holds it; with *token*, only from that grant. → Broken"""
+
+    name: str
+    token: int | None
+
+
+class Next(NamedTuple):
+    """Asked of the ear: who should look again? → tuple[str, ...] of holders, or EVERYONE"""
+
+    client: str
+
+
+class Grant(NamedTuple):
+    """The claim holds the lock. *woken* are waiters of the same client to wake."""
+
+    token: int
+    woken: tuple[str, ...]
+
+
+class Busy(NamedTuple):
+    """Somebody else holds. Ask again after *recheck* seconds if nobody has woken you by then."""
+
+    held: Held | None
+    recheck: float
+    woken: tuple[str, ...]
+
+
+class Left(NamedTuple):
+    """What the claim was when it left."""
+
+    was: Literal["held", "waiting", "absent"]
+    woken: tuple[str, ...]
+
+
+class Retied(NamedTuple):
+    """Whether the claim holds; for "life", the descriptors that a child must inherit."""
+
+    held: bool
+    descriptors: tuple[int, ...]
+
+
+class Broken(NamedTuple):
+    """Whose hold was found, and whether it was taken away."""
+
+    held: Held | None
+    done: bool
+    woken: tuple[str, ...]
+
+
+class Sight(NamedTuple):
+    """One lock as the store has it; *remaining* of the hold, in seconds, None when unbounded."""
+
+    name: str
+    held: Held | None
+    remaining: float | None
+    waiting: tuple[Claim, ...]
+
+
+class Capabilities(NamedTuple):
+    """What a store can say and do."""
+
+    drift: float
+    """How much faster than ours its clock may run, as a fraction."""
+    margin: float
+    """What the granularity of both clocks may add, in seconds."""
+    life: bool
+    """It notices at once when a client dies."""
+    bequest: bool
+    """A child process can inherit a hold."""
+
+
+class Backend(Protocol):
+    """One way of locking, on one store, for one client. Its methods are processes."""
+
+    capabilities: Capabilities
+
+    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+        """One try."""
+        ...
+
+    async def hear(self, claim: Claim, until: float) -> None:
+        """Return when asking again may help, at the latest at *until*. Nothing is missed
+        that has happened since the last `ask`.
+        """
+        ...
+
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
+        """Renew many at once; for each: does it still hold?"""
+        ...
+
+    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+        """Give up; says whether it held."""
+        ...
+
+    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
+        """Change what ends the hold."""
+        ...
+
+    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+        """One lock (*name*), or all held or waited for that match *pattern*."""
+        ...
+
+    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+        """Take the lock away from its holder."""
+        ...
+
+    def forget(self, claim: Claim) -> None:
+        """The claim waits no more."""
+        ...
+
+    def disturb(self) -> None:
+        """Wake every waiting process: the client is closing."""
+        ...
+
+    def renewed_identity(self) -> None:
+        """Drop what belonged to the process that forked us."""
+        ...

@@ -1,0 +1,176 @@
+"""One acquisition: what the user has in hand. Several may share one hold, by nesting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core import pace
+from holdfast.core.effects import Guard, Sleep
+from holdfast.core.keeper import RAN_OUT, TAKEN
+from holdfast.core.lease import Hold, State
+from holdfast.core.names import LONGEST_LEASE, SHORTEST_LEASE, checked_seconds
+from holdfast.errors import LeaseLost, NotHeld, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.core.backend import Tie
+    from holdfast.core.holdings import Holdings
+
+NOT_OURS = "when it was released, the store did not have it as ours any more"
+
+
+class Handle:
+    """A grant in use."""
+
+    __slots__ = ("__weakref__", "books", "guard", "hold", "released", "siblings")
+
+    def __init__(self, books: Holdings, hold: Hold, siblings: list[Handle]) -> None:
+        self.books = books
+        self.hold = hold
+        self.guard: Guard | None = None
+        self.released = False
+        self.siblings = siblings
+        siblings.append(self)
+
+    def ensure(self) -> None:
+        """Raise LeaseLost, or NotHeld after the release, unless the lease can be believed."""
+        if self.released:
+            raise NotHeld(self.hold.claim.name, f"{self.hold.claim.name!r} was released already")
+        self.hold.check(self.books.env.now())
+
+    def remaining(self) -> float:
+        """Seconds for which the lease can be believed."""
+        return 0.0 if self.released else self.hold.remaining(self.books.env.now())
+
+    def lost(self) -> bool:
+        """Whether the lease was lost; a released one was not."""
+        hold, now = self.hold, self.books.env.now()
+        return not self.released and not hold.believed(now)
+
+    def watch_over(self, guard: Guard | None) -> None:
+        """Have the body that *guard* knows of stopped when the lease is lost."""
+        if guard is not None:
+            self.guard = guard
+            self.hold.guards.append(guard)
+
+    def unguard(self, exception: BaseException | None) -> bool:
+        """Stop guarding the body; was *exception* our own interruption?"""
+        guard, self.guard = self.guard, None
+        if guard is None:
+            return False
+        if guard in self.hold.guards:
+            self.hold.guards.remove(guard)
+        return guard.settle(exception)
+
+    async def release(self) -> None:
+        """Give back this acquisition; the last one frees the lock."""
+        hold = self.hold
+        if self.released:
+            raise NotHeld(hold.claim.name, f"{hold.claim.name!r} was released already")
+        self.released = True
+        self.siblings.remove(self)
+        hold.depth -= 1
+        if hold.depth:
+            hold.check(self.books.env.now())
+        else:
+            await self._free(hold)
+
+    async def _free(self, hold: Hold) -> None:
+        books = self.books
+        books.remove(hold)
+        if hold.believed(books.env.now()):
+            hold.step("release")
+        if books.closed or hold.claim.client != books.client:
+            hold.lose("its client was closed")
+        else:
+            await self._give_back(hold)
+        if hold.state is not State.FREE:
+            hold.lose(RAN_OUT)
+            raise self._lost()
+
+    def _lost(self) -> LeaseLost:
+        self.books.mourn(self.hold)
+        return self.hold.lost()
+
+    async def _give_back(self, hold: Hold) -> None:
+        books = self.books
+        books.enter()
+        try:
+            was_held = await self._leave(hold)
+        except BaseException:
+            books.orphan(hold.claim)
+            raise
+        finally:
+            books.exit()
+        if was_held:
+            hold.step("done")
+        else:
+            hold.lose(NOT_OURS)
+
+    async def _leave(self, hold: Hold) -> bool:
+        """Leave until answered. A repeated question that finds nothing was answered before."""
+        env, patience = self.books.env, self.books.patience
+        give_up = env.now() + patience
+        tries = 0
+        while True:
+            try:
+                was_held = await self.books.backend.leave(
+                    hold.claim, bury=hold.doubtful, until=give_up
+                )
+                return was_held or tries > 0
+            except Unknown:
+                tries += 1
+                if env.now() >= give_up:
+                    raise
+            await Sleep(min(give_up, env.now() + pace.pause(tries, env.random())))
+
+    async def extend(self, seconds: object) -> None:
+        """Have the lease end no sooner than *seconds* from now, once; renewal goes on."""
+        length = checked_seconds(seconds, "extend", least=SHORTEST_LEASE, most=LONGEST_LEASE)
+        self.ensure()
+        books, hold = self.books, self.hold
+        asked = books.env.now()
+        until = min(hold.until, asked + books.patience)
+        answers = await books.backend.renew([hold.claim._replace(lease=length)], until)
+        if not answers[0]:
+            hold.lose(TAKEN)
+            raise self._lost()
+        drift, margin = books.backend.capabilities[:2]
+        hold.confirmed(pace.believed_until(asked, length, drift, margin))
+        hold.check(books.env.now())
+        books.schedule(hold, asked)
+
+    async def detach(self) -> None:
+        """Leave the lock held for the rest of its lease, by whoever knows its token."""
+        self.ensure()
+        if self.hold.depth > 1:
+            raise NotHeld(self.hold.claim.name, "a nested acquisition cannot be detached")
+        await self._retie("lease")
+        self.books.remove(self.hold)
+        self.hold.step("detach")
+        self.released = True
+        self.siblings.remove(self)
+
+    async def bequeath(self) -> tuple[int, ...]:
+        """Let the lock live as long as any process that has the descriptors returned."""
+        self.ensure()
+        if not self.books.backend.capabilities.bequest:
+            return ()
+        return await self._retie("life")
+
+    async def _retie(self, tie: Tie) -> tuple[int, ...]:
+        books, hold = self.books, self.hold
+        until = min(hold.until, books.env.now() + books.patience)
+        reply = await books.backend.retie(hold.claim, tie, until)
+        if not reply.held:
+            hold.lose(TAKEN)
+            raise self._lost()
+        return reply.descriptors
+
+    def on_lost(self, callback: Callable[[Any], object], lease: object) -> None:
+        """Have *callback* called with *lease* when the lease is lost; soon, if it is already."""
+        self.hold.callbacks.append((callback, lease))
+        if self.lost():
+            self.hold.lose(RAN_OUT)
+            self.books.mourn(self.hold)

@@ -1,0 +1,160 @@
+"""What one client holds, and what it has yet to give back.
+
+Holds are known weakly: the handles that the user keeps, or the lock object and the thread or
+task that took it, keep a hold alive. When they are gone, nobody renews it any more (C6, F10).
+
+An orphan is a claim whose fate was left open: its question got no answer, or its asker was
+cancelled, interrupted or dropped. Making one is a plain change of data, so it works where no
+effect can be awaited any more; the keeper gives orphans back.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core import pace
+from holdfast.core.backend import Backend, Claim
+from holdfast.core.effects import FOREVER, Caller, Env, Signal, Wait
+from holdfast.errors import Closed
+
+if TYPE_CHECKING:
+    from holdfast.core.lease import Hold
+
+
+class Orphan(NamedTuple):
+    """A claim to give back, and until when that makes sense."""
+
+    claim: Claim
+    until: float
+
+
+class Holdings:
+    """The books of one client."""
+
+    def __init__(self, env: Env, backend: Backend, patience: float, label: str | None) -> None:
+        self.env = env
+        self.backend = backend
+        self.patience = patience
+        self.label = label
+        self.changed = Signal()
+        self.idle = Signal()
+        self.planned = FOREVER
+        self.keeping = False
+        self.closed = False
+        self.begin()
+
+    def begin(self) -> None:
+        """A fresh start: of a new client, or of a forked child's copy of one."""
+        self.client = self.env.token()
+        self.serial = 0
+        self.active = 0
+        self.holds: dict[str, weakref.ref[Hold]] = {}
+        self.orphans: dict[str, Orphan] = {}
+        self.mourned: list[Hold] = []
+
+    def abandon(self, reason: str) -> None:
+        """All holds are another's now: the process that forked us, or a loop that is closed."""
+        for hold in self.held():
+            hold.lose(reason)
+        self.changed = Signal()
+        self.idle = Signal()
+        self.planned = FOREVER
+        self.keeping = False
+        self.begin()
+        self.backend.renewed_identity()
+
+    def claim(self, name: str, lease: float, label: str | None, caller: Caller) -> Claim:
+        """A fresh claim, known to nobody yet."""
+        if self.closed:
+            raise Closed(f"the client was closed; {name!r} cannot be locked with it any more")
+        self.serial += 1
+        holder = f"{self.client}:{self.serial}"
+        about = self._about(label or self.label, caller)
+        return Claim(name, holder, self.client, lease, about, self.env.wall())
+
+    def _about(self, label: str | None, caller: Caller) -> str:
+        host, pid = self.env.place()
+        text = caller.about.get(label)
+        if text is None:
+            words = {"host": host, "pid": pid, "thread": caller.title, "label": label}
+            text = caller.about[label] = json.dumps(words, ensure_ascii=False)
+        return text
+
+    def add(self, hold: Hold, caller: Caller | None, asked: float) -> None:
+        """A hold begins; the keeper learns of it in the same step."""
+        reference = weakref.ref(hold)
+        self.holds[hold.claim.holder] = reference
+        if caller is not None:
+            hold.caller = weakref.ref(caller)
+            caller.holds[hold.claim.name] = reference
+        self.schedule(hold, asked)
+
+    def schedule(self, hold: Hold, asked: float) -> None:
+        """Have the keeper look at the hold when it must; it is woken only if it sleeps longer."""
+        due = pace.renew_at(asked, hold.claim.lease) if hold.renew else hold.until
+        hold.due = min(hold.until, due)
+        if hold.due < self.planned:
+            self.hurry(hold.due)
+
+    def hurry(self, when: float) -> None:
+        """Wake the keeper, which has something to do at *when*."""
+        self.planned = when
+        self.changed.set()
+
+    def remove(self, hold: Hold) -> None:
+        """A hold ends."""
+        self.holds.pop(hold.claim.holder, None)
+        caller = hold.caller()
+        if caller is not None and self.of(caller, hold.claim.name) in (hold, None):
+            caller.holds.pop(hold.claim.name, None)
+
+    def mourn(self, hold: Hold) -> None:
+        """A lost hold has somebody to tell: the keeper does it, even when it is looked after
+        by nobody else any more.
+        """
+        if hold.callbacks:
+            self.mourned.append(hold)
+            self.hurry(0.0)
+
+    def of(self, caller: Caller, name: str) -> Hold | None:
+        """The hold that *caller* has on *name*, if any."""
+        reference = caller.holds.get(name)
+        return reference() if reference is not None else None
+
+    def held(self) -> list[Hold]:
+        """All holds that somebody still cares for."""
+        return [hold for ref in list(self.holds.values()) if (hold := ref()) is not None]
+
+    def orphan(self, claim: Claim) -> None:
+        """Leave it to the keeper to give *claim* back."""
+        until = self.env.now() + claim.lease + pace.UNDO_PATIENCE
+        self.orphans[claim.holder] = Orphan(claim, until)
+        self.backend.forget(claim)
+        self.hurry(0.0)
+
+    def answer_by(self) -> float:
+        """Until when the store may take to answer a question that is asked now."""
+        if self.closed:
+            raise Closed("the client was closed")
+        return self.env.now() + self.patience
+
+    async def close(self, until: float) -> None:
+        """Nobody begins or waits any more; those under way have until *until* to end."""
+        self.closed = True
+        self.changed.set()
+        self.backend.disturb()
+        while self.active and self.env.now() < until:
+            self.idle.clear()
+            await Wait(self.idle, until)
+
+    def enter(self) -> None:
+        """A process with a claim begins."""
+        self.active += 1
+
+    def exit(self) -> None:
+        """A process with a claim ends; a closing client waits for the last."""
+        self.active -= 1
+        if not self.active:
+            self.idle.set()

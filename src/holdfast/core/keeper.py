@@ -1,0 +1,161 @@
+"""One process per client: renews every lease, tells of the lost, gives orphans back.
+
+It sleeps until the earliest moment at which a hold needs it, and is woken only for an earlier
+one; so a lock that is taken and released thousands of times between two of its turns costs it
+nothing. The renewals that are due about the same time travel as one request.
+
+A renewal has three outcomes (hazard C10): renewed; another's, which is loss at once; and no
+answer, which is tried again until the time that was confirmed has passed, which is loss too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core import pace
+from holdfast.core.effects import FOREVER, Sleep, Spawn, Tell, Wait
+from holdfast.core.lease import Callback, Hold, State
+from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    from holdfast.core.holdings import Holdings, Orphan
+
+TOGETHER = 500
+TAKEN = "the store says that somebody else holds it, or that it was broken by force"
+RAN_OUT = "its time ran out before a renewal was confirmed"
+FIXED = "its fixed lease is over"
+
+
+class Keeper:
+    """Looks after the holdings of one client."""
+
+    def __init__(self, books: Holdings) -> None:
+        self.books = books
+        self.failures = 0
+
+    async def start(self) -> None:
+        """Start the keeper, unless it runs."""
+        if not self.books.keeping:
+            self.books.keeping = True
+            await Spawn(self.keep(), "keeper")
+
+    async def keep(self) -> None:
+        """Keep until the client is closed."""
+        books = self.books
+        try:
+            while not books.closed:
+                await self._rest()
+                await self.give_back()
+                await self._renew()
+                await self._tell_lost()
+        finally:
+            books.keeping = False
+
+    async def _rest(self) -> None:
+        books = self.books
+        books.planned = self._next()
+        await Wait(books.changed, books.planned)
+        books.changed.clear()
+
+    def _next(self) -> float:
+        if self.books.orphans:
+            return self._later() if self.failures else 0.0
+        return min((hold.due for hold in self.books.held()), default=FOREVER)
+
+    def _later(self) -> float:
+        env = self.books.env
+        return env.now() + pace.pause(self.failures, env.random())
+
+    async def give_back(self) -> None:
+        """Give back what is nobody's; what gets no answer stays for the next turn."""
+        for orphan in list(self.books.orphans.values()):
+            if await self._give_back(orphan):
+                self.books.orphans.pop(orphan.claim.holder, None)
+
+    async def _give_back(self, orphan: Orphan) -> bool:
+        now = self.books.env.now()
+        if now >= orphan.until:
+            return True
+        try:
+            until = now + min(self.books.patience, pace.PATIENCE_OF_A_TRY)
+            await self.books.backend.leave(orphan.claim, bury=True, until=until)
+        except StoreError:
+            self.failures += 1
+            return False
+        self.failures = 0
+        return True
+
+    async def _renew(self) -> None:
+        now = self.books.env.now()
+        due = [h for h in self.books.held() if self._is_due(h, now)]
+        for start in range(0, len(due), TOGETHER):
+            await self._renew_together(due[start : start + TOGETHER])
+
+    def _is_due(self, hold: Hold, now: float) -> bool:
+        if not hold.renew or not hold.believed(now):
+            return False
+        return hold.due <= now + pace.renew_early(hold.claim.lease)
+
+    async def _renew_together(self, holds: list[Hold]) -> None:
+        books = self.books
+        asked = books.env.now()
+        shortest = min(hold.until for hold in holds) - asked
+        until = asked + min(books.patience, shortest / pace.RENEWALS_PER_LEASE)
+        try:
+            answers = await books.backend.renew([hold.claim for hold in holds], until)
+        except StoreError:
+            self._try_again(holds)
+            return
+        self.failures = 0
+        for hold, renewed in zip(holds, answers, strict=True):
+            self._renewed(hold, asked) if renewed else self._taken(hold)
+
+    def _try_again(self, holds: list[Hold]) -> None:
+        self.failures += 1
+        for hold in holds:
+            hold.due = min(hold.until, self._later())
+
+    def _renewed(self, hold: Hold, asked: float) -> None:
+        drift, margin = self.books.backend.capabilities[:2]
+        hold.confirmed(pace.believed_until(asked, hold.claim.lease, drift, margin))
+        self.books.schedule(hold, asked)
+
+    def _taken(self, hold: Hold) -> None:
+        # A release under way has made the answer old news.
+        if hold.state is State.HELD:
+            hold.lose(TAKEN)
+
+    async def _tell_lost(self) -> None:
+        books, now = self.books, self.books.env.now()
+        for hold in books.held():
+            if hold.state is State.HELD and now >= hold.until:
+                hold.lose(RAN_OUT if hold.renew else FIXED)
+            if hold.state is State.LOST:
+                books.remove(hold)
+                books.mourned.append(hold)
+        mourned, books.mourned = books.mourned, []
+        for hold in mourned:
+            await self._tell(hold)
+
+    async def _tell(self, hold: Hold) -> None:
+        callbacks, hold.callbacks = hold.callbacks, []
+        if callbacks:
+            await Spawn(tell_all(callbacks), "lost")
+
+    async def finish(self, until: float) -> None:
+        """Give everything back, as far as the store answers before *until*; the client closes."""
+        books = self.books
+        for hold in books.held():
+            if hold.lose("the client was closed") and hold.ours:
+                books.orphan(hold.claim)
+            books.remove(hold)
+        while books.orphans and books.env.now() < until:
+            await self.give_back()
+            if books.orphans:
+                await Sleep(min(until, self._later()))
+
+
+async def tell_all(callbacks: list[Callback]) -> None:
+    """Tell everyone who asked to be told of a loss."""
+    for callback, lease in callbacks:
+        await Tell(callback, lease)

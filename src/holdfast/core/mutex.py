@@ -1,0 +1,228 @@
+"""One lock of one client: take it, take it again, give it back, look at it.
+
+Law 1: a claim exists before the first question is sent, and every way out of `_obtain` either
+has a grant or gives the claim back: by leaving in order, or as an orphan for the keeper.
+Law 2: what a holder believes is counted from the moment its question was sent (hazard B2).
+Law 3: below this line there are deadlines; `timeout` is turned into one at once.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core import pace
+from holdfast.core.backend import Busy, Claim, Grant, Sight
+from holdfast.core.effects import FOREVER, Caller, Sleep
+from holdfast.core.handle import Handle
+from holdfast.core.lease import Hold
+from holdfast.core.sight import Holder, busy_message, holder_of, waiter_of
+from holdfast.errors import (
+    AcquireTimeout,
+    Closed,
+    HoldfastError,
+    NotHeld,
+    Refused,
+    StoreError,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from holdfast.core.holdings import Holdings
+    from holdfast.core.keeper import Keeper
+
+
+class Terms(NamedTuple):
+    """How a lock is taken, as the user said."""
+
+    lease: float
+    renew: bool
+    timeout: float | None
+    reentrant: bool
+    label: str | None
+
+
+class Attempt:
+    """One claim on its way to a grant."""
+
+    __slots__ = ("asked", "claim", "deadline", "doubtful", "placed")
+
+    def __init__(self, claim: Claim, deadline: float) -> None:
+        self.claim = claim
+        self.deadline = deadline
+        self.asked = 0.0
+        self.placed = False
+        self.doubtful = False
+
+
+class Mutex:
+    """A name, and the terms on which this client takes it."""
+
+    def __init__(self, books: Holdings, keeper: Keeper, name: str, terms: Terms) -> None:
+        self.books = books
+        self.keeper = keeper
+        self.name = name
+        self.terms = terms
+        # The handles of each thread or task, in the order taken. An entry dies with its caller.
+        self.handles: weakref.WeakKeyDictionary[Caller, list[Handle]] = weakref.WeakKeyDictionary()
+
+    async def acquire(self, timeout: float | None) -> Handle | None:
+        """Take the lock; None when *timeout* (else the lock's own) passes first."""
+        result = await self._acquire(timeout)
+        return result if isinstance(result, Handle) else None
+
+    async def enter(self) -> Handle:
+        """Take the lock for the body of a `with`, which is stopped when the lease is lost."""
+        result = await self._acquire(None)
+        if not isinstance(result, Handle):
+            message = busy_message(self.name, result, self.terms.timeout, self.books.env.wall())
+            raise AcquireTimeout(self.name, message)
+        result.watch_over(self.books.env.guard())
+        return result
+
+    async def _acquire(self, timeout: float | None) -> Handle | Busy:
+        caller = self.books.env.caller()
+        hold = self.books.of(caller, self.name)
+        if hold is not None:
+            self._nest(hold)
+        else:
+            fresh = await self._obtain(caller, self._deadline(timeout))
+            if not isinstance(fresh, Hold):
+                return fresh
+            hold = fresh
+        return Handle(self.books, hold, self.handles.setdefault(caller, []))
+
+    def _deadline(self, timeout: float | None) -> float:
+        if timeout is None:
+            timeout = self.terms.timeout
+        return FOREVER if timeout is None else self.books.env.now() + timeout
+
+    def _nest(self, hold: Hold) -> None:
+        if not self.terms.reentrant:
+            raise HoldfastError(
+                f"{self.name!r} is held by this thread or task already, and was asked for with "
+                "reentrant=False: waiting for it here would never end"
+            )
+        hold.check(self.books.env.now())
+        hold.depth += 1
+        if self.terms.lease > hold.claim.lease:
+            hold.claim = hold.claim._replace(lease=self.terms.lease)
+
+    async def _obtain(self, caller: Caller, deadline: float) -> Hold | Busy:
+        books = self.books
+        claim = books.claim(self.name, self.terms.lease, self.terms.label, caller)
+        await self.keeper.start()
+        attempt = Attempt(claim, deadline)
+        books.enter()
+        try:
+            reply = await self._queue(attempt)
+            return self._hold(attempt, reply, caller) if isinstance(reply, Grant) else reply
+        except BaseException:
+            # Cancelled, interrupted, dropped, refused: whatever it was, no ghost stays behind.
+            if attempt.placed:
+                books.orphan(claim)
+            raise
+        finally:
+            books.backend.forget(claim)
+            books.exit()
+
+    async def _queue(self, attempt: Attempt) -> Grant | Busy:
+        backend, env = self.books.backend, self.books.env
+        wait = attempt.deadline > env.now()
+        while True:
+            reply = await self._ask(attempt, wait)
+            if isinstance(reply, Grant):
+                return reply
+            if env.now() >= attempt.deadline:
+                break
+            await backend.hear(attempt.claim, min(attempt.deadline, attempt.asked + reply.recheck))
+            if self.books.closed:
+                raise Closed(f"the client was closed while it waited for {self.name!r}")
+        await self._withdraw(attempt, wait)
+        return reply
+
+    async def _ask(self, attempt: Attempt, wait: bool) -> Grant | Busy:
+        """Ask until answered: the question is idempotent, so a lost reply costs only time."""
+        env, patience = self.books.env, self.books.patience
+        began = env.now()
+        give_up = pace.answer_by(began, attempt.deadline, patience)
+        tries = 0
+        while True:
+            attempt.asked = env.now()
+            placed, attempt.placed = attempt.placed, True
+            try:
+                return await self.books.backend.ask(attempt.claim, wait=wait, until=give_up)
+            except Refused:
+                attempt.placed = placed
+                raise
+            except Unknown:
+                attempt.doubtful = True
+                tries += 1
+                if env.now() >= give_up:
+                    raise
+            await Sleep(min(give_up, env.now() + pace.pause(tries, env.random())))
+
+    async def _withdraw(self, attempt: Attempt, waited: bool) -> None:
+        if not waited and not attempt.doubtful:
+            return
+        now = self.books.env.now()
+        until = now + min(self.books.patience, pace.PATIENCE_OF_A_TRY)
+        try:
+            await self.books.backend.leave(attempt.claim, bury=attempt.doubtful, until=until)
+        except StoreError:
+            self.books.orphan(attempt.claim)
+
+    def _hold(self, attempt: Attempt, grant: Grant, caller: Caller) -> Hold:
+        drift, margin = self.books.backend.capabilities[:2]
+        until = pace.believed_until(attempt.asked, attempt.claim.lease, drift, margin)
+        hold = Hold(attempt.claim, grant.token, until, renew=self.terms.renew)
+        hold.doubtful = attempt.doubtful
+        self.books.add(hold, caller, attempt.asked)
+        return hold
+
+    async def release(self) -> None:
+        """Give back what this thread or task took last with this lock."""
+        await self._newest("release").release()
+
+    async def leave(self, exception: BaseException | None) -> None:
+        """End the body of a `with`, whose own *exception* is never replaced."""
+        interrupted = False
+        try:
+            handle = self._newest("leave")
+            interrupted = handle.unguard(exception)
+            await handle.release()
+        except HoldfastError as error:
+            if exception is None:
+                raise
+            if interrupted:
+                raise error from exception
+            exception.add_note(f"holdfast: {error}")
+
+    def _newest(self, what: str) -> Handle:
+        handles = self.handles.get(self.books.env.caller())
+        if not handles:
+            raise NotHeld(
+                self.name,
+                f"cannot {what} {self.name!r}: this thread or task does not hold it through "
+                "this lock object (another may, and a forked process holds nothing)",
+            )
+        return handles[-1]
+
+    def owned(self) -> bool:
+        """Whether this thread or task holds the lock, and may believe so."""
+        hold = self.books.of(self.books.env.caller(), self.name)
+        return hold is not None and hold.believed(self.books.env.now())
+
+    async def _sight(self) -> Sight:
+        books = self.books
+        (sight,) = await books.backend.look(self.name, "*", books.answer_by())
+        return sight
+
+    async def holder(self) -> Holder | None:
+        """Who holds the lock now."""
+        sight = await self._sight()
+        return holder_of(sight.held, sight.remaining)
+
+    async def waiters(self) -> list[Holder]:
+        """Who waits for the lock, in order."""
+        return [waiter_of(claim) for claim in (await self._sight()).waiting]

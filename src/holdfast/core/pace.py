@@ -1,0 +1,42 @@
+"""How long to wait before the next try, and when to renew. Pure: time and chance are handed in."""
+
+from __future__ import annotations
+
+RENEWALS_PER_LEASE = 3
+PATIENCE_OF_A_TRY = 1.0
+UNDO_PATIENCE = 5.0
+FIRST_PAUSE = 0.005
+LONGEST_PAUSE = 1.0
+
+
+def pause(attempt: int, chance: float) -> float:
+    """Full jitter, so that those who failed together do not come back together (hazard D10)."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt, 10)) * (0.1 + 0.9 * chance)
+
+
+def answer_by(now: float, deadline: float, patience: float) -> float:
+    """Until when to wait for the store's answer.
+
+    A try that may not wait for the lock must still be answered, and a wait must end on time
+    when the store is silent (hazard B13); so the deadline rules, but for a short grace.
+    """
+    return min(now + patience, max(deadline, now + min(patience, PATIENCE_OF_A_TRY)))
+
+
+def renew_at(asked: float, lease: float) -> float:
+    """A third of the lease after the last question that was answered."""
+    return asked + lease / RENEWALS_PER_LEASE
+
+
+def renew_early(lease: float) -> float:
+    """Renewals due within this time of one another are sent as one."""
+    return lease / (4 * RENEWALS_PER_LEASE)
+
+
+def believed_until(asked: float, lease: float, drift: float, margin: float) -> float:
+    """The end of what a holder may believe, counted from the question (hazard B2).
+
+    *drift* is how much faster the store's clock may run than ours, *margin* what its
+    granularity and ours may add; for a very short lease the margin shrinks with it.
+    """
+    return asked + lease * (1.0 - drift) - min(margin, lease / 10)

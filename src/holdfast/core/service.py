@@ -1,0 +1,139 @@
+"""One client: its desks, what it can be asked, and its end.
+
+A desk is one way of locking (a protocol) with its own books and its own keeper; most clients
+have one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core.handle import Handle
+from holdfast.core.holdings import Holdings
+from holdfast.core.keeper import Keeper
+from holdfast.core.lease import Hold
+from holdfast.core.mutex import Mutex, Terms
+from holdfast.core.names import (
+    checked_label,
+    checked_lease,
+    checked_name,
+    checked_seconds,
+    checked_timeout,
+    checked_token,
+)
+from holdfast.core.sight import Holder, Report, holder_of, reports_of
+from holdfast.errors import NotHeld
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.core.backend import Backend
+    from holdfast.core.effects import Env
+
+
+class Desk(NamedTuple):
+    """One way of locking, and what this client holds by it."""
+
+    books: Holdings
+    keeper: Keeper
+
+
+class Service:
+    """What a client can do, as processes."""
+
+    def __init__(
+        self,
+        env: Env,
+        backend: Callable[[str | None], Backend],
+        *,
+        label: object,
+        op_timeout: object,
+    ) -> None:
+        self.env = env
+        self.backend = backend
+        self.label = checked_label(label)
+        self.patience = checked_seconds(op_timeout, "op_timeout", least=0.01, most=3600.0)
+        self.desks: dict[str | None, Desk] = {}
+        self.desk(None)
+
+    def desk(self, protocol: str | None) -> Desk:
+        """The desk for a protocol; None is the store's default. ValueError for an unknown one."""
+        desk = self.desks.get(protocol)
+        if desk is None:
+            books = Holdings(self.env, self.backend(protocol), self.patience, self.label)
+            desk = self.desks[protocol] = Desk(books, Keeper(books))
+        return desk
+
+    def mutex(
+        self,
+        name: object,
+        *,
+        lease: object,
+        renew: bool,
+        timeout: object,
+        reentrant: bool,
+        protocol: str | None,
+        label: object,
+    ) -> Mutex:
+        """A lock by its name; nothing is asked of the store."""
+        terms = Terms(
+            checked_lease(lease),
+            bool(renew),
+            checked_timeout(timeout),
+            bool(reentrant),
+            checked_label(label),
+        )
+        desk = self.desk(protocol)
+        return Mutex(desk.books, desk.keeper, checked_name(name), terms)
+
+    async def locks(self, pattern: str) -> list[Report]:
+        """All locks held or waited for whose names match."""
+        books = self.desk(None).books
+        return reports_of(await books.backend.look(None, pattern, books.answer_by()))
+
+    async def evict(self, name: object, token: object) -> Holder | None:
+        """Take the lock from its holder; with *token*, only from that grant."""
+        books = self.desk(None).books
+        wanted = None if token is None else checked_token(token)
+        text = checked_name(name)
+        broken = await books.backend.evict(text, wanted, books.answer_by())
+        if broken.held is not None and not broken.done:
+            found = holder_of(broken.held, None)
+            raise NotHeld(
+                text,
+                f"{text!r} was not broken: not token {wanted} holds it, but token "
+                f"{broken.held.token} of {found}",
+            )
+        return holder_of(broken.held, None)
+
+    async def adopt(self, name: object, token: object) -> Handle:
+        """Take over a detached hold, by the token that it was granted with."""
+        books, keeper = self.desk(None)
+        text, wanted = checked_name(name), checked_token(token)
+        asked = self.env.now()
+        (sight,) = await books.backend.look(text, "*", books.answer_by())
+        held = sight.held
+        if held is None or held.token != wanted or held.tie != "lease":
+            raise NotHeld(text, f"no detached lease on {text!r} has the token {wanted}")
+        await keeper.start()
+        remaining = sight.remaining or 0.0
+        claim = books.claim(text, remaining, None, self.env.caller())
+        drift, margin = books.backend.capabilities[:2]
+        until = asked + remaining * (1.0 - drift) - margin
+        hold = Hold(claim._replace(holder=held.holder), wanted, until, renew=False)
+        hold.ours = False
+        books.add(hold, None, asked)
+        return Handle(books, hold, [])
+
+    def abandon(self, reason: str) -> None:
+        """Everything held is another's now: a parent's, or a closed loop's."""
+        for desk in self.desks.values():
+            desk.books.abandon(reason)
+
+    async def close(self) -> None:
+        """Wake and end what waits, give back what is held, and stop the keepers."""
+        until = self.env.now() + self.patience
+        for desk in self.desks.values():
+            if not desk.books.closed:
+                await desk.books.close(until)
+                await desk.keeper.finish(until)

@@ -1,0 +1,82 @@
+"""What people are shown of a lock: who holds it, who waits, in numbers and in words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.backend import Busy, Claim, Held, Sight
+
+
+class Holder(NamedTuple):
+    """Who holds a lock, or waits for it."""
+
+    host: str
+    pid: int
+    thread: str
+    since: float
+    """Since when, as Unix time, by the clock of the machine that wrote it."""
+    label: str | None
+    token: int | None
+    """The fencing token of the grant; None for one who waits."""
+    remaining: float | None
+    """Seconds until the lease ends; None where it does not end by time, or nothing is held."""
+
+    def __str__(self) -> str:
+        label = f" ({self.label})" if self.label else ""
+        return f"{self.host}, process {self.pid}, {self.thread}{label}"
+
+
+class Report(NamedTuple):
+    """One lock that is held or waited for."""
+
+    name: str
+    holder: Holder | None
+    waiters: tuple[Holder, ...]
+
+
+def holder_of(held: Held | None, remaining: float | None) -> Holder | None:
+    """The holder that a hold on record names."""
+    if held is None:
+        return None
+    return Holder(*_about(held.about, held.since), held.token, remaining)
+
+
+def waiter_of(claim: Claim) -> Holder:
+    """The waiter that a queued claim names."""
+    return Holder(*_about(claim.about, claim.since), None, None)
+
+
+def report_of(sight: Sight) -> Report:
+    """What people see of one lock."""
+    waiters = tuple(waiter_of(claim) for claim in sight.waiting)
+    return Report(sight.name, holder_of(sight.held, sight.remaining), waiters)
+
+
+def reports_of(sights: Sequence[Sight]) -> list[Report]:
+    """What people see of many locks."""
+    return [report_of(sight) for sight in sights]
+
+
+def _about(text: str, since: float) -> tuple[str, int, str, float, str | None]:
+    # Written by other programs, of other versions: nothing in it is taken for granted.
+    try:
+        words = json.loads(text)
+        label = words.get("label")
+        label = None if label is None else str(label)
+        return str(words["host"]), int(words["pid"]), str(words["thread"]), since, label
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "unknown host", 0, f"described as {text!r:.80}", since, None
+
+
+def busy_message(name: str, busy: Busy, timeout: float | None, wall: float) -> str:
+    """Why a lock could not be had, and who has it."""
+    waited = "" if timeout is None else f" within {timeout:g} s"
+    holder = holder_of(busy.held, None)
+    if holder is None:
+        return f"{name!r} could not be had{waited}"
+    ago = max(0.0, wall - holder.since)
+    return f"{name!r} could not be had{waited}: held by {holder} for {ago:.1f} s"

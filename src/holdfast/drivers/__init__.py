@@ -1,0 +1,1 @@
+"""How a step is run: drivers know effects, and no backend."""
