@@ -83,9 +83,8 @@ class History:
         return hold
 
     def _note(self, hold: Hold, record: Record) -> None:
-        if record.event in (Event.ASKED, Event.GRANTED):
-            hold.process, hold.task = Process(record.pid, record.born), record.task
         if record.event is Event.ASKED:
+            hold.process, hold.task = Process(record.pid, record.born), record.task
             hold.asked, hold.timeout = record.ts, record.aux
         elif record.event is Event.VALID_UNTIL:
             self._renewals.setdefault(hold.ident, []).append((record.ts, record.aux))

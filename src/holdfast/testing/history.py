@@ -112,7 +112,11 @@ class Recorder:
         return Attempt(self, lock, hold=hold, fence=fence, task=task)
 
     def killed(self, pid: int) -> None:
-        """Record, before the signal is sent, that `pid` is about to be killed."""
+        """Record, before the signal is sent, that `pid` is about to be killed.
+
+        It says that the victim lived and believed until now, so never record it of a process that
+        may have ended by itself.
+        """
         self.record(Event.KILLED, None, 0, aux=pid)
 
     def record(

@@ -104,7 +104,7 @@ class Hold:
         """What cannot have happened to one hold."""
         if self.granted is not None and self.refused is not None:
             yield "both granted and refused"
-        if None not in (self.granted, self.unknown) and self.waited_until != self.granted:
+        if self.granted is not None and self.unknown is not None and self.unknown < self.granted:
             yield "granted after an unknown outcome, which takes a new attempt"
         if self.releasing is None and (self.released, self.release_lost) != (None, None):
             yield "released without RELEASING, so its end is not known"

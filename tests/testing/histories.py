@@ -1,0 +1,146 @@
+"""Histories to check: written by hand, or generated and valid by construction."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
+
+from hypothesis import strategies as st
+
+from holdfast.testing.checker import Rules, check
+from holdfast.testing.fold import History
+from holdfast.testing.records import FOREVER, Event, Record, lock_id
+
+if TYPE_CHECKING:
+    from holdfast.testing.verdict import Verdict
+
+LOCK = "nightly"
+BOUNDS = Rules(ghost_bound=100, hand_over_bound=30)
+
+
+class Story:
+    """Records written by hand, in small round numbers instead of nanoseconds."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._holds = itertools.count(1)
+
+    def put(
+        self, ts: int, event: Event, hold: int, pid: int = 1, fence: int | None = None, aux: int = 0
+    ) -> None:
+        self.records.append(Record(ts, event, lock_id(LOCK), hold, pid, 0, 0, fence, aux))
+
+    def ask(self, ts: int, *, pid: int = 1, timeout: int = FOREVER) -> int:
+        hold = next(self._holds)
+        self.put(ts, Event.ASKED, hold, pid, aux=timeout)
+        return hold
+
+    def grant(
+        self,
+        ts: int,
+        fence: int | None = None,
+        *,
+        pid: int = 1,
+        asked: int | None = None,
+        valid: int | None = None,
+    ) -> int:
+        hold = self.ask(ts - 1 if asked is None else asked, pid=pid)
+        self.put(ts, Event.GRANTED, hold, pid, fence)
+        if valid is not None:
+            self.put(ts, Event.VALID_UNTIL, hold, pid, fence, valid)
+        return hold
+
+    def hold(self, start: int, end: int, fence: int | None = None, *, pid: int = 1) -> int:
+        """A hold that is released cleanly, one tick after its end."""
+        hold = self.grant(start, fence, pid=pid)
+        self.release(hold, end, pid=pid)
+        return hold
+
+    def release(self, hold: int, ts: int, *, pid: int = 1) -> None:
+        self.put(ts, Event.RELEASING, hold, pid)
+        self.put(ts + 1, Event.RELEASED, hold, pid)
+
+    def refuse(self, asked: int, ts: int, *, timeout: int = 0, pid: int = 9) -> int:
+        hold = self.ask(asked, pid=pid, timeout=timeout)
+        self.put(ts, Event.REFUSED, hold, pid)
+        return hold
+
+    def write(self, ts: int, order: int, fence: int | None, hold: int = 0, pid: int = 1) -> None:
+        self.put(ts, Event.WRITE_DONE, hold, pid, fence, order)
+
+    def kill(self, ts: int, pid: int, by: int = 99) -> None:
+        self.records.append(Record(ts, Event.KILLED, 0, 0, by, aux=pid))
+
+    def history(self) -> History:
+        return History.of(self.records, {lock_id(LOCK): LOCK})
+
+    def check(self, rules: Rules | None = None) -> Verdict:
+        return check(self.history(), rules)
+
+
+class Step(NamedTuple):
+    """One turn of the lock: how it ends, and how long everything takes."""
+
+    end: str
+    gap: int
+    length: int
+    wait: int
+    rise: int
+    tries: int
+    pid: int
+
+
+ENDS = ("released", "lost", "expired", "killed", "died", "unknown")
+
+
+def steps(ends: tuple[str, ...] = ENDS, least: int = 1) -> st.SearchStrategy[list[Step]]:
+    step = st.builds(
+        Step,
+        end=st.sampled_from(ends),
+        gap=st.integers(1, 20),
+        length=st.integers(4, 50),
+        wait=st.integers(1, 90),
+        rise=st.integers(1, 3),
+        tries=st.integers(0, 2),
+        pid=st.integers(1, 4),
+    )
+    return st.lists(step, min_size=least, max_size=12)
+
+
+def valid(turns: list[Step]) -> Story:
+    """One turn after another: whatever a correct lock may show its users, and nothing else."""
+    story, now, token = Story(), 1000, 0
+    for number, step in enumerate(turns):
+        token += step.rise
+        start = now + step.gap
+        _turn(story, step, number, start, token)
+        now = start + step.length + 1
+    return story
+
+
+def _turn(story: Story, step: Step, number: int, start: int, token: int) -> None:
+    end = start + step.length
+    # Who dies must not be seen alive again.
+    pid = 100 + number if step.end in ("killed", "died") else step.pid
+    if step.end == "unknown":
+        story.put(end, Event.UNKNOWN, story.ask(start, pid=pid), pid)
+        return
+    valid_until = end if step.end == "expired" else None
+    hold = story.grant(start, token, pid=pid, asked=start - step.wait, valid=valid_until)
+    story.write(start + 1, start, token, hold, pid)
+    for attempt in range(step.tries):
+        story.refuse(start + attempt, start + attempt + 1)
+    _finish(story, step, hold, pid, end)
+
+
+def _finish(story: Story, step: Step, hold: int, pid: int, end: int) -> None:
+    if step.end == "released":
+        story.release(hold, end, pid=pid)
+    elif step.end == "lost":
+        story.put(end, Event.LOST_TOLD, hold, pid)
+    elif step.end == "expired":
+        # It wakes up long after its lease, in somebody else's hold.
+        story.put(end + 40, Event.RELEASING, hold, pid)
+        story.put(end + 41, Event.RELEASE_LOST, hold, pid)
+    elif step.end == "killed":
+        story.kill(end, pid)

@@ -1,0 +1,293 @@
+"""Every kind of violation, planted and found; and what looks like one and is none, not found."""
+
+from __future__ import annotations
+
+import pytest
+from tests.testing.histories import BOUNDS, LOCK, Story
+
+from holdfast.testing.checker import Rules
+from holdfast.testing.records import Event, Record, lock_id
+from holdfast.testing.verdict import Kind
+
+# --- exclusion ----------------------------------------------------------------------------------
+
+
+def test_overlapping_beliefs_are_found_and_told() -> None:
+    story = Story()
+    first = story.hold(10, 50, 1, pid=7)
+    second = story.hold(40, 60, 2, pid=8)
+    verdict = story.check()
+    assert verdict.kinds() == {Kind.OVERLAP}
+    assert verdict.violations[0].holds == (first, second)
+    for part in (repr(LOCK), "pid 7", "pid 8", "token 1", "token 2", "+0.000000041 s"):
+        assert part in str(verdict)
+
+
+def test_a_hold_within_a_long_one_is_found_even_after_a_short_one() -> None:
+    story = Story()
+    story.hold(10, 100, 1, pid=1)
+    story.hold(20, 25, 2, pid=2)
+    story.hold(50, 55, 3, pid=3)
+    assert len(story.check().violations) == 2
+
+
+@pytest.mark.parametrize("ending", [Event.RELEASING, Event.LOST_TOLD])
+def test_belief_ends_before_the_release_or_when_the_loss_is_told(ending: Event) -> None:
+    story = Story()
+    hold = story.grant(10, 1, pid=1)
+    story.put(20, ending, hold, pid=1)
+    story.put(90, Event.RELEASE_LOST, hold, pid=1)
+    story.hold(20, 30, 2, pid=2)
+    assert Kind.OVERLAP not in story.check().kinds()
+    story.hold(15, 17, 3, pid=3)
+    assert Kind.OVERLAP in story.check().kinds()
+
+
+def test_belief_ends_with_the_lease_even_if_the_holder_wakes_up_later() -> None:
+    story = Story()
+    hold = story.grant(10, 1, pid=1, valid=20)
+    story.put(90, Event.RELEASING, hold, pid=1)
+    story.put(91, Event.RELEASE_LOST, hold, pid=1)
+    story.hold(20, 60, 2, pid=2)
+    assert story.check().ok
+
+
+def test_a_renewal_prolongs_the_belief() -> None:
+    story = Story()
+    hold = story.grant(10, 1, pid=1, valid=20)
+    story.put(15, Event.VALID_UNTIL, hold, pid=1, aux=40)
+    story.put(90, Event.RELEASING, hold, pid=1)
+    story.hold(30, 60, 2, pid=2)
+    assert story.check().kinds() == {Kind.OVERLAP}
+
+
+def test_a_shortened_lease_was_believed_until_it_was_shortened() -> None:
+    story = Story()
+    hold = story.grant(10, 1, pid=1, valid=80)
+    story.put(30, Event.VALID_UNTIL, hold, pid=1, aux=12)
+    story.put(90, Event.RELEASING, hold, pid=1)
+    assert story.history().locks[lock_id(LOCK)].holds[0].core == (10, 30)
+
+
+def test_a_grant_learnt_after_its_lease_claims_nothing() -> None:
+    story = Story()
+    frozen = story.grant(50, 1, pid=1, asked=5, valid=30)
+    story.put(60, Event.RELEASING, frozen, pid=1)
+    story.put(61, Event.RELEASE_LOST, frozen, pid=1)
+    story.hold(40, 70, 2, pid=2)
+    assert story.check().ok
+
+
+def test_a_lease_that_ends_as_its_grant_is_learnt_claims_nothing() -> None:
+    story = Story()
+    story.grant(50, 1, pid=1, asked=5, valid=50)
+    story.hold(40, 70, 2, pid=2)
+    assert story.check().ok
+
+
+def test_the_loss_counts_from_when_it_was_first_told() -> None:
+    story = Story()
+    hold = story.grant(10, 1, pid=1)
+    story.put(40, Event.LOST_TOLD, hold, pid=1)
+    story.put(20, Event.LOST_TOLD, hold, pid=1)
+    story.hold(30, 35, 2, pid=2)
+    for _ in range(2):
+        assert story.check().ok
+        story.records.reverse()
+
+
+def test_an_unknown_attempt_claims_nothing() -> None:
+    story = Story()
+    story.put(60, Event.UNKNOWN, story.ask(5, pid=1), pid=1)
+    story.hold(10, 20, 1, pid=2)
+    assert story.check().ok
+    assert [hold.core for hold in story.history().locks[lock_id(LOCK)].holds] == [None, (10, 20)]
+
+
+# --- death --------------------------------------------------------------------------------------
+
+
+def test_the_dead_believe_nothing_after_their_last_record() -> None:
+    story = Story()
+    story.grant(10, 1, pid=1)
+    story.hold(11, 20, 2, pid=2)
+    verdict = story.check()
+    assert verdict.ok
+    assert verdict.counts.died_holding == 1
+
+
+def test_the_dead_believed_at_their_last_record() -> None:
+    story = Story()
+    hold = story.grant(10, 1, pid=1)
+    story.put(15, Event.WRITE_ASKED, hold, pid=1)
+    story.hold(15, 20, 2, pid=2)
+    assert story.check().kinds() == {Kind.OVERLAP}
+
+
+def test_the_killed_believed_until_the_signal() -> None:
+    story = Story()
+    story.grant(10, 1, pid=1)
+    story.kill(50, pid=1)
+    story.hold(51, 60, 2, pid=2)
+    assert story.check().ok
+    story.hold(49, 50, 3, pid=3)
+    assert Kind.OVERLAP in story.check().kinds()
+
+
+def test_a_record_made_between_the_supervisors_and_the_signal_counts() -> None:
+    story = Story()
+    hold = story.grant(10, 1, pid=1)
+    story.kill(50, pid=1)
+    story.put(55, Event.WRITE_ASKED, hold, pid=1)
+    story.hold(53, 60, 2, pid=2)
+    assert story.check().kinds() == {Kind.OVERLAP}
+
+
+def test_a_kill_means_the_process_that_had_the_pid_then() -> None:
+    story = Story()
+    story.grant(10, 1, pid=1)
+    later = Record(100, Event.ASKED, lock_id(LOCK), 77, pid=1, born=5)
+    story.records += [later, later._replace(ts=101, event=Event.GRANTED, fence=3)]
+    story.kill(30, pid=1)
+    story.kill(200, pid=1)
+    story.kill(3, pid=1)  # nobody of that pid had recorded anything yet
+    cores = [hold.core for hold in story.history().locks[lock_id(LOCK)].grants()]
+    assert cores == [(10, 31), (101, 201)]
+
+
+def test_a_hold_that_another_process_took_over_goes_on() -> None:
+    story = Story()
+    hold = story.grant(10, 1, pid=1)
+    story.put(100, Event.RELEASING, hold, pid=2)
+    story.put(101, Event.RELEASED, hold, pid=2)
+    story.hold(50, 60, 2, pid=3)
+    for _ in range(2):
+        (violation,) = story.check().violations
+        assert violation.kind is Kind.OVERLAP
+        assert "pid 1 " in str(violation)
+        story.records.reverse()
+
+
+def test_who_dies_in_the_release_did_not_die_holding() -> None:
+    story = Story()
+    story.put(20, Event.RELEASING, story.grant(10, 1))
+    assert story.check().counts.died_holding == 0
+
+
+# --- tokens -------------------------------------------------------------------------------------
+
+
+def test_a_falling_token_is_found() -> None:
+    story = Story()
+    higher = story.hold(10, 20, 5)
+    lower = story.hold(30, 40, 4)
+    story.hold(50, 60, 6)
+    (violation,) = story.check().violations
+    assert (violation.kind, violation.holds) == (Kind.TOKEN_ORDER, (higher, lower))
+
+
+def test_a_falling_token_is_found_when_nothing_is_claimed() -> None:
+    story = Story()
+    for start, token in ((10, 5), (30, 4)):
+        hold = story.grant(start, token, valid=start)
+        story.put(start + 1, Event.LOST_TOLD, hold)
+    assert story.check().kinds() == {Kind.TOKEN_ORDER}
+
+
+def test_a_token_used_twice_is_found() -> None:
+    story = Story()
+    holds = (story.hold(10, 20, 5), story.hold(30, 40, 5))
+    (violation,) = story.check().violations
+    assert (violation.kind, violation.holds) == (Kind.TOKEN_REUSED, holds)
+
+
+def test_grants_without_tokens_are_not_compared() -> None:
+    story = Story()
+    story.hold(10, 20, 5)
+    story.hold(30, 40)
+    story.hold(50, 60, 6)
+    assert story.check().ok
+
+
+def test_a_nested_grant_has_the_token_of_the_outer() -> None:
+    story = Story()
+    hold = story.grant(10, 5)
+    story.put(12, Event.GRANTED, hold, fence=5)
+    story.release(hold, 20)
+    verdict = story.check()
+    assert verdict.ok
+    assert verdict.counts.grants == 1
+    story.put(13, Event.GRANTED, hold, fence=6)
+    assert story.check().kinds() == {Kind.NESTED_TOKEN}
+
+
+# --- the guarded resource -----------------------------------------------------------------------
+
+
+def test_an_accepted_write_with_a_falling_fence_is_found() -> None:
+    story = Story()
+    story.hold(10, 20, 1)
+    story.write(15, 1, 1, hold=1)
+    story.write(18, 3, 1, hold=5, pid=5)
+    story.write(19, 2, 2, hold=6)
+    story.write(21, 4, None, hold=7)
+    (violation,) = story.check().violations
+    assert (violation.kind, violation.holds) == (Kind.STALE_WRITE, (6, 5))
+    assert "pid 5" in str(violation)
+
+
+def test_rejected_writes_are_no_violation() -> None:
+    story = Story()
+    hold = story.hold(10, 20, 1)
+    story.write(15, 1, 2)
+    story.put(30, Event.WRITE_REJECTED, hold, fence=1)
+    assert story.check().ok
+
+
+def test_two_writes_in_one_place_are_a_lost_update() -> None:
+    story = Story()
+    story.hold(10, 20, 1)
+    story.write(16, 7, 1, hold=4, pid=2)
+    story.write(15, 7, 1, hold=3)
+    (violation,) = story.check().violations
+    assert (violation.kind, violation.holds) == (Kind.LOST_UPDATE, (3, 4))
+
+
+def test_writes_without_any_lock_are_counted_and_checked() -> None:
+    story = Story()
+    story.write(15, 1, None, hold=5)
+    story.write(16, 1, None, hold=6)
+    verdict = story.check(Rules(min_grants=0))
+    assert verdict.kinds() == {Kind.LOST_UPDATE}
+    assert (verdict.counts.attempts, verdict.counts.writes) == (0, 2)
+
+
+# --- what cannot be -----------------------------------------------------------------------------
+
+
+def test_contradictions_are_found() -> None:
+    story = Story()
+    story.put(12, Event.REFUSED, story.hold(10, 20))
+    story.put(30, Event.RELEASED, story.grant(25))
+    story.put(40, Event.RELEASING, story.ask(39))
+    unknown = story.ask(50)
+    story.put(51, Event.UNKNOWN, unknown)
+    story.put(52, Event.GRANTED, unknown)
+    found = [text for text in story.check().violations if text.kind is Kind.MALFORMED]
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("answer", [Event.GRANTED, Event.REFUSED, Event.UNKNOWN])
+def test_an_answer_without_a_question_is_an_attempt(answer: Event) -> None:
+    story = Story()
+    story.put(10, answer, 5)
+    verdict = story.check(Rules(min_grants=0))
+    assert verdict.ok
+    assert (verdict.counts.attempts, verdict.counts.wait_max) == (1, 0)
+
+
+def test_an_attempt_without_an_answer_is_none_of_these() -> None:
+    story = Story()
+    story.hold(10, 20)
+    story.ask(30)
+    assert story.check(BOUNDS).ok

@@ -1,0 +1,300 @@
+"""Generated histories: valid ones pass, mutated ones fail, and brute force agrees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.testing.histories import BOUNDS, Step, Story, steps, valid
+
+from holdfast.testing.checker import Rules, check
+from holdfast.testing.fold import History
+from holdfast.testing.records import FOREVER, Event, Record
+from holdfast.testing.verdict import Kind
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+
+    from holdfast.testing.holds import Hold, LockHistory
+
+FAR = 10**6
+
+
+# --- valid by construction ----------------------------------------------------------------------
+
+
+@given(steps())
+def test_a_valid_history_passes(turns: list[Step]) -> None:
+    verdict = valid(turns).check(Rules(min_grants=0, ghost_bound=100, hand_over_bound=30))
+    assert verdict.ok, str(verdict)
+    assert verdict.counts.grants == sum(step.end != "unknown" for step in turns)
+
+
+@given(steps(), st.randoms(use_true_random=False))
+def test_the_order_of_the_records_does_not_matter(turns: list[Step], lots: random.Random) -> None:
+    story = valid(turns)
+    before = story.check(BOUNDS)
+    lots.shuffle(story.records)
+    assert story.check(BOUNDS) == before
+
+
+# --- mutations ----------------------------------------------------------------------------------
+
+
+def grants(story: Story) -> list[int]:
+    return [i for i, record in enumerate(story.records) if record.event is Event.GRANTED]
+
+
+def change_token(story: Story, index: int, fence: int | None) -> None:
+    story.records[index] = story.records[index]._replace(fence=fence)
+
+
+def intrude(story: Story, chosen: int) -> None:
+    victim = story.records[grants(story)[chosen]]
+    story.release(story.grant(victim.ts + 1, pid=50), victim.ts + 2, pid=50)
+
+
+def swap_tokens(story: Story, chosen: int) -> None:
+    one, other = grants(story)[chosen], grants(story)[chosen + 1]
+    low, high = story.records[one].fence, story.records[other].fence
+    change_token(story, one, high)
+    change_token(story, other, low)
+
+
+def repeat_token(story: Story, chosen: int) -> None:
+    one, other = grants(story)[chosen], grants(story)[chosen + 1]
+    change_token(story, other, story.records[one].fence)
+
+
+def hold_on(story: Story, chosen: int) -> None:
+    """One holder believes until after the next grant."""
+    hold = story.records[grants(story)[chosen]].hold
+    later = story.records[grants(story)[chosen + 1]].ts + 1
+    for i, record in enumerate(story.records):
+        if record.hold == hold and record.event is Event.RELEASING:
+            story.records[i] = record._replace(ts=later)
+
+
+def forget_releasing(story: Story, chosen: int) -> None:
+    hold = story.records[grants(story)[chosen]].hold
+    story.records = [r for r in story.records if (r.hold, r.event) != (hold, Event.RELEASING)]
+
+
+def refuse_without_cause(story: Story, chosen: int) -> None:
+    story.refuse(FAR + chosen, FAR + chosen + 1)
+
+
+def leave_waiting(story: Story, chosen: int) -> None:
+    story.refuse(FAR + chosen, FAR + 500, timeout=500)
+
+
+def swap_writes(story: Story, chosen: int) -> None:
+    writes = [i for i, record in enumerate(story.records) if record.event is Event.WRITE_DONE]
+    one, other = writes[chosen], writes[chosen + 1]
+    low, high = story.records[one].aux, story.records[other].aux
+    story.records[one] = story.records[one]._replace(aux=high)
+    story.records[other] = story.records[other]._replace(aux=low)
+
+
+def lose_update(story: Story, chosen: int) -> None:
+    done = [record for record in story.records if record.event is Event.WRITE_DONE][chosen]
+    story.write(done.ts + 1, done.aux, done.fence)
+
+
+MUTATIONS: list[tuple[Callable[[Story, int], None], Kind]] = [
+    (intrude, Kind.OVERLAP),
+    (hold_on, Kind.OVERLAP),
+    (swap_tokens, Kind.TOKEN_ORDER),
+    (repeat_token, Kind.TOKEN_REUSED),
+    (forget_releasing, Kind.MALFORMED),
+    (refuse_without_cause, Kind.REFUSAL),
+    (leave_waiting, Kind.STALL),
+    (swap_writes, Kind.STALE_WRITE),
+    (lose_update, Kind.LOST_UPDATE),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutate", "kind"), MUTATIONS, ids=lambda value: getattr(value, "__name__", value)
+)
+@given(turns=steps(ends=("released",), least=2), data=st.data())
+@settings(max_examples=30)
+def test_a_mutated_history_fails(
+    mutate: Callable[[Story, int], None], kind: Kind, turns: list[Step], data: st.DataObject
+) -> None:
+    story = valid(turns)
+    mutate(story, data.draw(st.integers(0, len(turns) - 2)))
+    assert kind in story.check(BOUNDS).kinds()
+
+
+# --- brute force --------------------------------------------------------------------------------
+
+PLOTS = ("released", "lost", "expired", "open", "refused", "unknown", "silent", "unreleased")
+Plot = tuple[str, int, int, list[int], int, int]
+
+
+def plots() -> st.SearchStrategy[list[Plot]]:
+    instants = st.lists(st.integers(0, 4), min_size=4, max_size=4)
+    plot = st.tuples(
+        st.sampled_from(PLOTS),
+        st.integers(1, 3),
+        st.integers(0, 12),
+        instants,
+        st.integers(0, 6),
+        st.sampled_from([0, FOREVER]),
+    )
+    return st.lists(plot, max_size=7)
+
+
+def enact(plots: list[Plot]) -> Story:
+    """Anything at all, right or wrong, in little time, so that much collides."""
+    story = Story()
+    for plot, pid, asked, pauses, fence, timeout in plots:
+        times = [asked + sum(pauses[: i + 1]) for i in range(4)]
+        hold = story.ask(asked, pid=pid, timeout=timeout)
+        if plot in ("refused", "unknown"):
+            story.put(times[0], Event[plot.upper()], hold, pid)
+        elif plot != "silent":
+            story.put(times[0], Event.GRANTED, hold, pid, fence)
+            _end(story, plot, hold, pid, times)
+    return story
+
+
+def _end(story: Story, plot: str, hold: int, pid: int, times: list[int]) -> None:
+    if plot == "lost":
+        story.put(times[1], Event.LOST_TOLD, hold, pid)
+    if plot == "expired":
+        story.put(times[0], Event.VALID_UNTIL, hold, pid, aux=times[1])
+    if plot in ("released", "expired", "unreleased"):
+        story.put(times[2], Event.RELEASING, hold, pid)
+    if plot == "released":
+        story.put(times[3], Event.RELEASED, hold, pid)
+
+
+def granted_before(one: Hold, other: Hold) -> bool:
+    assert one.granted is not None
+    assert other.granted is not None
+    return (one.granted, one.ident) < (other.granted, other.ident)
+
+
+def brute_overlaps(held: list[Hold]) -> set[int]:
+    return {
+        b.ident
+        for a in held
+        for b in held
+        if a.core and b.core and granted_before(a, b) and b.core[0] < a.core[1]
+    }
+
+
+def brute_falls(held: list[Hold]) -> Iterator[int]:
+    for a in held:
+        for b in held:
+            assert a.granted is not None
+            assert a.fence is not None
+            assert b.fence is not None
+            believed = a.core and b.core and granted_before(a, b)
+            if a.fence > b.fence and (believed or a.granted < b.begun):
+                yield b.ident
+
+
+def brute_reuse(held: list[Hold]) -> set[int]:
+    return {b.ident for a in held for b in held if a.fence == b.fence and granted_before(a, b)}
+
+
+def brute_refusals(holds: list[Hold], bound: int) -> Iterator[int]:
+    for refused in holds:
+        if refused.refused is None or not refused.non_blocking:
+            continue
+        others = [h for h in holds if h.refused is None or not h.non_blocking]
+        if not any(
+            h.begun <= refused.refused and refused.begun <= h.over + (0 if h.clean else bound)
+            for h in others
+        ):
+            yield refused.ident
+
+
+def brute_idleness(holds: list[Hold], ghost: int, hand_over: int) -> Iterator[int]:
+    """The holds after which the lock stayed idle while somebody waited."""
+    taken = [(h.begun if h.granted is None else h.granted, h) for h in holds if h.refused is None]
+    for start, before in taken:
+        key = (before.over, start, before.ident)
+        known = [(s, h) for s, h in taken if s <= before.over]
+        if any((h.over, s, h.ident) > key for s, h in known):
+            continue
+        until = min((s for s, _ in taken if s > before.over), default=FAR)
+        bound = hand_over if before.clean else ghost
+        ghosts = [h.over + ghost for _, h in known if not h.clean]
+        idle_from = max([before.over + bound, *ghosts])
+        if any(
+            h.begun <= until and min(until, h.waited_until) > max(idle_from, h.begun + bound)
+            for h in holds
+        ):
+            yield before.ident
+
+
+def brute(lock: LockHistory, rules: Rules) -> dict[str, set[int]]:
+    assert rules.ghost_bound is not None
+    assert rules.hand_over_bound is not None
+    held = lock.grants()
+    return {
+        "overlap": brute_overlaps(held),
+        "order": set(brute_falls(held)),
+        "reuse": brute_reuse(held),
+        "refusal": set(brute_refusals(lock.holds, rules.ghost_bound)),
+        "idle": set(brute_idleness(lock.holds, rules.ghost_bound, rules.hand_over_bound)),
+    }
+
+
+def swept(story: Story, rules: Rules) -> dict[str, set[int]]:
+    found = story.check(rules).violations
+    named = {
+        "overlap": (-1, {Kind.OVERLAP}),
+        "order": (-1, {Kind.TOKEN_ORDER}),
+        "reuse": (-1, {Kind.TOKEN_REUSED}),
+        "refusal": (0, {Kind.REFUSAL}),
+        "idle": (0, {Kind.GHOST, Kind.STALL}),
+    }
+    return {
+        name: {violation.holds[place] for violation in found if violation.kind in kinds}
+        for name, (place, kinds) in named.items()
+    }
+
+
+@given(plots(), st.integers(0, 6), st.integers(0, 3))
+@settings(max_examples=600)
+def test_brute_force_finds_the_same(plots: list[Plot], ghost: int, hand_over: int) -> None:
+    story = enact(plots)
+    rules = Rules(ghost_bound=ghost, hand_over_bound=hand_over)
+    locks = list(story.history().locks.values())
+    expected = [brute(lock, rules) for lock in locks]
+    assert [swept(story, rules)] * len(locks) == expected
+
+
+# --- size ---------------------------------------------------------------------------------------
+
+
+def turn(number: int) -> Iterator[Record]:
+    """One of many contended holds; in every hundredth, somebody else is refused."""
+    lock, start, pid = number % 5, 1000 + number * 10, 1 + number % 8
+    for ts, event, fence in (
+        (start - 40, Event.ASKED, None),
+        (start, Event.GRANTED, number),
+        (start + 40, Event.RELEASING, None),
+        (start + 45, Event.RELEASED, None),
+    ):
+        yield Record(ts, event, lock, number, pid, fence=fence, aux=FOREVER)
+    if number % 100 == 0:
+        yield Record(start + 10, Event.ASKED, lock, FAR + number, 9)
+        yield Record(start + 20, Event.REFUSED, lock, FAR + number, 9)
+
+
+def test_a_hundred_thousand_holds_are_checked() -> None:
+    records = (record for number in range(100_000) for record in turn(number))
+    verdict = check(History.of(records), BOUNDS)
+    assert verdict.ok, str(verdict)
+    counts = verdict.counts
+    assert (counts.locks, counts.grants, counts.refusals) == (5, 100_000, 1_000)
+    assert counts.hand_overs == 100_000 - 5

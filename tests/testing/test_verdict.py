@@ -1,0 +1,59 @@
+"""The figures of a history, what is too little of them, and how a verdict reads."""
+
+from __future__ import annotations
+
+import pytest
+from tests.testing.histories import Story
+
+from holdfast.testing.checker import Rules
+from holdfast.testing.records import Event
+from holdfast.testing.verdict import Kind
+
+
+def test_an_empty_history_proves_nothing() -> None:
+    verdict = Story().check()
+    assert verdict.kinds() == {Kind.VACUOUS}
+    assert verdict.counts.fairness == 1.0
+    assert "grants: 0" in str(verdict)
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        Rules(min_grants=3),
+        Rules(min_contention=0.6),
+        Rules(min_unknown=1),
+        Rules(min_died_holding=1),
+    ],
+)
+def test_too_little_is_vacuous(demand: Rules) -> None:
+    story = Story()
+    story.hold(10, 20, 1)
+    story.release(story.grant(30, 2, asked=15), 40)
+    assert story.check(Rules(min_grants=2, min_contention=0.5)).ok
+    assert story.check(demand).kinds() == {Kind.VACUOUS}
+
+
+def test_the_figures() -> None:
+    story = Story()
+    for number in range(100):
+        start = 1000 * (number + 1)
+        pid = 1 if number < 75 else 2
+        hold = story.grant(start, number, pid=pid, asked=start - number - 1)
+        story.release(hold, start + 500, pid=pid)
+    story.refuse(1200, 1201, pid=1)
+    story.put(500_001, Event.UNKNOWN, story.ask(500_000, pid=1), pid=1)
+    counts = story.check().counts
+    assert (counts.grants, counts.attempts, counts.refusals, counts.unknowns) == (100, 102, 1, 1)
+    assert (counts.wait_p50, counts.wait_p99, counts.wait_max) == (50, 99, 100)
+    assert (counts.locks, counts.processes, counts.hand_overs) == (1, 2, 1)
+    assert counts.fairness == pytest.approx(100**2 / (2 * (75**2 + 25**2)))
+
+
+def test_the_listing_is_short_and_counts_all() -> None:
+    story = Story()
+    for number in range(30):
+        story.hold(100 + number, 1000, number, pid=number + 1)
+    text = str(story.check())
+    assert text.count("still held when granted to") == 10
+    assert text.endswith("VIOLATIONS: 29 overlap")
