@@ -65,16 +65,27 @@ class Handle:
 
     async def release(self) -> None:
         """Give back this acquisition; the last one frees the lock."""
-        hold = self.hold
+        if self._put_down():
+            await self._free(self.hold)
+        else:
+            self.hold.check(self.books.env.now())
+
+    def drop(self) -> None:
+        """Give back this acquisition where nothing can be awaited: the keeper does it."""
+        if self._put_down():
+            self.books.remove(self.hold)
+            self.hold.step("release")
+            self.books.orphan(self.hold.claim)
+
+    def _put_down(self) -> bool:
+        """This handle is done with; was it the last of its hold?"""
+        name = self.hold.claim.name
         if self.released:
-            raise NotHeld(hold.claim.name, f"{hold.claim.name!r} was released already")
+            raise NotHeld(name, f"{name!r} was released already")
         self.released = True
         self.siblings.remove(self)
-        hold.depth -= 1
-        if hold.depth:
-            hold.check(self.books.env.now())
-        else:
-            await self._free(hold)
+        self.hold.depth -= 1
+        return not self.hold.depth
 
     async def _free(self, hold: Hold) -> None:
         books = self.books

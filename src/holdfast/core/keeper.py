@@ -53,7 +53,10 @@ class Keeper:
 
     async def _rest(self) -> None:
         books = self.books
-        books.planned = self._next()
+        # A time once planned is kept, though the hold that wanted it may be gone: else every
+        # acquire that follows a release would wake the keeper anew.
+        promised = books.planned if books.planned > books.env.now() else FOREVER
+        books.planned = min(self._next(), promised)
         await Wait(books.changed, books.planned)
         books.changed.clear()
 

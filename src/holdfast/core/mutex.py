@@ -45,12 +45,13 @@ class Terms(NamedTuple):
 class Attempt:
     """One claim on its way to a grant."""
 
-    __slots__ = ("asked", "claim", "deadline", "doubtful", "placed")
+    __slots__ = ("asked", "claim", "deadline", "doubtful", "late", "placed")
 
     def __init__(self, claim: Claim, deadline: float) -> None:
         self.claim = claim
         self.deadline = deadline
         self.asked = 0.0
+        self.late = 0
         self.placed = False
         self.doubtful = False
 
@@ -132,7 +133,15 @@ class Mutex:
         while True:
             reply = await self._ask(attempt, wait)
             if isinstance(reply, Grant):
-                return reply
+                if self._good(attempt):
+                    return reply
+                attempt.late += 1
+                if attempt.late > pace.MOST_LATE:
+                    raise Unknown(
+                        f"the store grants {self.name!r}, but its answers take longer than the "
+                        f"lease of {attempt.claim.lease:g} s: ask for a longer one"
+                    )
+                continue
             if env.now() >= attempt.deadline:
                 break
             await backend.hear(attempt.claim, min(attempt.deadline, attempt.asked + reply.recheck))
@@ -140,6 +149,14 @@ class Mutex:
                 raise Closed(f"the client was closed while it waited for {self.name!r}")
         await self._withdraw(attempt, wait)
         return reply
+
+    def _good(self, attempt: Attempt) -> bool:
+        """Whether a grant was answered soon enough to be believed; else it must be confirmed."""
+        return self.books.env.now() < self._until(attempt)
+
+    def _until(self, attempt: Attempt) -> float:
+        drift, margin = self.books.backend.capabilities[:2]
+        return pace.believed_until(attempt.asked, attempt.claim.lease, drift, margin)
 
     async def _ask(self, attempt: Attempt, wait: bool) -> Grant | Busy:
         """Ask until answered: the question is idempotent, so a lost reply costs only time."""
@@ -173,9 +190,7 @@ class Mutex:
             self.books.orphan(attempt.claim)
 
     def _hold(self, attempt: Attempt, grant: Grant, caller: Caller) -> Hold:
-        drift, margin = self.books.backend.capabilities[:2]
-        until = pace.believed_until(attempt.asked, attempt.claim.lease, drift, margin)
-        hold = Hold(attempt.claim, grant.token, until, renew=self.terms.renew)
+        hold = Hold(attempt.claim, grant.token, self._until(attempt), renew=self.terms.renew)
         hold.doubtful = attempt.doubtful
         self.books.add(hold, caller, attempt.asked)
         return hold
@@ -190,7 +205,10 @@ class Mutex:
         try:
             handle = self._newest("leave")
             interrupted = handle.unguard(exception)
-            await handle.release()
+            if isinstance(exception, GeneratorExit):
+                handle.drop()  # the body was dropped: nothing can be awaited any more
+            else:
+                await handle.release()
         except HoldfastError as error:
             if exception is None:
                 raise

@@ -7,6 +7,7 @@ PATIENCE_OF_A_TRY = 1.0
 UNDO_PATIENCE = 5.0
 FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 1.0
+MOST_LATE = 3
 
 
 def pause(attempt: int, chance: float) -> float:

@@ -28,6 +28,7 @@ from holdfast.core.backend import (
 )
 
 CLAIM_TIME = 2.0
+LOOK_AGAIN = 5.0
 NEVER = 1e9
 
 
@@ -144,9 +145,9 @@ def _line_up(shelf: Shelf, request: Ask, held: Held) -> Busy:
     if request.wait:
         shelf.join(request.claim)
         ahead = shelf.before(request.claim.holder)
-        # The head of the queue looks first when the lease is over; the others only in
-        # case that it does not.
-        recheck += CLAIM_TIME if ahead else 0.0
+        # The head of the queue looks first when the lease is over; the others only in case
+        # that it does not. None looks much later, for the next holder's lease may be shorter.
+        recheck = min(recheck + CLAIM_TIME, LOOK_AGAIN) if ahead else min(recheck, LOOK_AGAIN)
         shelf.watch(ahead.client if ahead else held.client)
     return Busy(held, recheck, shelf.woken())
 

@@ -1,0 +1,286 @@
+"""The driver for simulations: one thread, a virtual clock, and chance from a seed.
+
+Everything that can happen is an entry on one agenda; the seed decides when and in what order,
+which requests and replies are lost, who freezes and for how long. The processes are the very
+ones that threads and tasks run, and they interleave at the same points: their awaits.
+
+A model answers in place of a store. It is asked when a request arrives and calls `reply` when
+it has an answer, so the answer to an ear may come much later, or never.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from holdfast.core.effects import FOREVER, Call, Caller, Sleep, Spawn, Tell, Wait
+from holdfast.errors import HoldfastError, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.core.effects import Effect, Process, Signal
+
+EPOCH = 1_700_000_000.0
+
+
+class Model(Protocol):
+    """What a store does with requests."""
+
+    def ask(self, client: str, request: Any, reply: Callable[[object], None]) -> None:
+        """Carry out one request of the machine *client*, and answer when there is an answer."""
+        ...
+
+    def die(self, client: str) -> None:
+        """The machine *client* is gone."""
+        ...
+
+
+class Faults(NamedTuple):
+    """How likely what is, for each request; times in seconds."""
+
+    delay: float = 0.001
+    """The mean time that a request or a reply takes."""
+    slow: float = 0.0
+    """How likely one takes a thousand times as long."""
+    lost_request: float = 0.0
+    lost_reply: float = 0.0
+    lost_message: float = 0.0
+    freeze: float = 0.0
+    """How likely a client freezes before it sends, or after a reply has arrived."""
+    freeze_mean: float = 0.1
+
+
+class Interrupted(BaseException):
+    """What a cancelled or interrupted process meets at its suspension."""
+
+
+class Run:
+    """One process on its way."""
+
+    __slots__ = ("caller", "ended", "error", "machine", "name", "process", "result", "turn")
+
+    def __init__(self, machine: Machine, process: Process[Any], caller: Caller, name: str) -> None:
+        self.machine = machine
+        self.process = process
+        self.caller = caller
+        self.name = name
+        self.turn = 0
+        self.ended = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Machine:
+    """One client program: its clock, its chance, its processes. It is the core's `Env`, too."""
+
+    def __init__(self, world: World, name: str, rate: float = 1.0) -> None:
+        self.world = world
+        self.name = name
+        self.rate = rate
+        self.alive = True
+        self.frozen_until = 0.0
+        self.runs: set[Run] = set()
+        self.current: Caller | None = None
+        self.tokens = 0
+
+    def now(self) -> float:
+        """This machine's clock."""
+        return self.world.time * self.rate
+
+    def wall(self) -> float:
+        """Unix time."""
+        return EPOCH + self.world.time
+
+    def token(self) -> str:
+        """A name that no other machine gives."""
+        self.tokens += 1
+        return f"{self.name}.{self.tokens}"
+
+    def random(self) -> float:
+        """A number from 0 up to 1."""
+        return self.world.chance.random()
+
+    def caller(self) -> Caller:
+        """The process that takes this step, or that was started on its behalf."""
+        assert self.current is not None
+        return self.current
+
+    def guard(self) -> None:
+        """A simulated body looks at its lease by itself."""
+
+    def place(self) -> tuple[str, int]:
+        """Where it runs."""
+        return self.name, 1
+
+    def start(self, process: Process[Any], name: str = "user") -> Run:
+        """Begin *process* as a holder of its own."""
+        run = Run(self, process, Caller(name), name)
+        self.runs.add(run)
+        self.world.after(0.0, lambda: self.world.step(run, 0, None, None))
+        return run
+
+    def freeze(self, seconds: float) -> None:
+        """Stop stepping for a while, as SIGSTOP or a long pause does."""
+        self.frozen_until = max(self.frozen_until, self.world.time + seconds)
+
+    def crash(self) -> None:
+        """End without any clean-up reaching the world."""
+        self.alive = False
+        for run in list(self.runs):
+            run.ended = True
+            run.process.close()
+        self.runs.clear()
+        for model in self.world.models.values():
+            model.die(self.name)
+
+
+class World:
+    """The agenda, the clock, the machines, and the models of the stores."""
+
+    def __init__(self, seed: int, models: Mapping[str, Model], faults: Faults) -> None:
+        self.chance = random.Random(seed)
+        self.models = models
+        self.faults = faults
+        self.time = 0.0
+        self.steps = 0
+        self.agenda: list[tuple[float, float, int, Callable[[], None]]] = []
+        self.entries = 0
+        self.trace: list[str] | None = None
+        self.check: Callable[[], None] = _nothing
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Put *action* on the agenda; chance orders what happens at the same moment."""
+        self.entries += 1
+        entry = (self.time + seconds, self.chance.random(), self.entries, action)
+        heapq.heappush(self.agenda, entry)
+
+    def play(self, until: float) -> None:
+        """Let happen what happens until *until*."""
+        while self.agenda and self.agenda[0][0] <= until:
+            self.time, _, _, action = heapq.heappop(self.agenda)
+            action()
+            self.check()
+        self.time = until
+
+    def note(self, machine: Machine, text: str) -> None:
+        """Write a line of the trace, when one is wanted."""
+        if self.trace is not None:
+            self.trace.append(f"{self.time:10.4f}  {machine.name:<6} {text}")
+
+    def step(self, run: Run, turn: int, answer: object, error: BaseException | None) -> None:
+        """Give an answer to the process that waits for it in this turn."""
+        machine = run.machine
+        if run.ended or run.turn != turn:
+            return
+        if machine.frozen_until > self.time:
+            delay = machine.frozen_until - self.time
+            self.after(delay, lambda: self.step(run, turn, answer, error))
+            return
+        run.turn += 1
+        self.steps += 1
+        machine.current = run.caller
+        try:
+            effect = run.process.send(answer) if error is None else run.process.throw(error)
+        except StopIteration as done:
+            self._end(run, done.value, None)
+        except (Interrupted, HoldfastError) as raised:
+            # Without its traceback, whose frames would keep alive what the process let go.
+            self._end(run, None, raised.with_traceback(None))
+        else:
+            self._perform(run, effect)
+
+    def _end(self, run: Run, result: object, error: BaseException | None) -> None:
+        run.ended, run.result, run.error = True, result, error
+        run.machine.runs.discard(run)
+        self.note(run.machine, f"{run.name} ends: {error!r}" if error else f"{run.name} ends")
+
+    def interrupt(self, run: Run) -> None:
+        """Cancel what the process waits for."""
+        turn = run.turn
+        self.after(0.0, lambda: self.step(run, turn, None, Interrupted()))
+
+    def _perform(self, run: Run, effect: Effect[Any]) -> None:
+        turn = run.turn
+
+        def resume(answer: object = None, error: BaseException | None = None) -> None:
+            self.step(run, turn, answer, error)
+
+        if isinstance(effect, Call):
+            self._call(run, effect, resume)
+        elif isinstance(effect, Wait):
+            self._wait(run.machine, effect.signal, effect.until, resume)
+        elif isinstance(effect, Sleep):
+            self._at(run.machine, effect.until, resume)
+        elif isinstance(effect, Spawn):
+            run.machine.start(effect.process, effect.name)
+            self.after(0.0, resume)
+        elif isinstance(effect, Tell):
+            effect.callback(effect.argument)
+            self.after(0.0, resume)
+        else:
+            raise TypeError(f"the core awaited {effect!r}, which is not an effect")
+
+    def _at(self, machine: Machine, until: float, action: Callable[[], None]) -> None:
+        if until < FOREVER:
+            self.after(max(0.0, until / machine.rate - self.time), action)
+
+    def _wait(
+        self, machine: Machine, signal: Signal, until: float, resume: Callable[..., None]
+    ) -> None:
+        def wake() -> None:
+            self.after(0.0, lambda: resume(signal.is_set))
+
+        if signal.is_set:
+            wake()
+            return
+        signal.wakers.append(wake)
+        self._at(machine, until, lambda: resume(signal.is_set))
+
+    def _call(self, run: Run, call: Call, resume: Callable[..., None]) -> None:
+        machine, faults = run.machine, self.faults
+        self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
+        self._at(machine, call.until, lambda: resume(None, Unknown("no answer in time")))
+        self._perhaps_freeze(machine, faults)
+        if call.until < FOREVER and self.chance.random() < faults.lost_request:
+            return
+        endless = call.until == FOREVER
+        lost = faults.lost_message if endless else faults.lost_reply
+        thaw = max(0.0, machine.frozen_until - self.time)
+
+        def reply(answer: object) -> None:
+            if self.chance.random() < lost:
+                answer = ()  # what an ear did not hear is gone, but it goes on listening
+            if answer != () or endless:
+                self.after(self._delay(faults), lambda: self._arrive(machine, answer, resume))
+
+        def arrive() -> None:
+            self.models[call.node].ask(machine.name, call.request, reply)
+
+        # What was sent arrives, even when its sender has crashed meanwhile. What a frozen
+        # sender has not sent yet does not.
+        self.after(thaw, lambda: self._send(machine, arrive))
+
+    def _send(self, machine: Machine, arrive: Callable[[], None]) -> None:
+        if machine.alive:
+            self.after(self._delay(self.faults), arrive)
+
+    def _arrive(self, machine: Machine, answer: object, resume: Callable[..., None]) -> None:
+        self._perhaps_freeze(machine, self.faults)
+        self.note(machine, f"is answered {answer!r}")
+        resume(answer)
+
+    def _delay(self, faults: Faults) -> float:
+        slow = 1000.0 if self.chance.random() < faults.slow else 1.0
+        return self.chance.expovariate(1.0 / faults.delay) * slow
+
+    def _perhaps_freeze(self, machine: Machine, faults: Faults) -> None:
+        if faults.freeze and self.chance.random() < faults.freeze:
+            seconds = self.chance.expovariate(1.0 / faults.freeze_mean)
+            self.note(machine, f"freezes for {seconds:.3f} s")
+            machine.freeze(seconds)
+
+
+def _nothing() -> None:
+    """No invariant to check."""

@@ -1,0 +1,166 @@
+"""What must be true at every step of a story, and at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core import rules
+from holdfast.core.lease import State
+from holdfast.core.rules import CLAIM_TIME
+from holdfast.core.table import Place
+
+if TYPE_CHECKING:
+    from holdfast.backends.sqlite.model import Model
+    from holdfast.core.lease import Hold
+    from holdfast.core.table import Entry
+    from holdfast.core.service import Service
+    from holdfast.drivers.simulated import Machine, World
+
+# Beside the lease: a claim time for each waiter that may be frozen, and slow answers.
+STALL = 8 * CLAIM_TIME + 10.0
+CALM_STALL = 0.5
+
+
+class Violation(Exception):
+    """A promise was broken."""
+
+
+class Judge:
+    """Looks at every step."""
+
+    def __init__(self, world: World, model: Model, calm: bool, longest: float) -> None:
+        self.world = world
+        self.model = model
+        self.calm = calm
+        self.services: dict[str, Service] = {}
+        self.machines: dict[str, Machine] = {}
+        self.breaking = False
+        self.grants = 0
+        self.highest: dict[str, int] = {}
+        self.stall = STALL + longest
+        self.believed: dict[str, Hold] = {}
+        self.tickets = 0
+        self.places: dict[str, int] = {}
+        self.served: dict[str, int] = {}
+        self.idle_since: dict[str, tuple[float, str]] = {}
+
+    def check(self) -> None:
+        """After each step."""
+        entries = self.model.table.entries.values()
+        for entry in entries:
+            self._remember_places(entry)
+        believers: dict[str, str] = {}
+        for name, service in self.services.items():
+            machine = self.machines[name]
+            if machine.alive:
+                now = machine.now()
+                for hold in service.desks[None].books.held():
+                    if hold.believed(now):
+                        self._believer(hold, machine, believers)
+        for entry in entries:
+            self._check_entry(entry)
+        self._check_stalls(believers)
+
+    def _believer(self, hold: Hold, machine: Machine, believers: dict[str, str]) -> None:
+        name, holder = hold.claim.name, hold.claim.holder
+        if holder not in self.believed:
+            self._granted(hold, machine)
+        other = believers.setdefault(name, holder)
+        if other != holder and not self.breaking:
+            raise Violation(f"{name!r} is believed held by {other} and by {holder} at once")
+
+    def _granted(self, hold: Hold, machine: Machine) -> None:
+        name = hold.claim.name
+        self.believed[hold.claim.holder] = hold
+        self.grants += 1
+        self._check_order(hold)
+        self.world.note(machine, f"holds {name} with token {hold.token}")
+        # What an operator broke while its holder was frozen is believed late, with its token.
+        if hold.token <= self.highest.get(name, 0) and not self.breaking:
+            raise Violation(
+                f"token {hold.token} of {name!r} does not rise above {self.highest[name]}"
+            )
+        self.highest[name] = max(hold.token, self.highest.get(name, 0))
+
+    def _check_order(self, hold: Hold) -> None:
+        """Nobody who can be served is overtaken by one who came later."""
+        place = self.served[hold.claim.holder]
+        for claim in self.model.table.entries[hold.claim.name].queue.values():
+            earlier = self.places[claim.holder] < place
+            if earlier and not self.breaking and self.model.alive(claim.client):
+                raise Violation(f"{hold.claim.holder} overtook {claim.holder}, which came before")
+
+    def _remember_places(self, entry: Entry) -> None:
+        if entry.held is not None:
+            holder = entry.held.holder
+            if holder in self.places or holder not in self.served:
+                self.served[holder] = self._place(holder)
+                self.places.pop(holder, None)
+        for holder in entry.queue:
+            self.places[holder] = self._place(holder)
+
+    def _place(self, holder: str) -> int:
+        self.tickets += 1
+        return self.places.get(holder, self.tickets)
+
+    def _check_entry(self, entry: Entry) -> None:
+        """What the store has is what somebody wants."""
+        for claim in entry.queue.values():
+            if self._is_ghost(claim.client, claim.holder):
+                raise Violation(f"{claim.holder} waits in the queue for nobody")
+        held = entry.held
+        if held is None:
+            return
+        hold = self.believed.get(held.holder)
+        if hold is not None and hold.state is State.FREE:
+            raise Violation(f"{held.holder} was released, and holds again")
+        if hold is None and self._is_ghost(held.client, held.holder):
+            raise Violation(f"{held.holder} holds for nobody")
+
+    def _is_ghost(self, client: str, holder: str) -> bool:
+        machine = self.machines.get(self.model.machines.get(client, ""))
+        if machine is None or not machine.alive:
+            return False
+        books = self.services[machine.name].desks[None].books
+        return not books.active and holder not in books.orphans
+
+    def _check_stalls(self, believers: dict[str, str]) -> None:
+        """Nobody holds, somebody waits: how long has that been so?"""
+        for name, entry in self.model.table.entries.items():
+            waits = any(self._ready(claim.client) for claim in entry.queue.values())
+            if not waits or name in believers:
+                self.idle_since.pop(name, None)
+                continue
+            holder = entry.held.holder if entry.held else ""
+            since, of = self.idle_since.get(name, (0.0, None))
+            if of != holder:
+                since = self.world.time
+                self.idle_since[name] = (since, holder)
+            limit = CALM_STALL if self.calm and not self._over(name) else self.stall
+            if self.world.time - since > limit:
+                raise Violation(f"{name!r} was idle for {limit} s while somebody waited")
+
+    def _ready(self, client: str) -> bool:
+        machine = self.machines.get(self.model.machines.get(client, ""))
+        return machine is not None and machine.frozen_until <= self.world.time
+
+    def _over(self, name: str) -> bool:
+        # A fixed lease has run out, or is about to: it is the waiters who find that out.
+        held = self.model.table.entries[name].held
+        return held is not None and held.expires <= self.world.time + CALM_STALL
+
+    def at_rest(self) -> None:
+        """After the end: everybody was served, and nothing is left."""
+        for machine in self.machines.values():
+            for run in machine.runs:
+                if run.name.startswith("user"):
+                    raise Violation(f"{machine.name} {run.name} waits for ever")
+        for name, entry in self.model.table.entries.items():
+            place = Place(self.model.table, "", name)
+            if entry.held is not None and not rules.over(place, entry.held):
+                raise Violation(f"{name!r} is held by nobody: {entry.held.holder}")
+            if any(self.model.alive(claim.client) for claim in entry.queue.values()):
+                raise Violation(f"somebody is left in the queue of {name!r}")
+        for name, service in self.services.items():
+            if self.machines[name].alive and service.desks[None].books.orphans:
+                raise Violation("an orphan was never given back")

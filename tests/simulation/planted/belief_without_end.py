@@ -1,0 +1,15 @@
+"""A holder believes in its lease until it is told otherwise (hazard C1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.lease import Hold, State
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    def believed(self: Hold, now: float) -> bool:
+        return self.state is State.HELD
+
+    patch.setattr(Hold, "believed", believed)

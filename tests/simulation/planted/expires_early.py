@@ -1,0 +1,19 @@
+"""The store ends a lease when half of it is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core import rules
+from holdfast.core.backend import Held
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = rules.over
+
+    def over(shelf: rules.Shelf, held: Held) -> bool:
+        lease = 1.0
+        return real(shelf, held) or held.expires - lease / 2 <= shelf.now
+
+    patch.setattr(rules, "over", over)

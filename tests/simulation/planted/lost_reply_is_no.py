@@ -1,0 +1,25 @@
+"""A question without an answer counts as a refusal (hazard D1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.backend import Busy, Grant
+from holdfast.core.mutex import Attempt, Mutex
+from holdfast.errors import Unknown
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = Mutex._ask
+
+    async def ask(self: Mutex, attempt: Attempt, wait: bool) -> Grant | Busy:
+        attempt.asked = self.books.env.now()
+        try:
+            until = attempt.asked + 0.2
+            return await self.books.backend.ask(attempt.claim, wait=wait, until=until)
+        except Unknown:
+            attempt.deadline = attempt.asked
+            return Busy(None, 1.0, ())
+
+    patch.setattr(Mutex, "_ask", ask)

@@ -1,0 +1,15 @@
+"""A claim that was given up can still be granted by a late request (hazard D2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.table import Place
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    def bury(self: Place, holder: str) -> None:
+        return None
+
+    patch.setattr(Place, "bury", bury)

@@ -1,0 +1,16 @@
+"""A cancelled acquire leaves its claim where it is (hazards D1, F1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.backend import Claim
+from holdfast.core.holdings import Holdings
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    def orphan(self: Holdings, claim: Claim) -> None:
+        self.backend.forget(claim)
+
+    patch.setattr(Holdings, "orphan", orphan)

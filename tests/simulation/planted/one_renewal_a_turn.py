@@ -1,0 +1,16 @@
+"""The keeper renews one lease in each turn and forgets the others (hazard C4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.keeper import Keeper
+from holdfast.core.lease import Hold
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    def is_due(self: Keeper, hold: Hold, now: float) -> bool:
+        return hold is self.books.held()[0] and hold.renew and hold.believed(now)
+
+    patch.setattr(Keeper, "_is_due", is_due)

@@ -1,0 +1,19 @@
+"""A renewal succeeds whoever holds the lock (hazard A4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core import rules
+from holdfast.core.backend import Claim
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    def renew(shelf: rules.Shelf, claim: Claim) -> bool:
+        held = shelf.held()
+        if held is not None:
+            shelf.keep(held._replace(expires=shelf.now + claim.lease))
+        return True
+
+    patch.setattr(rules, "renew", renew)

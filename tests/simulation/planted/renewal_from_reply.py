@@ -1,0 +1,18 @@
+"""A renewal is believed from the moment its answer arrived (hazard B2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.keeper import Keeper
+from holdfast.core.lease import Hold
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = Keeper._renewed
+
+    def renewed(self: Keeper, hold: Hold, asked: float) -> None:
+        real(self, hold, self.books.env.now())
+
+    patch.setattr(Keeper, "_renewed", renewed)

@@ -1,0 +1,20 @@
+"""A renewal sets the end of the lease to half its length from now (hazard C8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core import rules
+from holdfast.core.backend import Claim
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    def renew(shelf: rules.Shelf, claim: Claim) -> bool:
+        held = shelf.held()
+        if held is None or held.holder != claim.holder:
+            return False
+        shelf.keep(held._replace(expires=shelf.now + claim.lease / 2))
+        return True
+
+    patch.setattr(rules, "renew", renew)

@@ -1,0 +1,16 @@
+"""Neither death nor time ends a hold (hazard A1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core import rules
+from holdfast.core.backend import Held
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    def over(shelf: rules.Shelf, held: Held) -> bool:
+        return False
+
+    patch.setattr(rules, "over", over)

@@ -1,0 +1,18 @@
+"""Each wake-up may make the wait longer than its timeout, as in kazoo 2.11 (hazard B13)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.backend import Claim
+from holdfast.core.queue import Queue
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = Queue.hear
+
+    async def hear(self: Queue, claim: Claim, until: float) -> None:
+        await real(self, claim, until + 0.5)
+
+    patch.setattr(Queue, "hear", hear)

@@ -1,0 +1,27 @@
+"""A grant that is handed over carries the token of the one before."""
+
+from __future__ import annotations
+
+import pytest
+
+from typing import cast
+
+from holdfast.core import rules
+from holdfast.core.backend import Held
+from holdfast.core.table import Place
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = rules._hand_over
+
+    def hand_over(shelf: rules.Shelf) -> Held | None:
+        entry = cast("Place", shelf).entry
+        before = entry.token
+        held = real(shelf)
+        if held is not None:
+            held = held._replace(token=before)
+            entry.held, entry.token = held, before
+        return held
+
+    patch.setattr(rules, "_hand_over", hand_over)

@@ -1,0 +1,20 @@
+"""A grant is believed from the moment its answer arrived (hazard B2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.backend import Busy, Grant
+from holdfast.core.mutex import Attempt, Mutex
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = Mutex._ask
+
+    async def ask(self: Mutex, attempt: Attempt, wait: bool) -> Grant | Busy:
+        reply = await real(self, attempt, wait)
+        attempt.asked = self.books.env.now()
+        return reply
+
+    patch.setattr(Mutex, "_ask", ask)

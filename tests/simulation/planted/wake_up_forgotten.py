@@ -1,0 +1,23 @@
+"""A wake-up that comes while the question is under way is cleared away (hazard E1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.backend import Busy, Claim, Grant
+from holdfast.core.effects import Sleep
+from holdfast.core.queue import Queue
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = Queue.ask
+
+    async def ask(self: Queue, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+        reply = await real(self, claim, wait=wait, until=until)
+        if wait:
+            await Sleep(0.0)
+            self.signals[claim.holder].clear()
+        return reply
+
+    patch.setattr(Queue, "ask", ask)
