@@ -12,13 +12,14 @@ from holdfast.core.table import Place
 if TYPE_CHECKING:
     from holdfast.backends.sqlite.model import Model
     from holdfast.core.lease import Hold
-    from holdfast.core.table import Entry
     from holdfast.core.service import Service
+    from holdfast.core.table import Entry
     from holdfast.drivers.simulated import Machine, World
 
 # Beside the lease: a claim time for each waiter that may be frozen, and slow answers.
 STALL = 8 * CLAIM_TIME + 10.0
 CALM_STALL = 0.5
+MOST_SPINS = 2000
 
 
 class Violation(Exception):
@@ -40,12 +41,18 @@ class Judge:
         self.stall = STALL + longest
         self.believed: dict[str, Hold] = {}
         self.tickets = 0
+        self.moment = 0.0
+        self.spins = 0
         self.places: dict[str, int] = {}
         self.served: dict[str, int] = {}
         self.idle_since: dict[str, tuple[float, str]] = {}
 
     def check(self) -> None:
         """After each step."""
+        self.spins = self.spins + 1 if self.world.time == self.moment else 0
+        self.moment = self.world.time
+        if self.spins > MOST_SPINS:
+            raise Violation("something goes round and round while no time passes")
         entries = self.model.table.entries.values()
         for entry in entries:
             self._remember_places(entry)

@@ -7,19 +7,23 @@ strong. Faults stop at `HEAL`; by `END` everything must have come to rest.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.simulation.judge import Judge, Violation
 
 from holdfast.backends.sqlite.model import Model
 from holdfast.backends.sqlite.nodes import CAPABILITIES
 from holdfast.core.effects import Sleep
-from holdfast.core.handle import Handle
-from holdfast.core.mutex import Mutex
 from holdfast.core.queue import Queue
 from holdfast.core.service import Service
 from holdfast.drivers.simulated import EPOCH, Faults, Interrupted, Machine, World
 from holdfast.errors import LeaseLost, NotHeld, StoreError
-from tests.simulation.judge import Judge, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.core.handle import Handle
+    from holdfast.core.mutex import Mutex
 
 HEAL = 30.0
 END = 90.0

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from tests.simulation.seeds import play, play_chunk, report
 
 SEEDS = 2000

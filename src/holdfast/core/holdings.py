@@ -75,9 +75,9 @@ class Holdings:
         return Claim(name, holder, self.client, lease, about, self.env.wall())
 
     def _about(self, label: str | None, caller: Caller) -> str:
-        host, pid = self.env.place()
         text = caller.about.get(label)
         if text is None:
+            host, pid = self.env.place()
             words = {"host": host, "pid": pid, "thread": caller.title, "label": label}
             text = caller.about[label] = json.dumps(words, ensure_ascii=False)
         return text

@@ -30,6 +30,8 @@ class State(Enum):
     FREE = "free"
     LOST = "lost"
 
+    __hash__ = object.__hash__  # Enum's own is a Python function, called with every step
+
 
 NEXT = {
     (State.HELD, "release"): State.RELEASING,

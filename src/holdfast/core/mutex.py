@@ -112,7 +112,8 @@ class Mutex:
     async def _obtain(self, caller: Caller, deadline: float) -> Hold | Busy:
         books = self.books
         claim = books.claim(self.name, self.terms.lease, self.terms.label, caller)
-        await self.keeper.start()
+        if not books.keeping:
+            await self.keeper.start()
         attempt = Attempt(claim, deadline)
         books.enter()
         try:

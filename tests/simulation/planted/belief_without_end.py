@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from holdfast.core.lease import Hold, State
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
+
     def believed(self: Hold, now: float) -> bool:
         return self.state is State.HELD
 

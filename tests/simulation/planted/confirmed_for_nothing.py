@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from holdfast.core import rules
 from holdfast.core.backend import Ask, Busy, Grant
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from holdfast.core import rules
-from holdfast.core.backend import Held
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Held
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

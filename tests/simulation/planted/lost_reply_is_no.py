@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from holdfast.core.backend import Busy, Grant
 from holdfast.core.mutex import Attempt, Mutex
 from holdfast.errors import Unknown
 
+if TYPE_CHECKING:
+    import pytest
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Mutex._ask
 
     async def ask(self: Mutex, attempt: Attempt, wait: bool) -> Grant | Busy:
         attempt.asked = self.books.env.now()

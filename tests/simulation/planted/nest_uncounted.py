@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
-from holdfast.core.lease import Hold
 from holdfast.core.mutex import Mutex
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.lease import Hold
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
+
     def nest(self: Mutex, hold: Hold) -> None:
         hold.check(self.books.env.now())
 

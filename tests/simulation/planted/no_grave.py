@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from holdfast.core.table import Place
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
+
     def bury(self: Place, holder: str) -> None:
         return None
 

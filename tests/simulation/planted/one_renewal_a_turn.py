@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from holdfast.core.keeper import Keeper
-from holdfast.core.lease import Hold
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.lease import Hold
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
+
     def is_due(self: Keeper, hold: Hold, now: float) -> bool:
         return hold is self.books.held()[0] and hold.renew and hold.believed(now)
 

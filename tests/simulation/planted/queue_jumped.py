@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from holdfast.core import rules
-from holdfast.core.backend import Held
-from holdfast.core.table import Place
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Held
+    from holdfast.core.table import Place
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = rules._hand_over
 
     def hand_over(shelf: rules.Shelf) -> Held | None:
         for claim in list(cast("Place", shelf).entry.queue.values()):

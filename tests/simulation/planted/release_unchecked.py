@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from holdfast.core import rules
-from holdfast.core.backend import Leave, Left
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Leave, Left
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

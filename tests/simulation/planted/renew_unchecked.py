@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from holdfast.core import rules
-from holdfast.core.backend import Claim
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
+
     def renew(shelf: rules.Shelf, claim: Claim) -> bool:
         held = shelf.held()
         if held is not None:

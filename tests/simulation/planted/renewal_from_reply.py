@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from holdfast.core.keeper import Keeper
-from holdfast.core.lease import Hold
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.lease import Hold
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

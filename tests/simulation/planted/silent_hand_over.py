@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
-from holdfast.core.backend import Claim
 from holdfast.core.table import Place
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
+
     def wake(self: Place, claim: Claim) -> None:
         return None
 

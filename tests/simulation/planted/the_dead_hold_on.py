@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from holdfast.core import rules
-from holdfast.core.backend import Held
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Held
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
+
     def over(shelf: rules.Shelf, held: Held) -> bool:
         return False
 

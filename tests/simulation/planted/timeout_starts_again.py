@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
-from holdfast.core.backend import Claim
 from holdfast.core.queue import Queue
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

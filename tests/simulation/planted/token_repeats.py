@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from holdfast.core import rules
-from holdfast.core.backend import Held
-from holdfast.core.table import Place
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Held
+    from holdfast.core.table import Place
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

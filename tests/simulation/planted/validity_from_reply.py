@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
-from holdfast.core.backend import Busy, Grant
 from holdfast.core.mutex import Attempt, Mutex
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Busy, Grant
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

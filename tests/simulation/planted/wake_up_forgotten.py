@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
-from holdfast.core.backend import Busy, Claim, Grant
 from holdfast.core.effects import Sleep
 from holdfast.core.queue import Queue
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Busy, Claim, Grant
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import sqlite3
 import time
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
+from holdfast.backends.sqlite.clients import Clients
 from holdfast.backends.sqlite.kernel import boot
+from holdfast.backends.sqlite.place import unchanged
 from holdfast.backends.sqlite.shelf import SQL, statement_text
 from holdfast.errors import Refused, Unknown
 
@@ -31,7 +34,6 @@ SETTINGS = (
     # Survives a crash of any process. A power cut may lose the last commits; but it ends every
     # hold, too, and tokens cannot fall back, since they follow the clock.
     "PRAGMA synchronous = NORMAL",
-    "PRAGMA wal_autocheckpoint = 4000",
     "PRAGMA journal_size_limit = 8000000",
 )
 
@@ -78,22 +80,29 @@ def connect(place: Place, now: Callable[[], float], until: float) -> sqlite3.Con
     """Open the file, and make or check what is in it."""
     try:
         database = sqlite3.connect(
-            place.path, isolation_level=None, check_same_thread=False, timeout=0
+            _uri(place.path), uri=True, isolation_level=None, check_same_thread=False, timeout=0
         )
     except sqlite3.Error as error:
         raise translated(error, place.path) from error
     try:
-        patiently(lambda: _prepare(database, place.path), now, until, place.path)
+        patiently(lambda: _prepare(database, place), now, until, place.path)
+        if not unchanged(place):
+            raise Refused(f"{place.path} was removed or replaced while it was being opened")
     except BaseException:
         database.close()
         raise
     return database
 
 
-def _prepare(database: sqlite3.Connection, path: str) -> None:
+def _uri(path: str) -> str:
+    # Not to be created: the file was made with the right permissions, or it is gone again.
+    return f"file:{quote(path)}?mode=rw"
+
+
+def _prepare(database: sqlite3.Connection, place: Place) -> None:
     for setting in SETTINGS:
         database.execute(setting).fetchall()
-    transact(database, lambda: _lay_out(database, path))
+    transact(database, lambda: _lay_out(database, place))
 
 
 def transact(database: sqlite3.Connection, work: Callable[[], T]) -> T:
@@ -112,7 +121,7 @@ def transact(database: sqlite3.Connection, work: Callable[[], T]) -> T:
     return result
 
 
-def _lay_out(database: sqlite3.Connection, path: str) -> None:
+def _lay_out(database: sqlite3.Connection, place: Place) -> None:
     execute = database.execute
     for statement in statement_text("schema.sql").split(";"):
         execute(statement)
@@ -122,25 +131,26 @@ def _lay_out(database: sqlite3.Connection, path: str) -> None:
         execute(SQL["state"], ("floor", "0"))
     elif found[0] != SCHEMA:
         raise Refused(
-            f"{path} has the layout {found[0]} of another version of holdfast, not {SCHEMA}: "
+            f"{place.path} has the layout {found[0]} of another version of holdfast, not {SCHEMA}: "
             "use that version, or another file"
         )
-    _enter_boot(database, path)
+    _enter_boot(database, place)
     old = time.time() - PRUNE_AFTER
     execute(SQL["raise floor"], (old,))
     execute(SQL["prune"], (old,))
 
 
-def _enter_boot(database: sqlite3.Connection, path: str) -> None:
+def _enter_boot(database: sqlite3.Connection, place: Place) -> None:
     """Times on the boot clock mean nothing after a reboot, which has ended every hold."""
     row = database.execute(SQL["fact"], ("boot",)).fetchone()
     ours, theirs = boot(), row[0] if row else ""
     if theirs == ours:
         return
-    if theirs.partition(":")[0] == ours.partition(":")[0]:
+    clients = Clients(place.clients)
+    if any(clients.alive(client) for (client,) in database.execute(SQL["clients"]).fetchall()):
         raise Refused(
-            f"{path} is used by processes of another time namespace, whose clock differs: "
-            "give each its own file, or use a store with a server"
+            f"{place.path} is in use by processes whose clock differs from ours (another time "
+            "namespace or container): give each its own file, or use a store with a server"
         )
     for forget in ("forget holds", "forget waiters", "forget graves"):
         database.execute(SQL[forget])

@@ -8,13 +8,21 @@ to the rules. `Ear` waits for messages of other clients. Both share one `File`.
 from __future__ import annotations
 
 import fnmatch
+import sqlite3
 import threading
 import time
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.backends import Opened, check_protocol
 from holdfast.backends.sqlite.clients import Clients
-from holdfast.backends.sqlite.database import INHERITED, connect, patiently, transact
+from holdfast.backends.sqlite.database import (
+    INHERITED,
+    busy,
+    connect,
+    patiently,
+    transact,
+    translated,
+)
 from holdfast.backends.sqlite.life import Life
 from holdfast.backends.sqlite.place import Place, path_of, prepare, unchanged
 from holdfast.backends.sqlite.shelf import SQL, Context, FileShelf
@@ -22,7 +30,9 @@ from holdfast.core import rules
 from holdfast.core.backend import (
     Ask,
     Break,
+    Busy,
     Capabilities,
+    Claim,
     Grant,
     Leave,
     Left,
@@ -37,7 +47,6 @@ from holdfast.core.queue import Queue
 from holdfast.errors import Refused
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
@@ -45,6 +54,8 @@ T = TypeVar("T")
 CAPABILITIES = Capabilities(drift=0.0, margin=0.001, life=True, bequest=True)
 PROTOCOLS = ("queue",)
 OPEN_PATIENCE = 5.0
+LONGEST_WAIT = 3600.0
+RELEASED = Left("held", ())
 
 
 class File:
@@ -62,13 +73,17 @@ class File:
         self.database: sqlite3.Connection | None = None
         self.life: Life | None = None
 
-    def open(self, until: float) -> sqlite3.Connection:
-        """The connection; Refused when the file is not the one that was opened any more."""
+    def left(self, until: float) -> float:
+        """Seconds until *until*, as far as a lock can be told to wait."""
+        return max(0.0, min(until - self.now(), LONGEST_WAIT))
+
+    def open(self, until: float, *, trusting: bool = False) -> sqlite3.Connection:
+        """The connection; unless *trusting*, Refused when the file was replaced meanwhile."""
         if self.database is None or self.place is None:
             self.place = prepare(self.path)
             limit = max(until, self.now() + OPEN_PATIENCE)
             self.database = connect(self.place, self.now, limit)
-        elif not unchanged(self.place):
+        elif not trusting and not unchanged(self.place):
             raise Refused(
                 f"{self.path} was removed or replaced while it was in use: "
                 "what it said of locks cannot be believed any more"
@@ -109,6 +124,7 @@ class Store:
 
     def __init__(self, file: File) -> None:
         self.file = file
+        self.waiting: set[str] = set()
         self.answers: Mapping[type, Callable[..., object]] = {
             Ask: self._ask,
             Leave: self._leave,
@@ -121,31 +137,32 @@ class Store:
     def call(self, request: object, until: float) -> object:
         """The answer of the file; Refused when other transactions keep it busy until *until*."""
         file = self.file
-        if not file.mutex.acquire(timeout=max(0.0, min(until - file.now(), 3600.0))):
+        if not file.mutex.acquire(False) and not file.mutex.acquire(timeout=file.left(until)):
             raise Refused(f"{file.path} was busy with other requests of this process")
         try:
-            file.open(until)
+            # A release that finds the file replaced does no harm; a grant would.
+            database = file.open(until, trusting=type(request) is Leave)
+            if database.in_transaction:
+                database.execute("ROLLBACK")
             return self.answers[type(request)](request, until)
         finally:
             file.mutex.release()
 
-    def _short(self, query: str, words: Mapping[str, object], until: float) -> int | None:
-        """One statement that is a transaction by itself, and the one value it returns."""
-        database = self.file.open(until)
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        rows = patiently(
-            lambda: database.execute(SQL[query], words).fetchall(),
-            self.file.now,
-            until,
-            self.file.path,
-        )
-        return rows[0][0] if rows else None
+    def _short(self, query: str, words: Mapping[str, object], until: float) -> sqlite3.Cursor:
+        """One statement that is a transaction by itself."""
+        file = self.file
+        execute = file.open(until, trusting=True).execute
+        try:
+            return execute(SQL[query], words)
+        except sqlite3.Error as error:
+            if not busy(error):
+                raise translated(error, file.path) from error
+        return patiently(lambda: execute(SQL[query], words), file.now, until, file.path)
 
     def _whole(self, until: float, work: Callable[[Context], T]) -> T:
         """One transaction, and the messages that it sends when it is committed."""
         file = self.file
-        database = file.open(until)
+        database = file.open(until, trusting=True)
         own = file.life.client if file.life is not None else ""
 
         def attempt() -> tuple[Context, T]:
@@ -162,27 +179,35 @@ class Store:
 
     def _ask(self, request: Ask, until: float) -> object:
         claim = request.claim
-        self.file.live(claim.client)
-        now = self.file.now()
-        words = {
-            "name": claim.name,
-            "holder": claim.holder,
-            "client": claim.client,
-            "about": claim.about,
-            "now": now,
-            "expires": now + claim.lease,
-            "micros": time.time_ns() // 1000,
-        }
-        token = self._short("take", words, until)
+        if self.file.life is None:
+            self.file.live(claim.client)
+        token = self._ask_shortly(claim, until)
         if token is not None:
             return Grant(token, ())
-        return self._whole(until, lambda c: rules.ask(FileShelf(c, claim.name), request))
+        reply = self._whole(until, lambda c: rules.ask(FileShelf(c, claim.name), request))
+        if isinstance(reply, Busy):
+            self.waiting.add(claim.holder)
+        return reply
+
+    def _ask_shortly(self, claim: Claim, until: float) -> int | None:
+        now, micros = self.file.now(), time.time_ns() // 1000
+        words = claim._asdict() | {"now": now, "expires": now + claim.lease, "micros": micros}
+        if claim.holder not in self.waiting:
+            return micros if self._short("take", words, until).rowcount == 1 else None
+        rows = self._short("confirm", words, until).fetchall()
+        if not rows:
+            return None
+        self.waiting.discard(claim.holder)
+        token: int = rows[0][0]
+        return token
 
     def _leave(self, request: Leave, until: float) -> object:
         claim = request.claim
-        words = {"name": claim.name, "holder": claim.holder}
-        if not request.bury and self._short("drop", words, until) is not None:
-            return Left("held", ())
+        self.waiting.discard(claim.holder)
+        if not request.bury:
+            words = {"name": claim.name, "holder": claim.holder}
+            if self._short("drop", words, until).rowcount == 1:
+                return RELEASED
         return self._whole(until, lambda c: rules.leave(FileShelf(c, claim.name), request))
 
     def _renew(self, request: Renew, until: float) -> object:

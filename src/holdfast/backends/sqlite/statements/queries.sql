@@ -1,16 +1,14 @@
 -- take
--- The short way in: grant a free lock that nobody waits for, or confirm a hold that is not over.
-UPDATE lock SET
-    token = CASE WHEN holder = :holder THEN token ELSE max(token + 1, :micros) END,
-    since = CASE WHEN holder = :holder THEN since ELSE :micros / 1e6 END,
-    tie = CASE WHEN holder = :holder THEN tie ELSE 'both' END,
-    expires = CASE WHEN holder = :holder THEN max(expires, :expires) ELSE :expires END,
-    holder = :holder, client = :client, about = :about
-WHERE name = :name
-  AND CASE WHEN holder IS NULL
-           THEN NOT EXISTS (SELECT 1 FROM waiter WHERE waiter.name = :name)
-           ELSE holder = :holder AND (tie = 'life' OR expires > :now) END
+-- The short way in: grant a free lock to a claim that is not buried. Nobody waits for a free lock.
+UPDATE lock SET holder = :holder, client = :client, tie = 'both', expires = :expires,
+                about = :about, since = :micros / 1e6, token = :micros
+WHERE name = :name AND holder IS NULL AND token < :micros
   AND NOT EXISTS (SELECT 1 FROM grave WHERE grave.holder = :holder)
+
+-- confirm
+-- The short way from a hand-over to a whole lease: the hold is the claim's, and not over.
+UPDATE lock SET expires = max(expires, :expires)
+WHERE name = :name AND holder = :holder AND (tie = 'life' OR expires > :now)
 RETURNING token
 
 -- drop
@@ -18,7 +16,6 @@ RETURNING token
 UPDATE lock SET holder = NULL
 WHERE name = :name AND holder = :holder
   AND NOT EXISTS (SELECT 1 FROM waiter WHERE waiter.name = :name)
-RETURNING 1
 
 -- held
 SELECT holder, client, tie, token, expires, about, since FROM lock
@@ -78,6 +75,9 @@ DELETE FROM grave WHERE until <= ?
 
 -- names
 SELECT name FROM lock WHERE holder IS NOT NULL UNION SELECT name FROM waiter ORDER BY name
+
+-- clients
+SELECT client FROM lock WHERE holder IS NOT NULL UNION SELECT client FROM waiter
 
 -- fact
 SELECT value FROM fact WHERE key = ?
