@@ -45,13 +45,14 @@ class Terms(NamedTuple):
 class Attempt:
     """One claim on its way to a grant."""
 
-    __slots__ = ("asked", "claim", "deadline", "doubtful", "late", "placed")
+    __slots__ = ("asked", "claim", "deadline", "doubtful", "late", "placed", "until")
 
     def __init__(self, claim: Claim, deadline: float) -> None:
         self.claim = claim
         self.deadline = deadline
         self.asked = 0.0
         self.late = 0
+        self.until = 0.0
         self.placed = False
         self.doubtful = False
 
@@ -153,11 +154,9 @@ class Mutex:
 
     def _good(self, attempt: Attempt) -> bool:
         """Whether a grant was answered soon enough to be believed; else it must be confirmed."""
-        return self.books.env.now() < self._until(attempt)
-
-    def _until(self, attempt: Attempt) -> float:
-        drift, margin = self.books.backend.capabilities[:2]
-        return pace.believed_until(attempt.asked, attempt.claim.lease, drift, margin)
+        drift, margin, *_ = self.books.backend.capabilities
+        attempt.until = pace.believed_until(attempt.asked, attempt.claim.lease, drift, margin)
+        return self.books.env.now() < attempt.until
 
     async def _ask(self, attempt: Attempt, wait: bool) -> Grant | Busy:
         """Ask until answered: the question is idempotent, so a lost reply costs only time."""
@@ -191,7 +190,7 @@ class Mutex:
             self.books.orphan(attempt.claim)
 
     def _hold(self, attempt: Attempt, grant: Grant, caller: Caller) -> Hold:
-        hold = Hold(attempt.claim, grant.token, self._until(attempt), renew=self.terms.renew)
+        hold = Hold(attempt.claim, grant.token, attempt.until, renew=self.terms.renew)
         hold.doubtful = attempt.doubtful
         self.books.add(hold, caller, attempt.asked)
         return hold

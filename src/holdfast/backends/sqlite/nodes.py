@@ -71,6 +71,7 @@ class File:
         self.mutex = threading.Lock()
         self.place: Place | None = None
         self.database: sqlite3.Connection | None = None
+        self.cursor: sqlite3.Cursor | None = None
         self.life: Life | None = None
 
     def left(self, until: float) -> float:
@@ -83,6 +84,7 @@ class File:
             self.place = prepare(self.path)
             limit = max(until, self.now() + OPEN_PATIENCE)
             self.database = connect(self.place, self.now, limit)
+            self.cursor = self.database.cursor()
         elif not trusting and not unchanged(self.place):
             raise Refused(
                 f"{self.path} was removed or replaced while it was in use: "
@@ -148,10 +150,11 @@ class Store:
         finally:
             file.mutex.release()
 
-    def _short(self, query: str, words: Mapping[str, object], until: float) -> sqlite3.Cursor:
+    def _short(self, query: str, words: tuple[object, ...], until: float) -> sqlite3.Cursor:
         """One statement that is a transaction by itself."""
         file = self.file
-        execute = file.open(until, trusting=True).execute
+        assert file.cursor is not None
+        execute = file.cursor.execute
         try:
             return execute(SQL[query], words)
         except sqlite3.Error as error:
@@ -191,13 +194,15 @@ class Store:
 
     def _ask_shortly(self, claim: Claim, until: float) -> int | None:
         now, micros = self.file.now(), time.time_ns() // 1000
-        words = claim._asdict() | {"now": now, "expires": now + claim.lease, "micros": micros}
-        if claim.holder not in self.waiting:
+        name, holder, client, lease, about, _ = claim
+        expires = now + lease
+        if holder not in self.waiting:
+            words = (name, holder, client, about, expires, micros)
             return micros if self._short("take", words, until).rowcount == 1 else None
-        rows = self._short("confirm", words, until).fetchall()
+        rows = self._short("confirm", (name, holder, expires, now), until).fetchall()
         if not rows:
             return None
-        self.waiting.discard(claim.holder)
+        self.waiting.discard(holder)
         token: int = rows[0][0]
         return token
 
@@ -205,8 +210,7 @@ class Store:
         claim = request.claim
         self.waiting.discard(claim.holder)
         if not request.bury:
-            words = {"name": claim.name, "holder": claim.holder}
-            if self._short("drop", words, until).rowcount == 1:
+            if self._short("drop", (claim.name, claim.holder), until).rowcount == 1:
                 return RELEASED
         return self._whole(until, lambda c: rules.leave(FileShelf(c, claim.name), request))
 
@@ -295,4 +299,4 @@ def open_store(url: str, now: Callable[[], float]) -> Opened:
         check_protocol(protocol, PROTOCOLS, "SQLite")
         return Queue(CAPABILITIES)
 
-    return Opened(backend, {"store": Store(file), "ear": Ear(file)}, f"sqlite://{file.path}")
+    return Opened(backend, {"store": Store(file), "ear": Ear(file)}, f"sqlite:///{file.path}")

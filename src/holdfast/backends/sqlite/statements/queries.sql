@@ -1,21 +1,24 @@
 -- take
 -- The short way in: grant a free lock to a claim that is not buried. Nobody waits for a free lock.
-UPDATE lock SET holder = :holder, client = :client, tie = 'both', expires = :expires,
-                about = :about, since = :micros / 1e6, token = :micros
-WHERE name = :name AND holder IS NULL AND token < :micros
-  AND NOT EXISTS (SELECT 1 FROM grave WHERE grave.holder = :holder)
+-- 1 name, 2 holder, 3 client, 4 about, 5 expires, 6 micros
+UPDATE lock SET holder = ?2, client = ?3, tie = 'both', expires = ?5,
+                about = ?4, since = ?6 / 1e6, token = ?6
+WHERE name = ?1 AND holder IS NULL AND token < ?6
+  AND NOT EXISTS (SELECT 1 FROM grave WHERE grave.holder = ?2)
 
 -- confirm
 -- The short way from a hand-over to a whole lease: the hold is the claim's, and not over.
-UPDATE lock SET expires = max(expires, :expires)
-WHERE name = :name AND holder = :holder AND (tie = 'life' OR expires > :now)
+-- 1 name, 2 holder, 3 expires, 4 now
+UPDATE lock SET expires = max(expires, ?3)
+WHERE name = ?1 AND holder = ?2 AND (tie = 'life' OR expires > ?4)
 RETURNING token
 
 -- drop
 -- The short way out: free a lock that nobody waits for.
+-- 1 name, 2 holder
 UPDATE lock SET holder = NULL
-WHERE name = :name AND holder = :holder
-  AND NOT EXISTS (SELECT 1 FROM waiter WHERE waiter.name = :name)
+WHERE name = ?1 AND holder = ?2
+  AND NOT EXISTS (SELECT 1 FROM waiter WHERE waiter.name = ?1)
 
 -- held
 SELECT holder, client, tie, token, expires, about, since FROM lock
