@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -52,7 +53,9 @@ class Shell:
         self.started.append(process)
         return process
 
-    def holding(self, name: str, *options: str, job: str = "sleep 60") -> subprocess.Popen[str]:
+    def holding(
+        self, name: str, *options: str, job: str = "exec sleep 60"
+    ) -> subprocess.Popen[str]:
         """Start a job that holds *name*, and return when it runs; its pid is in ``job.pid``."""
         pid = self.folder / "job.pid"
         pid.unlink(missing_ok=True)
@@ -74,7 +77,10 @@ class Shell:
         return time.monotonic() - began
 
     def end(self) -> None:
-        """End what a test has left running."""
+        """End what a test has left running: jobs are process groups of their own."""
+        if (self.folder / "job.pid").exists():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.job_pid(), signal.SIGKILL)
         for process in self.started:
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)

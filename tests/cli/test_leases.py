@@ -72,9 +72,7 @@ def test_wait_until_free_and_until_held(shell: Shell) -> None:
 def test_ls_shows_holders_and_waiters_in_order(shell: Shell) -> None:
     shell.holding("a", "--reason", "first")
     shell.start("run", "a", "--", "true")
-    shell.until(
-        lambda: len(json.loads(shell.run("ls", "--json").stdout)["locks"][0]["waiters"]) == 1
-    )
+    shell.until(lambda: '"waiters": [{' in shell.run("ls", "--json").stdout)
     document = json.loads(shell.run("ls", "--json").stdout)
     assert document["schema"] == 1
     (lock,) = document["locks"]

@@ -106,9 +106,8 @@ def test_a_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
 
 
 def test_loss_can_be_ignored_but_is_not_hidden(shell: Shell) -> None:
-    done = shell.run(
-        "run", "--no-renew", "--ttl", "200ms", "--on-lost", "ignore", "a", "sleep", "1"
-    )
+    options = ("--no-renew", "--ttl", "200ms", "--on-lost", "ignore")
+    done = shell.run("run", *options, "a", "sleep", "1")
     assert done.returncode == 76
 
 
