@@ -144,12 +144,21 @@ def _line_up(shelf: Shelf, request: Ask, held: Held) -> Busy:
     recheck = NEVER if held.tie == "life" else held.expires - shelf.now
     if request.wait:
         shelf.join(request.claim)
-        ahead = shelf.before(request.claim.holder)
+        ahead = _alive_before(shelf, request.claim.holder)
         # The head of the queue looks first when the lease is over; the others only in case
         # that it does not. None looks much later, for the next holder's lease may be shorter.
         recheck = min(recheck + CLAIM_TIME, LOOK_AGAIN) if ahead else min(recheck, LOOK_AGAIN)
         shelf.watch(ahead.client if ahead else held.client)
     return Busy(held, recheck, shelf.woken())
+
+
+def _alive_before(shelf: Shelf, holder: str) -> Claim | None:
+    """Who waits ahead and lives. To watch a dead one would be to be woken for nothing, for ever."""
+    ahead = shelf.before(holder)
+    while ahead is not None and not shelf.alive(ahead.client):
+        shelf.quit(ahead.holder)
+        ahead = shelf.before(holder)
+    return ahead
 
 
 def renew(shelf: Shelf, claim: Claim) -> bool:

@@ -209,9 +209,9 @@ class Store:
     def _leave(self, request: Leave, until: float) -> object:
         claim = request.claim
         self.waiting.discard(claim.holder)
-        if not request.bury:
-            if self._short("drop", (claim.name, claim.holder), until).rowcount == 1:
-                return RELEASED
+        names = (claim.name, claim.holder)
+        if not request.bury and self._short("drop", names, until).rowcount == 1:
+            return RELEASED
         return self._whole(until, lambda c: rules.leave(FileShelf(c, claim.name), request))
 
     def _renew(self, request: Renew, until: float) -> object:
