@@ -148,7 +148,9 @@ def _line_up(shelf: Shelf, request: Ask, held: Held) -> Busy:
         # The head of the queue looks first when the lease is over; the others only in case
         # that it does not. None looks much later, for the next holder's lease may be shorter.
         recheck = min(recheck + CLAIM_TIME, LOOK_AGAIN) if ahead else min(recheck, LOOK_AGAIN)
-        shelf.watch(ahead.client if ahead else held.client)
+        # A detached hold outlives its client, whose death would be told again at every question.
+        if ahead or held.tie != "lease":
+            shelf.watch(ahead.client if ahead else held.client)
     return Busy(held, recheck, shelf.woken())
 
 

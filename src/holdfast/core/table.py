@@ -154,6 +154,7 @@ class Place:
         graves = self.table.graves
         while graves and (oldest := next(iter(graves))) and graves[oldest] <= self.now:
             del graves[oldest]
+        graves.pop(holder, None)  # the order is that of their ends
         graves[holder] = self.now + REMEMBER_BURIED
 
     def watch(self, client: str) -> None:

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from holdfast.backends import Opened, check_protocol
+from holdfast.backends import Opened, check_protocol, default_protocol
 from holdfast.core.backend import Ask, Capabilities, Next
 from holdfast.core.queue import Queue
 from holdfast.core.table import Table
@@ -34,7 +34,9 @@ class Room:
         self.table = Table(now, _micros, self.ears.__contains__, self._notify, self._watch)
 
     def _notify(self, client: str, holder: str) -> None:
-        self.ears[client].put(holder)
+        ear = self.ears.get(client)
+        if ear is not None:  # else it has died, and its place in the queue is passed over
+            ear.put(holder)
 
     def _watch(self, client: str, watched: str) -> None:
         """A client's end is told to everyone, so there is nothing to remember."""
@@ -130,6 +132,7 @@ class Ear:
 
 def open_store(url: str, now: Callable[[], float]) -> Opened:
     """The room that ``memory://room`` names."""
+    default = default_protocol(url, PROTOCOLS, "memory")
     parts = urlsplit(url)
     store = Store(unquote(parts.netloc + parts.path), now)
 
@@ -137,4 +140,4 @@ def open_store(url: str, now: Callable[[], float]) -> Opened:
         check_protocol(protocol, PROTOCOLS, "memory")
         return Queue(CAPABILITIES)
 
-    return Opened(backend, {"store": store, "ear": Ear(store)}, url)
+    return Opened(backend, default, {"store": store, "ear": Ear(store)}, url)

@@ -1,0 +1,251 @@
+"""Whatever happens, the real stores answer as their models do: generated histories.
+
+The short ways of the SQLite store (take, confirm, drop) are held equal to the rules here, and so
+is the file that the simulation works on.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.models.worlds import (
+    Clock,
+    Files,
+    FilesModel,
+    Memory,
+    TableAlone,
+    World,
+    claim_of,
+)
+
+from holdfast.backends.sqlite import nodes
+from holdfast.core.backend import (
+    EVERYONE,
+    Ask,
+    Break,
+    Broken,
+    Busy,
+    Claim,
+    Grant,
+    Leave,
+    Left,
+    Look,
+    Renew,
+    Retie,
+    Retied,
+    Tie,
+)
+
+QUICK = settings(max_examples=120, deadline=None, derandomize=bool(os.environ.get("CI")))
+NAMES = ("a*", "ü")
+PATTERNS = ("*", "a[*]", "?", "nothing")
+LEASES = (1.0, 5.0, 30.0)
+TIES: tuple[Tie, ...] = ("both", "lease", "life")
+STEPS = (0.0, 0.25, 1.0, 2.0, 4.75, 25.0, 121.0)
+# The time of day is set back, stands still, goes on.
+WALL_STEPS = (0, 1, 1, 700, -5_000_000, 40_000_000)
+KINDS = (
+    *("ask", "ask", "wait", "wait", "wait", "again", "leave", "leave", "bury", "renew", "retie"),
+    *("break", "break token", "look", "look all", "time", "time", "close", "kill"),
+)
+
+
+class Step(NamedTuple):
+    """One thing that happens; the numbers choose among what there is."""
+
+    kind: str
+    client: int
+    name: int
+    slot: int
+    choice: int
+
+
+def steps() -> st.SearchStrategy[list[Step]]:
+    step = st.builds(
+        Step,
+        st.sampled_from(KINDS),
+        st.integers(0, 2),
+        st.integers(0, 1),
+        st.integers(0, 2),
+        st.integers(0, 41),
+    )
+    return st.lists(step, min_size=1, max_size=40)
+
+
+class Twins:
+    """A real world and its model, side by side."""
+
+    def __init__(self, real: World, model: World, clock: Clock) -> None:
+        self.real = real
+        self.model = model
+        self.clock = clock
+        self.lives = [0, 0, 0]
+        self.last: list[Claim | None] = [None, None, None]
+        self.tokens: list[int] = [0]
+        self.seen: Counter[str] = Counter()
+
+    def client(self, number: int) -> str:
+        return f"c{number}life{self.lives[number]}"
+
+    def play(self, step: Step) -> None:
+        if step.kind == "time":
+            self.clock.seconds += STEPS[step.choice % len(STEPS)]
+            self.clock.micros += WALL_STEPS[step.choice % len(WALL_STEPS)]
+        elif step.kind in ("close", "kill"):
+            self.die(step.client, violently=step.kind == "kill")
+        else:
+            self.ask(self.client(step.client), self.request(step))
+        self.compare_what_is_heard()
+
+    def ask(self, client: str, request: Any) -> None:
+        real, model = self.real.answer(client, request), self.model.answer(client, request)
+        assert real == model
+        self.count(request, real)
+
+    def count(self, request: Any, reply: object) -> None:
+        self.seen[f"{type(request).__name__} {type(reply).__name__}"] += 1
+        if isinstance(reply, Grant):
+            self.tokens.append(reply.token)
+        if isinstance(reply, Left):
+            self.seen[reply.was] += 1
+        if isinstance(reply, Grant | Busy | Left | Broken) and reply.woken:
+            self.seen["woken"] += 1
+        if isinstance(reply, Retied):
+            self.seen[f"Retied {reply.held}"] += 1
+        if isinstance(reply, Broken):
+            self.seen[f"Broken {reply.done}"] += 1
+
+    def die(self, number: int, *, violently: bool) -> None:
+        for world in (self.real, self.model):
+            world.die(self.client(number), violently=violently)
+        self.lives[number] += 1
+        self.last[number] = None
+
+    def compare_what_is_heard(self) -> None:
+        for client in map(self.client, range(3)):
+            real, model = self.real.heard(client), self.model.heard(client)
+            if EVERYONE in model:
+                self.seen["death"] += 1
+                assert EVERYONE in real
+            else:
+                self.seen["message"] += len(model)
+                assert real == model
+
+    def request(self, step: Step) -> Any:
+        name, client = NAMES[step.name], self.client(step.client)
+        serial = 1 + 3 * step.name + step.slot
+        claim = claim_of(client, name, serial, LEASES[step.slot])
+        if step.kind == "again":
+            claim = self.last[step.client] or claim
+        if step.kind in ("ask", "wait", "again"):
+            self.last[step.client] = claim
+            return Ask(claim, step.kind != "ask")
+        return self.other_request(step, name, claim)
+
+    def other_request(self, step: Step, name: str, claim: Claim) -> Any:
+        claim = (self.last[step.client] or claim) if step.choice % 2 else claim
+        if step.kind in ("leave", "bury"):
+            return Leave(claim, step.kind == "bury")
+        if step.kind == "renew":
+            return Renew([claim, *self.others(claim)][: 1 + step.choice % 3])
+        if step.kind == "retie":
+            return Retie(claim, TIES[step.choice % 3])
+        if step.kind.startswith("break"):
+            newest = self.tokens[-1 - step.choice % min(3, len(self.tokens))]
+            return Break(name, newest if step.kind == "break token" else None)
+        chosen = name if step.kind == "look" else None
+        return Look(chosen, PATTERNS[step.choice % len(PATTERNS)])
+
+    def others(self, claim: Claim) -> Iterator[Claim]:
+        for number, name in enumerate(NAMES):
+            yield claim_of(claim.client, name, 1 + 3 * number, LEASES[0])
+
+
+@contextmanager
+def on_files() -> Iterator[Twins]:
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nodes, "time", clock)
+        real = Files(Path(folder).resolve() / "locks.db", clock)
+        try:
+            yield Twins(real, FilesModel(clock), clock)
+        finally:
+            real.end()
+
+
+@contextmanager
+def in_memory() -> Iterator[Twins]:
+    clock = Clock()
+    yield Twins(Memory(clock), TableAlone(clock), clock)
+
+
+WORLDS = pytest.mark.parametrize("worlds", [on_files, in_memory])
+Worlds = Callable[[], Any]
+
+
+@WORLDS
+@given(history=steps())
+@QUICK
+def test_a_store_answers_as_its_model(worlds: Worlds, history: list[Step]) -> None:
+    with worlds() as twins:
+        for step in history:
+            twins.play(step)
+
+
+@WORLDS
+@pytest.mark.parametrize("seed", range(3))
+def test_long_histories_show_everything(worlds: Worlds, seed: int) -> None:
+    lots = random.Random(seed)
+    with worlds() as twins:
+        for _ in range(700):
+            kind = lots.choice(KINDS)
+            twins.play(Step(kind, *map(lots.randrange, (3, 2, 3, 42))))
+    wanted = {"Ask Grant", "Ask Busy", "held", "waiting", "absent", "woken", "death", "message"}
+    wanted |= {"Renew tuple", "Look tuple", "Retied True", "Broken True", "Broken False"}
+    assert wanted <= set(twins.seen), twins.seen
+
+
+@WORLDS
+def test_a_dead_waiter_ahead_is_told_of_once(worlds: Worlds) -> None:
+    """Told again by every question, whoever waits behind the dead would ask without end."""
+    with worlds() as twins:
+        for number in range(3):
+            twins.play(Step("wait", number, 0, 2, 0))
+        twins.play(Step("kill", 1, 0, 0, 0))
+        assert twins.seen["death"] >= 1
+        before = twins.seen["death"]
+        twins.play(Step("again", 2, 0, 2, 0))
+        assert twins.seen["death"] == before
+
+
+@WORLDS
+def test_who_waits_for_a_detached_hold_is_not_told_of_its_dead_client(worlds: Worlds) -> None:
+    with worlds() as twins:
+        twins.play(Step("ask", 0, 0, 2, 0))
+        twins.play(Step("retie", 0, 0, 2, 1))
+        twins.play(Step("kill", 0, 0, 0, 0))
+        before = twins.seen["death"]
+        twins.play(Step("wait", 1, 0, 2, 0))
+        twins.play(Step("again", 1, 0, 2, 0))
+        assert (twins.seen["Ask Busy"], twins.seen["death"]) == (2, before)
+
+
+@WORLDS
+def test_graves_are_weeded_alike_when_one_is_dug_again(worlds: Worlds) -> None:
+    with worlds() as twins:
+        history = ((0, 0.0), (1, 1.0), (0, 99.0), (2, 22.0))
+        for slot, pause in history:
+            twins.clock.seconds += pause
+            twins.play(Step("bury", 0, 0, slot, 0))
+        twins.play(Step("ask", 0, 0, 1, 0))
+        assert twins.seen["Ask Grant"] == 1
