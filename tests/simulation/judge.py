@@ -129,7 +129,7 @@ class Judge:
         if machine is None or not machine.alive:
             return False
         books = self.services[machine.name].desks[None].books
-        return not books.active and holder not in books.orphans
+        return not books.crowd.active and holder not in books.orphans
 
     def _check_stalls(self, believers: dict[str, str]) -> None:
         """Nobody holds, somebody waits: how long has that been so?"""

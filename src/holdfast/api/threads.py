@@ -35,7 +35,13 @@ class Client:
     ) -> None:
         opened = connect(store, now)
         self._driver = Threads(opened.nodes)
-        self._service = Service(self._driver, opened.backend, label=label, op_timeout=op_timeout)
+        self._service = Service(
+            self._driver,
+            opened.backend,
+            protocol=opened.protocol,
+            label=label,
+            op_timeout=op_timeout,
+        )
         self._driver.forgotten = self._service.abandon
         self._driver.last = self._service.close
         self._url = opened.shown

@@ -36,6 +36,8 @@ class Opened(NamedTuple):
 
     backend: Callable[[str | None], Backend]
     """The way of locking that a protocol names (None: the store's default); else ValueError."""
+    protocol: str
+    """The default: what the URL says, else the store's."""
     nodes: Mapping[str, Node]
     shown: str
     """The URL without its secrets."""
@@ -56,6 +58,18 @@ def open_store(url: str, now: Callable[[], float]) -> Opened:
         raise ValueError(f"no store is known for {scheme!r}://; known are {known}")
     opened: Opened = import_module(module).open_store(url, now)
     return opened
+
+
+def default_protocol(url: str, known: tuple[str, ...], store: str) -> str:
+    """What ``?protocol=`` in *url* says, else the first known; ValueError for other words there."""
+    query = url.partition("#")[0].partition("?")[2]
+    wanted = None
+    for word in filter(None, query.split("&")):
+        key, _, value = word.partition("=")
+        if key != "protocol":
+            raise ValueError(f"the URL of a {store} store knows ?protocol=, but not {key!r}")
+        wanted = value
+    return check_protocol(wanted, known, store)
 
 
 def check_protocol(wanted: str | None, known: tuple[str, ...], store: str) -> str:

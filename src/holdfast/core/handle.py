@@ -23,15 +23,13 @@ NOT_OURS = "when it was released, the store did not have it as ours any more"
 class Handle:
     """A grant in use."""
 
-    __slots__ = ("__weakref__", "books", "guard", "hold", "released", "siblings")
+    __slots__ = ("__weakref__", "books", "guard", "hold", "released")
 
-    def __init__(self, books: Holdings, hold: Hold, siblings: list[Handle]) -> None:
+    def __init__(self, books: Holdings, hold: Hold) -> None:
         self.books = books
         self.hold = hold
         self.guard: Guard | None = None
         self.released = False
-        self.siblings = siblings
-        siblings.append(self)
 
     def ensure(self) -> None:
         """Raise LeaseLost, or NotHeld after the release, unless the lease can be believed."""
@@ -83,7 +81,6 @@ class Handle:
         if self.released:
             raise NotHeld(name, f"{name!r} was released already")
         self.released = True
-        self.siblings.remove(self)
         self.hold.depth -= 1
         return not self.hold.depth
 
@@ -106,14 +103,15 @@ class Handle:
 
     async def _give_back(self, hold: Hold) -> None:
         books = self.books
-        books.enter()
+        crowd = books.crowd
+        crowd.enter()
         try:
             was_held = await self._leave(hold)
         except BaseException:
             books.orphan(hold.claim)
             raise
         finally:
-            books.exit()
+            crowd.exit()
         if was_held:
             hold.step("done")
         else:
@@ -161,7 +159,6 @@ class Handle:
         self.books.remove(self.hold)
         self.hold.step("detach")
         self.released = True
-        self.siblings.remove(self)
 
     async def bequeath(self) -> tuple[int, ...]:
         """Let the lock live as long as any process that has the descriptors returned."""

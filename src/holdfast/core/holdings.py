@@ -30,6 +30,24 @@ class Orphan(NamedTuple):
     until: float
 
 
+class Crowd:
+    """The processes with a claim that are under way; a closing client waits for the last."""
+
+    def __init__(self) -> None:
+        self.active = 0
+        self.idle = Signal()
+
+    def enter(self) -> None:
+        """One begins."""
+        self.active += 1
+
+    def exit(self) -> None:
+        """One ends. It counts where it began, should its client have begun anew since."""
+        self.active -= 1
+        if not self.active:
+            self.idle.set()
+
+
 class Holdings:
     """The books of one client."""
 
@@ -39,7 +57,6 @@ class Holdings:
         self.patience = patience
         self.label = label
         self.changed = Signal()
-        self.idle = Signal()
         self.planned = FOREVER
         self.keeping = False
         self.closed = False
@@ -49,7 +66,7 @@ class Holdings:
         """A fresh start: of a new client, or of a forked child's copy of one."""
         self.client = self.env.token()
         self.serial = 0
-        self.active = 0
+        self.crowd = Crowd()
         self.holds: dict[str, weakref.ref[Hold]] = {}
         self.orphans: dict[str, Orphan] = {}
         self.mourned: list[Hold] = []
@@ -59,7 +76,6 @@ class Holdings:
         for hold in self.held():
             hold.lose(reason)
         self.changed = Signal()
-        self.idle = Signal()
         self.planned = FOREVER
         self.keeping = False
         self.begin()
@@ -103,9 +119,13 @@ class Holdings:
         self.planned = when
         self.changed.set()
 
+    def dismiss(self, hold: Hold) -> None:
+        """A hold needs no looking after any more; its caller has yet to put it down."""
+        self.holds.pop(hold.claim.holder, None)
+
     def remove(self, hold: Hold) -> None:
         """A hold ends."""
-        self.holds.pop(hold.claim.holder, None)
+        self.dismiss(hold)
         caller = hold.caller()
         if caller is not None and self.of(caller, hold.claim.name) in (hold, None):
             caller.holds.pop(hold.claim.name, None)
@@ -145,16 +165,7 @@ class Holdings:
         self.closed = True
         self.changed.set()
         self.backend.disturb()
-        while self.active and self.env.now() < until:
-            self.idle.clear()
-            await Wait(self.idle, until)
-
-    def enter(self) -> None:
-        """A process with a claim begins."""
-        self.active += 1
-
-    def exit(self) -> None:
-        """A process with a claim ends; a closing client waits for the last."""
-        self.active -= 1
-        if not self.active:
-            self.idle.set()
+        crowd = self.crowd
+        while crowd.active and self.env.now() < until:
+            crowd.idle.clear()
+            await Wait(crowd.idle, until)

@@ -134,7 +134,7 @@ class Keeper:
             if hold.state is State.HELD and now >= hold.until:
                 hold.lose(RAN_OUT if hold.renew else FIXED)
             if hold.state is State.LOST:
-                books.remove(hold)
+                books.dismiss(hold)
                 books.mourned.append(hold)
         mourned, books.mourned = books.mourned, []
         for hold in mourned:

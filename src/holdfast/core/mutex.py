@@ -16,6 +16,7 @@ from holdfast.core.backend import Busy, Claim, Grant, Sight
 from holdfast.core.effects import FOREVER, Caller, Sleep
 from holdfast.core.handle import Handle
 from holdfast.core.lease import Hold
+from holdfast.core.names import checked_timeout
 from holdfast.core.sight import Holder, busy_message, holder_of, waiter_of
 from holdfast.errors import (
     AcquireTimeout,
@@ -70,7 +71,7 @@ class Mutex:
 
     async def acquire(self, timeout: float | None) -> Handle | None:
         """Take the lock; None when *timeout* (else the lock's own) passes first."""
-        result = await self._acquire(timeout)
+        result = await self._acquire(checked_timeout(timeout))
         return result if isinstance(result, Handle) else None
 
     async def enter(self) -> Handle:
@@ -92,7 +93,14 @@ class Mutex:
             if not isinstance(fresh, Hold):
                 return fresh
             hold = fresh
-        return Handle(self.books, hold, self.handles.setdefault(caller, []))
+        return self._keep(Handle(self.books, hold), caller)
+
+    def _keep(self, handle: Handle, caller: Caller) -> Handle:
+        # Handles do not know this list: a cycle would keep alive what its owner has let go.
+        handles = self.handles.setdefault(caller, [])
+        handles[:] = [other for other in handles if not other.released]
+        handles.append(handle)
+        return handle
 
     def _deadline(self, timeout: float | None) -> float:
         if timeout is None:
@@ -116,7 +124,8 @@ class Mutex:
         if not books.keeping:
             await self.keeper.start()
         attempt = Attempt(claim, deadline)
-        books.enter()
+        crowd = books.crowd
+        crowd.enter()
         try:
             reply = await self._queue(attempt)
             return self._hold(attempt, reply, caller) if isinstance(reply, Grant) else reply
@@ -127,7 +136,7 @@ class Mutex:
             raise
         finally:
             books.backend.forget(claim)
-            books.exit()
+            crowd.exit()
 
     async def _queue(self, attempt: Attempt) -> Grant | Busy:
         backend, env = self.books.backend, self.books.env
@@ -217,7 +226,9 @@ class Mutex:
             exception.add_note(f"holdfast: {error}")
 
     def _newest(self, what: str) -> Handle:
-        handles = self.handles.get(self.books.env.caller())
+        handles = self.handles.get(self.books.env.caller(), [])
+        while handles and handles[-1].released:
+            handles.pop()
         if not handles:
             raise NotHeld(
                 self.name,

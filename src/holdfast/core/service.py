@@ -46,11 +46,13 @@ class Service:
         env: Env,
         backend: Callable[[str | None], Backend],
         *,
+        protocol: str | None = None,
         label: object,
         op_timeout: object,
     ) -> None:
         self.env = env
         self.backend = backend
+        self.protocol = protocol
         self.label = checked_label(label)
         self.patience = checked_seconds(op_timeout, "op_timeout", least=0.01, most=3600.0)
         self.desks: dict[str | None, Desk] = {}
@@ -58,6 +60,7 @@ class Service:
 
     def desk(self, protocol: str | None) -> Desk:
         """The desk for a protocol; None is the store's default. ValueError for an unknown one."""
+        protocol = protocol or self.protocol
         desk = self.desks.get(protocol)
         if desk is None:
             books = Holdings(self.env, self.backend(protocol), self.patience, self.label)
@@ -123,7 +126,7 @@ class Service:
         hold = Hold(claim._replace(holder=held.holder), wanted, until, renew=False)
         hold.ours = False
         books.add(hold, None, asked)
-        return Handle(books, hold, [])
+        return Handle(books, hold)
 
     def abandon(self, reason: str) -> None:
         """Everything held is another's now: a parent's, or a closed loop's."""

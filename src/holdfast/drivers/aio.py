@@ -83,7 +83,12 @@ class Aio(Machine):
         caller = self.callers.get(task)
         if caller is None:
             caller = self.callers[task] = Caller(task.get_name())
+            task.add_done_callback(self._task_ended)
         return caller
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        # Somebody may keep the ended task; the holder that it was is gone.
+        self.callers.pop(task, None)
 
     def guard(self) -> BodyGuard | None:
         """A guard over the running task."""
@@ -105,7 +110,11 @@ class Aio(Machine):
                 "make one client for each loop"
             )
         for node in self.nodes.values():
+            node.interrupt()
+        for node in self.nodes.values():
             node.retire()
+        for node in self.nodes.values():
+            node.node.close()
         self._forget("the event loop in which it was taken is closed")
 
     def _forget(self, reason: str) -> None:
@@ -212,7 +221,9 @@ class Aio(Machine):
         if self.background:
             await asyncio.wait(self.background, timeout=CLOSE_PATIENCE)
         for node in self.nodes.values():
-            await node.close()
+            await node.finish()
+        for node in self.nodes.values():
+            node.node.close()
 
 
 class _Waker:

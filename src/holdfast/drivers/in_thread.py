@@ -58,22 +58,19 @@ class InThread:
         """Let a call that is under way for ever end."""
         self.node.interrupt()
 
-    async def close(self) -> None:
-        """Close the node when everything asked so far is done."""
+    async def finish(self) -> None:
+        """Return when everything asked so far is done, and the thread has ended."""
         thread = self._dismiss()
         if thread is not None:
             await asyncio.to_thread(thread.join)
-        self.node.close()
 
     def retire(self) -> None:
-        """Close the node of a loop that is closed; nobody waits for its answers."""
+        """The same where no loop runs: the one that asked is closed."""
         thread = self._dismiss()
         if thread is not None:
             thread.join()
-        self.node.close()
 
     def _dismiss(self) -> threading.Thread | None:
-        self.node.interrupt()
         self.jobs.put(None)
         thread, self.thread = self.thread, None
         self.jobs = SimpleQueue()

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.backends import Opened, check_protocol
+from holdfast.backends import Opened, check_protocol, default_protocol
 from holdfast.backends.sqlite.clients import Clients
 from holdfast.backends.sqlite.database import (
     INHERITED,
@@ -293,10 +293,13 @@ class Ear:
 
 def open_store(url: str, now: Callable[[], float]) -> Opened:
     """The file that a ``sqlite:`` URL names; it is opened by the first request."""
+    default = default_protocol(url, PROTOCOLS, "SQLite")
     file = File(path_of(url), now)
 
     def backend(protocol: str | None) -> Queue:
         check_protocol(protocol, PROTOCOLS, "SQLite")
         return Queue(CAPABILITIES)
 
-    return Opened(backend, {"store": Store(file), "ear": Ear(file)}, f"sqlite:///{file.path}")
+    return Opened(
+        backend, default, {"store": Store(file), "ear": Ear(file)}, f"sqlite:///{file.path}"
+    )

@@ -1,0 +1,50 @@
+"""What the suite is told of a store: where a fresh one is, and what it adds to the contract.
+
+A scenario names what it needs of it. What the store does not promise is not tested on it, and
+the reason is said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core.rules import CLAIM_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Store(NamedTuple):
+    """One store under test."""
+
+    name: str
+    fresh: Callable[[Path], str]
+    """The URL of a place where nothing is locked yet; a folder that is empty is handed in."""
+    protocols: tuple[str, ...] = ()
+    """The ways of locking that it knows, the default first."""
+    processes: bool = True
+    """Several processes can share one place."""
+    fair: bool = True
+    """Waiters are served first come, first served."""
+    life: bool = False
+    """It notices at once when a process dies."""
+    detach: bool = True
+    """A hold can outlive its client."""
+    lease: float = 0.4
+    """A lease that is short, and yet renewed in time."""
+    claim_time: float = CLAIM_TIME
+    """How long a waiter that does not move may delay those behind it."""
+
+
+REASONS = {
+    "processes": "several processes cannot share it",
+    "fair": "it does not serve waiters in order",
+    "life": "it does not notice at once when a process dies",
+    "detach": "its holds end with their client",
+}
+
+
+def missing(store: Store, need: str) -> str | None:
+    """Why *store* does not have what a scenario needs; None when it has."""
+    return None if getattr(store, need) else f"{store.name}: {REASONS[need]}"

@@ -1,0 +1,25 @@
+"""The conformance suite on rooms in memory."""
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+
+NUMBERS = count()
+STORE = Store(
+    "memory",
+    lambda folder: f"memory://room{next(NUMBERS)}",
+    protocols=("queue",),
+    processes=False,
+    life=True,
+)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+def test_memory(scenario: Scenario, driver: str, tmp_path: Path) -> None:
+    if reason := scenario.unfit(STORE, driver):
+        pytest.skip(reason)
+    play(scenario, STORE, driver, tmp_path)

@@ -1,0 +1,22 @@
+"""The conformance suite on SQLite files."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+
+STORE = Store(
+    "sqlite",
+    lambda folder: f"sqlite:///{folder}/locks.db",
+    protocols=("queue",),
+    life=True,
+)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+def test_sqlite(scenario: Scenario, driver: str, tmp_path: Path) -> None:
+    if reason := scenario.unfit(STORE, driver):
+        pytest.skip(reason)
+    play(scenario, STORE, driver, tmp_path)
