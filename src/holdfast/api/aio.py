@@ -237,7 +237,9 @@ class AsyncLease:
 
     def on_lost(self, callback: Callable[[AsyncLease], object]) -> None:
         """Have *callback* called with this lease when it is lost, in a task of its own."""
-        self._driver.step(self._handle.on_lost, callback, self)
+        self._driver.step(
+            self._handle.on_lost, callback, functools.partial(AsyncLease, self._driver)
+        )
 
     def __repr__(self) -> str:
         return f"<holdfast.AsyncLease {self.name!r} token {self.token}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,67 +13,69 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+# The command, and the module that has it as do_COMMAND.
 COMMANDS = {
     "run": "run",
+    "ls": "show",
+    "show": "show",
+    "wait": "waiting",
+    "break": "breaking",
     "acquire": "leases",
     "release": "leases",
     "extend": "leases",
     "check": "leases",
-    "ls": "show",
-    "show": "show",
     "version": "show",
-    "wait": "waiting",
-    "break": "breaking",
 }
+SIGPIPE, SIGINT = 13, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
-    from holdfast.cli.arguments import parser
+    """Run one command; the exit code. Wrong usage and --help end by SystemExit."""
+    from holdfast.cli.arguments import parsed
 
-    options = parser().parse_args(argv)
+    options = parsed(sys.argv[1:] if argv is None else argv)
+    _show_anything()
     try:
         module = import_module(f"holdfast.cli.{COMMANDS[options.command]}")
         code: int = getattr(module, f"do_{options.command}")(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has gone; what is left to print is for nobody.
-        sys.stderr.close()
-        return codes.BY_SIGNAL + 13
+        _drop_output()
+        return codes.BY_SIGNAL + SIGPIPE
     except KeyboardInterrupt:
-        return codes.BY_SIGNAL + 2
+        return codes.BY_SIGNAL + SIGINT
+    except codes.Interrupted as ending:
+        return codes.BY_SIGNAL + ending.number
     except Exception as error:
-        return explain(error, options)
+        return _explain(error, options)
     return code
 
 
-def explain(error: Exception, options: argparse.Namespace) -> int:
-    """Say what went wrong, and what code that is."""
-    code = code_of(error)
-    print(f"holdfast: {error}", file=sys.stderr)
+def _show_anything() -> None:
+    """A name that the terminal's encoding has no letters for is no reason to fail."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Whoever read our output has gone; let nobody try to write the rest at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _explain(error: Exception, options: argparse.Namespace) -> int:
+    from holdfast.cli.voice import say
+
+    code = codes.code_of(error)
+    if code == codes.INTERNAL:
+        say(f"{type(error).__name__}: {error} (an error inside holdfast; -v shows where)")
+    else:
+        say(str(error))
     if code == codes.INTERNAL and options.verbose:
         import traceback
 
         traceback.print_exception(error)
     return code
-
-
-def code_of(error: Exception) -> int:
-    """The exit code for an error."""
-    import holdfast
-
-    if isinstance(error, holdfast.NotHeld):
-        return codes.NOT_HELD
-    if isinstance(error, holdfast.LeaseLost):
-        return codes.LOST
-    if isinstance(error, holdfast.StoreError):
-        denied = isinstance(error.__cause__, PermissionError) or "permission" in str(error).lower()
-        return codes.DENIED if denied else codes.UNREACHABLE
-    if isinstance(error, holdfast.InvalidName | Usage):
-        return codes.USAGE
-    if isinstance(error, ValueError | TypeError | ImportError):
-        return codes.CONFIG
-    return codes.INTERNAL
-
-
-class Usage(Exception):
-    """The words fit the grammar, but not one another."""

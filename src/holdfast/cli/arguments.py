@@ -1,128 +1,197 @@
-"""What can be typed after ``holdfast``."""
+"""What can be typed after ``holdfast``.
+
+Only the parser of the command that was typed is made: making all of them costs more time than
+taking a lock.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING, NoReturn
 
 from holdfast import __version__
-from holdfast.cli import codes
+from holdfast.cli import COMMANDS, codes
 from holdfast.cli.words import duration
 
-EPILOG = codes.TABLE
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ABOUT = {
+    "run": "run a command while holding a lock",
+    "ls": "list the locks that are held or waited for",
+    "show": "show one lock, its holder and its waiters",
+    "wait": "wait until a lock is free (it takes a place in the queue for that), or held",
+    "break": "take a lock from its holder by force",
+    "acquire": "take a lease and print its token; it outlives this command",
+    "release": "give a lease back",
+    "extend": "have a lease end no sooner than --ttl from now",
+    "check": "exit 0 if the token still holds the lock, 79 if not",
+    "version": "print the version",
+}
+EPILOG = {
+    "run": """\
+Options come before NAME. The command is a process group of its own. It finds HOLDFAST_NAME,
+HOLDFAST_TOKEN (the fencing token, also as HOLDFAST_FENCE), HOLDFAST_TTL, HOLDFAST_HELD_SINCE,
+HOLDFAST_BACKEND and HOLDFAST_STACK (the names of all locks around it, one per line).
+
+It is ended before the lease is: it gets the --on-lost signal when --kill-after (a third of the
+lease at most) is left of the lease, and SIGKILL before its end; if the lease is lost without
+warning, at most a second after the signal.
+"""
+}
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that ends with the exit code for wrong usage."""
 
-    def error(self, message: str) -> None:  # type: ignore[override]
+    def error(self, message: str) -> NoReturn:
         """Say what is wrong."""
         self.print_usage(sys.stderr)
         self.exit(codes.USAGE, f"{self.prog}: {message}\n")
 
 
-def parser() -> Parser:
-    """The whole grammar."""
-    common = Parser(add_help=False)
-    _add_common(common, argparse.SUPPRESS)
-    top = Parser(
-        prog="holdfast",
-        description="Hold a distributed lock.",
-        epilog=EPILOG,
+def parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """The options of the command in *argv*; SystemExit when they are wrong."""
+    first = _top().parse_args(argv)
+    parser = _parser(f"holdfast {first.command}", ABOUT[first.command], EPILOG.get(first.command))
+    _add_common(parser)
+    OPTIONS[first.command](parser)
+    rest, first.rest = first.rest, None
+    return parser.parse_args(rest, first)
+
+
+def _parser(prog: str, about: str, epilog: str | None) -> Parser:
+    return Parser(
+        prog=prog,
+        description=about,
+        epilog=epilog,
+        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_common(top, None)
+
+
+def _top() -> Parser:
+    commands = "\n".join(f"  {command:9} {ABOUT[command]}" for command in COMMANDS)
+    about = f"Hold a distributed lock.\n\ncommands (each has its own --help):\n{commands}"
+    top = _parser("holdfast", about, codes.TABLE)
+    _add_common(top)
     top.add_argument("--version", action="version", version=f"holdfast {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, description=text, parents=[common])
-
-    _add_run(command("run", "run a command while holding a lock"))
-    _add_leases(command)
-    _add_looks(command)
-    command("version", "print the version")
+    top.add_argument("command", metavar="COMMAND", choices=COMMANDS)
+    top.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help=argparse.SUPPRESS)
     return top
 
 
-def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
-    def add(*flags: str, **words: object) -> None:
-        parser.add_argument(*flags, default=default, **words)  # type: ignore[arg-type]
-
-    add("--backend", "--url", metavar="URL", help="the store ($HOLDFAST_URL; else embedded)")
+def _add_common(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--backend", "--url", metavar="URL", help="the store ($HOLDFAST_URL, else embedded)")
     add("--op-timeout", metavar="DUR", type=duration, help="for each answer of the store (5s)")
     add("--json", action="store_true", help="print JSON")
     add("-q", "--quiet", action="store_true", help="print errors only")
     add("-v", "--verbose", action="store_true", help="print more")
+    add("--no-color", action="store_true", help="send the terminal no escapes (or $NO_COLOR)")
 
 
-def _add_wait(parser: argparse.ArgumentParser) -> None:
-    wait = parser.add_mutually_exclusive_group()
-    wait.add_argument("-n", "--nonblock", action="store_true", help="do not wait")
-    wait.add_argument(
-        "-w", "--wait", "--timeout", metavar="DUR", type=duration, help="wait at most this long"
+def _add_wait(parser: Parser, *, nonblock: bool = True) -> None:
+    group = parser.add_mutually_exclusive_group()
+    if nonblock:
+        group.add_argument("-n", "--nonblock", action="store_true", help="do not wait")
+    wait = ("-w", "--wait", "--timeout")
+    group.add_argument(*wait, metavar="DUR", type=duration, help="wait at most this long")
+
+
+def _add_taking(parser: Parser) -> None:
+    _add_wait(parser)
+    add = parser.add_argument
+    add(
+        *("-E", "--conflict-exit-code"),
+        **{"metavar": "N", "type": _exit_code, "default": codes.BUSY, "dest": "conflict"},
+        help="the exit code when it is busy (75)",
     )
-    parser.add_argument(
-        "-E", "--conflict-exit-code", metavar="N", type=int, default=codes.BUSY, dest="conflict"
-    )
-    parser.add_argument(
-        "--ttl", metavar="DUR", type=duration, default=30.0, help="length of the lease (30s)"
-    )
-    parser.add_argument("--reason", metavar="TEXT", help="shown to those who ask who holds")
+    add("--ttl", metavar="DUR", type=duration, default=30.0, help="length of the lease (30s)")
+    add("--reason", metavar="TEXT", help="shown to those who ask who holds it")
 
 
-def _add_run(run: argparse.ArgumentParser) -> None:
-    _add_wait(run)
-    run.add_argument("--skip-ok", action="store_true", help="exit 0 when the lock is busy")
-    run.add_argument("-c", metavar="STR", dest="shell", help="run STR by $SHELL -c")
-    run.add_argument("--no-renew", action="store_true", help="a fixed lease")
-    run.add_argument("--max-hold", metavar="DUR", type=duration, help="end a job that runs longer")
-    run.add_argument(
-        "--on-lost", metavar="ACTION", default="term", help="term, kill, a SIGNAL, or ignore"
-    )
-    run.add_argument(
-        "--kill-after", metavar="DUR", type=duration, default=5.0, help="from signal to SIGKILL"
-    )
-    run.add_argument(
-        "--pdeathsig", metavar="SIG", default="TERM", help="sent to the command if we die, or none"
-    )
-    run.add_argument("--no-tty", action="store_true", help="leave the terminal alone")
-    run.add_argument(
-        "--name-from-command", action="store_true", help="name the lock after the command"
-    )
-    run.add_argument("words", nargs=argparse.REMAINDER, metavar="NAME [--] CMD...")
+def _exit_code(text: str) -> int:
+    code = int(text)
+    if not 0 <= code <= 255:
+        raise ValueError(text)
+    return code
 
 
-def _add_leases(command: object) -> None:
-    add = command
-    acquire = add("acquire", "take a lease and print its token; it outlives this command")  # type: ignore[operator]
-    acquire.add_argument("name")
-    _add_wait(acquire)
-    for verb, text in (
-        ("release", "give a lease back"),
-        ("extend", "make a lease longer"),
-        ("check", "exit 0 if the token still holds"),
-    ):
-        one = add(verb, text)  # type: ignore[operator]
-        one.add_argument("name")
-        one.add_argument("--token", type=int, required=True)
-        if verb == "extend":
-            one.add_argument("--ttl", metavar="DUR", type=duration, required=True)
+# What argparse calls a wrong value: "invalid duration value: 'soon'".
+_exit_code.__name__ = "exit code"
 
 
-def _add_looks(command: object) -> None:
-    add = command
-    ls = add("ls", "list the locks that are held or waited for")  # type: ignore[operator]
-    ls.add_argument("pattern", nargs="?", default="*")
-    ls.add_argument("--exit-code", action="store_true", help="exit 1 when there is none")
-    show = add("show", "show one lock, its holder and its waiters")  # type: ignore[operator]
-    show.add_argument("name")
-    wait = add("wait", "wait until a lock is free (it queues for it), or held")  # type: ignore[operator]
-    wait.add_argument("name")
-    wait.add_argument("--until", choices=("free", "held"), default="free")
-    wait.add_argument("-w", "--wait", "--timeout", metavar="DUR", type=duration)
-    breaking = add("break", "take a lock from its holder by force")  # type: ignore[operator]
-    breaking.add_argument("name")
-    breaking.add_argument("--token", "--fence", type=int, help="only from this grant")
-    breaking.add_argument("--yes", action="store_true", help="do not ask")
-    breaking.add_argument("--reason", metavar="TEXT", help="needed when nobody is asked")
+def _run(parser: Parser) -> None:
+    _add_taking(parser)
+    add = parser.add_argument
+    seconds = {"metavar": "DUR", "type": duration}
+    add("--skip-ok", action="store_true", help="exit 0 when it is busy")
+    add("-c", metavar="STR", dest="shell", help="run STR by $SHELL -c")
+    add("--no-renew", action="store_true", help="a fixed lease: the command must end within it")
+    add("--max-hold", **seconds, help="end a command that runs longer")  # type: ignore[arg-type]
+    lost = "term, kill, a SIGNAL, or ignore (term)"
+    add("--on-lost", metavar="ACTION", default="term", help=lost)
+    add("--kill-after", **seconds, default=5.0, help="from the signal to SIGKILL (5s)")  # type: ignore[arg-type]
+    death = "sent to the command if holdfast is killed, or none (TERM)"
+    add("--pdeathsig", metavar="SIG", default="TERM", help=death)
+    add("--no-tty", action="store_true", help="leave the terminal alone")
+    add("--name-from-command", action="store_true", help="no NAME: made from the command's words")
+    add("words", nargs=argparse.REMAINDER, metavar="NAME [--] COMMAND...")
+
+
+def _name(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME")
+
+
+def _acquire(parser: Parser) -> None:
+    _add_taking(parser)
+    _name(parser)
+
+
+def _token(parser: Parser) -> None:
+    _name(parser)
+    parser.add_argument("--token", "--fence", metavar="T", type=int, required=True)
+
+
+def _extend(parser: Parser) -> None:
+    _token(parser)
+    parser.add_argument("--ttl", metavar="DUR", type=duration, required=True)
+
+
+def _ls(parser: Parser) -> None:
+    parser.add_argument("pattern", nargs="?", default="*", metavar="PATTERN")
+    parser.add_argument("--exit-code", action="store_true", help="exit 1 when there is none")
+
+
+def _wait(parser: Parser) -> None:
+    _add_wait(parser, nonblock=False)
+    parser.add_argument("--until", choices=("free", "held"), default="free")
+    _name(parser)
+
+
+def _break(parser: Parser) -> None:
+    _name(parser)
+    add = parser.add_argument
+    add("--token", "--fence", metavar="T", type=int, help="only from this grant; nobody is asked")
+    add("--yes", action="store_true", help="do not ask")
+    add("--reason", metavar="TEXT", help="needed when nobody is there to be asked")
+
+
+def _nothing(parser: Parser) -> None:
+    """No options but the common ones."""
+
+
+OPTIONS: dict[str, Callable[[Parser], None]] = {
+    "run": _run,
+    "ls": _ls,
+    "show": _name,
+    "wait": _wait,
+    "break": _break,
+    "acquire": _acquire,
+    "release": _token,
+    "extend": _extend,
+    "check": _token,
+    "version": _nothing,
+}

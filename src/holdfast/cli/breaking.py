@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from holdfast.cli import Usage, codes
-from holdfast.cli.show import who
+from holdfast.cli import codes
+from holdfast.cli.codes import Usage
 from holdfast.cli.store import client_of
+from holdfast.cli.voice import ask, described, say
 
 if TYPE_CHECKING:
     import argparse
@@ -18,34 +19,45 @@ if TYPE_CHECKING:
 def do_break(options: argparse.Namespace) -> int:
     """Break a lock, once somebody is sure of it."""
     with client_of(options) as client:
-        holder = client.lock(options.name).holder()
+        lock = client.lock(options.name)
+        _need_a_reason(options)
+        holder = lock.holder()
         if holder is None:
-            print(f"holdfast: {options.name!r} is free", file=sys.stderr)
-            return 0 if options.token is None else codes.NOT_HELD
-        print(f"{options.name!r} is held by {who(holder)}, token {holder.token}", file=sys.stderr)
+            say(f"{options.name!r} is free")
+            return 0
+        say(f"{options.name!r} is held by {described(holder)}, token {holder.token}")
         if not _sure(options):
-            print("holdfast: not broken", file=sys.stderr)
-            return codes.USAGE
+            say("not broken")
+            return codes.UNMET
         return _break(client, options, holder)
 
 
+def _asked(options: argparse.Namespace) -> bool:
+    return not options.yes and options.token is None
+
+
+def _need_a_reason(options: argparse.Namespace) -> None:
+    if sys.stdin is not None and sys.stdin.isatty():
+        return
+    if _asked(options):
+        raise Usage("nobody is there to be asked: give --yes or --token T, and --reason TEXT")
+    if not options.reason:
+        raise Usage("say why: --reason TEXT is needed when nobody is there to be asked")
+
+
 def _sure(options: argparse.Namespace) -> bool:
-    if options.yes or options.token is not None:
-        if not options.reason and not sys.stdin.isatty():
-            raise Usage("say why: --reason TEXT is needed when nobody is asked")
+    if not _asked(options):
         return True
-    if not sys.stdin.isatty():
-        raise Usage("nobody is there to be asked: give --yes or --token, and --reason")
-    print(f"type {options.name} to break it: ", end="", file=sys.stderr, flush=True)
-    typed = sys.stdin.readline().rstrip("\n")
-    return bool(typed == options.name)
+    return ask(f"type {options.name} to break it: ") == options.name
 
 
 def _break(client: Client, options: argparse.Namespace, holder: Holder) -> int:
     # Only the grant that was shown: it may have been released and taken meanwhile.
     token = holder.token if options.token is None else options.token
     broken = client.break_lock(options.name, token=token)
-    if broken is not None and not options.quiet:
+    if broken is None:
+        say(f"{options.name!r} has become free just now")
+    elif not options.quiet:
         why = f": {options.reason}" if options.reason else ""
-        print(f"holdfast: broke {options.name!r}, token {broken.token}{why}", file=sys.stderr)
+        say(f"broke {options.name!r}, token {broken.token}{why}")
     return 0

@@ -1,165 +1,187 @@
-"""The command that runs under the lock: a process group of its own, which we answer for."""
+"""The command that runs under the lock: a process group of its own, which we answer for.
+
+Between fork and exec nothing is imported and nothing waits, for the other threads are gone and
+what they had locked stays locked.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import sys
 from typing import TYPE_CHECKING
 
 from holdfast.cli import codes
+from holdfast.cli.codes import CannotRun, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from holdfast.cli.foreground import Foreground
+
 PR_SET_PDEATHSIG = 1
 # Python ignores these two for itself; a command expects them as a shell would leave them.
-RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
-
-
-class CannotRun(Exception):
-    """The command could not be executed; *code* is the shell's for that."""
-
-    def __init__(self, command: str, number: int) -> None:
-        super().__init__(f"cannot run {command!r}: {os.strerror(number)}")
-        missing = number == 2
-        self.code = codes.NOT_FOUND if missing else codes.CANNOT_EXECUTE
-
-
-def terminal() -> int | None:
-    """The descriptor of the terminal whose foreground we are in, if any."""
-    try:
-        return 0 if os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp() else None
-    except OSError:
-        return None
-
-
-def _dying_with_us(name: str) -> Callable[[], None]:
-    """What the child does to be sent a signal should we die; prepared before the fork."""
-    if name.lower() == "none" or not sys.platform.startswith("linux"):
-        return lambda: None
-    import ctypes
-
-    number, parent = signal_named(name), os.getpid()
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-    def arrange() -> None:
-        prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(codes.BY_SIGNAL + int(number))
-
-    return arrange
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+STANDARD = 3
 
 
 def signal_named(text: str) -> signal.Signals:
-    """The signal of that name or number; ValueError when there is none."""
-    if text.isdigit():
-        return signal.Signals(int(text))
-    name = text.upper()
-    return signal.Signals[name if name.startswith("SIG") else f"SIG{name}"]
+    """The signal of that name or number; Usage when there is none."""
+    name = text.upper().removeprefix("SIG")
+    try:
+        return signal.Signals(int(text)) if text.isdecimal() else signal.Signals[f"SIG{name}"]
+    except (KeyError, ValueError):
+        raise Usage(f"{text!r} is not the name of a signal, such as TERM or KILL") from None
 
 
-class Child:
-    """The command, from its start to its end."""
+def tied_to_us(name: str) -> Callable[[], None]:
+    """What the child does to be sent the signal *name* should we die before it."""
+    number = None if name.lower() == "none" else int(signal_named(name))
+    if number is None or not sys.platform.startswith("linux"):
+        return lambda: None
+    import ctypes
 
-    def __init__(self, tty: int | None) -> None:
-        self.tty = tty
-        self.pid = 0
-        self.status: int | None = None
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl
 
-    def start(
-        self,
-        words: Sequence[str],
-        env: Mapping[str, str],
-        descriptors: Sequence[int],
-        pdeathsig: str,
-        handled: Sequence[signal.Signals],
+    def tie() -> None:
+        prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0)
+        if os.getppid() != parent:  # we died before it could be told
+            os.kill(os.getpid(), number)
+
+    return tie
+
+
+class Plan:
+    """A command, and how it is to be started."""
+
+    def __init__(
+        self, words: Sequence[str], tie: Callable[[], None], foreground: Foreground | None
     ) -> None:
-        """Start the command; CannotRun when it cannot be executed."""
-        arrange = _dying_with_us(pdeathsig)
+        self.words = list(words)
+        self.tie = tie
+        self.foreground = foreground
+        self.env: Mapping[str, str] = {}
+        self.inherited: tuple[int, ...] = ()
+        self.reset: Sequence[int] = ()
+        self.mask: set[signal.Signals] = set()
+
+    def start(self) -> Child:
+        """Start the command; CannotRun when it cannot be executed.
+
+        The caller has blocked the signals in *reset*; the command starts with *mask*.
+        """
+        # Duplicates: a forked child closes what is the client's own. Above the standard ones,
+        # which may be closed, for a lock's file must not become the command's input.
+        spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STANDARD) for fd in self.inherited]
         told, tells = os.pipe()
-        self.pid = os.fork()
-        if not self.pid:
-            self._become(words, env, descriptors, arrange, handled, tells)
-        os.close(tells)
-        failure = os.read(told, 8)
-        os.close(told)
+        try:
+            pid = os.fork()
+            if not pid:
+                self._become(spare, tells)
+        finally:
+            os.close(tells)
+            for descriptor in spare:
+                os.close(descriptor)
+        with open(told, "rb") as file:
+            failure = file.read()
+        child = Child(pid, self.foreground)
         if failure:
-            os.waitpid(self.pid, 0)
-            self.take_terminal()
-            raise CannotRun(words[0], int(failure))
+            child.reap()
+            raise self._cannot(int(failure))
+        return child
 
-    def _become(
-        self,
-        words: Sequence[str],
-        env: Mapping[str, str],
-        descriptors: Sequence[int],
-        arrange: Callable[[], None],
-        handled: Sequence[signal.Signals],
-        tells: int,
-    ) -> None:
+    def _become(self, spare: Sequence[int], tells: int) -> None:
+        """In the child: never returns."""
+        failure = errno.EINVAL
         try:
             signal.set_wakeup_fd(-1)
             os.setpgid(0, 0)
-            if self.tty is not None:
-                signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-                os.tcsetpgrp(self.tty, os.getpid())
-                signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-            for number in (*handled, *RESTORED):
+            if self.foreground is not None:
+                self.foreground.start(os.getpid())
+            for number in (*self.reset, *IGNORED_BY_PYTHON):
                 signal.signal(number, signal.SIG_DFL)
-            arrange()
-            for descriptor in descriptors:
+            for descriptor in spare:
                 os.set_inheritable(descriptor, True)
-            os.execvpe(words[0], list(words), dict(env))
+            self.tie()
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+            self._execute()
         except OSError as error:
-            os.write(tells, str(error.errno).encode())
+            failure = error.errno or failure
         finally:
+            os.write(tells, str(failure).encode())
             os._exit(codes.NOT_FOUND)
 
-    def poll(self) -> bool:
-        """Whether the command has ended; a stopped one stops us, too, as a shell expects."""
-        if self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
-            if pid and os.WIFSTOPPED(status):
-                self._stop_with_it()
-            elif pid:
-                self.status = status
-        return self.status is not None
-
-    def _stop_with_it(self) -> None:
-        if self.tty is None:
-            return
-        self.take_terminal()
-        os.kill(os.getpid(), signal.SIGSTOP)
-        # Continued: in the foreground again if the shell says so.
-        if terminal() is not None:
-            self._give_terminal(self.pid)
-        self.send(signal.SIGCONT)
-
-    def take_terminal(self) -> None:
-        """Have the terminal back."""
-        self._give_terminal(os.getpgrp())
-
-    def _give_terminal(self, group: int) -> None:
-        if self.tty is None:
-            return
-        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    def _execute(self) -> None:
+        words, env = self.words, dict(self.env)
         try:
-            os.tcsetpgrp(self.tty, group)
-        except OSError:
-            self.tty = None  # it is gone, with whoever sat before it
-        finally:
-            signal.signal(signal.SIGTTOU, before)
+            os.execvpe(words[0], words, env)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC or "/" not in words[0]:
+                raise
+        # A script without a first line that says by what: the shell's, as in execvp(3).
+        os.execve("/bin/sh", ["/bin/sh", *words], env)
+
+    def _cannot(self, number: int) -> CannotRun:
+        code = codes.NOT_FOUND if number == errno.ENOENT else codes.CANNOT_EXECUTE
+        return CannotRun(f"cannot run {self.words[0]!r}: {os.strerror(number)}", code)
+
+
+class Child:
+    """The running command, up to its end."""
+
+    def __init__(self, pid: int, foreground: Foreground | None) -> None:
+        self.pid = pid
+        self.foreground = foreground
+
+    def news(self) -> tuple[bool, int]:
+        """Whether the command has ended; and the signal that has stopped it, or 0.
+
+        An ended command keeps its number until it is reaped, so its group can be signalled.
+        """
+        wanted = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        if os.waitid(os.P_PID, self.pid, wanted) is not None:
+            return True, 0
+        stopped = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
+        return False, 0 if stopped is None else stopped.si_status
 
     def send(self, number: int) -> None:
         """A signal for the whole group."""
         try:
             os.killpg(self.pid, number)
-        except ProcessLookupError:
-            return  # all of it has ended already
+        except (ProcessLookupError, PermissionError):
+            return  # all of it has ended, or has become another user's
 
-    def code(self) -> int:
-        """The command's exit code as a shell would tell it."""
-        assert self.status is not None
-        code = os.waitstatus_to_exitcode(self.status)
+    def stopped(self, number: int) -> None:
+        """The command was stopped: give it the terminal if it wants that; else stop, too.
+
+        A shell waits for us, not for the command, so it must see us stop. Where no shell could
+        continue us, the system does not let us stop either.
+        """
+        wants_terminal = number in (signal.SIGTTIN, signal.SIGTTOU)
+        if wants_terminal and self.foreground is not None and self.foreground.lend(self.pid):
+            self.send(signal.SIGCONT)
+        elif wants_terminal or number == signal.SIGTSTP:
+            self._stop_with_it(number)
+
+    def _stop_with_it(self, number: int) -> None:
+        if self.foreground is not None:
+            self.foreground.take_back(self.pid)
+        before = signal.signal(number, signal.SIG_DFL)
+        os.killpg(os.getpgrp(), number)
+        signal.signal(number, before)
+
+    def go_on(self) -> None:
+        """We were continued, so the command is."""
+        if self.foreground is not None:
+            self.foreground.start(self.pid)
+        self.send(signal.SIGCONT)
+
+    def reap(self) -> int:
+        """The exit code of the ended command, as a shell would tell it."""
+        if self.foreground is not None:
+            self.foreground.take_back(self.pid)
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return codes.BY_SIGNAL - code if code < 0 else code

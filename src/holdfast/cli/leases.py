@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING
 
 from holdfast.cli import codes
 from holdfast.cli.patience import Patience
+from holdfast.cli.show import SCHEMA
+from holdfast.cli.signals import Signals
 from holdfast.cli.store import client_of
+from holdfast.cli.voice import described, say
 
 if TYPE_CHECKING:
     import argparse
 
+    from holdfast import Client, Lease
+
 
 def do_acquire(options: argparse.Namespace) -> int:
     """Take a lease, print its token, and leave it."""
-    with client_of(options) as client:
+    with Signals() as signals, client_of(options) as client:
         lock = client.lock(options.name, lease=options.ttl, renew=False, label=options.reason)
-        lease = Patience(lock, options).acquire()
+        lease = Patience(client, lock, options, signals).acquire()
         if lease is None:
             return int(options.conflict)
+        signals.check()
         lease.detach()
-        print(lease.token)
+        _hand_out(client, lease, options)
     return 0
+
+
+def _hand_out(client: Client, lease: Lease, options: argparse.Namespace) -> None:
+    document = {"schema": SCHEMA, "name": lease.name, "token": lease.token, "ttl": options.ttl}
+    try:
+        print(json.dumps(document) if options.json else lease.token)
+        sys.stdout.flush()
+    except OSError:
+        # A lease whose token nobody knows would only be in the way.
+        client.adopt(lease.name, lease.token).release()
+        raise
 
 
 def do_release(options: argparse.Namespace) -> int:
@@ -33,7 +51,7 @@ def do_release(options: argparse.Namespace) -> int:
 
 
 def do_extend(options: argparse.Namespace) -> int:
-    """Make a lease longer."""
+    """Make a lease end no sooner than so long from now."""
     with client_of(options) as client:
         client.adopt(options.name, options.token).extend(options.ttl)
     return 0
@@ -45,7 +63,7 @@ def do_check(options: argparse.Namespace) -> int:
         holder = client.lock(options.name).holder()
     if holder is not None and holder.token == options.token:
         return 0
-    now = "nobody" if holder is None else f"{holder}, token {holder.token}"
     if not options.quiet:
-        print(f"holdfast: {options.name!r} is held by {now}", file=sys.stderr)
+        by = "free" if holder is None else f"held by {described(holder)}, token {holder.token}"
+        say(f"{options.name!r} is {by}")
     return codes.NOT_HELD

@@ -1,88 +1,129 @@
-"""Waiting for a lock with somebody looking on: who has it, and whose turn it is."""
+"""Waiting for a lock: somebody looks on, and a signal ends it.
+
+The main thread waits. Another one watches: it tells who has the lock and whose turn it is, and
+when a signal says so it closes the client, which ends the wait and leaves nothing in the queue.
+"""
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
 
-import holdfast
-from holdfast.cli.show import who
+from holdfast import HoldfastError
+from holdfast.cli.codes import Interrupted
 from holdfast.cli.store import timeout_of
-from holdfast.cli.words import harmless, length
+from holdfast.cli.voice import Line, described, say
+from holdfast.cli.words import length
 
 if TYPE_CHECKING:
     import argparse
 
-    from holdfast import Holder, Lease, Lock
+    from holdfast import Client, Holder, Lease, Lock
+    from holdfast.cli.signals import Signals
 
 FIRST_LINE = 1.0
 NEXT_LINE = 60.0
+REWRITTEN = 1.0
 
 
 class Patience:
     """One wait for one lock."""
 
-    def __init__(self, lock: Lock, options: argparse.Namespace) -> None:
+    def __init__(
+        self, client: Client, lock: Lock, options: argparse.Namespace, signals: Signals
+    ) -> None:
+        self.client = client
         self.lock = lock
         self.options = options
-        self.over = threading.Event()
-        self.terminal = sys.stderr.isatty()
+        self.signals = signals
+        self.over = False
+        self.line = Line(options)
+        self.seen: Holder | None = None
+        self.began = time.monotonic()
 
     def acquire(self) -> Lease | None:
-        """The lease; None, and a message that names the holder, when it is busy."""
-        timeout = timeout_of(self.options)
-        lease = self.lock.acquire(timeout=0)
-        if lease is None and timeout != 0:
-            lease = self._wait(timeout)
-        if lease is None and not self.options.quiet:
-            self._say(f"{self._busy(timeout)}")
-        return lease
+        """The lease; None, and a message that names the holder, when the lock is busy.
 
-    def _wait(self, timeout: float | None) -> Lease | None:
-        began = time.monotonic()
-        watcher = threading.Thread(target=self._watch, args=(began,), daemon=True)
-        if not self.options.quiet:
-            watcher.start()
+        Raises Interrupted when a signal came first; then nothing is held.
+        """
+        watcher = threading.Thread(target=self._watch, name="holdfast-watcher", daemon=True)
+        watcher.start()
+        lease = None
         try:
-            lease = self.lock.acquire(timeout=timeout)
+            lease = self.lock.acquire(timeout_of(self.options))
+        except HoldfastError:
+            if self.signals.ending is None:
+                raise
         finally:
-            self.over.set()
-        if lease is not None and self.options.verbose:
-            self._say(f"waited {length(time.monotonic() - began)} for {self.lock.name!r}")
+            self._end(watcher)
+        if self.signals.ending is not None:
+            raise Interrupted(self.signals.ending)
+        self._report(lease)
         return lease
 
-    def _watch(self, began: float) -> None:
-        pause = FIRST_LINE
-        while not self.over.wait(pause):
-            try:
-                holder, waiters = self.lock.holder(), self.lock.waiters()
-            except holdfast.HoldfastError:
-                return  # the wait itself meets the same error, and tells it
-            if not self.over.is_set():
-                self._show(holder, waiters, time.monotonic() - began)
-            pause = FIRST_LINE if self.terminal else NEXT_LINE
+    def _end(self, watcher: threading.Thread) -> None:
+        self.over = True
+        self.signals.wake()
+        watcher.join()
+        self.line.clear()
 
-    def _show(self, holder: Holder | None, waiters: list[Holder], waited: float) -> None:
-        mine = [i for i, waiter in enumerate(waiters, 1) if waiter.pid == os.getpid()]
-        place = f", place {mine[0]} of {len(waiters)}" if mine else ""
-        by = f", held by {who(holder)}" if holder is not None else ""
-        line = f"waiting for {self.lock.name!r} for {length(waited)}{by}{place}"
-        if self.terminal:
-            print(f"\r\x1b[Kholdfast: {line}", end="", file=sys.stderr, flush=True)
-        else:
-            self._say(line)
+    def _report(self, lease: Lease | None) -> None:
+        if lease is None and not self.options.quiet:
+            say(self._busy())
+        elif self.seen is not None and self.options.verbose:
+            waited = length(time.monotonic() - self.began)
+            say(f"waited {waited} for {self.lock.name!r}; held before by {described(self.seen)}")
 
-    def _busy(self, timeout: float | None) -> str:
+    def _busy(self) -> str:
+        timeout = timeout_of(self.options)
         waited = f" after {length(timeout)}" if timeout else ""
         holder = self.lock.holder()
         if holder is None:
             return f"{self.lock.name!r} was busy{waited}; it has become free just now"
-        ago = length(time.time() - holder.since)
-        return f"{self.lock.name!r} is busy{waited}: held by {harmless(str(holder))} for {ago}"
+        return f"{self.lock.name!r} is busy{waited}: held by {described(holder)}"
 
-    def _say(self, text: str) -> None:
-        start = "\r\x1b[K" if self.terminal else ""
-        print(f"{start}holdfast: {text}", file=sys.stderr, flush=True)
+    def _watch(self) -> None:
+        due = self.began + (0.0 if self.options.verbose else FIRST_LINE)
+        while not self.over:
+            self.signals.wait(due - time.monotonic())
+            if self.signals.ending is not None:
+                self.client.close()
+                return
+            if not self.over and time.monotonic() >= due:
+                self._look()
+                due = self._next()
+
+    def _next(self) -> float:
+        waited = time.monotonic() - self.began
+        if waited < FIRST_LINE:
+            return self.began + FIRST_LINE
+        return time.monotonic() + (REWRITTEN if self.line.possible else NEXT_LINE)
+
+    def _look(self) -> None:
+        try:
+            holder, waiters = self.lock.holder(), self.lock.waiters()
+        except HoldfastError as error:
+            # The wait itself goes on, or ends with the same error.
+            self._show(f"waiting for {self.lock.name!r}, but cannot see who holds it: {error}")
+            return
+        self.seen = holder or self.seen
+        if not self.over:
+            self._show(self._picture(holder, waiters))
+
+    def _picture(self, holder: Holder | None, waiters: list[Holder]) -> str:
+        us = os.uname().nodename, os.getpid()
+        places = [i for i, waiter in enumerate(waiters, 1) if (waiter.host, waiter.pid) == us]
+        place = f", place {places[0]} of {len(waiters)}" if places else ""
+        by = f"; held by {described(holder)}" if holder is not None else ""
+        waited = length(time.monotonic() - self.began)
+        return f"waiting for {self.lock.name!r} for {waited}{place}{by}"
+
+    def _show(self, text: str) -> None:
+        if self.options.quiet or time.monotonic() < self.began + FIRST_LINE:
+            return
+        if self.line.possible:
+            self.line.show(text)
+        else:
+            say(text)

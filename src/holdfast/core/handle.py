@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core import pace
@@ -176,9 +177,9 @@ class Handle:
             raise self._lost()
         return reply.descriptors
 
-    def on_lost(self, callback: Callable[[Any], object], lease: object) -> None:
-        """Have *callback* called with *lease* when the lease is lost; soon, if it is already."""
-        self.hold.callbacks.append((callback, lease))
+    def on_lost(self, callback: Callable[[Any], object], wrap: Callable[[Any], object]) -> None:
+        """Have *callback* called with the lease when it is lost; soon, if it is already."""
+        self.hold.mourners.append((callback, weakref.ref(self), wrap))
         if self.lost():
             self.hold.lose(RAN_OUT)
             self.books.mourn(self.hold)

@@ -20,7 +20,7 @@ from holdfast.core.effects import FOREVER, Caller, Env, Signal, Wait
 from holdfast.errors import Closed
 
 if TYPE_CHECKING:
-    from holdfast.core.lease import Hold
+    from holdfast.core.lease import Callback, Hold
 
 
 class Orphan(NamedTuple):
@@ -69,7 +69,7 @@ class Holdings:
         self.crowd = Crowd()
         self.holds: dict[str, weakref.ref[Hold]] = {}
         self.orphans: dict[str, Orphan] = {}
-        self.mourned: list[Hold] = []
+        self.bereaved: list[Callback] = []
 
     def abandon(self, reason: str) -> None:
         """All holds are another's now: the process that forked us, or a loop that is closed."""
@@ -134,8 +134,9 @@ class Holdings:
         """A lost hold has somebody to tell: the keeper does it, even when it is looked after
         by nobody else any more.
         """
-        if hold.callbacks:
-            self.mourned.append(hold)
+        bereaved = hold.bereaved()
+        if bereaved:
+            self.bereaved += bereaved
             self.hurry(0.0)
 
     def of(self, caller: Caller, name: str) -> Hold | None:

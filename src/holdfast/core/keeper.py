@@ -135,15 +135,10 @@ class Keeper:
                 hold.lose(RAN_OUT if hold.renew else FIXED)
             if hold.state is State.LOST:
                 books.dismiss(hold)
-                books.mourned.append(hold)
-        mourned, books.mourned = books.mourned, []
-        for hold in mourned:
-            await self._tell(hold)
-
-    async def _tell(self, hold: Hold) -> None:
-        callbacks, hold.callbacks = hold.callbacks, []
-        if callbacks:
-            await Spawn(tell_all(callbacks), "lost")
+                books.bereaved += hold.bereaved()
+        bereaved, books.bereaved = books.bereaved, []
+        if bereaved:
+            await Spawn(tell_all(bereaved), "lost")
 
     async def finish(self, until: float) -> None:
         """Give everything back, as far as the store answers before *until*; the client closes."""

@@ -19,6 +19,8 @@ from holdfast.core.effects import FOREVER, Caller, Guard
 from holdfast.errors import LeaseLost
 
 if TYPE_CHECKING:
+    import weakref
+
     from holdfast.core.backend import Claim
 
 
@@ -42,7 +44,10 @@ NEXT = {
 }
 
 
+# What the user has called, and what it is called with. A hold knows its handles weakly, or it
+# would keep itself alive; `wrap` makes of a handle what the user knows as a lease.
 Callback = tuple[Callable[[Any], object], object]
+Mourner = tuple[Callable[[Any], object], "weakref.ref[Any]", Callable[[Any], object]]
 
 
 def nobody() -> None:
@@ -54,13 +59,13 @@ class Hold:
 
     __slots__ = (
         "__weakref__",
-        "callbacks",
         "caller",
         "claim",
         "depth",
         "doubtful",
         "due",
         "guards",
+        "mourners",
         "ours",
         "reason",
         "renew",
@@ -80,7 +85,7 @@ class Hold:
         self.due = FOREVER
         self.doubtful = False
         self.ours = True
-        self.callbacks: list[Callback] = []
+        self.mourners: list[Mourner] = []
         self.guards: list[Guard] = []
         self.caller: Callable[[], Caller | None] = nobody
 
@@ -100,6 +105,15 @@ class Hold:
         for guard in self.guards:
             guard.interrupt()
         return True
+
+    def bereaved(self) -> list[Callback]:
+        """Who is to be told of the loss, with what; each is told once."""
+        mourners, self.mourners = self.mourners, []
+        return [
+            (callback, wrap(handle))
+            for callback, known, wrap in mourners
+            if (handle := known()) is not None
+        ]
 
     def believed(self, now: float) -> bool:
         """Whether the holder may act on its hold at *now*."""

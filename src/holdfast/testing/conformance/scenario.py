@@ -62,6 +62,6 @@ def raising(kind: type[E], *words: str) -> Iterator[list[E]]:
         yield caught
     except kind as error:
         caught.append(error)
-        for word in words:
-            assert word in str(error), f"{word!r} is not in: {error}"
     assert caught, f"{kind.__name__} was not raised"
+    for word in words:
+        assert word in str(caught[0]), f"{word!r} is not in: {caught[0]}"

@@ -1,0 +1,52 @@
+"""What a command is told about the lock that it runs under, and what it is not told."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from holdfast.cli.store import EMBEDDED, OUTER, URL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast import Lease
+
+STACK = "HOLDFAST_STACK"
+# Names have no control characters, but they have spaces.
+BETWEEN_NAMES = "\n"
+SECRETS = ("password", "passwd", "pass", "pwd", "secret", "token")
+
+
+def names_around() -> list[str]:
+    """The locks under which we run ourselves, from the outermost."""
+    return [name for name in os.environ.get(STACK, "").split(BETWEEN_NAMES) if name]
+
+
+def environment(lease: Lease, ttl: float, backend: str) -> Mapping[str, str]:
+    """Our own, with the innermost lock in place of those around it."""
+    env = dict(os.environ)
+    if has_password(env.get(URL, "")):
+        del env[URL]
+    token = str(lease.token)
+    return env | {
+        "HOLDFAST_NAME": lease.name,
+        "HOLDFAST_TOKEN": token,
+        "HOLDFAST_FENCE": token,
+        "HOLDFAST_TTL": f"{ttl:g}",
+        "HOLDFAST_HELD_SINCE": f"{time.time():.6f}",
+        OUTER: backend,
+        STACK: BETWEEN_NAMES.join([*names_around(), lease.name]),
+    }
+
+
+def has_password(url: str) -> bool:
+    """Whether the URL of a store may hold a secret: before the host, or among the options."""
+    if url.lower().startswith(EMBEDDED):
+        return False
+    place, _, query = url.partition("?")
+    # A password in which somebody forgot to quote a slash is one, too.
+    login, at, _ = place.partition("://")[2].rpartition("@")
+    keys = [option.partition("=")[0].lower() for option in query.split("&")]
+    return bool(at and ":" in login) or any(word in key for key in keys for word in SECRETS)
