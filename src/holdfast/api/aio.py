@@ -238,7 +238,7 @@ class AsyncLease:
     def on_lost(self, callback: Callable[[AsyncLease], object]) -> None:
         """Have *callback* called with this lease when it is lost, in a task of its own."""
         self._driver.step(
-            self._handle.on_lost, callback, functools.partial(AsyncLease, self._driver)
+            self._handle.on_lost, callback, self, functools.partial(AsyncLease, self._driver)
         )
 
     def __repr__(self) -> str:

@@ -234,7 +234,9 @@ class Lease:
 
     def on_lost(self, callback: Callable[[Lease], object]) -> None:
         """Have *callback* called with this lease when it is lost, in a thread of its own."""
-        self._driver.step(self._handle.on_lost, callback, functools.partial(Lease, self._driver))
+        self._driver.step(
+            self._handle.on_lost, callback, self, functools.partial(Lease, self._driver)
+        )
 
     def __repr__(self) -> str:
         return f"<holdfast.Lease {self.name!r} token {self.token}>"

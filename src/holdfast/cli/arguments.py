@@ -103,11 +103,9 @@ def _add_wait(parser: Parser, *, nonblock: bool = True) -> None:
 def _add_taking(parser: Parser) -> None:
     _add_wait(parser)
     add = parser.add_argument
-    add(
-        *("-E", "--conflict-exit-code"),
-        **{"metavar": "N", "type": _exit_code, "default": codes.BUSY, "dest": "conflict"},
-        help="the exit code when it is busy (75)",
-    )
+    conflict = ("-E", "--conflict-exit-code")
+    busy = "the exit code when it is busy (75)"
+    add(*conflict, metavar="N", type=_exit_code, default=codes.BUSY, dest="conflict", help=busy)
     add("--ttl", metavar="DUR", type=duration, default=30.0, help="length of the lease (30s)")
     add("--reason", metavar="TEXT", help="shown to those who ask who holds it")
 
@@ -126,14 +124,14 @@ _exit_code.__name__ = "exit code"
 def _run(parser: Parser) -> None:
     _add_taking(parser)
     add = parser.add_argument
-    seconds = {"metavar": "DUR", "type": duration}
     add("--skip-ok", action="store_true", help="exit 0 when it is busy")
     add("-c", metavar="STR", dest="shell", help="run STR by $SHELL -c")
     add("--no-renew", action="store_true", help="a fixed lease: the command must end within it")
-    add("--max-hold", **seconds, help="end a command that runs longer")  # type: ignore[arg-type]
+    add("--max-hold", metavar="DUR", type=duration, help="end a command that runs longer")
     lost = "term, kill, a SIGNAL, or ignore (term)"
     add("--on-lost", metavar="ACTION", default="term", help=lost)
-    add("--kill-after", **seconds, default=5.0, help="from the signal to SIGKILL (5s)")  # type: ignore[arg-type]
+    kill = "from the signal to SIGKILL (5s)"
+    add("--kill-after", metavar="DUR", type=duration, default=5.0, help=kill)
     death = "sent to the command if holdfast is killed, or none (TERM)"
     add("--pdeathsig", metavar="SIG", default="TERM", help=death)
     add("--no-tty", action="store_true", help="leave the terminal alone")

@@ -48,7 +48,8 @@ def _need_a_reason(options: argparse.Namespace) -> None:
 def _sure(options: argparse.Namespace) -> bool:
     if not _asked(options):
         return True
-    return ask(f"type {options.name} to break it: ") == options.name
+    name: str = options.name
+    return ask(f"type {name} to break it: ") == name
 
 
 def _break(client: Client, options: argparse.Namespace, holder: Holder) -> int:

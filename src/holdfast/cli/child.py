@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import codes
 from holdfast.cli.codes import CannotRun, Usage
+from holdfast.cli.voice import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.cli.foreground import Foreground
 
@@ -66,7 +67,7 @@ class Plan:
         self.env: Mapping[str, str] = {}
         self.inherited: tuple[int, ...] = ()
         self.reset: Sequence[int] = ()
-        self.mask: set[signal.Signals] = set()
+        self.mask: Collection[int] = ()
 
     def start(self) -> Child:
         """Start the command; CannotRun when it cannot be executed.
@@ -151,8 +152,10 @@ class Child:
         """A signal for the whole group."""
         try:
             os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return  # all of it has ended, or has become another user's
+        except ProcessLookupError:
+            return  # all of it has ended
+        except PermissionError:
+            say("the command cannot be sent a signal: it has become another user's")
 
     def stopped(self, number: int) -> None:
         """The command was stopped: give it the terminal if it wants that; else stop, too.

@@ -18,11 +18,12 @@ class Foreground:
 
     def __init__(self, tty: int) -> None:
         self.tty = tty
+        self.group = os.getpgrp()  # asked for here: in the command it is another
         self.given = _output_is_no_pipe()
 
     def ours(self) -> bool:
         """Whether our own group has the terminal."""
-        return self._group() == os.getpgrp()
+        return self._group() == self.group
 
     def start(self, group: int) -> None:
         """The command starts, or goes on; called in it or in us."""
@@ -40,7 +41,7 @@ class Foreground:
     def take_back(self, group: int) -> None:
         """Have the terminal again, if the command has it; a shell may have taken it since."""
         if self._group() == group:
-            self._set(os.getpgrp())
+            self._set(self.group)
 
     def _group(self) -> int:
         try:

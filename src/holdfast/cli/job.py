@@ -71,7 +71,7 @@ class Job:
     def _start(self, plan: Plan) -> None:
         noted = set(self.signals.before)
         plan.reset = sorted(noted)
-        plan.mask = signal.pthread_sigmask(signal.SIG_BLOCK, noted)  # type: ignore[assignment]
+        plan.mask = signal.pthread_sigmask(signal.SIG_BLOCK, noted)
         try:
             # The last moment: what comes from now on is noted, and passed on to the command.
             self.signals.check()

@@ -91,7 +91,7 @@ class Patience:
             if self.signals.ending is not None:
                 self.client.close()
                 return
-            if not self.over and time.monotonic() >= due:
+            if time.monotonic() >= due:
                 self._look()
                 due = self._next()
 

@@ -177,9 +177,12 @@ class Handle:
             raise self._lost()
         return reply.descriptors
 
-    def on_lost(self, callback: Callable[[Any], object], wrap: Callable[[Any], object]) -> None:
+    def on_lost(
+        self, callback: Callable[[Any], object], lease: object, wrap: Callable[[Any], object]
+    ) -> None:
         """Have *callback* called with the lease when it is lost; soon, if it is already."""
-        self.hold.mourners.append((callback, weakref.ref(self), wrap))
+        mourner = (callback, weakref.ref(lease), weakref.ref(self), wrap)
+        self.hold.mourners.append(mourner)
         if self.lost():
             self.hold.lose(RAN_OUT)
             self.books.mourn(self.hold)

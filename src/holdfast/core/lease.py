@@ -47,7 +47,9 @@ NEXT = {
 # What the user has called, and what it is called with. A hold knows its handles weakly, or it
 # would keep itself alive; `wrap` makes of a handle what the user knows as a lease.
 Callback = tuple[Callable[[Any], object], object]
-Mourner = tuple[Callable[[Any], object], "weakref.ref[Any]", Callable[[Any], object]]
+Mourner = tuple[
+    Callable[[Any], object], "weakref.ref[Any]", "weakref.ref[Any]", Callable[[Any], object]
+]
 
 
 def nobody() -> None:
@@ -110,8 +112,8 @@ class Hold:
         """Who is to be told of the loss, with what; each is told once."""
         mourners, self.mourners = self.mourners, []
         return [
-            (callback, wrap(handle))
-            for callback, known, wrap in mourners
+            (callback, lease() or wrap(handle))
+            for callback, lease, known, wrap in mourners
             if (handle := known()) is not None
         ]
 
