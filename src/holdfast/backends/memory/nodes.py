@@ -105,6 +105,7 @@ class Ear:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.heard: SimpleQueue[str | None] | None = None
+        self.ended = False
 
     def call(self, request: object, until: float) -> object:
         """The next message, for as long as it takes."""
@@ -112,22 +113,26 @@ class Ear:
             raise TypeError(f"the ear was asked {request!r}")
         with self.store.room.mutex:
             self.heard = self.store.enter(request.client)
-        message = self.heard.get()
+        # Interrupted before it began, a call must not begin to wait.
+        message = None if self.ended else self.heard.get()
         if message is None:
             raise Refused("the client was closed")
         return (message,)
 
     def interrupt(self) -> None:
-        """End the call under way."""
+        """End the call under way, and those to come until `close`."""
+        self.ended = True
         if self.heard is not None:
             self.heard.put(None)
 
     def close(self) -> None:
-        """There is nothing of its own to give back."""
+        """Be ready for another life."""
+        self.heard = None
+        self.ended = False
 
     def after_fork(self) -> None:
         """The child hears nothing of the parent's."""
-        self.heard = None
+        self.close()
 
 
 def open_store(url: str, now: Callable[[], float]) -> Opened:

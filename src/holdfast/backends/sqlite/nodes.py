@@ -269,6 +269,7 @@ class Ear:
 
     def __init__(self, file: File) -> None:
         self.file = file
+        self.ended = False
 
     def call(self, request: object, until: float) -> object:
         """The next messages, however long they take."""
@@ -277,18 +278,23 @@ class Ear:
         with self.file.mutex:
             self.file.open(self.file.now())
             life = self.file.live(request.client)
+        if self.ended:
+            raise Refused("the client was closed")  # interrupted before it began to wait
         return life.hear()
 
     def interrupt(self) -> None:
-        """End the call under way."""
+        """End the call under way, and those to come until `close`."""
+        self.ended = True
         if self.file.life is not None:
             self.file.life.interrupt()
 
     def close(self) -> None:
-        """The file is the store's to close."""
+        """Be ready for another life; the file is the store's to close."""
+        self.ended = False
 
     def after_fork(self) -> None:
-        """The file is the store's to let go."""
+        """The same; the file is the store's to let go."""
+        self.ended = False
 
 
 def open_store(url: str, now: Callable[[], float]) -> Opened:

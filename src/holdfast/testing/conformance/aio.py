@@ -53,6 +53,8 @@ class InTask(Other[T]):
     def __init__(self, world: World, body: Coroutine[Any, Any, T], title: str | None) -> None:
         super().__init__(world, body)
         self.task = asyncio.create_task(self.run(), name=title or "another")
+        # A task that is cancelled before its first step never begins its body.
+        self.task.add_done_callback(lambda _: body.close())
 
     def ended(self) -> bool:
         """Whether the task is done."""
