@@ -1,0 +1,287 @@
+"""What the SQLite store does with odd files, full disks and old rows; tokens never fall back."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.models.process import Client, Process, claim, sight
+from tests.models.worlds import Clock
+
+from holdfast.backends.sqlite import nodes
+from holdfast.core.backend import (
+    Ask,
+    Break,
+    Look,
+    Renew,
+    Sight,
+)
+from holdfast.errors import Refused, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+WEEK = 7 * 86400.0
+
+
+def write(path: Path, statement: str, *words: object) -> None:
+    """Change the file by hand. Only while this process has it not open: closing drops its locks."""
+    program = (
+        "import json, sqlite3, sys; d = sqlite3.connect(sys.argv[1]);"
+        "d.execute(sys.argv[2], json.loads(sys.argv[3])); d.commit(); d.close()"
+    )
+    arguments = [str(path), statement, json.dumps(words)]
+    subprocess.run([sys.executable, "-c", program, *arguments], check=True)
+
+
+# --- the file is not what it was ------------------------------------------------------------------
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    path.rename(path.with_name("aside"))
+    path.touch(0o600)
+
+
+@pytest.mark.parametrize("change", [remove, replace])
+def test_a_file_that_was_removed_or_replaced_is_not_believed(
+    change: Callable[[Path], None], path: Path, clients: Callable[[str], Client]
+) -> None:
+    client = clients("here")
+    client.ask("n")
+    change(path)
+    mine = claim("here", "n")
+    for request in (Ask(mine, True), Renew([mine]), Break("n", None), Look(None, "*")):
+        with pytest.raises(Refused, match=r"locks\.db was removed or replaced while it was in use"):
+            client.call(request)
+    assert client.leave("n") == "held", "a release does no harm"
+
+
+def test_a_file_of_another_layout_is_refused(path: Path, clients: Callable[[str], Client]) -> None:
+    Client(path, "before").close()
+    first = clients("first")
+    first.ask("n")
+    first.close()
+    write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", "0")
+    with pytest.raises(Refused, match="has the layout 0 of another version of holdfast"):
+        clients("later").ask("n")
+    write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", "1")
+    assert clients("last").ask("m") is not None
+
+
+def test_what_is_no_database_is_refused(path: Path, clients: Callable[[str], Client]) -> None:
+    path.write_bytes(b"no database at all" * 100)
+    path.chmod(0o600)
+    with pytest.raises(StoreError, match="file is not a database"):
+        clients("here").ask("n")
+
+
+# --- another boot, another clock ------------------------------------------------------------------
+
+OTHER_BOOT = ("UPDATE fact SET value = ? WHERE key = 'boot'", "another boot or namespace")
+
+
+def test_a_restart_ends_every_hold_and_wait(path: Path, clients: Callable[[str], Client]) -> None:
+    with Process(path, "before") as before, Process(path, "behind") as behind:
+        token = int(before.order("ask n"))
+        assert behind.order("wait n") == "busy"
+        # Its lease would last for ever, measured by the clock of today.
+        write(path, "UPDATE lock SET tie = 'lease', expires = 1e12")
+    write(path, *OTHER_BOOT)
+    client = clients("after")
+    assert sight(client, "n") == Sight("n", None, None, ())
+    again = client.ask("n")
+    assert again is not None
+    assert again > token
+
+
+@pytest.mark.parametrize("order", ["ask n", "wait held"])
+def test_live_clients_of_another_clock_are_not_robbed(
+    order: str, path: Path, clients: Callable[[str], Client]
+) -> None:
+    with Process(path, "a-holder") as holder, Process(path, "theirs") as theirs:
+        holder.order("ask held")
+        theirs.order(order)
+        if order == "wait held":
+            holder.kill()
+        write(path, *OTHER_BOOT)
+        with pytest.raises(Refused, match="is in use by processes whose clock differs from ours"):
+            clients("ours").ask("n")
+    assert clients("later").ask("n") is not None
+
+
+# --- a full disk ----------------------------------------------------------------------------------
+
+
+def ask_for_many(client: Client) -> None:
+    for number in range(5000):
+        client.ask(f"{number} {'x' * 200}")
+
+
+def test_a_full_file_still_lets_go(clients: Callable[[str], Client]) -> None:
+    client = clients("here")
+    client.ask("n")
+    assert client.file.database is not None
+    client.file.database.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(Refused, match=r"full \(SQLITE_FULL\)"):
+        ask_for_many(client)
+    assert client.leave("n") == "held"
+    assert client.ask("n") is not None, "the row of the name is there"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path.resolve() / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k,mode=700", "none", str(place)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only who may mount can make a disk that is soon full")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def fill(file: Path) -> None:
+    """Take all that is left of the disk."""
+    with open(file, "wb", buffering=0) as ballast:
+        for size in (4096, 1):
+            while not _is_full(ballast.fileno(), size):
+                continue
+
+
+def _is_full(file: int, size: int) -> bool:
+    try:
+        os.write(file, bytes(size))
+    except OSError:
+        return True
+    return False
+
+
+def test_a_full_disk_is_told_of_and_loses_nothing(small_disk: Path) -> None:
+    file = small_disk / "locks.db"
+    client = Client(file, "here")
+    token = client.ask("n")
+    fill(small_disk / "ballast")
+    with pytest.raises(StoreError, match=r"locks\.db: .*(full|disk)"):
+        ask_for_many(client)
+    # To let go takes room in the log, so it is refused as long as there is none.
+    with pytest.raises(StoreError, match=r"locks\.db: .*(full|disk)"):
+        client.leave("n")
+    (small_disk / "ballast").unlink()
+    assert client.leave("n") == "held"
+    again = client.ask("n")
+    assert again is not None
+    assert token is not None
+    assert again > token
+    client.close()
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+def test_tokens_do_not_fall_back_when_rows_are_pruned(
+    path: Path, clients: Callable[[str], Client]
+) -> None:
+    first = clients("first")
+    for name in ("n", "recent"):
+        first.ask(name)
+        first.leave(name)
+    first.close()
+    future = 2**60
+    old = time.time() - WEEK - 60.0
+    write(path, "UPDATE lock SET token = ?, since = ? WHERE name = 'n'", future, old)
+    second = clients("second")
+    tokens = [second.ask("n"), second.ask("never seen")]
+    assert tokens == [future + 1, future + 1]
+    second.close()
+    with closing(sqlite3.connect(path)) as database:
+        names = database.execute("SELECT name FROM lock ORDER BY name").fetchall()
+        assert names == [("n",), ("never seen",), ("recent",)]
+        assert database.execute("SELECT value FROM fact WHERE key = 'floor'").fetchall() == [
+            (str(future),)
+        ]
+
+
+def test_a_held_lock_is_never_pruned(path: Path, clients: Callable[[str], Client]) -> None:
+    with Process(path, "holder") as holder:
+        holder.order("ask n")
+        write(path, "UPDATE lock SET since = 0.0")
+        assert clients("here").ask("n") is None
+
+
+def test_tokens_go_on_in_a_new_file(path: Path, clients: Callable[[str], Client]) -> None:
+    first = clients("first")
+    before = first.ask("n")
+    first.close()
+    for file in path.parent.glob("locks.db?*"):
+        if file.is_file():
+            file.unlink()
+    path.unlink()
+    after = clients("second").ask("n")
+    assert before is not None
+    assert after is not None
+    assert after > before
+
+
+def test_tokens_rise_though_the_clock_is_set_back(
+    clients: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(nodes, "time", clock)
+    client = clients("here")
+    tokens = []
+    for step in (0, 0, -10_000_000, 1, 20_000_000):
+        clock.micros += step
+        tokens.append(client.ask("n") or 0)
+        assert client.leave("n") == "held"
+    assert all(one < other for one, other in itertools.pairwise(tokens)), tokens
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_all_files_are_for_their_owner_alone(path: Path, clients: Callable[[str], Client]) -> None:
+    mask = os.umask(0)
+    try:
+        clients("here").ask("n")
+    finally:
+        os.umask(mask)
+    modes = {
+        str(file.relative_to(path.parent)): stat.S_IMODE(file.stat().st_mode)
+        for file in path.parent.rglob("*")
+    }
+    assert modes == {
+        "locks.db": 0o600,
+        "locks.db-wal": 0o600,
+        "locks.db-shm": 0o600,
+        "locks.db.clients": 0o700,
+        "locks.db.clients/here.live": 0o600,
+        "locks.db.clients/here.wake": 0o600,
+    }
+
+
+def test_the_files_of_a_killed_client_are_cleared_away(
+    path: Path, clients: Callable[[str], Client]
+) -> None:
+    folder = path.with_name("locks.db.clients")
+    with Process(path, "killed") as killed:
+        killed.order("ask n")
+        killed.kill()
+        assert {file.name for file in folder.iterdir()} == {"killed.live", "killed.wake"}
+        here = clients("here")
+        assert here.ask("m") is not None
+        assert {file.name for file in folder.iterdir()} == {"here.live", "here.wake"}
+        here.close()
+        assert list(folder.iterdir()) == []
