@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.backends.memory.nodes import Room
 from holdfast.backends.memory.nodes import Store as MemoryStore
+from holdfast.backends.sqlite.file import File
 from holdfast.backends.sqlite.model import Model
-from holdfast.backends.sqlite.nodes import Ear, File
+from holdfast.backends.sqlite.nodes import Ear
 from holdfast.backends.sqlite.nodes import Store as FileStore
 from holdfast.core.backend import EVERYONE, Ask, Claim, Next, Retied
 from holdfast.core.table import Table

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import fnmatch
 import sqlite3
-import threading
 import time
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.backends import Opened, check_protocol, default_protocol
-from holdfast.backends.sqlite.clients import Clients
 from holdfast.backends.sqlite.database import (
-    INHERITED,
     busy,
-    connect,
     patiently,
     transact,
     translated,
 )
-from holdfast.backends.sqlite.life import Life
-from holdfast.backends.sqlite.place import Place, path_of, prepare, unchanged
+from holdfast.backends.sqlite.file import File
+from holdfast.backends.sqlite.place import path_of
 from holdfast.backends.sqlite.shelf import SQL, Context, FileShelf
 from holdfast.core import rules
 from holdfast.core.backend import (
@@ -53,72 +49,7 @@ T = TypeVar("T")
 # The file's clock is ours: the margin is only for the rounding of two readings.
 CAPABILITIES = Capabilities(drift=0.0, margin=0.001, life=True, bequest=True)
 PROTOCOLS = ("queue",)
-OPEN_PATIENCE = 5.0
-LONGEST_WAIT = 3600.0
 RELEASED = Left("held", ())
-
-
-class File:
-    """The file of one client, opened when it is first needed."""
-
-    def __init__(self, path: str, now: Callable[[], float]) -> None:
-        self.path = path
-        self.now = now
-        self.begin()
-
-    def begin(self) -> None:
-        """Nothing is open."""
-        self.mutex = threading.Lock()
-        self.place: Place | None = None
-        self.database: sqlite3.Connection | None = None
-        self.cursor: sqlite3.Cursor | None = None
-        self.life: Life | None = None
-
-    def left(self, until: float) -> float:
-        """Seconds until *until*, as far as a lock can be told to wait."""
-        return max(0.0, min(until - self.now(), LONGEST_WAIT))
-
-    def open(self, until: float, *, trusting: bool = False) -> sqlite3.Connection:
-        """The connection; unless *trusting*, Refused when the file was replaced meanwhile."""
-        if self.database is None or self.place is None:
-            self.place = prepare(self.path)
-            limit = max(until, self.now() + OPEN_PATIENCE)
-            self.database = connect(self.place, self.now, limit)
-            self.cursor = self.database.cursor()
-        elif not trusting and not unchanged(self.place):
-            raise Refused(
-                f"{self.path} was removed or replaced while it was in use: "
-                "what it said of locks cannot be believed any more"
-            )
-        return self.database
-
-    def clients(self) -> Clients:
-        """The directory of clients of an open file."""
-        assert self.place is not None
-        return Clients(self.place.clients)
-
-    def live(self, client: str) -> Life:
-        """Come alive as *client*."""
-        if self.life is None:
-            self.life = Life(self.clients(), client)
-        return self.life
-
-    def close(self) -> None:
-        """End the life and close the file."""
-        with self.mutex:
-            if self.life is not None:
-                self.life.end()
-            if self.database is not None:
-                self.database.close()
-        self.begin()
-
-    def after_fork(self) -> None:
-        """Let go of the parent's without undoing anything of it."""
-        if self.database is not None:
-            INHERITED.append(self.database)
-        if self.life is not None:
-            self.life.let_go()
-        self.begin()
 
 
 class Store:
