@@ -67,8 +67,8 @@ import holdfast
 parent = holdfast.Client(sys.argv[1])
 with parent.lock("m"):
     begun, go = os.pipe(), os.pipe()
-    child = os.fork()
-if not child:
+signal.alarm(10)
+if not os.fork():
     signal.alarm(10)
     client = parent if sys.argv[2] == "inherited" else holdfast.Client(sys.argv[1])
     with client.lock("other"):
@@ -142,7 +142,10 @@ os._exit(0)
 """
 
 
-@pytest.mark.xfail(reason="the child inherits the parent's transactions as its own, for ever")
+# Not strict: now and then no fork strikes a transaction.
+@pytest.mark.xfail(
+    reason="the child inherits the parent's transactions as its own, for ever", strict=False
+)
 def test_a_fork_amid_the_requests_of_other_threads_leaves_the_child_able(path: Path) -> None:
     program = [sys.executable, "-W", "ignore", "-c", BUSY_PARENT, f"sqlite:///{path}"]
     run = subprocess.run(program, capture_output=True, text=True, check=True)
