@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from holdfast.backends.sqlite.nodes import Ear, File, Store
+from holdfast.backends.sqlite.file import File
+from holdfast.backends.sqlite.nodes import Ear, Store
 from holdfast.core.backend import Ask, Claim, Grant, Leave, Left, Look, Next, Sight
 from holdfast.drivers.machine import now
 
