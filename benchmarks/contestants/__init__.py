@@ -1,0 +1,57 @@
+"""Who is measured: each contestant a few lines in a file of its own, with documented settings."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Contestant(Protocol):
+    """One lock of one library, as one thread of one process sees it."""
+
+    version: ClassVar[str]
+    reentrant: ClassVar[bool]
+    waits: ClassVar[bool]
+    """Whether it can wait for another process."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the lock that all who are given *folder* share."""
+
+    def acquire(self) -> None:
+        """Take the lock, however long that takes."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+# What the ratios are ratios to.
+REFERENCE = "filelock"
+
+CLASSES = {
+    "holdfast": "embedded:Embedded",
+    "filelock": "file_lock:FileLock",
+    "portalocker": "port_locker:PortaLocker",
+    "flock": "flock:Flock",
+    "sqlite": "floor:Floor",
+}
+
+TITLES = {
+    "holdfast": "**holdfast**, SQLite",
+    "filelock": "filelock",
+    "portalocker": "portalocker",
+    "flock": "bare flock(2)",
+    "sqlite": "bare SQLite, two UPDATEs",
+}
+
+
+def contestant(name: str) -> type[Contestant]:
+    """The contestant of that name; its library is imported only now."""
+    module, _, attribute = CLASSES[name].partition(":")
+    found: type[Contestant] = getattr(import_module(f"{__name__}.{module}"), attribute)
+    return found

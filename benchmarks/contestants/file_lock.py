@@ -1,0 +1,32 @@
+"""filelock, as its front page says: FileLock with the default settings (it polls every 50 ms)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import filelock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class FileLock:
+    """flock(2) on a file that is opened for each acquisition; reentrant, no token, no order."""
+
+    version: ClassVar[str] = filelock.__version__
+    reentrant: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+
+    def __init__(self, folder: Path) -> None:
+        self.lock = filelock.FileLock(folder / "filelock.lock")
+
+    def acquire(self) -> None:
+        """Take it."""
+        self.lock.acquire()
+
+    def release(self) -> None:
+        """Give it back."""
+        self.lock.release()
+
+    def close(self) -> None:
+        """Nothing stays open."""

@@ -1,0 +1,46 @@
+"""Where it was measured: what makes a difference to the numbers, and no paths or names."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from pathlib import Path
+
+from benchmarks.contestants import CLASSES, contestant
+
+# What belongs to the machine and is told there.
+PARTS = ("flock", "sqlite")
+
+
+def processor() -> str:
+    """What the processor calls itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return platform.processor() or platform.machine()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.machine())
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def machine() -> dict[str, str | int]:
+    """The machine, for people and for JSON."""
+    return {
+        "processor": processor(),
+        "cores": cores(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "sqlite": sqlite3.sqlite_version,
+    }
+
+
+def versions() -> dict[str, str]:
+    """The libraries' versions."""
+    return {name: contestant(name).version for name in CLASSES if name not in PARTS}

@@ -1,0 +1,20 @@
+"""What is measured: one module each, with a function `run` that fills a table."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.scale import Scale
+    from benchmarks.tables import Table
+
+NAMES = ("pair", "nested", "contention", "waiting", "startup")
+
+
+def workload(name: str) -> Callable[[Scale], list[Table]]:
+    """What measures *name*."""
+    run: Callable[[Scale], list[Table]] = import_module(f"{__name__}.{name}").run
+    return run

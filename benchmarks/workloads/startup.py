@@ -1,0 +1,122 @@
+"""How long it takes to begin: an import, a client, a command that runs under a lock."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.figures import spread
+from benchmarks.tables import Goal, Table
+
+if TYPE_CHECKING:
+    from benchmarks.scale import Scale
+
+IMPORT_MOST, RUN_MOST = 15.0, 60.0
+BARE = "python -c pass"
+IMPORT = "import holdfast"
+CLIENT = "import holdfast; holdfast.Client"
+RUN = "holdfast run x -- true"
+TRUE = "true"
+
+PYTHON = {
+    BARE: "pass",
+    IMPORT: IMPORT,
+    CLIENT: CLIENT,
+    "one lock taken and given back": "import holdfast\n"
+    "with holdfast.Client() as client, client.lock('x'): pass",
+    "import filelock": "import filelock",
+    "import portalocker": "import portalocker",
+}
+
+
+class Start(NamedTuple):
+    """Seconds of one process, by the clock and of the processor."""
+
+    wall: float
+    cpu: float
+
+
+def commands() -> dict[str, list[str]]:
+    """Every command by its title."""
+    found = {title: [sys.executable, "-c", text] for title, text in PYTHON.items()}
+    script = Path(sys.executable).with_name("holdfast")
+    holdfast = [str(script)] if script.exists() else [sys.executable, "-m", "holdfast"]
+    found[RUN] = [*holdfast, "run", "x", "--", _true()]
+    found[TRUE] = [_true()]
+    return found
+
+
+def _true() -> str:
+    return shutil.which("true") or "/bin/true"
+
+
+def start(command: list[str], environment: dict[str, str]) -> Start:
+    """Run a command to its end."""
+    began = time.perf_counter()
+    pid = os.posix_spawn(command[0], command, environment)
+    _, status, usage = os.wait4(pid, 0)
+    wall = time.perf_counter() - began
+    if status:
+        raise RuntimeError(f"{command} ended with {os.waitstatus_to_exitcode(status)}")
+    return Start(wall, usage.ru_utime + usage.ru_stime)
+
+
+def fault(command: list[str], environment: dict[str, str]) -> str:
+    """Why a command does not work here; empty if it does."""
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    last = (run.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    return "" if run.returncode == 0 else f"exit code {run.returncode}: {last}"
+
+
+def surroundings(folder: str) -> dict[str, str]:
+    """The environment of all: the default store, and compiled modules, as installed ones are."""
+    ours = {"XDG_STATE_HOME": f"{folder}/state", "PYTHONPYCACHEPREFIX": f"{folder}/compiled"}
+    unwanted = ("HOLDFAST_URL", "PYTHONDONTWRITEBYTECODE")
+    return {k: v for k, v in os.environ.items() if k not in unwanted} | ours
+
+
+def run(scale: Scale) -> list[Table]:
+    """Start everything in random order, round by round."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = surroundings(folder)
+        every = commands()
+        faults = {title: fault(command, environment) for title, command in every.items()}
+        works = [title for title in every if not faults[title]]
+        starts: dict[str, list[Start]] = {title: [] for title in works}
+        for _ in range(scale.starts):
+            for title in random.sample(works, len(works)):
+                starts[title].append(start(every[title], environment))
+    return [_table(starts, {title: why for title, why in faults.items() if why})]
+
+
+def _table(starts: dict[str, list[Start]], faults: dict[str, str]) -> Table:
+    walls = {title: spread([one.wall for one in mine]) for title, mine in starts.items()}
+    bare = walls[BARE].median
+    rows, data = [], {}
+    for title, mine in starts.items():
+        wall, cpu = walls[title], spread([one.cpu for one in mine])
+        over = (wall.median - bare) * 1e3
+        row = [f"{wall.median / bare:.2f}", f"{over:+.1f}", wall.show(1e3), cpu.show(1e3)]
+        rows.append([f"`{title}`", *row])
+        data[title] = {
+            "seconds": wall._asdict(),
+            "cpu_seconds": cpu._asdict(),
+            "over_bare_ms": over,
+        }
+    limits = {IMPORT: IMPORT_MOST, RUN: RUN_MOST}
+    goals = [
+        Goal(f"`{title}`, ms over `{BARE}`", (walls[title].median - bare) * 1e3, most)
+        for title, most in limits.items()
+        if title in walls
+    ]
+    notes = [f"`{title}` skipped: {why}" for title, why in faults.items()]
+    head = ["process", f"x `{BARE}`", "ms over it", "ms", "CPU, ms"]
+    title = "startup: processes from their start to their end"
+    return Table(title, head, rows, {"processes": data}, goals, notes)

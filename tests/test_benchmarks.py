@@ -1,0 +1,134 @@
+"""The benchmarks run, verify what they measure, and say what they found; no time is asserted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from benchmarks.__main__ import main
+from benchmarks.contender import Stint
+from benchmarks.contestants import CLASSES, REFERENCE, TITLES, contestant
+from benchmarks.figures import jain, percentile, ratio, spread
+from benchmarks.tables import Goal, Table
+from benchmarks.workloads import NAMES
+from benchmarks.workloads.contention import summary, verify
+from benchmarks.workloads.startup import fault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEDGER = [[Stint(0, 10, 20), Stint(20, 50, 60)], [Stint(0, 20, 50)]]
+
+
+def test_a_quick_run_measures_everything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--quick", "--json", str(tmp_path / "results.json")]) == 0
+    printed = capsys.readouterr().out
+    document = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert list(document["results"]) == list(NAMES)
+    for tables in document["results"].values():
+        for table in tables:
+            assert f"## {table['title']}" in printed
+            assert not [note for note in table["notes"] if "skipped" in note]
+    assert set(document["results"]["pair"][0]["contestants"]) == set(CLASSES)
+    assert str(tmp_path) not in printed
+    assert str(Path.home()) not in printed
+
+
+def test_workloads_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quick", "nested"]) == 0
+    assert [line[:9] for line in capsys.readouterr().out.splitlines() if line[:2] == "##"] == [
+        "## nested"
+    ]
+
+
+def test_an_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["speed"])
+    assert refused.value.code == 2
+    assert "no workload is called speed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if contestant(name).waits])
+def test_a_contestant_keeps_others_out(name: str, tmp_path: Path) -> None:
+    lock = contestant(name)(tmp_path)
+    lock.acquire()
+    command = [sys.executable, "-m", "benchmarks.waiter", name, str(tmp_path)]
+    root = Path(__file__).resolve().parent.parent
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as waiter:
+        assert waiter.stdout is not None
+        assert json.loads(waiter.stdout.readline()) == "waiting"
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiter.wait(0.3)
+        lock.release()
+        assert waiter.wait(10) == 0
+    lock.close()
+
+
+def test_every_contestant_has_a_title() -> None:
+    assert set(TITLES) == set(CLASSES)
+    assert REFERENCE in CLASSES
+
+
+def test_two_holders_at_once_are_noticed() -> None:
+    verify("a", LEDGER, 3)
+    with pytest.raises(AssertionError, match="1 overlaps"):
+        verify("a", [*LEDGER, [Stint(0, 55, 70)]], 4)
+    with pytest.raises(AssertionError, match="2 counted of 3"):
+        verify("a", LEDGER, 2)
+
+
+def test_the_figures_of_contention() -> None:
+    figures = summary(LEDGER, cpu=3.0)
+    assert (figures.processes, figures.cpu) == (2, 1.0)
+    assert figures.rate == pytest.approx(3 / 60e-9)
+    assert (figures.p50, figures.longest) == (20e-9, 30e-9)
+    assert figures.hold == pytest.approx(50e-9 / 3)
+    assert figures.jain == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([5.0], (5, 5, 5)), ([1.0, 2.0, 3.0, 4.0, 5.0], (3, 2, 4))],
+    ids=["one", "five"],
+)
+def test_spread(values: Sequence[float], expected: tuple[float, ...]) -> None:
+    assert spread(values) == expected
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    assert ratio([1.0, 10.0, 100.0], [2.0, 20.0, 200.0]) == (0.5, 0.5, 0.5)
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    values = [float(value) for value in range(1, 201)]
+    assert [percentile(values, part) for part in (50, 99, 100)] == [100, 198, 200]
+    assert percentile([], 99) == 0.0
+
+
+def test_jain_is_one_when_all_are_equal() -> None:
+    assert jain([3, 3, 3, 3]) == 1.0
+    assert jain([4, 0, 0, 0]) == 0.25
+    assert jain([0, 0]) == 0.0
+
+
+def test_a_table_says_whether_its_goals_are_met() -> None:
+    goals = [Goal("a", 1.0, 2.0), Goal("b", 3.0, 2.0)]
+    table = Table("title", ["who", "x"], [["me", "1"]], {}, goals, ["a note"])
+    text = "\n".join(table.markdown())
+    assert "| who |   x |\n| --- | --: |\n| me  |   1 |" in text
+    assert "measured 1, met" in text
+    assert "measured 3, NOT met" in text
+    assert [goal["met"] for goal in table.plain()["goals"]] == [True, False]
+
+
+def test_a_command_that_does_not_work_has_its_reason_told() -> None:
+    assert fault([sys.executable, "-c", "pass"], {}) == ""
+    assert fault([sys.executable, "-c", "raise SystemExit('no such luck')"], {}) == (
+        "exit code 1: no such luck"
+    )
