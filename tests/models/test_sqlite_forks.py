@@ -89,13 +89,7 @@ os.write(go[1], b".")
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
 
-SHARED_STATE = (
-    "SQLite's state of the file is inherited, so the child believes in locks that only its parent "
-    "has: it takes none of its own, and the log is deleted under it"
-)
 
-
-@pytest.mark.xfail(reason=SHARED_STATE)
 @pytest.mark.parametrize("client", ["inherited", "fresh"])
 def test_a_forked_childs_own_hold_is_seen_by_all(
     client: str, path: Path, clients: Callable[[str], Client]
@@ -143,9 +137,6 @@ os._exit(0)
 
 
 # Not strict: now and then no fork strikes a transaction.
-@pytest.mark.xfail(
-    reason="the child inherits the parent's transactions as its own, for ever", strict=False
-)
 def test_a_fork_amid_the_requests_of_other_threads_leaves_the_child_able(path: Path) -> None:
     program = [sys.executable, "-W", "ignore", "-c", BUSY_PARENT, f"sqlite:///{path}"]
     run = subprocess.run(program, capture_output=True, text=True, check=True)

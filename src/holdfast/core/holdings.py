@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core import pace
 from holdfast.core.backend import Backend, Claim
+from holdfast.core.background import Background
 from holdfast.core.effects import FOREVER, Caller, Env, Signal, Wait
 from holdfast.errors import Closed
 
@@ -58,7 +59,7 @@ class Holdings:
         self.label = label
         self.changed = Signal()
         self.planned = FOREVER
-        self.keeping = False
+        self.keeping = Background()
         self.closed = False
         self.begin()
 
@@ -77,7 +78,7 @@ class Holdings:
             hold.lose(reason)
         self.changed = Signal()
         self.planned = FOREVER
-        self.keeping = False
+        self.keeping = Background()
         self.begin()
         self.backend.renewed_identity()
 

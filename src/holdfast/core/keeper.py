@@ -35,21 +35,15 @@ class Keeper:
 
     async def start(self) -> None:
         """Start the keeper, unless it runs."""
-        if not self.books.keeping:
-            self.books.keeping = True
-            await Spawn(self.keep(), "keeper")
+        await self.books.keeping.start(self.keep, "keeper")
 
     async def keep(self) -> None:
         """Keep until the client is closed."""
-        books = self.books
-        try:
-            while not books.closed:
-                await self._rest()
-                await self.give_back()
-                await self._renew()
-                await self._tell_lost()
-        finally:
-            books.keeping = False
+        while not self.books.closed:
+            await self._rest()
+            await self.give_back()
+            await self._renew()
+            await self._tell_lost()
 
     async def _rest(self) -> None:
         books = self.books

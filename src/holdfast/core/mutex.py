@@ -121,7 +121,7 @@ class Mutex:
     async def _obtain(self, caller: Caller, deadline: float) -> Hold | Busy:
         books = self.books
         claim = books.claim(self.name, self.terms.lease, self.terms.label, caller)
-        if not books.keeping:
+        if not books.keeping.running:
             await self.keeper.start()
         attempt = Attempt(claim, deadline)
         crowd = books.crowd

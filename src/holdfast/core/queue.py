@@ -28,7 +28,8 @@ from holdfast.core.backend import (
     Sight,
     Tie,
 )
-from holdfast.core.effects import FOREVER, Call, Signal, Spawn, Wait
+from holdfast.core.background import Background
+from holdfast.core.effects import FOREVER, Call, Signal, Wait
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Queue:
     def __init__(self, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
         self.signals: dict[str, Signal] = {}
-        self.listening = False
+        self.listening = Background()
 
     async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. The signal is ready before the question leaves, so no wake-up is missed."""
@@ -57,9 +58,8 @@ class Queue:
             signal.clear()
             return
         self.signals[claim.holder] = Signal()
-        if not self.listening:
-            self.listening = True
-            await Spawn(self._listen(claim.client), "listener")
+        if not self.listening.running:
+            await self.listening.start(lambda: self._listen(claim.client), "listener")
 
     async def _listen(self, client: str) -> None:
         try:
@@ -69,8 +69,6 @@ class Queue:
             # The client was closed, or its ear is gone: nobody is missed by that, for every
             # wait also looks again by itself; the next wait starts another listener.
             self.disturb()
-        finally:
-            self.listening = False
 
     def _wake(self, holders: Iterable[str]) -> None:
         for holder in holders:
@@ -121,4 +119,4 @@ class Queue:
     def renewed_identity(self) -> None:
         """After a fork, nobody here waits and nobody listens."""
         self.signals = {}
-        self.listening = False
+        self.listening = Background()

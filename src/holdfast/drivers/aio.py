@@ -23,7 +23,7 @@ from holdfast.core.effects import (
     Wait,
 )
 from holdfast.drivers.in_thread import InThread, Loop
-from holdfast.drivers.machine import Machine, patience
+from holdfast.drivers.machine import Machine, given_up, patience
 from holdfast.drivers.node import DRIVERS, Node, forked_message
 
 if TYPE_CHECKING:
@@ -161,8 +161,8 @@ class Aio(Machine):
         if isinstance(effect, Wait):
             return await self._wait(effect.signal, effect.until)
         if isinstance(effect, Sleep):
-            return await self._wait(Signal(), effect.until)
-        if isinstance(effect, Spawn):
+            await self._wait(Signal(), effect.until)
+        elif isinstance(effect, Spawn):
             self._spawn(effect.process, effect.name)
         elif isinstance(effect, Tell):
             await self._tell(effect)
@@ -187,7 +187,8 @@ class Aio(Machine):
         return signal.is_set
 
     def _spawn(self, process: Process[None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(self.run(process), name=f"holdfast-{name}")
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._in_background(process), name=f"holdfast-{name}")
         self.background.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -198,6 +199,10 @@ class Aio(Machine):
                 _report(error, f"the {name} of a lock client failed")
 
         task.add_done_callback(ended)
+
+    async def _in_background(self, process: Process[None]) -> None:
+        if not given_up(process):
+            await self.run(process)
 
     async def _tell(self, effect: Tell) -> None:
         try:

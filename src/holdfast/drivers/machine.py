@@ -47,3 +47,8 @@ class Machine:
     def place(self) -> tuple[str, int]:
         """This host's name and this process's number."""
         return socket.gethostname(), os.getpid()
+
+
+def given_up(process: object) -> bool:
+    """Whether whoever wanted *process* was interrupted, and closed it before its first step."""
+    return getattr(process, "cr_frame", process) is None

@@ -15,6 +15,7 @@ import random
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.core.effects import FOREVER, Call, Caller, Sleep, Spawn, Tell, Wait
+from holdfast.drivers.machine import given_up
 from holdfast.errors import HoldfastError, Unknown
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class World:
     def step(self, run: Run, turn: int, answer: object, error: BaseException | None) -> None:
         """Give an answer to the process that waits for it in this turn."""
         machine = run.machine
-        if run.ended or run.turn != turn:
+        if run.ended or run.turn != turn or given_up(run.process):
             return
         if machine.frozen_until > self.time:
             delay = machine.frozen_until - self.time

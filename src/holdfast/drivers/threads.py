@@ -21,7 +21,7 @@ from holdfast.core.effects import (
     Tell,
     Wait,
 )
-from holdfast.drivers.machine import Machine, patience
+from holdfast.drivers.machine import Machine, given_up, patience
 from holdfast.drivers.node import DRIVERS, Node, forked_message
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class Threads(Machine):
         if isinstance(effect, Wait):
             return self._wait(effect.signal, effect.until)
         if isinstance(effect, Sleep):
-            return self._wait(Signal(), effect.until)
-        if isinstance(effect, Spawn):
+            self._wait(Signal(), effect.until)
+        elif isinstance(effect, Spawn):
             self._spawn(effect.process, effect.name)
         elif isinstance(effect, Tell):
             self._tell(effect)
@@ -123,7 +123,8 @@ class Threads(Machine):
         thread = threading.current_thread()
         self.background.add(thread)
         try:
-            self.run(process)
+            if not given_up(process):
+                self.run(process)
         finally:
             self.background.discard(thread)
 

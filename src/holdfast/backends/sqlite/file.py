@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from holdfast.backends.sqlite.clients import Clients
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 OPEN_PATIENCE = 5.0
 LONGEST_WAIT = 3600.0
+FORK_PATIENCE = 1.0
 
 
 class File:
@@ -28,10 +31,12 @@ class File:
         self.path = path
         self.now = now
         self.begin()
+        FILES.add(self)
 
     def begin(self) -> None:
         """Nothing is open."""
         self.mutex = threading.Lock()
+        self.resting = False
         self.place: Place | None = None
         self.database: sqlite3.Connection | None = None
         self.cursor: sqlite3.Cursor | None = None
@@ -76,9 +81,44 @@ class File:
         self.begin()
 
     def after_fork(self) -> None:
-        """Let go of the parent's without undoing anything of it."""
-        if self.database is not None:
+        """Let go of the parent's without undoing anything of it.
+
+        SQLite counts the users of a file by process, and the child has inherited the count:
+        unless the inherited connection is closed, a new one would lock nothing.
+        """
+        if self.database is not None and self.resting:
+            self.database.close()
+        elif self.database is not None:
             INHERITED.append(self.database)
         if self.life is not None:
             self.life.let_go()
         self.begin()
+
+    def rest(self) -> None:
+        """Before a fork: let no request be in the middle of anything."""
+        self.resting = self.mutex.acquire(timeout=FORK_PATIENCE)
+
+    def resume(self) -> None:
+        """After a fork, in the parent."""
+        if self.resting:
+            self.resting = False
+            self.mutex.release()
+
+
+FILES: weakref.WeakSet[File] = weakref.WeakSet()
+_RESTING: list[File] = []
+
+
+def _before_fork() -> None:
+    _RESTING[:] = FILES
+    for file in _RESTING:
+        file.rest()
+
+
+def _after_fork_in_parent() -> None:
+    for file in _RESTING:
+        file.resume()
+    _RESTING.clear()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

@@ -40,7 +40,7 @@ from holdfast.core.backend import (
     Sight,
 )
 from holdfast.core.queue import Queue
-from holdfast.errors import Refused
+from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,6 +78,9 @@ class Store:
             if database.in_transaction:
                 database.execute("ROLLBACK")
             return self.answers[type(request)](request, until)
+        except OSError as error:
+            # No descriptor left, say: it may have struck after the transaction was committed.
+            raise Unknown(f"{file.path}: {error}") from error
         finally:
             file.mutex.release()
 
@@ -211,7 +214,10 @@ class Ear:
             life = self.file.live(request.client)
         if self.ended:
             raise Refused("the client was closed")  # interrupted before it began to wait
-        return life.hear()
+        try:
+            return life.hear()
+        except OSError as error:
+            raise Refused(f"{self.file.path}: {error}") from error
 
     def interrupt(self) -> None:
         """End the call under way, and those to come until `close`."""

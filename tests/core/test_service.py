@@ -1,0 +1,437 @@
+"""A client's processes on a simulated store that refuses, keeps silent, or is late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.backends.sqlite.model import Model
+from holdfast.backends.sqlite.nodes import CAPABILITIES
+from holdfast.core.backend import Ask, Break, Busy, Claim, Grant, Leave, Look, Renew, Retie
+from holdfast.core.effects import Call, Sleep, Tell
+from holdfast.core.queue import Queue
+from holdfast.core.service import Service
+from holdfast.core.sight import Holder, busy_message, waiter_of
+from holdfast.core.table import Table
+from holdfast.drivers.simulated import EPOCH, Faults, Machine, Run, World
+from holdfast.errors import Closed, HoldfastError, LeaseLost, NotHeld, Refused, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from holdfast.core.mutex import Mutex
+
+
+class Store(Model):
+    """A model that can be told how to treat some kinds of request."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(lambda: world.time, lambda: int((EPOCH + world.time) * 1e6))
+        self.refused: tuple[type, ...] = ()
+        self.silent: tuple[type, ...] = ()
+        self.lost_replies = 0
+        self.seen: list[Any] = []
+
+    def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
+        self.seen.append(request)
+        if isinstance(request, self.silent):
+            return
+        if self.lost_replies and not hasattr(request, "client"):
+            self.lost_replies -= 1
+            super().ask(machine, request, lambda answer: None)
+        else:
+            super().ask(machine, request, reply)
+
+
+class Refusing(Queue):
+    """A backend whose store can be out of reach."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(CAPABILITIES)
+        self.store = store
+
+    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+        if Ask in self.store.refused:
+            raise Refused("out of reach")
+        return await super().ask(claim, wait=wait, until=until)
+
+
+class Scene:
+    """A world with some machines."""
+
+    def __init__(self) -> None:
+        self.world = World(1, {}, Faults())
+        self.store = Store(self.world)
+        self.world.models = {"store": self.store, "ear": self.store}
+
+    def client(self, name: str = "one") -> tuple[Machine, Service]:
+        machine = Machine(self.world, name)
+        backend = Refusing(self.store)
+        service = Service(machine, lambda protocol: backend, label="test", op_timeout=1.0)
+        return machine, service
+
+    def begin(self, machine: Machine, process: Coroutine[Any, Any, Any]) -> Run:
+        run = machine.start(process)
+        self.world.play(self.world.time + 0.5)
+        return run
+
+    def do(self, machine: Machine, process: Coroutine[Any, Any, Any], seconds: float = 5.0) -> Any:
+        run = machine.start(process)
+        self.world.play(self.world.time + seconds)
+        assert run.ended
+        if run.error is not None:
+            raise run.error
+        return run.result
+
+
+def mutex_of(service: Service, name: str = "a", **terms: Any) -> Mutex:
+    words: dict[str, Any] = {
+        "lease": 30.0,
+        "renew": True,
+        "timeout": None,
+        "reentrant": True,
+        "protocol": None,
+        "label": None,
+    }
+    return service.mutex(name, **words | terms)
+
+
+def test_a_lost_reply_is_asked_for_again() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.lost_replies = 1
+    handle = scene.do(machine, mutex_of(service).acquire(None))
+    assert handle.hold.doubtful
+    claim = scene.store.seen[0].claim
+    assert [r.claim for r in scene.store.seen if isinstance(r, Ask)] == [claim, claim]
+
+
+def test_a_store_that_keeps_silent_is_unknown_and_leaves_nothing() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.silent = (Ask,)
+    with pytest.raises(Unknown):
+        scene.do(machine, mutex_of(service).acquire(None))
+    assert isinstance(scene.store.seen[-1], Leave)
+    assert scene.store.seen[-1].bury
+    assert not service.desks[None].books.orphans
+
+
+def test_a_store_that_cannot_be_reached_is_refused_and_owed_nothing() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.refused = (Ask,)
+    with pytest.raises(Refused):
+        scene.do(machine, mutex_of(service).acquire(None))
+    assert not service.desks[None].books.orphans
+    assert scene.store.seen == []
+
+
+def test_a_grant_that_is_always_late_is_given_up() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.world.faults = Faults(delay=0.5)
+    with pytest.raises(Unknown, match="take longer than the lease"):
+        scene.do(machine, mutex_of(service, lease=0.05).acquire(None), 60.0)
+    scene.world.play(scene.world.time + 10.0)
+    assert scene.store.table.entries["a"].held is None
+
+
+def test_a_wait_that_cannot_leave_leaves_later() -> None:
+    scene = Scene()
+    one, first = scene.client("one")
+    two, second = scene.client("two")
+    scene.do(one, mutex_of(first).acquire(None))
+    run = scene.begin(two, mutex_of(second).acquire(1.0))
+    scene.store.silent = (Leave,)
+    scene.world.play(scene.world.time + 3.0)
+    assert run.ended
+    assert run.result is None
+    scene.store.silent = ()
+    scene.world.play(scene.world.time + 3.0)
+    assert not scene.store.table.entries["a"].queue
+
+
+def test_a_try_on_a_busy_lock_asks_once_and_owes_nothing() -> None:
+    scene = Scene()
+    one, first = scene.client("one")
+    two, second = scene.client("two")
+    scene.do(one, mutex_of(first).acquire(None))
+    before = len(scene.store.seen)
+    assert scene.do(two, mutex_of(second).acquire(0.0), 1.0) is None
+    assert [type(request) for request in scene.store.seen[before:]] == [Ask]
+
+
+def test_a_doubtful_try_is_buried() -> None:
+    scene = Scene()
+    one, first = scene.client("one")
+    two, second = scene.client("two")
+    scene.do(one, mutex_of(first).acquire(None))
+    scene.store.lost_replies = 1
+    assert scene.do(two, mutex_of(second).acquire(0.0), 3.0) is None
+    assert any(isinstance(r, Leave) and r.bury for r in scene.store.seen)
+
+
+def test_a_nested_acquire_suspends_nowhere() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    mutex = mutex_of(service, lease=5.0)
+    longer = mutex_of(service, lease=60.0)
+
+    async def whole() -> None:
+        outer = await mutex.acquire(None)
+        assert outer is not None
+        process = longer.acquire(None)
+        with pytest.raises(StopIteration) as done:
+            process.send(None)
+        inner = done.value.value
+        assert inner.hold is outer.hold
+        assert outer.hold.claim.lease == 60.0
+        with pytest.raises(NotHeld, match="nested"):
+            await inner.detach()
+        await inner.release()
+        await mutex.release()
+        with pytest.raises(NotHeld, match="already"):
+            outer.ensure()
+        assert outer.remaining() == 0.0
+        assert not outer.lost()
+        with pytest.raises(NotHeld, match="does not hold"):
+            await mutex.release()
+
+    scene.do(machine, whole())
+
+
+def test_a_release_without_an_answer_is_asked_again_then_given_to_the_keeper() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    mutex = mutex_of(service)
+
+    async def lose_one_reply() -> None:
+        await mutex.acquire(None)
+        scene.store.lost_replies = 1
+        await mutex.release()
+
+    scene.do(machine, lose_one_reply())
+
+    async def silence() -> None:
+        await mutex.acquire(None)
+        scene.store.silent = (Leave,)
+        await mutex.release()
+
+    with pytest.raises(Unknown):
+        scene.do(machine, silence())
+    assert service.desks[None].books.orphans
+    scene.store.silent = ()
+    scene.world.play(scene.world.time + 3.0)
+    assert scene.store.table.entries["a"].held is None
+
+
+def broken_by(scene: Scene, then: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
+    machine, service = scene.client("victim")
+    _, operator = scene.client("operator")
+    mutex = mutex_of(service)
+
+    async def whole() -> None:
+        handle = await mutex.acquire(None)
+        assert handle is not None
+        await operator.evict("a", handle.hold.token)
+        await then(handle)
+
+    with pytest.raises(LeaseLost, match=r"broken|any more"):
+        scene.do(machine, whole())
+
+
+def test_whatever_the_holder_of_a_broken_lock_does_it_is_told() -> None:
+    broken_by(Scene(), lambda handle: handle.extend(40.0))
+    broken_by(Scene(), lambda handle: handle.detach())
+    broken_by(Scene(), lambda handle: handle.bequeath())
+    broken_by(Scene(), lambda handle: handle.release())
+
+
+def test_a_callback_is_told_of_a_loss_before_and_after_it() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    told: list[object] = []
+
+    class Lease:
+        pass
+
+    lease = Lease()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=1.0, renew=False).acquire(None)
+        assert handle is not None
+        handle.on_lost(told.append, lease, lambda handle: handle)
+        await Sleep(machine.now() + 2.0)
+        assert told == [lease]
+        handle.on_lost(told.append, lease, lambda handle: handle)
+        await Sleep(machine.now() + 1.0)
+        assert told == [lease, lease]
+        with pytest.raises(LeaseLost, match="fixed lease"):
+            await handle.release()
+
+    scene.do(machine, whole())
+
+
+def test_a_bequest_needs_a_store_that_knows_of_deaths() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    service.desks[None].books.backend.capabilities = CAPABILITIES._replace(bequest=False)
+
+    async def whole() -> None:
+        handle = await mutex_of(service).acquire(None)
+        assert handle is not None
+        assert await handle.bequeath() == ()
+
+    scene.do(machine, whole())
+
+
+def test_a_detached_lease_is_adopted_by_its_token_and_survives_its_client() -> None:
+    scene = Scene()
+    one, first = scene.client("one")
+    two, second = scene.client("two")
+
+    async def detach() -> int:
+        handle = await mutex_of(first).acquire(None)
+        assert handle is not None
+        await handle.detach()
+        await first.close()
+        await first.close()
+        return handle.hold.token
+
+    token = scene.do(one, detach())
+    with pytest.raises(NotHeld, match="has the token"):
+        scene.do(two, second.adopt("a", token + 1))
+
+    async def adopt() -> None:
+        handle = await second.adopt("a", token)
+        await handle.extend(50.0)
+        await second.close()
+
+    scene.do(two, adopt())
+    assert scene.store.table.entries["a"].held is not None
+    with pytest.raises(Closed):
+        scene.do(two, second.locks("*"))
+
+
+def test_a_closing_client_gives_back_for_as_long_as_it_may() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        handle = await mutex_of(service).acquire(None)
+        scene.store.silent = (Leave,)
+        await service.close()
+        assert handle is not None
+        with pytest.raises(LeaseLost, match="closed"):
+            await handle.release()
+
+    scene.do(machine, whole())
+    assert service.desks[None].books.orphans
+
+
+def test_a_broken_lock_of_another_grant_is_left_alone() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.do(machine, mutex_of(service).acquire(None))
+    with pytest.raises(NotHeld, match="was not broken"):
+        scene.do(machine, service.evict("a", 1))
+    assert scene.do(machine, service.evict("zzz", None)) is None
+
+
+def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    mutex = mutex_of(service, lease=1.0, renew=False)
+
+    class Guard:
+        interrupted = False
+
+        def interrupt(self) -> None:
+            self.interrupted = True
+
+        def settle(self, exception: BaseException | None) -> bool:
+            return self.interrupted
+
+    guards = [Guard(), Guard()]
+    machine.guard = lambda: guards[0]  # type: ignore[assignment,method-assign,misc,return-value]
+
+    async def whole() -> None:
+        await mutex.enter()
+        await Sleep(machine.now() + 2.0)
+        assert guards[0].interrupted
+        body = RuntimeError("the cancellation")
+        with pytest.raises(LeaseLost) as lost:
+            await mutex.leave(body)
+        assert lost.value.__cause__ is body
+        guards.reverse()
+        handle = await mutex.enter()
+        handle.hold.guards.clear()
+        error = ValueError("the body's own")
+        await service.evict("a", None)
+        await mutex.leave(error)
+        assert "holdfast:" in error.__notes__[0]
+
+    scene.do(machine, whole())
+
+
+def test_an_unreentrant_lock_says_so() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    mutex = mutex_of(service, reentrant=False)
+
+    async def whole() -> None:
+        await mutex.acquire(None)
+        await mutex.acquire(0.0)
+
+    with pytest.raises(HoldfastError, match="reentrant=False"):
+        scene.do(machine, whole())
+
+
+def test_the_table_knows_its_requests_and_no_others() -> None:
+    table = Table(lambda: 1.0, lambda: 1, lambda client: True, lambda *_: None, lambda *_: None)
+    claim = Claim("a", "c:1", "c", 30.0, "{}", 0.0)
+    assert isinstance(table.answer("c", Ask(claim, False)), Grant)
+    assert table.answer("c", Retie(claim._replace(holder="c:2"), "life")) == (False, ())
+    assert table.answer("c", Renew([claim])) == (True,)
+    assert table.answer("c", Look("a", "*"))[0].name == "a"  # type: ignore[index]
+    assert table.answer("c", Break("a", None)).done  # type: ignore[attr-defined]
+
+    class Odd:
+        pass
+
+    odd = Odd()
+    odd.claim = claim  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="not a request"):
+        table.answer("c", odd)
+
+
+def test_what_others_wrote_is_shown_whatever_it_is() -> None:
+    claim = Claim("a", "c:1", "c", 30.0, "nonsense", 5.0)
+    assert waiter_of(claim).host == "unknown host"
+    assert busy_message("a", Busy(None, 1.0, ()), None, 1.0) == "'a' could not be had"
+    assert str(Holder("h", 1, "t", 0.0, "why", None, None)) == "h, process 1, t (why)"
+
+
+def test_the_simulated_driver_tells_and_refuses_what_is_no_effect() -> None:
+    scene = Scene()
+    machine, _ = scene.client()
+    told: list[object] = []
+
+    async def whole() -> None:
+        await Tell(told.append, "x")
+        await Call("store", Look("a", "*"), machine.now() + 1.0)
+
+    scene.do(machine, whole())
+    assert told == ["x"]
+    with pytest.raises(TypeError, match="not an effect"):
+        scene.do(machine, strange())
+
+
+async def strange() -> None:
+    class Strange:
+        def __await__(self) -> Any:
+            yield "nonsense"
+
+    await Strange()

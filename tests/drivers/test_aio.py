@@ -1,0 +1,202 @@
+"""The driver for asyncio, by itself: what happens at its edges."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from tests.drivers.test_threads import Nowhere, strange, waits
+
+import holdfast
+from holdfast.core.effects import FOREVER, Process, Signal, Tell, Wait
+from holdfast.drivers.aio import Aio, BodyGuard, _current_task
+from holdfast.drivers.in_thread import InThread, _answer, _fail
+from holdfast.drivers.machine import given_up, now
+
+
+def test_what_is_no_effect_is_named() -> None:
+    with pytest.raises(TypeError, match="which is not an effect"):
+        asyncio.run(Aio({}).run(strange()))
+
+
+def test_outside_of_a_task_there_is_no_caller() -> None:
+    async def main() -> None:
+        driver = Aio({})
+        failed: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                driver.caller()
+            except RuntimeError as error:
+                failed.append(error)
+            assert driver.guard() is None
+
+        asyncio.get_running_loop().call_soon(ask)
+        await asyncio.sleep(0)
+        assert "from a task" in str(failed[0])
+
+    asyncio.run(main())
+    assert _current_task() is None
+
+
+def test_another_open_loop_is_refused_and_the_process_closed() -> None:
+    driver = Aio({})
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(driver.run(waits()))
+    process = waits()
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(driver.run(process))
+    assert given_up(process)
+    loop.close()
+
+
+def test_a_signal_that_is_set_is_not_waited_for() -> None:
+    async def main() -> None:
+        signal = Signal()
+        driver = Aio({})
+        assert await driver.run(waits(Wait(signal, now() + 0.01))) == [False]
+        signal.set()
+        assert await driver.run(waits(Wait(signal, FOREVER))) == [True]
+        assert signal.wakers == []
+
+    asyncio.run(main())
+
+
+def test_a_task_cancelled_before_its_first_step_closes_its_process() -> None:
+    async def main() -> None:
+        driver = Aio({})
+        process: Process[Any] = waits()
+        driver._spawn(process, "x")
+        (task,) = driver.background
+        task.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+        assert given_up(process)
+        assert driver.background == set()
+
+    asyncio.run(main())
+
+
+def test_a_process_that_was_given_up_is_not_begun() -> None:
+    async def main() -> None:
+        process: Process[Any] = waits()
+        process.close()
+        await Aio({})._in_background(process)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["callback", "process"])
+def test_an_error_beside_the_caller_is_reported(told: bool) -> None:
+    async def main() -> list[dict[str, Any]]:
+        reported: list[dict[str, Any]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context))
+        driver = Aio({})
+        if told:
+            await driver.run(waits(Tell(lambda argument: 1 / argument, 0)))
+        else:
+            driver._spawn(strange(), "x")
+            await asyncio.wait(set(driver.background))
+            await asyncio.sleep(0)
+        return reported
+
+    (context,) = asyncio.run(main())
+    assert isinstance(context["exception"], ZeroDivisionError if told else TypeError)
+
+
+def test_a_body_is_cancelled_once_and_not_by_itself() -> None:
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        own = BodyGuard(task)
+        own.interrupt()
+        assert not own.settle(None)
+        other = asyncio.create_task(asyncio.sleep(60))
+        guard = BodyGuard(other)
+        guard.interrupt()
+        guard.interrupt()
+        assert other.cancelling() == 1
+        with pytest.raises(asyncio.CancelledError):
+            await other
+
+    asyncio.run(main())
+
+
+def test_late_answers_are_for_nobody() -> None:
+    async def main() -> None:
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        future.cancel()
+        _answer(future, 1)
+        _fail(future, ValueError())
+        assert future.cancelled()
+
+    asyncio.run(main())
+
+
+def test_a_forked_child_forgets_everything() -> None:
+    nowhere = Nowhere()
+    driver = Aio({"store": nowhere})
+    driver.after_fork()
+    reasons: list[str] = []
+    driver.forgotten = reasons.append
+    driver.after_fork()
+    assert nowhere.calls == ["after_fork", "after_fork"]
+    assert "forked" in reasons[0]
+
+
+def test_a_thread_answers_nobody_when_its_loop_is_closed() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Nowhere):
+        def call(self, request: object, until: float) -> object:
+            begun.set()
+            go_on.wait(10)
+            return request
+
+    lent = InThread(Slow())
+
+    async def ask() -> None:
+        asking = asyncio.create_task(lent.call("x", FOREVER))
+        await asyncio.to_thread(begun.wait, 10)
+        asking.cancel()
+
+    asyncio.run(ask())
+    go_on.set()
+    lent.retire()
+    lent.retire()
+    assert lent.thread is None
+
+
+def test_a_body_that_is_dropped_leaves_no_ghost() -> None:
+    """GeneratorExit: nothing can be awaited any more, so the keeper gives the lock back."""
+
+    async def main() -> None:
+        async with holdfast.AsyncClient("memory://drop") as client:
+
+            async def body() -> None:
+                async with client.lock("a"):
+                    await asyncio.sleep(60)
+
+            coroutine = body()
+            step: Any = coroutine.send(None)
+            while not client.lock("a").owned():
+                await asyncio.wait_for(asyncio.shield(step), 5) if step else await asyncio.sleep(0)
+                step = coroutine.send(None)
+            coroutine.close()
+            async with client.lock("a", timeout=5, reentrant=False):
+                pass
+
+    asyncio.run(main())
+
+
+def test_a_lost_body_is_cancelled_and_told() -> None:
+    async def main() -> None:
+        async with holdfast.AsyncClient("memory://lost") as client:
+            with pytest.raises(holdfast.LeaseLost):
+                async with client.lock("a", lease=0.1, renew=False):
+                    await asyncio.sleep(60)
+
+    asyncio.run(main())

@@ -1,0 +1,200 @@
+"""The driver for threads, by itself: what happens at its edges."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.core.effects import FOREVER, Caller, Process, Signal, Sleep, Spawn, Tell, Wait
+from holdfast.drivers import node
+from holdfast.drivers.machine import LONGEST_WAIT, Machine, given_up, now, patience
+from holdfast.drivers.threads import Threads, _at_exit
+
+
+class Nowhere:
+    """A node of which nobody asks anything here."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def call(self, request: object, until: float) -> object:
+        raise AssertionError("nobody asks")
+
+    def interrupt(self) -> None:
+        self.calls.append("interrupt")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def after_fork(self) -> None:
+        self.calls.append("after_fork")
+
+
+async def waits(*effects: Any) -> list[object]:
+    return [await effect for effect in effects]
+
+
+def test_what_is_no_effect_is_named() -> None:
+    with pytest.raises(TypeError, match="which is not an effect"):
+        Threads({}).run(strange())
+
+
+async def strange() -> None:
+    class Strange:
+        def __await__(self) -> Any:
+            yield "nonsense"
+
+    await Strange()
+
+
+def test_a_signal_that_is_set_is_not_waited_for() -> None:
+    signal = Signal()
+    signal.set()
+    assert Threads({}).run(waits(Wait(signal, FOREVER))) == [True]
+
+
+def test_a_wait_ends_at_its_deadline_and_leaves_nothing_behind() -> None:
+    signal = Signal()
+    assert Threads({}).run(waits(Wait(signal, now() + 0.01), Sleep(now() + 0.01))) == [False, None]
+    assert signal.wakers == []
+
+
+def test_a_long_wait_is_made_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.drivers.machine.LONGEST_WAIT", 0.01)
+    signal = Signal()
+    driver = Threads({})
+    timer = threading.Timer(0.1, lambda: driver.step(signal.set))
+    timer.start()
+    assert driver.run(waits(Wait(signal, FOREVER))) == [True]
+    timer.join()
+
+
+def test_patience_is_bounded() -> None:
+    assert patience(FOREVER) == LONGEST_WAIT
+    assert patience(now() - 1) == 0.0
+
+
+def test_a_thread_is_another_caller_whatever_its_number() -> None:
+    driver = Threads({})
+    seen: list[Caller] = [driver.caller(), driver.caller()]
+    assert seen[0] is seen[1]
+    numbers = set()
+    for _ in range(20):
+        thread = threading.Thread(target=lambda: seen.append(driver.caller()))
+        thread.start()
+        thread.join()
+        numbers.add(thread.ident)
+    assert len({id(caller) for caller in seen}) == 21
+    assert len(numbers) < 20, "no number was given out again; the test shows nothing"
+
+
+def test_a_thread_that_cannot_be_started_leaves_its_process_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    process = waits()
+    with pytest.raises(RuntimeError, match="start new thread"):
+        Threads({}).run(waits(Spawn(process, "x")))  # type: ignore[arg-type]
+    assert given_up(process)
+
+
+def test_a_process_that_was_given_up_is_not_begun() -> None:
+    process: Process[Any] = waits()
+    process.close()
+    driver = Threads({})
+    driver._in_background(process)
+    assert driver.background == set()
+
+
+def test_an_error_of_a_callback_is_reported_and_goes_no_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reported: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", reported.append)
+
+    def fail(argument: object) -> None:
+        raise ValueError(argument)
+
+    assert Threads({}).run(waits(Tell(fail, "why"))) == [None]
+    assert str(reported[0].exc_value) == "why"
+
+
+def test_close_joins_what_runs_but_not_itself() -> None:
+    nowhere = Nowhere()
+    driver = Threads({"store": nowhere})
+    signal = Signal()
+
+    async def ends_with(signal: Signal) -> None:
+        await Wait(signal, FOREVER)
+
+    async def spawns() -> None:
+        await Spawn(ends_with(signal), "x")
+
+    driver.run(spawns())
+    driver.background.add(threading.current_thread())
+    driver.step(signal.set)
+    driver.close()
+    assert nowhere.calls == ["interrupt", "close"]
+    driver.background.discard(threading.current_thread())
+    assert driver.background == set()
+
+
+def test_a_forked_child_forgets_everything() -> None:
+    nowhere = Nowhere()
+    driver = Threads({"store": nowhere})
+    reasons: list[str] = []
+    driver.forgotten = reasons.append
+    before = driver.caller()
+    driver.after_fork()
+    assert nowhere.calls == ["after_fork"]
+    assert driver.caller() is not before
+    assert str(os.getppid()) in reasons[0]
+    Threads({}).after_fork()
+    assert Machine().wall() == pytest.approx(time.time(), abs=5)
+
+
+def test_every_driver_hears_of_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = Nowhere()
+    driver = Threads({"store": nowhere})
+    monkeypatch.setattr(node, "DRIVERS", [driver])
+    node._after_fork_in_child()
+    assert nowhere.calls == ["after_fork"]
+
+
+def test_the_end_of_the_interpreter_closes_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, other = holdfast.Client("memory://exit"), holdfast.Client("memory://exit")
+    lease = client.lock("a").acquire()
+    assert lease is not None
+    monkeypatch.setattr("holdfast.drivers.threads.DRIVERS", [client._driver, Threads({}), object()])
+    _at_exit()
+    with other, other.lock("a", timeout=0):
+        assert lease.lost
+
+
+def test_close_while_blocked_ends_the_wait() -> None:
+    client = holdfast.Client("memory://blocked")
+    errors: list[BaseException] = []
+
+    def block() -> None:
+        try:
+            client.lock("a").acquire()
+        except holdfast.Closed as error:
+            errors.append(error)
+
+    with holdfast.Client("memory://blocked") as other, other.lock("a") as lease:
+        thread = threading.Thread(target=block)
+        thread.start()
+        while not other.lock("a").waiters():
+            lease.ensure()
+        client.close()
+        thread.join(10)
+        assert other.lock("a").waiters() == []
+    assert "while it waited" in str(errors[0])
