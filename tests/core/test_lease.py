@@ -18,7 +18,7 @@ CLAIM = Claim("a", "c:1", "c", 30.0, "{}", 0.0)
 EVENTS = ("release", "lose", "done", "detach")
 
 
-@pytest.mark.parametrize(("state", "event"), itertools.product(State, EVENTS))
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(State, EVENTS)))
 def test_every_state_and_event(state: State, event: str) -> None:
     hold = Hold(CLAIM, 7, 30.0, renew=True)
     hold.state = state

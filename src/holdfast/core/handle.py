@@ -125,8 +125,9 @@ class Handle:
         tries = 0
         while True:
             try:
+                until = pace.ask_again_by(env.now(), give_up)
                 was_held = await self.books.backend.leave(
-                    hold.claim, bury=hold.doubtful, until=give_up
+                    hold.claim, bury=hold.doubtful, until=until
                 )
                 return was_held or tries > 0
             except Unknown:

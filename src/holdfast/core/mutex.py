@@ -177,7 +177,8 @@ class Mutex:
             attempt.asked = env.now()
             placed, attempt.placed = attempt.placed, True
             try:
-                return await self.books.backend.ask(attempt.claim, wait=wait, until=give_up)
+                until = pace.ask_again_by(attempt.asked, give_up)
+                return await self.books.backend.ask(attempt.claim, wait=wait, until=until)
             except Refused:
                 attempt.placed = placed
                 raise

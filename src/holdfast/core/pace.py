@@ -7,6 +7,7 @@ PATIENCE_OF_A_TRY = 1.0
 UNDO_PATIENCE = 5.0
 FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 1.0
+SHORTEST_TRY = 0.05
 MOST_LATE = 3
 
 
@@ -22,6 +23,14 @@ def answer_by(now: float, deadline: float, patience: float) -> float:
     when the store is silent (hazard B13); so the deadline rules, but for a short grace.
     """
     return min(now + patience, max(deadline, now + min(patience, PATIENCE_OF_A_TRY)))
+
+
+def ask_again_by(now: float, give_up: float) -> float:
+    """Until when one question may take of the time until *give_up*.
+
+    Half of what is left: so that a question whose reply was lost can be asked again.
+    """
+    return min(give_up, now + max((give_up - now) / 2, SHORTEST_TRY))
 
 
 def renew_at(asked: float, lease: float) -> float:

@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError, Unknown
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast.core.effects import Effect, Process, Signal
+    from holdfast.core.effects import Effect, Guard, Process, Signal
 
 EPOCH = 1_700_000_000.0
 
@@ -108,8 +108,9 @@ class Machine:
         assert self.current is not None
         return self.current
 
-    def guard(self) -> None:
+    def guard(self) -> Guard | None:
         """A simulated body looks at its lease by itself."""
+        return None
 
     def place(self) -> tuple[str, int]:
         """Where it runs."""
