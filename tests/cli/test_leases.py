@@ -1,117 +1,154 @@
-"""acquire, release, extend, check, break, wait, ls, show."""
+"""acquire, release, extend, check, break, wait."""
 
 from __future__ import annotations
 
 import json
-import time
-from typing import TYPE_CHECKING
+import subprocess
 
 import pytest
+from tests.cli.processes import HOLDFAST, Shell, said, until
 
-from holdfast.cli.words import duration, harmless, length
 
-if TYPE_CHECKING:
-    from tests.cli.conftest import Shell
+def acquired(shell: Shell, *words: str) -> str:
+    done = shell.run("acquire", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def test_a_detached_lease_goes_round(shell: Shell) -> None:
-    token = shell.run("acquire", "a", "--ttl", "1m", "--reason", "freeze").stdout.strip()
+    token = acquired(shell, "a", "--ttl", "1m", "--reason", "freeze")
     assert shell.run("check", "a", "--token", token).returncode == 0
     assert shell.run("run", "-n", "a", "true").returncode == 75
     assert shell.run("extend", "a", "--token", token, "--ttl", "1h").returncode == 0
-    lock = json.loads(shell.run("show", "--json", "a").stdout)["lock"]
-    assert lock["holder"]["token"] == int(token)
-    assert lock["holder"]["label"] == "freeze"
-    assert 3500 < lock["holder"]["remaining"] <= 3600
+    holder = shell.holder("a")
+    assert holder is not None
+    assert (holder.token, holder.label) == (int(token), "freeze")
+    assert 3500 < (holder.remaining or 0) <= 3600
     assert shell.run("release", "a", "--token", token).returncode == 0
-    assert shell.run("check", "a", "--token", token).returncode == 79
-    assert shell.run("release", "a", "--token", token).returncode == 79
-    assert shell.run("extend", "a", "--token", token, "--ttl", "1m").returncode == 79
+    for verb in (["check"], ["release"], ["extend", "--ttl", "1m"]):
+        assert shell.run(*verb, "a", "--token", token).returncode == 79
+    assert int(acquired(shell, "a")) > int(token)
+
+
+def test_a_lease_can_be_asked_for_in_json(shell: Shell) -> None:
+    document = json.loads(acquired(shell, "--json", "a", "--ttl", "1m"))
+    assert document.keys() == {"schema", "name", "token", "ttl"}
+    assert (document["schema"], document["name"], document["ttl"]) == (1, "a", 60)
 
 
 def test_a_detached_lease_ends_by_time(shell: Shell) -> None:
-    shell.run("acquire", "a", "--ttl", "300ms")
+    acquired(shell, "a", "--ttl", "300ms")
     assert shell.run("run", "-w", "5s", "a", "true").returncode == 0
 
 
 def test_acquire_says_who_is_in_the_way(shell: Shell) -> None:
-    holder = shell.holding("a")
-    busy = shell.run("acquire", "-n", "a")
-    assert busy.returncode == 75
-    assert str(holder.pid) in busy.stderr
+    job = shell.job("a")
+    for words in (["-n"], ["-w", "50ms"]):
+        busy = shell.run("acquire", *words, "a")
+        assert busy.returncode == 75
+        assert f"process {job.wrapper.pid}" in busy.stderr
+        assert busy.stdout == ""
 
 
-def test_a_stranger_cannot_adopt_what_is_not_detached(shell: Shell) -> None:
-    shell.holding("a")
-    token = json.loads(shell.run("ls", "--json").stdout)["locks"][0]["holder"]["token"]
-    assert shell.run("release", "a", "--token", str(token)).returncode == 79
-    assert shell.run("check", "a", "--token", str(token)).returncode == 0
+def test_a_lease_whose_token_nobody_read_is_given_back(shell: Shell) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*HOLDFAST, "acquire", "a"], env=shell.env, stdout=full, check=False)
+    assert done.returncode == 70
+    assert shell.holder("a") is None
 
 
-def test_break_needs_the_right_token_and_a_reason(shell: Shell) -> None:
-    token = shell.run("acquire", "a").stdout.strip()
-    assert shell.run("break", "a").returncode == 64
-    assert shell.run("break", "a", "--yes").returncode == 64
-    assert shell.run("break", "a", "--token", "1", "--reason", "x").returncode == 79
+def test_a_stranger_cannot_take_over_what_is_not_detached(shell: Shell) -> None:
+    shell.job("a")
+    holder = shell.holder("a")
+    assert holder is not None
+    assert shell.run("release", "a", "--token", str(holder.token)).returncode == 79
+    assert shell.run("check", "a", "--token", str(holder.token)).returncode == 0
+
+
+def test_a_command_can_check_its_own_lock(shell: Shell) -> None:
+    check = " ".join([*HOLDFAST, 'check "$HOLDFAST_NAME" --token "$HOLDFAST_TOKEN"'])
+    assert shell.run("run", "-c", check, "a").returncode == 0
+
+
+def test_check_says_who_has_it_instead(shell: Shell) -> None:
+    free = shell.run("check", "a", "--token", "5")
+    assert (free.returncode, free.stderr) == (79, "holdfast: 'a' is free\n")
+    token = acquired(shell, "a", "--reason", "mine")
+    other = shell.run("check", "a", "--token", "5")
+    assert other.returncode == 79
+    assert "(mine)" in other.stderr
+    assert token in other.stderr
+
+
+# --- break -----------------------------------------------------------------------------------
+
+
+def test_break_needs_somebody_to_be_asked_or_a_reason(shell: Shell) -> None:
+    token = acquired(shell, "a")
+    for words in ([], ["--yes"], ["--token", token], ["--reason", "x"]):
+        assert shell.run("break", "a", *words).returncode == 64
+    assert shell.run("check", "a", "--token", token).returncode == 0
+
+
+def test_break_takes_the_lock_from_its_holder(shell: Shell) -> None:
+    token = acquired(shell, "a", "--reason", "forgotten")
     done = shell.run("break", "a", "--token", token, "--reason", "its owner left")
     assert done.returncode == 0
-    assert token in done.stderr
-    again = shell.run("break", "a", "--yes", "--reason", "x")
-    assert again.returncode == 0
-    assert "is free" in again.stderr
+    first, second = done.stderr.splitlines()
+    assert "'a' is held by" in first
+    assert "(forgotten)" in first
+    assert second == f"holdfast: broke 'a', token {token}: its owner left"
+    assert shell.run("check", "a", "--token", token).returncode == 79
 
 
-def test_wait_until_free_and_until_held(shell: Shell) -> None:
+def test_break_with_another_token_changes_nothing(shell: Shell) -> None:
+    token = acquired(shell, "a")
+    assert shell.run("break", "a", "--token", "1", "--reason", "x").returncode == 79
+    assert shell.run("check", "a", "--token", token).returncode == 0
+
+
+def test_breaking_what_is_free_is_no_failure(shell: Shell) -> None:
+    done = shell.run("break", "a", "--yes", "--reason", "x")
+    assert (done.returncode, done.stderr) == (0, "holdfast: 'a' is free\n")
+
+
+def test_a_broken_lock_goes_to_the_next_waiter(shell: Shell) -> None:
+    acquired(shell, "a")
+    waiter = shell.waiter("a")
+    assert shell.run("break", "a", "--yes", "--reason", "x").returncode == 0
+    assert waiter.wait(2) == 0
+
+
+# --- wait ------------------------------------------------------------------------------------
+
+
+def test_wait_until_free(shell: Shell) -> None:
     assert shell.run("wait", "a").returncode == 0
-    assert shell.run("wait", "a", "--until", "held", "-w", "100ms").returncode == 75
-    shell.holding("a")
-    assert shell.run("wait", "a", "--until", "held").returncode == 0
-    assert shell.run("wait", "a", "-w", "100ms").returncode == 75
+    token = acquired(shell, "a")
+    busy = shell.run("wait", "a", "-w", "100ms")
+    assert busy.returncode == 75
+    assert "'a' is busy after 100ms" in busy.stderr
+    waiter = shell.start("wait", "a")
+    until(lambda: shell.waiting("a"))
+    assert shell.run("release", "a", "--token", token).returncode == 0
+    assert said(waiter) == (0, "")
+    assert shell.holder("a") is None
 
 
-def test_ls_shows_holders_and_waiters_in_order(shell: Shell) -> None:
-    shell.holding("a", "--reason", "first")
-    shell.start("run", "a", "--", "true")
-    shell.until(lambda: '"waiters": [{' in shell.run("ls", "--json").stdout)
-    document = json.loads(shell.run("ls", "--json").stdout)
-    assert document["schema"] == 1
-    (lock,) = document["locks"]
-    assert set(lock) == {"name", "holder", "waiters"}
-    assert abs(lock["holder"]["since"] - time.time()) < 60
-    assert lock["holder"]["since_utc"].endswith("Z")
-    text = shell.run("ls").stdout
-    assert text.splitlines()[0].split() == [
-        "NAME", "HOLDER", "SINCE", "TTL-LEFT", "FENCE", "WAITERS", "REASON",
-    ]  # fmt: skip
-    assert "first" in text
-    assert "1. " in shell.run("show", "a").stdout
-    assert shell.run("ls", "zzz*").stdout == ""
+def test_wait_until_held(shell: Shell) -> None:
+    free = shell.run("wait", "a", "--until", "held", "-w", "100ms")
+    assert (free.returncode, free.stderr) == (75, "holdfast: 'a' is free after 100ms\n")
+    waiter = shell.start("wait", "a", "--until", "held")
+    acquired(shell, "a")
+    assert said(waiter) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["'; DROP TABLE lock;--", "../..", "{a}", "a b", "\N{SNOWMAN}"])
+@pytest.mark.parametrize("name", ["'; DROP TABLE lock;--", "../..", "{a}", "a b", "-x", "\u2603"])
 def test_hostile_names_are_names(shell: Shell, name: str) -> None:
-    assert shell.run("run", name, "true").returncode == 0
-    token = shell.run("acquire", "--", name).stdout.strip()
-    assert shell.run("run", "-n", name, "true").returncode == 75
-    assert shell.run("release", name, "--token", token).returncode == 0
-
-
-def test_a_waiting_command_says_for_whom_it_waits(shell: Shell) -> None:
-    holder = shell.holding("a", job="sleep 1.6")
-    done = shell.run("run", "a", "true")
-    assert done.returncode == 0
-    assert f":{holder.pid}/" in done.stderr
-    assert "place 1 of 1" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("500ms", 0.5), ("10s", 10), ("5m", 300), ("1h30m", 5400), ("2.5", 2.5), ("1d", 86400)],
-)
-def test_durations(text: str, seconds: float) -> None:
-    assert duration(text) == pytest.approx(seconds)
-
-
-def test_words_for_people() -> None:
-    assert [length(s) for s in (0.85, 12.34, 245, 12000)] == ["850ms", "12.3s", "4m05s", "3h20m"]
-    assert harmless("a\x1b[2Jb\n") == "a\N{REPLACEMENT CHARACTER}[2Jb\N{REPLACEMENT CHARACTER}"
+    assert shell.run("run", "--", name, "true").returncode == 0
+    token = acquired(shell, "--", name)
+    assert shell.run("run", "-n", "--", name, "true").returncode == 75
+    assert [lock["name"] for lock in json.loads(shell.run("ls", "--json").stdout)["locks"]] == [
+        name
+    ]
+    assert shell.run("release", "--token", token, "--", name).returncode == 0

@@ -1,191 +1,241 @@
-"""holdfast run: exit codes, signals, death, loss, the terminal, the environment."""
+"""holdfast run: the job, its exit code, its environment, its name."""
 
 from __future__ import annotations
 
 import json
 import os
-import pty
+import shlex
 import signal
-import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.conftest import Shell, gone
+from tests.cli.processes import HOLDFAST, Shell, has_word, said, until
+
+from holdfast.cli.environment import has_password
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PRINT_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
+ENVIRONMENT = (sys.executable, "-c", PRINT_ENVIRONMENT)
 
 
 def test_the_exit_code_of_the_command_is_passed_through(shell: Shell) -> None:
     assert shell.run("run", "a", "--", "sh", "-c", "exit 7").returncode == 7
     assert shell.run("run", "a", "sh", "-c", "kill -9 $$").returncode == 137
+    assert shell.run("run", "a", "true").returncode == 0
 
 
-def test_busy_exits_75_and_names_the_holder(shell: Shell) -> None:
-    holder = shell.holding("a", "--reason", "month's end")
-    busy = shell.run("run", "-n", "a", "--", "true")
-    assert busy.returncode == 75
-    assert f"process {holder.pid}" in busy.stderr
-    assert "month's end" in busy.stderr
-    assert shell.run("run", "-n", "-E", "1", "a", "true").returncode == 1
-    assert shell.run("run", "-n", "--skip-ok", "a", "true").returncode == 0
-
-
-def test_a_timed_wait_ends(shell: Shell) -> None:
-    shell.holding("a")
-    began = time.monotonic()
-    assert shell.run("run", "-w", "300ms", "a", "true").returncode == 75
-    assert time.monotonic() - began >= 0.3
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["run", "a", "--", "/nonexistent/command"], 127),
-        (["run", "a", "--", "/etc/passwd"], 126),
-        (["run", "a"], 64),
-        (["run"], 64),
-        (["run", "a", "-n", "true"], 64),
-        (["run", "--on-lost", "nonsense", "a", "true"], 64),
-        (["run", "-w", "soon", "a", "true"], 64),
-        (["run", "a\nb", "true"], 64),
-        (["--url", "nosuch://x", "run", "a", "true"], 78),
-        (["--url", "sqlite://host/x", "ls"], 78),
-        (["--url", "sqlite:////nonexistent/dir/x.db", "ls"], 69),
-        (["nonsense"], 64),
-    ],
-)
-def test_what_cannot_be_done_is_said(shell: Shell, words: list[str], code: int) -> None:
-    done = shell.run(*words)
-    assert done.returncode == code, done.stderr
-    assert done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_command_that_cannot_run_leaves_nothing_held(shell: Shell) -> None:
-    shell.run("run", "a", "--", "/nonexistent/command")
+def test_nothing_is_held_afterwards(shell: Shell) -> None:
+    shell.run("run", "a", "false")
     assert shell.run("ls", "--exit-code").returncode == 1
 
 
-def test_killing_the_wrapper_frees_the_lock_when_its_command_is_gone(shell: Shell) -> None:
-    wrapper = shell.holding("a")
-    waiter = shell.start("run", "a", "--", "true")
-    shell.until(lambda: '"waiters": [{' in shell.run("ls", "--json").stdout)
-    wrapper.kill()
-    assert shell.until(lambda: gone(shell.job_pid())) < 5  # by the parent-death signal
+def test_busy_exits_75_and_names_the_holder(shell: Shell) -> None:
+    job = shell.job("a", "--reason", "month's end")
+    busy = shell.run("run", "-n", "a", "--", "true")
+    assert busy.returncode == 75
+    holder = f"{os.uname().nodename}, process {job.wrapper.pid}, MainThread (month's end) for "
+    assert f"holdfast: 'a' is busy: held by {holder}" in busy.stderr
+    assert shell.run("run", "-n", "-E", "1", "a", "true").returncode == 1
+    assert shell.run("run", "-n", "--skip-ok", "a", "true").returncode == 0
+    assert shell.run("run", "-n", "-q", "a", "true").stderr == ""
+
+
+def test_a_timed_wait_ends_and_says_who_is_in_the_way(shell: Shell) -> None:
+    job = shell.job("a")
     began = time.monotonic()
-    assert waiter.wait(10) == 0
-    assert time.monotonic() - began < 1.0
+    busy = shell.run("run", "-w", "300ms", "a", "true")
+    assert busy.returncode == 75
+    assert 0.3 <= time.monotonic() - began < 3
+    assert f"'a' is busy after 300ms: held by {os.uname().nodename}, process {job.wrapper.pid}" in (
+        busy.stderr
+    )
+    assert shell.waiting("a") == 0
 
 
-def test_the_lock_stays_with_a_command_that_outlives_its_wrapper(shell: Shell) -> None:
-    wrapper = shell.holding("a", "--pdeathsig", "none", "--ttl", "500ms", job="exec sleep 60")
-    wrapper.kill()
-    wrapper.wait()
-    assert shell.run("run", "-w", "1.5s", "a", "true").returncode == 75
-    waiter = shell.start("run", "a", "--", "true")
-    os.kill(shell.job_pid(), signal.SIGKILL)
-    shell.until(lambda: gone(shell.job_pid()))
-    assert waiter.wait(1.0) == 0
+def test_a_waiting_command_gets_the_lock(shell: Shell) -> None:
+    release = shell.folder / "release"
+    os.mkfifo(release)
+    job = shell.job("a", script=f"read line < {release}; exit 3")
+    waiter = shell.waiter("a")
+    release.write_text("go\n")
+    assert job.wrapper.wait(10) == 3
+    assert waiter.wait(1) == 0
 
 
-def test_a_wrapper_stopped_past_its_lease_ends_its_command(shell: Shell) -> None:
-    wrapper = shell.holding("a", "--ttl", "600ms")
-    wrapper.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
-    shell.until(lambda: time.monotonic() - began > 1.0)
-    wrapper.send_signal(signal.SIGCONT)
-    assert wrapper.wait(10) == 76
-    assert gone(shell.job_pid())
+def test_who_waits_is_told_for_whom(shell: Shell) -> None:
+    release = shell.folder / "release"
+    os.mkfifo(release)
+    job = shell.job("a", "--reason", "first", script=f"read line < {release}")
+    waiter = shell.start("run", "-v", "a", "true")
+    assert waiter.stderr is not None
+    line = waiter.stderr.readline()
+    assert line.startswith("holdfast: waiting for 'a' for 1.")
+    assert f"place 1 of 1; held by {os.uname().nodename}, process {job.wrapper.pid}," in line
+    release.write_text("go\n")
+    code, rest = said(waiter)
+    assert code == 0
+    assert rest.startswith("holdfast: waited 1.")
+    assert "held before by" in rest
+    assert "(first)" in rest
 
 
-def test_a_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
-    began = time.monotonic()
-    wrapper = shell.holding("a", "--no-renew", "--ttl", "1s", job="trap '' TERM; sleep 60")
-    assert wrapper.wait(10) == 76
-    assert time.monotonic() - began < 3
-    assert gone(shell.job_pid())
+def test_a_quiet_one_waits_in_silence(shell: Shell) -> None:
+    shell.job("a", script="sleep 1.3")
+    assert said(shell.start("run", "-q", "a", "true")) == (0, "")
 
 
-def test_loss_can_be_ignored_but_is_not_hidden(shell: Shell) -> None:
-    options = ("--no-renew", "--ttl", "200ms", "--on-lost", "ignore")
-    done = shell.run("run", *options, "a", "sleep", "1")
-    assert done.returncode == 76
+def test_a_command_that_cannot_run_leaves_nothing_held(shell: Shell, tmp_path: Path) -> None:
+    missing = shell.run("run", "a", "--", "/nonexistent/command")
+    assert missing.returncode == 127
+    assert "cannot run '/nonexistent/command': No such file or directory" in missing.stderr
+    assert shell.run("run", "a", "no-such-command-anywhere").returncode == 127
+    assert shell.run("run", "a", "--", "/etc/passwd").returncode == 126
+    assert shell.run("run", "a", "--", str(tmp_path)).returncode == 126
+    assert shell.run("ls", "--exit-code").returncode == 1
 
 
-def test_a_broken_lock_ends_the_command(shell: Shell) -> None:
-    wrapper = shell.holding("a", "--ttl", "1s")
-    assert shell.run("break", "a", "--yes", "--reason", "test").returncode == 0
-    assert wrapper.wait(10) == 76
-
-
-def test_a_job_that_runs_too_long_is_ended(shell: Shell) -> None:
-    assert shell.run("run", "--max-hold", "300ms", "a", "sleep", "60").returncode == 143
-
-
-def test_signals_reach_the_command(shell: Shell) -> None:
-    out = shell.folder / "got"
-    job = f"trap 'echo usr1 > {out}' USR1; trap 'exit 9' TERM; while :; do sleep 0.05; done"
-    wrapper = shell.holding("a", job=job)
-    wrapper.send_signal(signal.SIGUSR1)
-    shell.until(out.exists)
-    wrapper.send_signal(signal.SIGTERM)
-    assert wrapper.wait(10) == 9
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_the_wait_and_leaves_nothing(shell: Shell, number: signal.Signals) -> None:
-    shell.holding("a")
-    waiter = shell.start("run", "a", "--", "true")
-    shell.until(lambda: '"waiters": [{' in shell.run("ls", "--json").stdout)
-    waiter.send_signal(number)
-    assert waiter.wait(10) == 128 + number
-    assert '"waiters": []' in shell.run("show", "--json", "a").stdout
+def test_a_script_without_a_first_line_is_the_shells(shell: Shell) -> None:
+    script = shell.folder / "job"
+    script.write_text("echo $HOLDFAST_NAME $1; exit 4\n")
+    script.chmod(0o755)
+    done = shell.run("run", "a", "--", str(script), "word")
+    assert (done.returncode, done.stdout) == (4, "a word\n")
 
 
 def test_the_command_finds_the_lock_in_its_environment(shell: Shell) -> None:
-    script = "print(__import__('json').dumps(dict(__import__('os').environ)))"
-    inner = [sys.executable, "-m", "holdfast", "run", "inner", "--", sys.executable, "-c", script]
-    done = shell.run("run", "outer", "--", *inner)
+    before = time.time()
+    done = shell.run("run", "--ttl", "1m", "a b", *ENVIRONMENT)
+    env = json.loads(done.stdout)
+    with_token = int(env["HOLDFAST_TOKEN"])
+    assert env["HOLDFAST_NAME"] == "a b"
+    assert env["HOLDFAST_FENCE"] == env["HOLDFAST_TOKEN"]
+    assert with_token > 0
+    assert env["HOLDFAST_TTL"] == "60"
+    assert before <= float(env["HOLDFAST_HELD_SINCE"]) <= time.time()
+    assert env["HOLDFAST_BACKEND"] == env["HOLDFAST_URL"] == shell.url
+    assert env["HOLDFAST_STACK"] == "a b"
+
+
+def test_a_nested_command_sees_the_innermost_lock(shell: Shell) -> None:
+    done = shell.run("run", "the outer", "--", *HOLDFAST, "run", "inner", "--", *ENVIRONMENT)
     env = json.loads(done.stdout)
     assert env["HOLDFAST_NAME"] == "inner"
-    assert env["HOLDFAST_STACK"] == "outer inner"
-    assert env["HOLDFAST_TOKEN"] == env["HOLDFAST_FENCE"]
-    assert env["HOLDFAST_BACKEND"] == shell.env["HOLDFAST_URL"]
+    assert env["HOLDFAST_STACK"].split("\n") == ["the outer", "inner"]
 
 
-def test_the_shell_form_and_stdin(shell: Shell) -> None:
+def test_the_token_rises_from_run_to_run(shell: Shell) -> None:
+    runs = [shell.run("run", "-c", "echo $HOLDFAST_TOKEN", "a").stdout for _ in range(3)]
+    tokens = [int(run) for run in runs]
+    assert tokens == sorted(set(tokens))
+
+
+def test_who_waits_for_what_is_held_around_it_is_warned(shell: Shell) -> None:
+    inner = shlex.join([*HOLDFAST, "run", "a", "true"])
+    wrapper = shell.start("run", "--max-hold", "500ms", "-c", f"{inner}; true", "a")
+    _, errors = said(wrapper)
+    assert "this runs under 'a' already" in errors
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://joe:secret@db/0", "redis://db/0?password=secret"], ids=["login", "option"]
+)
+def test_no_password_reaches_the_command(shell: Shell, url: str) -> None:
+    own = {"HOLDFAST_URL": url}
+    done = shell.run("--url", shell.url, "run", "a", *ENVIRONMENT, env=own)
+    assert done.returncode == 0, done.stderr
+    assert "secret" not in done.stdout
+    assert "HOLDFAST_URL" not in json.loads(done.stdout)
+
+
+def test_an_inner_command_never_takes_another_store_by_itself(shell: Shell) -> None:
+    del shell.env["HOLDFAST_URL"]
+    done = shell.run("run", "a", "true", env={"HOLDFAST_BACKEND": "redis://db/0"})
+    assert done.returncode == 78
+    assert "runs under a lock of redis://db/0, but HOLDFAST_URL is not set" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://:pw@host/0", True),
+        ("redis://joe:p/w@host/0", True),
+        ("rediss://host?user=joe&Password=x", True),
+        ("postgresql://joe@host/db", False),
+        ("redis://host:6379/0", False),
+        ("sqlite:////a:b@c/locks.db", False),
+        ("", False),
+    ],
+)
+def test_what_is_a_password(url: str, expected: bool) -> None:
+    assert has_password(url) is expected
+
+
+def test_stdin_and_the_shell_form(shell: Shell) -> None:
     done = shell.run("run", "-c", "cat; echo $HOLDFAST_NAME", "a", stdin="hello ")
     assert done.stdout == "hello a\n"
+    assert done.returncode == 0
+
+
+def test_a_closed_stdin_stays_closed(shell: Shell) -> None:
+    words = shlex.join([*HOLDFAST, "run", "a", "--", "sh", "-c", "read line; echo $? >&2"])
+    process = shell.start("run", "b", "--", "sh", "-c", f"exec 0<&-; {words}")
+    assert said(process)[1].strip().splitlines()[-1] != "0"
 
 
 def test_a_name_made_from_the_command_is_the_same_each_time(shell: Shell) -> None:
     script = 'echo "$HOLDFAST_NAME"'
-    names = {shell.run("run", "--name-from-command", "sh", "-c", script).stdout for _ in range(2)}
-    assert len(names) == 1
-    assert names.pop().startswith("command:")
+    words = ("run", "--name-from-command", "--", "sh", "-c")
+    names = {shell.run(*words, script).stdout for _ in range(2)}
+    (name,) = names
+    assert name.startswith("sh:")
+    assert shell.run(*words, f"{script}; true").stdout not in names
 
 
-def _in_terminal(shell: Shell, *words: str) -> tuple[int, int]:
-    pid, terminal = pty.fork()
-    if not pid:
-        os.execve(sys.executable, [sys.executable, "-m", "holdfast", *words], shell.env)
-    return pid, terminal
+def test_arguments_are_not_shown_to_strangers(shell: Shell) -> None:
+    shell.job("a", script="exec sleep 60 # secret")
+    listed = shell.run("ls", "--json").stdout
+    assert "secret" not in listed
+    assert json.loads(listed)["locks"][0]["holder"]["label"] == "sh"
 
 
-def test_on_a_terminal_the_command_may_read_and_ctrl_c_reaches_it(shell: Shell) -> None:
-    ready = shell.folder / "ready"
-    job = f"trap 'exit 5' INT; read line; echo $line > {ready}; while :; do sleep 0.05; done"
-    pid, terminal = _in_terminal(shell, "run", "a", "--", "sh", "-c", job)
-    os.write(terminal, b"typed\n")
-    shell.until(ready.exists)
-    assert ready.read_text() == "typed\n"
-    os.write(terminal, b"\x03")
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 5
+def test_a_job_that_runs_too_long_is_ended(shell: Shell) -> None:
+    done = shell.run("run", "--max-hold", "300ms", "a", "sleep", "60")
+    assert done.returncode == 143
+    assert "'a' was held for 300ms" in done.stderr
 
 
-def test_python_dash_m_and_the_script_are_the_same() -> None:
-    words = [sys.executable, "-m", "holdfast", "version"]
-    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.startswith(
-        "holdfast "
+def test_a_job_that_runs_too_long_and_does_not_listen_is_killed(shell: Shell) -> None:
+    job = shell.job(
+        "a", "--max-hold", "300ms", "--kill-after", "100ms", script="trap '' TERM; sleep 60; true"
     )
+    assert job.wrapper.wait(10) == 137
+
+
+def test_what_a_job_leaves_running_does_not_hold_the_lock(shell: Shell) -> None:
+    left = shell.folder / "left"
+    script = f"sleep 60 >/dev/null 2>&1 </dev/null & echo $! > {left}; exit 0"
+    assert shell.run("run", "a", "--", "sh", "-c", script).returncode == 0
+    pid = int(left.read_text())
+    assert shell.run("run", "-n", "a", "true").returncode == 0
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_output_goes_where_it_should(shell: Shell) -> None:
+    done = shell.run("run", "a", "--", "sh", "-c", "echo out; echo err >&2")
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+
+
+def test_a_job_survives_that_nobody_listens_to_us(shell: Shell) -> None:
+    word = shell.folder / "word"
+    script = f"sleep 0.3; echo done > {word}; exit 5"
+    wrapper = shell.start("run", "--no-renew", "--ttl", "200ms", "--on-lost", "ignore", "a", "--",
+                          "sh", "-c", script)  # fmt: skip
+    assert wrapper.stderr is not None
+    wrapper.stderr.close()
+    wrapper.stderr = None
+    assert wrapper.wait(10) == 76
+    until(lambda: has_word(word))

@@ -7,6 +7,7 @@ taking a lock.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -42,6 +43,17 @@ warning, at most a second after the signal.
 }
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help that is as wide as the terminal, found out without loading shutil for it."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = os.get_terminal_size().columns
+        except (OSError, ValueError):
+            columns = 0
+        super().__init__(prog, width=(columns or 80) - 2)
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that ends with the exit code for wrong usage."""
 
@@ -54,10 +66,10 @@ class Parser(argparse.ArgumentParser):
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
     """The options of the command in *argv*; SystemExit when they are wrong."""
     first = _top().parse_args(argv)
+    first.command, *rest = first.command
     parser = _parser(f"holdfast {first.command}", ABOUT[first.command], EPILOG.get(first.command))
     _add_common(parser)
     OPTIONS[first.command](parser)
-    rest, first.rest = first.rest, None
     return parser.parse_args(rest, first)
 
 
@@ -67,7 +79,7 @@ def _parser(prog: str, about: str, epilog: str | None) -> Parser:
         description=about,
         epilog=epilog,
         allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
 
 
@@ -77,8 +89,8 @@ def _top() -> Parser:
     top = _parser("holdfast", about, codes.TABLE)
     _add_common(top)
     top.add_argument("--version", action="version", version=f"holdfast {__version__}")
-    top.add_argument("command", metavar="COMMAND", choices=COMMANDS)
-    top.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help=argparse.SUPPRESS)
+    # The command and all that follows it, a "--" included.
+    top.add_argument("command", nargs=argparse.PARSER, metavar="COMMAND", choices=COMMANDS)
     return top
 
 

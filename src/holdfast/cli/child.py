@@ -75,8 +75,11 @@ class Plan:
         The caller has blocked the signals in *reset*; the command starts with *mask*.
         """
         # Duplicates: a forked child closes what is the client's own. Above the standard ones,
-        # which may be closed, for a lock's file must not become the command's input.
-        spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STANDARD) for fd in self.inherited]
+        # which may be closed, for a lock's file must not become the command's input. In the
+        # order of the originals, for Linux lets go of a dead process's files from the last to
+        # the first, and of these, others may rely on which goes first.
+        originals = sorted(self.inherited)
+        spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STANDARD) for fd in originals]
         told, tells = os.pipe()
         try:
             pid = os.fork()
@@ -163,17 +166,23 @@ class Child:
         A shell waits for us, not for the command, so it must see us stop. Where no shell could
         continue us, the system does not let us stop either.
         """
+        terminal = self.foreground
         wants_terminal = number in (signal.SIGTTIN, signal.SIGTTOU)
-        if wants_terminal and self.foreground is not None and self.foreground.lend(self.pid):
+        if wants_terminal and terminal is not None and terminal.lend(self.pid):
             self.send(signal.SIGCONT)
         elif wants_terminal or number == signal.SIGTSTP:
-            self._stop_with_it(number)
+            self._stop_with_it(number, wants_terminal)
 
-    def _stop_with_it(self, number: int) -> None:
-        if self.foreground is not None:
-            self.foreground.take_back(self.pid)
+    def _stop_with_it(self, number: int, wants_terminal: bool) -> None:
+        terminal = self.foreground
+        # What the terminal does to a command it does to all of a pipeline. What somebody has
+        # sent to us alone stops nobody else.
+        typed = terminal is not None and terminal.take_back(self.pid)
         before = signal.signal(number, signal.SIG_DFL)
-        os.killpg(os.getpgrp(), number)
+        if typed or (wants_terminal and terminal is not None):
+            os.killpg(os.getpgrp(), number)
+        else:
+            os.kill(os.getpid(), number)
         signal.signal(number, before)
 
     def go_on(self) -> None:

@@ -38,10 +38,12 @@ class Foreground:
         self._set(group)
         return True
 
-    def take_back(self, group: int) -> None:
+    def take_back(self, group: int) -> bool:
         """Have the terminal again, if the command has it; a shell may have taken it since."""
-        if self._group() == group:
-            self._set(self.group)
+        if self._group() != group:
+            return False
+        self._set(self.group)
+        return True
 
     def _group(self) -> int:
         try:

@@ -1,0 +1,159 @@
+"""The lease is lost, or cannot be renewed: the command is gone before another can have the lock."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.cli.processes import Job, Shell, gone, said, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STUBBORN = "trap '' TERM; while :; do sleep 0.02; done"
+
+
+def boot_clock() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def freeze(job: Job, seconds: float) -> None:
+    """Stop the wrapper for so long: the time itself is what is tested."""
+    job.wrapper.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > seconds)
+    job.wrapper.send_signal(signal.SIGCONT)
+
+
+def test_a_wrapper_stopped_past_its_lease_ends_its_command(shell: Shell) -> None:
+    job = shell.job("a", "--ttl", "600ms")
+    freeze(job, 0.8)
+    code, errors = said(job.wrapper)
+    assert code == 76
+    assert gone(job.pid)
+    assert "holdfast: the lease on 'a' is lost; ending the command\n" in errors
+
+
+def test_a_wrapper_stopped_within_its_lease_goes_on(shell: Shell) -> None:
+    job = shell.job("a", "--ttl", "6s", script="trap 'exit 8' USR1; while :; do sleep 0.02; done")
+    freeze(job, 0.5)
+    job.wrapper.send_signal(signal.SIGUSR1)
+    assert job.wrapper.wait(10) == 8
+
+
+def test_a_command_that_ended_well_beside_a_stopped_wrapper_is_not_vouched_for(
+    shell: Shell,
+) -> None:
+    job = shell.job("a", "--ttl", "400ms", script="sleep 0.2; exit 0")
+    freeze(job, 0.8)
+    assert job.wrapper.wait(10) == 76
+
+
+@pytest.fixture
+def stuck(shell: Shell) -> Iterator[sqlite3.Connection]:
+    """Somebody else's transaction, which can be left open: no renewal gets through."""
+    shell.run("ls")
+    database = sqlite3.connect(shell.folder / "locks.db", isolation_level=None, timeout=10)
+    yield database
+    database.close()
+
+
+def test_no_renewal_ends_the_command_before_the_lease_ends(
+    shell: Shell, stuck: sqlite3.Connection
+) -> None:
+    job = shell.job("a", "--ttl", "1500ms", "--op-timeout", "200ms", script=STUBBORN)
+    stuck.execute("BEGIN IMMEDIATE")
+    ((end_of_lease,),) = stuck.execute("SELECT expires FROM lock WHERE name = 'a'").fetchall()
+    until(lambda: gone(job.pid))
+    assert end_of_lease - 0.5 < boot_clock() < end_of_lease
+    stuck.execute("ROLLBACK")
+    code, errors = said(job.wrapper)
+    assert code == 76
+    assert "could not be renewed and is nearly over; ending the command" in errors
+
+
+def test_a_store_that_comes_back_in_time_costs_nothing(
+    shell: Shell, stuck: sqlite3.Connection
+) -> None:
+    word = shell.folder / "word"
+    job = shell.job("a", "--ttl", "3s", script=f"until [ -e {word} ]; do sleep 0.02; done; exit 8")
+    stuck.execute("BEGIN IMMEDIATE")
+    began = boot_clock()
+    until(lambda: boot_clock() - began > 1.3)  # past the first renewal
+    stuck.execute("ROLLBACK")
+    until(lambda: boot_clock() - began > 3.3)  # past the first lease
+    word.write_text("")
+    assert job.wrapper.wait(10) == 8
+
+
+def test_a_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
+    job = shell.job("a", "--no-renew", "--ttl", "1s", script=STUBBORN)
+    taken = boot_clock()
+    code, errors = said(job.wrapper)
+    assert code == 76
+    assert boot_clock() < taken + 1.0 + 0.3
+    assert gone(job.pid)
+    assert "the fixed lease on 'a' is nearly over; ending the command" in errors
+
+
+def test_a_command_that_listens_may_end_in_its_own_way(shell: Shell) -> None:
+    word = shell.folder / "word"
+    script = f"trap 'echo tidy > {word}; exit 0' TERM; while :; do sleep 0.02; done"
+    job = shell.job("a", "--no-renew", "--ttl", "900ms", script=script)
+    assert job.wrapper.wait(10) == 76
+    assert word.read_text() == "tidy\n"
+
+
+@pytest.mark.parametrize(("action", "signal_of_child"), [("INT", "INT"), ("sigusr2", "USR2")])
+def test_the_signal_can_be_chosen(shell: Shell, action: str, signal_of_child: str) -> None:
+    word = shell.folder / "word"
+    script = f"trap 'echo > {word}; exit 0' {signal_of_child}; while :; do sleep 0.02; done"
+    job = shell.job("a", "--no-renew", "--ttl", "600ms", "--on-lost", action, script=script)
+    assert job.wrapper.wait(10) == 76
+    assert word.exists()
+
+
+def test_loss_can_be_ignored_but_is_not_hidden(shell: Shell) -> None:
+    word = shell.folder / "word"
+    script = f"sleep 0.5; echo > {word}; exit 0"
+    options = ("--no-renew", "--ttl", "200ms", "--on-lost", "ignore")
+    done = shell.run("run", *options, "a", "sh", "-c", script)
+    assert done.returncode == 76
+    assert word.exists()
+    assert "the command goes on" in done.stderr
+
+
+def test_a_broken_lock_ends_the_command(shell: Shell) -> None:
+    job = shell.job("a", "--ttl", "1s")
+    assert shell.run("break", "a", "--yes", "--reason", "test").returncode == 0
+    assert job.wrapper.wait(10) == 76
+    assert gone(job.pid)
+
+
+def test_a_lock_broken_behind_a_short_command_is_told(shell: Shell) -> None:
+    go = shell.folder / "go"
+    job = shell.job("a", script=f"until [ -e {go} ]; do sleep 0.02; done; exit 0")
+    shell.run("break", "a", "--yes", "--reason", "test")
+    go.write_text("")
+    code, errors = said(job.wrapper)
+    assert code == 76
+    assert "lost" in errors
+
+
+def test_nothing_of_a_lost_command_is_left(shell: Shell) -> None:
+    file = shell.folder / "left"
+    script = f"(trap '' TERM; sleep 60; true) & echo $! > {file}; wait"
+    job = shell.job("a", "--no-renew", "--ttl", "600ms", script=script)
+    left = shell.pid_in(file)
+    assert job.wrapper.wait(10) == 76
+    until(lambda: gone(left))
+
+
+def test_a_stopped_command_is_ended_too(shell: Shell) -> None:
+    job = shell.job("a", "--no-renew", "--ttl", "900ms")
+    os.kill(job.pid, signal.SIGSTOP)
+    assert job.wrapper.wait(10) == 76

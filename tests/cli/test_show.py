@@ -1,0 +1,147 @@
+"""ls, show, version: for people and for programs."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import time
+
+import pytest
+from tests.cli.processes import HOLDFAST, Shell
+
+import holdfast
+from holdfast import Holder, Report
+from holdfast.cli.show import lines, moment, table
+
+
+def test_ls_shows_holders_and_how_many_wait(shell: Shell) -> None:
+    job = shell.job("a", "--reason", "first")
+    shell.waiter("a")
+    shell.run("acquire", "b", "--ttl", "1m")
+    head, a, b = shell.run("ls").stdout.splitlines()
+    assert head.split() == "NAME HOLDER SINCE TTL-LEFT FENCE WAITERS REASON".split()
+    who = f"{os.uname().nodename}:{job.wrapper.pid}/MainThread"
+    name, holder, _, left, fence, waiters, reason = a.split()
+    assert (name, holder, left, waiters, reason) == ("a", who, "-", "1", "first")
+    assert fence.isdecimal()
+    assert b.split()[3].startswith("59.")
+    assert [line.split()[0] for line in shell.run("ls", "b*").stdout.splitlines()] == ["NAME", "b"]
+
+
+def test_ls_of_nothing_is_nothing(shell: Shell) -> None:
+    nothing = shell.run("ls")
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "")
+    assert shell.run("ls", "--exit-code").returncode == 1
+    assert json.loads(shell.run("ls", "--json").stdout) == {"schema": 1, "locks": []}
+    shell.run("acquire", "a")
+    assert shell.run("ls", "--exit-code").returncode == 0
+    assert shell.run("ls", "--exit-code", "b").returncode == 1
+
+
+def test_json_has_times_twice_and_no_words_for_people(shell: Shell) -> None:
+    job = shell.job("a", "--reason", "first")
+    waiter = shell.waiter("a", "--reason", "second")
+    document = json.loads(shell.run("ls", "--json").stdout)
+    assert document.keys() == {"schema", "locks"}
+    (lock,) = document["locks"]
+    assert lock.keys() == {"name", "holder", "waiters"}
+    for person, process in ((lock["holder"], job.wrapper), (lock["waiters"][0], waiter)):
+        assert set(person) == set("host pid thread label since since_utc token remaining".split())
+        assert person["pid"] == process.pid
+        assert abs(person["since"] - time.time()) < 60
+        parsed = datetime.datetime.fromisoformat(person["since_utc"])
+        assert parsed.timestamp() == pytest.approx(person["since"], abs=1e-5)
+        assert person["since_utc"].endswith("Z")
+    assert lock["holder"]["token"] > 0
+    assert lock["waiters"][0]["token"] is None
+    shown = json.loads(shell.run("show", "--json", "a").stdout)
+    assert shown.keys() == {"schema", "lock"}
+    assert shown["lock"] == lock
+
+
+def test_show_names_the_waiters_in_order(shell: Shell) -> None:
+    job = shell.job("a", "--reason", "first")
+    waiters = [shell.waiter("a", "--reason", reason) for reason in ("second", "third")]
+    shell.run("acquire", "ab")
+    held, reason, *queue = shell.run("show", "a").stdout.splitlines()
+    host = os.uname().nodename
+    assert held.startswith(f"a: held by {host}:{job.wrapper.pid}/MainThread for ")
+    assert reason == "  reason: first"
+    for place, (line, waiter) in enumerate(zip(queue, waiters, strict=True), 1):
+        assert line.startswith(f"  {place}. {host}:{waiter.pid}/MainThread (")
+    assert "(second)" in queue[0]
+
+
+def test_show_of_a_free_lock(shell: Shell) -> None:
+    assert shell.run("show", "a").stdout == "a: free\n"
+    assert json.loads(shell.run("show", "--json", "a").stdout)["lock"] == {
+        "name": "a", "holder": None, "waiters": [],
+    }  # fmt: skip
+
+
+def test_a_name_is_no_pattern_to_show(shell: Shell) -> None:
+    shell.run("acquire", "ab")
+    assert shell.run("show", "[a]b").stdout == "[a]b: free\n"
+    shell.run("acquire", "[a]b*?")
+    assert shell.run("show", "[a]b*?").stdout.startswith("[a]b*?: held by")
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\nfake line\r\u202e"
+
+
+def test_a_hostile_holder_cannot_steer_the_terminal(shell: Shell) -> None:
+    with holdfast.Client(shell.url, label=EVIL) as client, client.lock("a\u202eb"):
+        for words in (["ls"], ["show", "a\u202eb"], ["check", "a\u202eb", "--token", "5"]):
+            done = shell.run(*words)
+            text = (done.stdout + done.stderr).removesuffix("\n")
+            assert all(line.isprintable() for line in text.split("\n")), words
+            assert "\nfake" not in text
+        label = json.loads(shell.run("ls", "--json").stdout)["locks"][0]["holder"]["label"]
+        assert label == EVIL
+        busy = shell.run("run", "-n", "a\u202eb", "true")
+        assert busy.stderr.removesuffix("\n").isprintable()
+
+
+def test_a_terminal_without_the_letters_is_served_too(shell: Shell) -> None:
+    shell.run("acquire", "\N{SNOWMAN}")
+    plain = shell.run("ls", env={"PYTHONIOENCODING": "ascii"})
+    assert plain.returncode == 0
+    assert "\\u2603" in plain.stdout
+
+
+def test_a_reader_that_has_gone_is_no_failure_to_talk_about(shell: Shell) -> None:
+    words = " ".join([*HOLDFAST, "ls"])
+    shell.run("acquire", "a")
+    done = subprocess.run(
+        ["bash", "-c", f"{words} | true; echo ${{PIPESTATUS[0]}}"],
+        env=shell.env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout.strip() in ("0", "141")
+
+
+def test_columns_stay_in_line_whatever_the_letters() -> None:
+    holder = Holder("host", 1, "t", 0.0, "\u6f22", 5, None)
+    text = table(
+        [("NAME", "X", "", "", "", "", ""), ("\u6f22\u5b57", holder.host, "", "", "", "", "")]
+    )
+    first, second = text.splitlines()
+    assert first == "NAME  X"
+    assert second == "\u6f22\u5b57  host"
+
+
+def test_what_no_calendar_has_is_left_out() -> None:
+    assert moment(0.5) == "1970-01-01T00:00:00.500000Z"
+    assert moment(1e300) is None
+    assert moment(float("inf")) is None
+    holder = Holder("host", 1, "t", -1e300, None, 5, 1.0)
+    assert lines(Report("a", holder, ()))[0].startswith("a: held by host:1/t")
+
+
+def test_version(shell: Shell) -> None:
+    for words in (["version"], ["--version"]):
+        assert shell.run(*words).stdout == f"holdfast {holdfast.__version__}\n"
+    document = json.loads(shell.run("version", "--json").stdout)
+    assert document == {"schema": 1, "version": holdfast.__version__}

@@ -1,0 +1,235 @@
+"""A terminal: the command may read it, Ctrl-C and Ctrl-Z reach it, a pager keeps it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.cli.processes import HOLDFAST, LIMIT, Shell, has_word, stopped, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# A session of its own, on the terminal that is its input; then whatever is to run there.
+LEADER = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+# As much of a job-controlling shell as is needed: it runs one job, and after each stop or start
+# that it is told of by a line on its own pipe, it gives the job the terminal or takes it.
+JOB_SHELL = """
+import os, signal, sys
+orders, log, background, *words = sys.argv[1:]
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+pid = os.fork()
+if not pid:
+    os.setpgid(0, 0)
+    if not int(background):
+        os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execvp(words[0], words)
+orders = os.fdopen(int(orders))
+while True:
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    with open(log, "a") as file:
+        if not os.WIFSTOPPED(status):
+            print("ended", os.waitstatus_to_exitcode(status), file=file)
+            break
+        foreground = os.tcgetpgrp(0)
+        print("stopped", "with" if foreground == pid else "without", "terminal", file=file)
+    os.tcsetpgrp(0, os.getpgrp())
+    orders.readline()
+    os.tcsetpgrp(0, pid)
+    os.killpg(pid, signal.SIGCONT)
+"""
+LOOP = "while :; do sleep 0.02; done"
+
+
+class Terminal:
+    """A pseudo-terminal with a process on it."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+        self.ours, self.theirs = os.openpty()
+        self.text = ""
+
+    def start(
+        self, words: Sequence[str], *, stdout: int | None = None, fds: Sequence[int] = ()
+    ) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", LEADER, *words],
+            env=self.shell.env | {"TERM": "xterm"},
+            stdin=self.theirs,
+            stdout=self.theirs if stdout is None else stdout,
+            stderr=self.theirs,
+            start_new_session=True,
+            text=True,
+            pass_fds=fds,
+        )
+        self.shell.started.append(process)
+        return process
+
+    def type(self, text: str) -> None:
+        os.write(self.ours, text.encode())
+
+    def shows(self, pattern: str) -> str:
+        """Read until the pattern is on the screen; all of it."""
+        os.set_blocking(self.ours, False)
+        until(lambda: re.search(pattern, self._read()))
+        return self.text
+
+    def _read(self) -> str:
+        with contextlib.suppress(BlockingIOError):
+            self.text += os.read(self.ours, 4096).decode()
+        return self.text
+
+    def close(self) -> None:
+        os.close(self.ours)
+        os.close(self.theirs)
+
+
+@pytest.fixture
+def terminal(shell: Shell) -> Iterator[Terminal]:
+    terminal = Terminal(shell)
+    yield terminal
+    terminal.close()
+
+
+def run(name: str, script: str, *options: str) -> list[str]:
+    return [*HOLDFAST, "run", *options, name, "--", "sh", "-c", script]
+
+
+def test_the_command_may_read_and_ctrl_c_reaches_it(shell: Shell, terminal: Terminal) -> None:
+    ready = shell.folder / "ready"
+    script = f"trap 'exit 5' INT; read line; echo $line > {ready}; {LOOP}"
+    process = terminal.start(run("a", script))
+    terminal.type("typed\n")
+    until(lambda: has_word(ready))
+    assert ready.read_text() == "typed\n"
+    terminal.type("\x03")
+    assert process.wait(LIMIT) == 5
+
+
+def test_ctrl_c_ends_a_command_that_does_not_catch_it(shell: Shell, terminal: Terminal) -> None:
+    process = terminal.start(run("a", "echo ready; exec sleep 60"))
+    terminal.shows("ready")
+    terminal.type("\x03")
+    assert process.wait(LIMIT) == 130
+    assert shell.holder("a") is None
+
+
+def test_ctrl_c_ends_a_wait(shell: Shell, terminal: Terminal) -> None:
+    shell.job("a")
+    process = terminal.start(run("a", "true"))
+    until(lambda: shell.waiting("a"))
+    terminal.type("\x03")
+    assert process.wait(LIMIT) == 130
+    assert shell.waiting("a") == 0
+
+
+def test_a_wait_is_shown_in_one_line_that_is_taken_away(shell: Shell, terminal: Terminal) -> None:
+    go = shell.folder / "go"
+    holder = shell.job("a", script=f"until [ -e {go} ]; do sleep 0.02; done")
+    process = terminal.start([*HOLDFAST, "run", "a", "--", "echo", "mine"])
+    text = terminal.shows(r"for 1\.\d+s.*for 2\.\d+s")
+    assert f"process {holder.wrapper.pid}" in text
+    assert "place 1 of 1" in text
+    assert text.count("\r\x1b[K") >= 2
+    assert "\n" not in text
+    go.write_text("")
+    assert terminal.shows("mine").endswith("\r\x1b[Kmine\r\n")
+    assert process.wait(LIMIT) == 0
+
+
+@pytest.mark.parametrize("how", ["--no-color", "NO_COLOR"])
+def test_a_terminal_can_be_spared_escapes(shell: Shell, terminal: Terminal, how: str) -> None:
+    shell.job("a", script="sleep 1.3")
+    option = [how] if how.startswith("--") else []
+    shell.env |= {} if option else {how: "1"}
+    process = terminal.start([*HOLDFAST, *option, "run", "a", "--", "true"])
+    assert "\x1b" not in terminal.shows(r"waiting for 'a' for 1.*\n")
+    assert process.wait(LIMIT) == 0
+
+
+def test_a_pager_behind_us_keeps_the_terminal(shell: Shell, terminal: Terminal) -> None:
+    # One group for the pipeline, as in a shell: its last program reads the terminal.
+    wrapper = " ".join([*HOLDFAST, "run a -- sh -c 'echo page; exec sleep 60'"])
+    pager = "read page; read key < /dev/tty; echo got $page $key"
+    terminal.start(["sh", "-c", f"{wrapper} | {{ {pager}; }}; exit 0"])
+    until(lambda: shell.holder("a"))
+    terminal.type("q\n")
+    terminal.shows("got page q")
+    holder = shell.holder("a")
+    assert holder is not None
+    os.kill(holder.pid, signal.SIGTERM)
+
+
+def test_a_command_before_a_pipe_gets_the_terminal_when_it_reads(
+    shell: Shell, terminal: Terminal
+) -> None:
+    wrapper = " ".join([*HOLDFAST, "run a -- sh -c 'read line; echo got $line'"])
+    process = terminal.start(["sh", "-c", f"{wrapper} | cat"])
+    until(lambda: shell.holder("a"))
+    terminal.type("typed\n")
+    terminal.shows("got typed")
+    assert process.wait(LIMIT) == 0
+
+
+def test_without_the_terminal_a_command_is_still_sent_ctrl_c(
+    shell: Shell, terminal: Terminal
+) -> None:
+    process = terminal.start(run("a", f"trap 'exit 5' INT; echo ready; {LOOP}", "--no-tty"))
+    terminal.shows("ready")
+    terminal.type("\x03")
+    assert process.wait(LIMIT) == 5
+
+
+class JobControl:
+    """One job under a shell that can put it into the background and back."""
+
+    def __init__(self, terminal: Terminal, words: Sequence[str], *, background: bool) -> None:
+        self.log = terminal.shell.folder / "log"
+        reads, self.writes = os.pipe()
+        leader = [sys.executable, "-c", JOB_SHELL, str(reads), str(self.log), str(int(background))]
+        self.process = terminal.start([*leader, *words], fds=[reads])
+        os.close(reads)
+
+    def until(self, *lines: str) -> None:
+        """Wait until the shell has seen this of its job."""
+        until(lambda: self.log.exists() and self.log.read_text().splitlines() == list(lines))
+
+    def foreground(self) -> None:
+        """What ``fg`` does."""
+        os.write(self.writes, b"fg\n")
+
+
+def test_ctrl_z_stops_the_job_and_fg_continues_it(shell: Shell, terminal: Terminal) -> None:
+    file = shell.folder / "pid"
+    script = f"echo $$ > {file}; read line; echo got $line; exit 3"
+    shell_job = JobControl(terminal, run("a", script), background=False)
+    pid = shell.pid_in(file)
+    terminal.type("\x1a")
+    shell_job.until("stopped with terminal")
+    assert stopped(pid)
+    shell_job.foreground()
+    terminal.type("typed\n")
+    terminal.shows("got typed")
+    shell_job.until("stopped with terminal", "ended 3")
+    os.close(shell_job.writes)
+
+
+def test_a_background_job_that_reads_is_stopped_until_fg(shell: Shell, terminal: Terminal) -> None:
+    shell_job = JobControl(terminal, run("a", "read line; echo got $line"), background=True)
+    shell_job.until("stopped without terminal")
+    shell_job.foreground()
+    terminal.type("typed\n")
+    terminal.shows("got typed")
+    shell_job.until("stopped without terminal", "ended 0")
+    os.close(shell_job.writes)

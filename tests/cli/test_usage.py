@@ -1,0 +1,198 @@
+"""What is typed, and the exit codes of what cannot be done."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import holdfast
+from holdfast.cli import COMMANDS
+from holdfast.cli.words import duration, harmless, length
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.processes import Shell
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        ([], 64, "COMMAND"),
+        (["nonsense"], 64, "invalid choice"),
+        (["run"], 64, "run needs a command"),
+        (["run", "a"], 64, "run needs a command"),
+        (["run", "a", "-n", "true"], 64, "'-n' would be the command"),
+        (["run", "-c", "true", "a", "b"], 64, "either -c or a command"),
+        (["run", "-c", "true"], 64, "the name of a lock"),
+        (["run", "--on-lost", "nonsense", "a", "true"], 64, "'nonsense' is not the name of"),
+        (["run", "--pdeathsig", "99", "a", "true"], 64, "'99' is not the name of a signal"),
+        (["run", "-w", "soon", "a", "true"], 64, "invalid duration value: 'soon'"),
+        (["run", "-n", "-w", "1", "a", "true"], 64, "not allowed with"),
+        (["run", "-E", "256", "a", "true"], 64, "exit code"),
+        (["run", "--ttl", "0", "a", "true"], 64, "lease is from 0.05"),
+        (["run", "a\nb", "true"], 64, "no control characters"),
+        (["run", "x" * 256, "true"], 64, "at most 255 bytes"),
+        (["run", "--", "", "true"], 64, "name"),
+        (["--op-timeout", "0", "ls"], 64, "--op-timeout is from"),
+        (["check", "a", "--token", "x"], 64, "invalid int value"),
+        (["release", "a", "--token", "0"], 64, "fencing token is from 1"),
+        (["release", "a"], 64, "required: --token"),
+        (["--url", "nosuch://x", "run", "a", "true"], 78, "no store is known for 'nosuch'"),
+        (["--url", "sqlite://host/x", "ls"], 78, "three slashes"),
+        (["--url", "memory://", "ls"], 78, "end with this very command"),
+        (["--url", "sqlite:////nonexistent/dir/x.db", "ls"], 69, "/nonexistent/dir"),
+    ],
+    ids=lambda value: " ".join(value)[:30] if isinstance(value, list) else None,
+)
+def test_what_cannot_be_done_is_said(shell: Shell, words: list[str], code: int, hint: str) -> None:
+    done = shell.run(*words)
+    assert done.returncode == code, done.stderr
+    assert hint in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_of_another_version_is_a_matter_of_configuration(shell: Shell) -> None:
+    shell.run("ls")
+    database = sqlite3.connect(shell.folder / "locks.db")
+    database.execute("UPDATE fact SET value = '99' WHERE key = 'schema'")
+    database.commit()
+    database.close()
+    done = shell.run("ls")
+    assert done.returncode == 78, done.stderr
+
+
+def test_a_store_that_does_not_answer(shell: Shell) -> None:
+    shell.run("ls")
+    database = sqlite3.connect(shell.folder / "locks.db", isolation_level=None)
+    database.execute("BEGIN IMMEDIATE")
+    done = shell.run("--op-timeout", "100ms", "acquire", "-n", "a")
+    database.close()
+    assert done.returncode == 69, done.stderr
+    assert "is locked by another process" in done.stderr
+
+
+# Everything is imported first: the other user may not be able to read this source tree.
+AS_NOBODY = """
+import importlib, os, pkgutil, sys
+import argparse, datetime, encodings.idna, encodings.unicode_escape, json, locale, sqlite3
+import holdfast.cli, holdfast.backends, holdfast.drivers.threads
+for package in (holdfast.cli, importlib.import_module("holdfast.backends.sqlite")):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+if not os.geteuid():
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+sys.exit(holdfast.cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o555, 0o700])
+def test_what_is_forbidden_exits_77(tmp_path: Path, mode: int) -> None:
+    if os.geteuid() and mode == 0o700:
+        pytest.skip("only root can act as two users")
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=mode)
+    for parent in (tmp_path, *tmp_path.parents):
+        if not os.geteuid() and parent.stat().st_uid == 0 and parent != parent.parent:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    words = ["--url", f"sqlite:///{folder}/locks.db", "ls"]
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 77, done.stderr
+
+
+def test_an_error_inside_shows_where_only_on_request(shell: Shell) -> None:
+    with open("/dev/full", "w") as full:
+        for words, shown in ((["ls", "--json"], False), (["-v", "ls", "--json"], True)):
+            done = subprocess.run(
+                [sys.executable, "-m", "holdfast", *words],
+                env=shell.env, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 70
+            assert ("Traceback" in done.stderr) is shown
+            assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(shell: Shell, command: str) -> None:
+    done = shell.run(command, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: holdfast {command}")
+
+
+def test_the_help_lists_every_command_and_every_code(shell: Shell) -> None:
+    text = shell.run("--help").stdout
+    assert all(f"\n  {command} " in text for command in COMMANDS)
+    codes = set(re.findall(r"\b\d{2,3}\b", text.partition("exit codes")[2]))
+    assert codes >= set("64 69 70 75 76 77 78 79 126 127 130 143".split())
+
+
+def test_common_options_go_before_or_after_the_command(shell: Shell) -> None:
+    del shell.env["HOLDFAST_URL"]
+    for words in (["--url", shell.url, "ls", "--json"], ["--json", "ls", "--url", shell.url]):
+        assert shell.run(*words).stdout == '{"schema": 1, "locks": []}\n'
+
+
+def test_long_options_are_not_guessed(shell: Shell) -> None:
+    assert shell.run("run", "--nonb", "a", "true").returncode == 64
+
+
+def test_without_a_url_the_file_is_in_the_state_directory(shell: Shell) -> None:
+    del shell.env["HOLDFAST_URL"]
+    env = {"XDG_STATE_HOME": str(shell.folder)}
+    assert shell.run("run", "a", "true", env=env).returncode == 0
+    assert (shell.folder / "holdfast" / "locks.db").exists()
+    assert shell.run("run", "a", "true", env=env | {"HOLDFAST_URL": ""}).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("500ms", 0.5), ("10s", 10), ("5m", 300), ("1h30m", 5400), ("2.5", 2.5), ("1d", 86400),
+        ("0", 0), ("1.5h", 5400), (".5", 0.5), ("1m30s500ms", 90.5),
+    ],
+)  # fmt: skip
+def test_durations(text: str, seconds: float) -> None:
+    assert duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "-1", "10 s", "10sec", "s", "1e3", "inf", "nan", "1_000", "5m!", "0x10"]
+)
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0ms"), (-1, "0ms"), (0.85, "850ms"), (0.9999, "1.0s"), (12.34, "12.3s"),
+        (59.99, "0m59s"), (245, "4m05s"), (12000, "3h20m"), (200000, "2d07h"),
+        (float("inf"), "11574074074d01h"),
+    ],
+)  # fmt: skip
+def test_lengths_for_people(seconds: float, text: str) -> None:
+    assert length(seconds) == text
+
+
+def test_what_could_steer_a_terminal_is_made_visible() -> None:
+    assert harmless("a\x1b[2Jb\n\x9b\u202e\udc80") == r"a\x1b[2Jb\n\x9b\u202e\udc80"
+    assert harmless("caf\u00e9 \u6f22") == "caf\u00e9 \u6f22"
+
+
+def test_main_returns_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+    from holdfast.cli import main
+
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out == f"holdfast {holdfast.__version__}\n"
