@@ -41,7 +41,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()
         return codes.BY_SIGNAL + SIGPIPE
     except KeyboardInterrupt:
         return codes.BY_SIGNAL + SIGINT
@@ -49,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return codes.BY_SIGNAL + ending.number
     except Exception as error:
         return _explain(error, options)
+    finally:
+        _settle_output()
     return code
 
 
@@ -59,11 +60,18 @@ def _show_anything() -> None:
         reconfigure(errors="backslashreplace")
 
 
-def _drop_output() -> None:
-    """Whoever read our output has gone; let nobody try to write the rest at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+def _settle_output() -> None:
+    """Write the rest. What nobody can take must not be tried again at exit: Python would then
+    end with a code of its own.
+    """
+    for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
 
 
 def _explain(error: Exception, options: argparse.Namespace) -> int:
