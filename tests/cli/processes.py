@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIMIT = 20.0
+LOOP = "while :; do sleep 0.02; done"
 HOLDFAST = (sys.executable, "-m", "holdfast")
 
 
@@ -100,10 +101,11 @@ class Shell:
         self.started.append(process)
         return process
 
-    def job(self, name: str, *options: str, script: str = "exec sleep 60") -> Job:
-        """Start a job that holds *name*, and return when its *script* begins."""
+    def job(self, name: str, *options: str, trap: str = "", script: str = "exec sleep 60") -> Job:
+        """Start a job that holds *name*, and return when its traps are set, if it has any."""
         file = self.folder / f"job{len(self.started)}"
-        wrapper = self.start("run", *options, name, "--", "sh", "-c", f"echo $$ > {file}; {script}")
+        whole = f"{f'trap {trap}; ' if trap else ''}echo $$ > {file}; {script}"
+        wrapper = self.start("run", *options, name, "--", "sh", "-c", whole)
         return Job(wrapper, self.pid_in(file))
 
     def pid_in(self, file: Path) -> int:

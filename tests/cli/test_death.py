@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from tests.cli.processes import Shell, gone, until
+from tests.cli.processes import LOOP, Shell, gone, until
 
 
 def test_the_command_dies_with_its_wrapper_and_frees_the_lock(shell: Shell) -> None:
@@ -21,8 +21,7 @@ def test_the_command_dies_with_its_wrapper_and_frees_the_lock(shell: Shell) -> N
 
 def test_another_signal_can_be_chosen_for_that(shell: Shell) -> None:
     word = shell.folder / "word"
-    loop = "while :; do sleep 0.02; done"
-    job = shell.job("a", "--pdeathsig", "USR1", script=f"trap 'echo > {word}; exit 0' USR1; {loop}")
+    job = shell.job("a", "--pdeathsig", "USR1", trap=f"'echo > {word}; exit 0' USR1", script=LOOP)
     job.wrapper.kill()
     until(lambda: gone(job.pid))
     assert word.exists()
@@ -41,7 +40,7 @@ def test_the_lock_stays_with_a_command_that_outlives_its_wrapper(shell: Shell) -
 
 def test_the_lock_stays_with_a_command_that_does_not_listen(shell: Shell) -> None:
     # Its own children, too, are the command: the lock is free when the last one is gone.
-    job = shell.job("a", "--ttl", "500ms", script="trap '' TERM; sleep 60; sleep 60")
+    job = shell.job("a", "--ttl", "500ms", trap="'' TERM", script="sleep 60; sleep 60")
     job.wrapper.kill()
     job.wrapper.wait()
     assert shell.run("run", "-w", "1.2s", "a", "true").returncode == 75

@@ -9,12 +9,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.processes import Job, Shell, gone, said, until
+from tests.cli.processes import LOOP, Job, Shell, gone, said, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STUBBORN = "trap '' TERM; while :; do sleep 0.02; done"
+STUBBORN = "'' TERM"
 
 
 def boot_clock() -> float:
@@ -39,7 +39,7 @@ def test_a_wrapper_stopped_past_its_lease_ends_its_command(shell: Shell) -> None
 
 
 def test_a_wrapper_stopped_within_its_lease_goes_on(shell: Shell) -> None:
-    job = shell.job("a", "--ttl", "6s", script="trap 'exit 8' USR1; while :; do sleep 0.02; done")
+    job = shell.job("a", "--ttl", "6s", trap="'exit 8' USR1", script=LOOP)
     freeze(job, 0.5)
     job.wrapper.send_signal(signal.SIGUSR1)
     assert job.wrapper.wait(10) == 8
@@ -65,7 +65,7 @@ def stuck(shell: Shell) -> Iterator[sqlite3.Connection]:
 def test_no_renewal_ends_the_command_before_the_lease_ends(
     shell: Shell, stuck: sqlite3.Connection
 ) -> None:
-    job = shell.job("a", "--ttl", "1500ms", "--op-timeout", "200ms", script=STUBBORN)
+    job = shell.job("a", "--ttl", "1500ms", "--op-timeout", "200ms", trap=STUBBORN, script=LOOP)
     stuck.execute("BEGIN IMMEDIATE")
     ((end_of_lease,),) = stuck.execute("SELECT expires FROM lock WHERE name = 'a'").fetchall()
     until(lambda: gone(job.pid))
@@ -91,7 +91,7 @@ def test_a_store_that_comes_back_in_time_costs_nothing(
 
 
 def test_a_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
-    job = shell.job("a", "--no-renew", "--ttl", "1s", script=STUBBORN)
+    job = shell.job("a", "--no-renew", "--ttl", "1s", trap=STUBBORN, script=LOOP)
     taken = boot_clock()
     code, errors = said(job.wrapper)
     assert code == 76
@@ -102,8 +102,8 @@ def test_a_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
 
 def test_a_command_that_listens_may_end_in_its_own_way(shell: Shell) -> None:
     word = shell.folder / "word"
-    script = f"trap 'echo tidy > {word}; exit 0' TERM; while :; do sleep 0.02; done"
-    job = shell.job("a", "--no-renew", "--ttl", "900ms", script=script)
+    trap = f"'echo tidy > {word}; exit 0' TERM"
+    job = shell.job("a", "--no-renew", "--ttl", "900ms", trap=trap, script=LOOP)
     assert job.wrapper.wait(10) == 76
     assert word.read_text() == "tidy\n"
 
@@ -111,8 +111,9 @@ def test_a_command_that_listens_may_end_in_its_own_way(shell: Shell) -> None:
 @pytest.mark.parametrize(("action", "signal_of_child"), [("INT", "INT"), ("sigusr2", "USR2")])
 def test_the_signal_can_be_chosen(shell: Shell, action: str, signal_of_child: str) -> None:
     word = shell.folder / "word"
-    script = f"trap 'echo > {word}; exit 0' {signal_of_child}; while :; do sleep 0.02; done"
-    job = shell.job("a", "--no-renew", "--ttl", "600ms", "--on-lost", action, script=script)
+    options = ("--no-renew", "--ttl", "600ms", "--on-lost", action)
+    trap = f"'echo > {word}; exit 0' {signal_of_child}"
+    job = shell.job("a", *options, trap=trap, script=LOOP)
     assert job.wrapper.wait(10) == 76
     assert word.exists()
 

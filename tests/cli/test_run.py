@@ -210,7 +210,7 @@ def test_a_job_that_runs_too_long_is_ended(shell: Shell) -> None:
 
 def test_a_job_that_runs_too_long_and_does_not_listen_is_killed(shell: Shell) -> None:
     job = shell.job(
-        "a", "--max-hold", "300ms", "--kill-after", "100ms", script="trap '' TERM; sleep 60; true"
+        "a", "--max-hold", "300ms", "--kill-after", "100ms", trap="'' TERM", script="sleep 60; true"
     )
     assert job.wrapper.wait(10) == 137
 

@@ -8,9 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.cli.processes import HOLDFAST, Shell, gone, stopped, until
+from tests.cli.processes import HOLDFAST, LOOP, Shell, gone, stopped, until
 
-LOOP = "while :; do sleep 0.02; done"
 SHOW_IGNORED = (
     "import signal as s; print([n.name for n in s.Signals if s.getsignal(n) == s.SIG_IGN])"
 )
@@ -18,7 +17,7 @@ SHOW_IGNORED = (
 
 @pytest.mark.parametrize("name", ["HUP", "INT", "QUIT", "TERM", "USR1", "USR2"])
 def test_signals_reach_the_command(shell: Shell, name: str) -> None:
-    job = shell.job("a", script=f"trap 'exit 9' {name}; {LOOP}")
+    job = shell.job("a", trap=f"'exit 9' {name}", script=LOOP)
     job.wrapper.send_signal(getattr(signal, f"SIG{name}"))
     assert job.wrapper.wait(10) == 9
 
@@ -35,7 +34,7 @@ def test_signals_reach_the_whole_group(shell: Shell) -> None:
 def test_the_wrapper_survives_until_the_command_is_gone(shell: Shell) -> None:
     ready, go = shell.folder / "ready", shell.folder / "go"
     os.mkfifo(go)
-    job = shell.job("a", script=f"trap 'echo > {ready}; read x < {go}; exit 6' TERM; {LOOP}")
+    job = shell.job("a", trap=f"'echo > {ready}; read x < {go}; exit 6' TERM", script=LOOP)
     job.wrapper.terminate()
     until(ready.exists)
     job.wrapper.terminate()

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.processes import HOLDFAST, LIMIT, Shell, has_word, stopped, until
+from tests.cli.processes import HOLDFAST, LIMIT, LOOP, Shell, has_word, stopped, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +49,6 @@ while True:
     os.tcsetpgrp(0, pid)
     os.killpg(pid, signal.SIGCONT)
 """
-LOOP = "while :; do sleep 0.02; done"
 
 
 class Terminal:
