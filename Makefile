@@ -24,7 +24,7 @@ $(READY): pyproject.toml scripts/venv
 	@echo "installing holdfast and the development tools into .venv"
 	@# Dependency groups are understood from pip 25.1 on.
 	@$(PY) $(PIP_INSTALL) 'pip>=25.1'
-	@$(PY) $(PIP_INSTALL) --group test --group lint --editable .
+	@$(PY) $(PIP_INSTALL) --group test --group lint --editable '.[all]'
 	@touch $@
 
 test: lint types contracts ## everything: lint, types, contracts, all tests, coverage

@@ -26,6 +26,7 @@ SOURCE = ROOT / "src" / "holdfast"
 MODULES = sorted(SOURCE.rglob("*.py"))
 PUBLIC_NAMES = [
     *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease", "Holder", "Report"),
+    "Finding",
     *("HoldfastError", "AcquireTimeout", "NotHeld", "LeaseLost", "InvalidName", "Closed"),
     *("StoreError", "Refused", "Unknown", "UnsafeProtocolWarning", "__version__"),
 ]

@@ -6,6 +6,7 @@ TYPE_CHECKING = False  # as type checkers know it, without the milliseconds that
 if TYPE_CHECKING:
     from holdfast.api.aio import AsyncClient, AsyncLease, AsyncLock
     from holdfast.api.threads import Client, Lease, Lock
+    from holdfast.core.backend import Finding
     from holdfast.core.sight import Holder, Report
     from holdfast.errors import (
         AcquireTimeout,
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "holdfast.api.aio": ("AsyncClient", "AsyncLease", "AsyncLock"),
     "holdfast.api.threads": ("Client", "Lease", "Lock"),
+    "holdfast.core.backend": ("Finding",),
     "holdfast.core.sight": ("Holder", "Report"),
     "holdfast.errors": (
         "AcquireTimeout",
@@ -47,6 +49,7 @@ __all__ = [
     "AsyncLock",
     "Client",
     "Closed",
+    "Finding",
     "Holder",
     "HoldfastError",
     "InvalidName",

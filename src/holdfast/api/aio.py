@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
+    from holdfast.core.backend import Finding
     from holdfast.core.handle import Handle
     from holdfast.core.mutex import Mutex
     from holdfast.core.sight import Holder, Report
@@ -33,8 +34,8 @@ class AsyncClient:
     def __init__(
         self, store: object = None, *, label: str | None = None, op_timeout: float = 5.0
     ) -> None:
-        opened = connect(store, now)
-        self._driver = Aio(opened.nodes)
+        opened = connect(store, now, aio=True)
+        self._driver = Aio(opened.nodes, native=opened.native)
         self._service = Service(
             self._driver,
             opened.backend,
@@ -95,6 +96,22 @@ class AsyncClient:
         its next renewal; until then it works on, and only its fencing token stops it.
         """
         return await self._driver.run(self._service.evict(name, token))
+
+    async def doctor(self) -> list[Finding]:
+        """Examine how the store is set up, and whether that suits a lock."""
+        return await self._driver.run(self._service.examine())
+
+    async def setup(self, *, dry: bool = False) -> list[str]:
+        """Make what the store needs before it can be used, such as tables; say what was done.
+
+        With *dry* nothing is done: the statements are for those who make tables by themselves.
+        Doing it again does no harm. Empty where the store needs nothing.
+        """
+        return await self._driver.run(self._service.prepare(dry))
+
+    async def gc(self) -> int:
+        """Remove records that nobody needs any more; say how many those were."""
+        return await self._driver.run(self._service.sweep())
 
     async def close(self) -> None:
         """Release what is held, end what waits, and close the store."""

@@ -1,4 +1,4 @@
-"""From what the user named to a store: a URL, the environment, or the embedded default."""
+"""From what the user named to a store: a URL, an object, the environment, or the default."""
 
 from __future__ import annotations
 
@@ -14,12 +14,8 @@ VARIABLE = "HOLDFAST_URL"
 DEFAULT = "sqlite:///"
 
 
-def connect(store: object, now: Callable[[], float]) -> Opened:
+def connect(store: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The store that *store* names: a URL; None for $HOLDFAST_URL, else the embedded file."""
     if store is None:
         store = os.environ.get(VARIABLE) or DEFAULT
-    if not isinstance(store, str):
-        raise TypeError(
-            f"a store is named by a URL such as {DEFAULT!r}, not by a {type(store).__name__}"
-        )
-    return open_store(store, now)
+    return open_store(store, now, aio=aio)

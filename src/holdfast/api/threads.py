@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from holdfast.core.backend import Finding
     from holdfast.core.handle import Handle
     from holdfast.core.mutex import Mutex
     from holdfast.core.sight import Holder, Report
@@ -96,6 +97,22 @@ class Client:
         its next renewal; until then it works on, and only its fencing token stops it.
         """
         return self._driver.run(self._service.evict(name, token))
+
+    def doctor(self) -> list[Finding]:
+        """Examine how the store is set up, and whether that suits a lock."""
+        return self._driver.run(self._service.examine())
+
+    def setup(self, *, dry: bool = False) -> list[str]:
+        """Make what the store needs before it can be used, such as tables; say what was done.
+
+        With *dry* nothing is done: the statements are for those who make tables by themselves.
+        Doing it again does no harm. Empty where the store needs nothing.
+        """
+        return self._driver.run(self._service.prepare(dry))
+
+    def gc(self) -> int:
+        """Remove records that nobody needs any more; say how many those were."""
+        return self._driver.run(self._service.sweep())
 
     def close(self) -> None:
         """Release what is held, end what waits, and close the store."""

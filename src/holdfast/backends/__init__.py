@@ -1,12 +1,16 @@
-"""Where the truth lives: from a URL to a backend and its nodes, loaded on first use."""
+"""Where the truth lives: from a URL, or a client that the user has, to a backend and its nodes.
+
+A backend is loaded when a store of its kind is opened, and its client library not before that.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
 
     from holdfast.core.backend import Backend
 
@@ -38,26 +42,59 @@ class Opened(NamedTuple):
     """The way of locking that a protocol names (None: the store's default); else ValueError."""
     protocol: str
     """The default: what the URL says, else the store's."""
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, Any]
+    """What the driver asks: blocking nodes, to be called from any thread, each a `Node`."""
     shown: str
     """The URL without its secrets."""
+    native: bool = False
+    """The nodes are asyncio's own (`drivers.node.AioNode`), not blocking ones."""
 
 
 SCHEMES = {
     "memory": "holdfast.backends.memory.nodes",
     "sqlite": "holdfast.backends.sqlite.nodes",
 }
+# The clients that users have already, by the package that their class, or one above it, is from.
+OBJECTS: dict[str, str] = {}
 
 
-def open_store(url: str, now: Callable[[], float]) -> Opened:
-    """The store that *url* names; ValueError when no backend knows it."""
+def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
+    """The store that *target* names: a URL, or the user's own client; for asyncio with *aio*.
+
+    ValueError when no backend knows the URL, TypeError for an object that is no such client.
+    """
+    module = _of_url(target) if isinstance(target, str) else _of_object(target)
+    opened: Opened = import_module(module).open_store(target, now, aio=aio)
+    return opened
+
+
+def _of_url(url: str) -> str:
     scheme = url.partition(":")[0].lower()
     module = SCHEMES.get(scheme)
     if module is None:
         known = ", ".join(f"{name}://" for name in sorted(SCHEMES))
         raise ValueError(f"no store is known for {scheme!r}://; known are {known}")
-    opened: Opened = import_module(module).open_store(url, now)
-    return opened
+    return module
+
+
+def _of_object(target: object) -> str:
+    for kind in type(target).__mro__:
+        module = OBJECTS.get(kind.__module__.partition(".")[0])
+        if module is not None:
+            return module
+    raise TypeError(
+        f"a store is named by a URL such as 'sqlite:///', not by a {type(target).__name__}"
+    )
+
+
+def library(module: str, extra: str) -> ModuleType:
+    """A client library; ImportError with the command that installs it, where it is missing."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{module.partition('.')[0]} is not installed: pip install 'holdfast[{extra}]'"
+        ) from error
 
 
 def default_protocol(url: str, known: tuple[str, ...], store: str) -> str:

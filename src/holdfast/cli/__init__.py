@@ -24,6 +24,9 @@ COMMANDS = {
     "release": "leases",
     "extend": "leases",
     "check": "leases",
+    "doctor": "upkeep",
+    "init": "upkeep",
+    "gc": "upkeep",
     "version": "show",
 }
 SIGPIPE, SIGINT = 13, 2

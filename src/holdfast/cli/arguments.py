@@ -28,6 +28,9 @@ ABOUT = {
     "release": "give a lease back",
     "extend": "have a lease end no sooner than --ttl from now",
     "check": "exit 0 if the token still holds the lock, 79 if not",
+    "doctor": "examine how the store is set up; exit 1 when something must be changed",
+    "init": "make what the store needs before it can be used, such as tables",
+    "gc": "remove records that nobody needs any more",
     "version": "print the version",
 }
 EPILOG = {
@@ -189,6 +192,22 @@ def _break(parser: Parser) -> None:
     add("--reason", metavar="TEXT", help="needed when nobody is there to be asked")
 
 
+def _url(parser: Parser) -> None:
+    store = "the store, as for --url"
+    parser.add_argument("backend", nargs="?", default=argparse.SUPPRESS, metavar="URL", help=store)
+
+
+def _doctor(parser: Parser) -> None:
+    parser.add_argument("--strict", action="store_true", help="exit 1 for warnings, too")
+    _url(parser)
+
+
+def _init(parser: Parser) -> None:
+    show = "print the statements and do nothing"
+    parser.add_argument("--print", action="store_true", dest="dry", help=show)
+    _url(parser)
+
+
 def _nothing(parser: Parser) -> None:
     """No options but the common ones."""
 
@@ -203,5 +222,8 @@ OPTIONS: dict[str, Callable[[Parser], None]] = {
     "release": _token,
     "extend": _extend,
     "check": _token,
+    "doctor": _doctor,
+    "init": _init,
+    "gc": _url,
     "version": _nothing,
 }

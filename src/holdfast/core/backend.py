@@ -95,6 +95,31 @@ class Next(NamedTuple):
     client: str
 
 
+class Examine(NamedTuple):
+    """How is the store set up, and does that suit a lock? → tuple[Finding, ...]"""
+
+
+class Prepare(NamedTuple):
+    """Make what the store needs before it can be used; with *dry*, only say what that would be.
+    → tuple[str, ...], what was (or would be) done, one statement each
+    """
+
+    dry: bool
+
+
+class Sweep(NamedTuple):
+    """Remove what nobody needs any more. → int, how many records that were"""
+
+
+class Finding(NamedTuple):
+    """One thing that was examined."""
+
+    level: Literal["ok", "warn", "fail", "skip"]
+    what: str
+    advice: str = ""
+    """What to do about it; empty where nothing needs to be done."""
+
+
 class Grant(NamedTuple):
     """The claim holds the lock. *woken* are waiters of the same client to wake."""
 

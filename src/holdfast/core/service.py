@@ -6,8 +6,10 @@ have one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.core.backend import Examine, Finding, Prepare, Sweep
+from holdfast.core.effects import Call
 from holdfast.core.handle import Handle
 from holdfast.core.holdings import Holdings
 from holdfast.core.keeper import Keeper
@@ -22,10 +24,10 @@ from holdfast.core.names import (
     checked_token,
 )
 from holdfast.core.sight import Holder, Report, holder_of, reports_of
-from holdfast.errors import NotHeld
+from holdfast.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from holdfast.core.backend import Backend
     from holdfast.core.effects import Env
@@ -127,6 +129,27 @@ class Service:
         hold.ours = False
         books.add(hold, None, asked)
         return Handle(books, hold)
+
+    async def examine(self) -> list[Finding]:
+        """How the store is set up; that it cannot be asked is a finding, too."""
+        try:
+            findings: Sequence[Finding] = await self._ask_the_store(Examine())
+        except StoreError as error:
+            return [Finding("fail", str(error))]
+        return list(findings)
+
+    async def prepare(self, dry: bool) -> list[str]:
+        """Make what the store needs; what was done."""
+        done: Sequence[str] = await self._ask_the_store(Prepare(dry))
+        return list(done)
+
+    async def sweep(self) -> int:
+        """Remove what nobody needs any more; how much that was."""
+        count: int = await self._ask_the_store(Sweep())
+        return count
+
+    async def _ask_the_store(self, request: object) -> Any:
+        return await Call("store", request, self.desk(None).books.answer_by())
 
     def abandon(self, reason: str) -> None:
         """Everything held is another's now: a parent's, or a closed loop's."""

@@ -24,10 +24,12 @@ from holdfast.core.effects import (
 )
 from holdfast.drivers.in_thread import InThread, Loop
 from holdfast.drivers.machine import Machine, given_up, patience
-from holdfast.drivers.node import DRIVERS, Node, forked_message
+from holdfast.drivers.node import DRIVERS, forked_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from holdfast.drivers.node import AioNode
 
 T = TypeVar("T")
 CLOSE_PATIENCE = 5.0
@@ -65,8 +67,9 @@ def _current_task() -> asyncio.Task[Any] | None:
 class Aio(Machine):
     """Steps processes in tasks; one for each client."""
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
-        self.nodes = {name: InThread(node) for name, node in nodes.items()}
+    def __init__(self, nodes: Mapping[str, Any], *, native: bool = False) -> None:
+        lend: Callable[[Any], AioNode] = _as_it_is if native else InThread
+        self.nodes = {name: lend(node) for name, node in nodes.items()}
         self.loop: Loop | None = None
         self.callers: weakref.WeakKeyDictionary[asyncio.Task[Any], Caller] = (
             weakref.WeakKeyDictionary()
@@ -114,7 +117,7 @@ class Aio(Machine):
         for node in self.nodes.values():
             node.retire()
         for node in self.nodes.values():
-            node.node.close()
+            node.close()
         self._forget("the event loop in which it was taken is closed")
 
     def _forget(self, reason: str) -> None:
@@ -228,7 +231,7 @@ class Aio(Machine):
         for node in self.nodes.values():
             await node.finish()
         for node in self.nodes.values():
-            node.node.close()
+            node.close()
 
 
 class _Waker:
@@ -247,6 +250,10 @@ class _Waker:
 def _report(error: BaseException, message: str) -> None:
     loop = asyncio.get_running_loop()
     loop.call_exception_handler({"message": message, "exception": error})
+
+
+def _as_it_is(node: AioNode) -> AioNode:
+    return node
 
 
 def _nothing(reason: str) -> None:

@@ -76,6 +76,10 @@ class InThread:
         self.jobs = SimpleQueue()
         return thread
 
+    def close(self) -> None:
+        """Close the node; its thread has ended."""
+        self.node.close()
+
     def after_fork(self) -> None:
         """In a forked child there is no such thread."""
         self.jobs = SimpleQueue()

@@ -27,6 +27,34 @@ class Node(Protocol):
         ...
 
 
+class AioNode(Protocol):
+    """The same for asyncio: it is asked by awaiting, from the loop that its driver serves."""
+
+    async def call(self, request: object, until: float) -> object:
+        """The answer. A request whose asker is cancelled is sent before what follows it."""
+        ...
+
+    def interrupt(self) -> None:
+        """Let a call that is under way for ever end with Refused."""
+        ...
+
+    async def finish(self) -> None:
+        """Return when everything asked so far is done, and nothing runs in the loop any more."""
+        ...
+
+    def retire(self) -> None:
+        """The same where no loop runs: the one that asked is closed."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the node holds of the system; the next call would begin anew."""
+        ...
+
+    def after_fork(self) -> None:
+        """Let go, in a forked child, of what belongs to the parent, without disturbing it."""
+        ...
+
+
 class Forks(Protocol):
     """A driver, as far as forks go."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from holdfast.backends import Opened, check_protocol, default_protocol
-from holdfast.core.backend import Ask, Capabilities, Next
+from holdfast.core.backend import Ask, Capabilities, Examine, Finding, Next, Prepare, Sweep
 from holdfast.core.queue import Queue
 from holdfast.core.table import Table
 from holdfast.errors import Refused
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 CAPABILITIES = Capabilities(drift=0.0, margin=0.0, life=True, bequest=False)
 PROTOCOLS = ("queue",)
+# Nothing has to be made or cleared away, and nothing can be set up wrongly.
+HOUSEKEEPING: dict[type, object] = {
+    Examine: (Finding("ok", "the memory of this process"),),
+    Prepare: (),
+    Sweep: 0,
+}
 
 
 class Room:
@@ -79,6 +85,8 @@ class Store:
 
     def call(self, request: object, until: float) -> object:
         """Carry out one request; it takes no time worth a deadline."""
+        if type(request) in HOUSEKEEPING:
+            return HOUSEKEEPING[type(request)]
         with self.room.mutex:
             if isinstance(request, Ask):
                 self.enter(request.claim.client)
@@ -135,7 +143,7 @@ class Ear:
         self.close()
 
 
-def open_store(url: str, now: Callable[[], float]) -> Opened:
+def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The room that ``memory://room`` names."""
     default = default_protocol(url, PROTOCOLS, "memory")
     parts = urlsplit(url)

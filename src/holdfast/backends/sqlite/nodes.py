@@ -19,6 +19,7 @@ from holdfast.backends.sqlite.database import (
     transact,
     translated,
 )
+from holdfast.backends.sqlite.doctor import findings
 from holdfast.backends.sqlite.file import File
 from holdfast.backends.sqlite.place import path_of
 from holdfast.backends.sqlite.shelf import SQL, Context, FileShelf
@@ -29,15 +30,18 @@ from holdfast.core.backend import (
     Busy,
     Capabilities,
     Claim,
+    Examine,
     Grant,
     Leave,
     Left,
     Look,
     Next,
+    Prepare,
     Renew,
     Retie,
     Retied,
     Sight,
+    Sweep,
 )
 from holdfast.core.queue import Queue
 from holdfast.errors import Refused, Unknown
@@ -65,6 +69,9 @@ class Store:
             Retie: self._retie,
             Break: self._break,
             Look: self._look,
+            Examine: self._examine,
+            Prepare: self._prepare,
+            Sweep: self._sweep,
         }
 
     def call(self, request: object, until: float) -> object:
@@ -186,6 +193,17 @@ class Store:
         remaining = held.expires - context.now if held and held.tie != "life" else None
         return Sight(name, held, remaining, shelf.queue())
 
+    def _examine(self, request: Examine, until: float) -> object:
+        return findings(self.file.open(until), self.file.path)
+
+    def _prepare(self, request: Prepare, until: float) -> object:
+        """The file was made when it was opened."""
+        return ()
+
+    def _sweep(self, request: Sweep, until: float) -> object:
+        """Graves are cleared along the way, and names keep their last token for ever."""
+        return 0
+
     def interrupt(self) -> None:
         """No call here lasts longer than its deadline."""
 
@@ -234,7 +252,7 @@ class Ear:
         self.ended = False
 
 
-def open_store(url: str, now: Callable[[], float]) -> Opened:
+def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The file that a ``sqlite:`` URL names; it is opened by the first request."""
     default = default_protocol(url, PROTOCOLS, "SQLite")
     file = File(path_of(url), now)
