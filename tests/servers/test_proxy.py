@@ -1,0 +1,109 @@
+"""The proxy does what it says: every fault, seen from both ends."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.process import eventually
+from tests.servers.proxy import Proxy
+from tests.servers.redis import Redis
+from tests.servers.resp import Wire, packed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Redis]:
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(server: Redis) -> Iterator[Proxy]:
+    server.ask("FLUSHALL")
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def wire(proxy: Proxy) -> Iterator[Wire]:
+    with Wire(proxy.port) as wire:
+        wire.socket.settimeout(0.3)
+        yield wire
+
+
+def test_it_passes_on(wire: Wire) -> None:
+    assert wire.ask("SET", "a", "x" * 300_000) == "OK"
+    assert wire.ask("GET", "a") == "x" * 300_000
+
+
+@pytest.mark.parametrize(("action", "arrives"), [("lose_request", False), ("lose_reply", True)])
+def test_a_loss(action: str, arrives: bool, server: Redis, proxy: Proxy, wire: Wire) -> None:
+    fault = proxy.plan(action, b"INCR", nth=2)
+    assert wire.ask("INCR", "n") == 1
+    with pytest.raises(TimeoutError):
+        wire.ask("INCR", "n")
+    fault.wait()
+    if arrives:
+        eventually(lambda: server.ask("GET", "n") == "2")
+    with Wire(proxy.port) as other:
+        assert other.ask("INCR", "n") == 2 + arrives
+
+
+@pytest.mark.parametrize(("action", "arrives"), [("cut", False), ("cut_reply", True)])
+def test_a_cut(action: str, arrives: bool, server: Redis, proxy: Proxy, wire: Wire) -> None:
+    fault = proxy.plan(action, b"INCR")
+    with pytest.raises(ConnectionError):
+        wire.ask("INCR", "n")
+    fault.wait()
+    assert server.ask("GET", "n") == ("1" if arrives else None)
+
+
+def test_a_request_that_is_held_arrives_after_its_asker_is_gone(
+    server: Redis, proxy: Proxy, wire: Wire
+) -> None:
+    fault = proxy.hold(b"INCR")
+    wire.socket.sendall(packed("INCR", "n"))
+    fault.wait()
+    wire.close()
+    assert server.ask("INCR", "n") == 1
+    fault.pass_on()
+    eventually(lambda: server.ask("GET", "n") == "2")
+
+
+def test_a_reply_that_is_held_arrives_late(server: Redis, proxy: Proxy, wire: Wire) -> None:
+    fault = proxy.hold_reply(b"INCR")
+    with pytest.raises(TimeoutError):
+        wire.ask("INCR", "n")
+    assert server.ask("GET", "n") == "1"
+    fault.pass_on()
+    assert b"".join(iter(lambda: wire.socket.recv(1), b"\n")) == b":1\r"
+
+
+def test_a_partition_heals(proxy: Proxy, wire: Wire) -> None:
+    wire.ask("PING")
+    proxy.silence()
+    with Wire(proxy.port) as other:
+        other.socket.settimeout(0.1)
+        for silent in (wire, other):
+            with pytest.raises(TimeoutError):
+                silent.ask("PING")
+    proxy.heal()
+    with Wire(proxy.port) as third:
+        assert third.ask("PING") == "PONG"
+    proxy.refuse()
+    with pytest.raises(ConnectionError), Wire(proxy.port) as fourth:
+        fourth.ask("PING")
+
+
+def test_no_thread_stays(server: Redis) -> None:
+    before = threading.active_count()
+    with Proxy(server.port) as proxy, Wire(proxy.port) as wire:
+        wire.ask("PING")
+        fault = proxy.hold(b"INCR")
+        wire.socket.sendall(packed("INCR", "stays"))
+        fault.wait()
+    eventually(lambda: threading.active_count() == before)
