@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from holdfast.core.effects import FOREVER
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -177,6 +179,11 @@ class Capabilities(NamedTuple):
     """It notices at once when a client dies."""
     bequest: bool
     """A child process can inherit a hold."""
+    session: float = FOREVER
+    """Every hold of a client ends when the store has heard nothing of it for so many seconds.
+    Infinite where a hold ends by its own lease. Where it is not, the backend itself ends a hold
+    whose lease is over, for as long as its client lives.
+    """
 
 
 class Backend(Protocol):

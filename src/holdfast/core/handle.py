@@ -147,8 +147,8 @@ class Handle:
         if not answers[0]:
             hold.lose(TAKEN)
             raise self._lost()
-        drift, margin = books.backend.capabilities[:2]
-        hold.confirmed(pace.believed_until(asked, length, drift, margin))
+        hold.ends = max(hold.ends, books.over(asked, length))
+        hold.confirmed(books.proven(asked, length))
         hold.check(books.env.now())
         books.schedule(hold, asked)
 

@@ -110,10 +110,25 @@ class Holdings:
 
     def schedule(self, hold: Hold, asked: float) -> None:
         """Have the keeper look at the hold when it must; it is woken only if it sleeps longer."""
-        due = pace.renew_at(asked, hold.claim.lease) if hold.renew else hold.until
+        lasting = hold.until >= hold.ends
+        due = hold.until if lasting else pace.renew_at(asked, self.proof(hold.claim.lease))
         hold.due = min(hold.until, due)
         if hold.due < self.planned:
             self.hurry(hold.due)
+
+    def proof(self, lease: float) -> float:
+        """For how long one answer of the store is good, of a hold with that lease."""
+        return min(lease, self.backend.capabilities.session * pace.PROVEN)
+
+    def over(self, asked: float, lease: float) -> float:
+        """The end of a lease that was asked for at *asked*, as its holder must see it."""
+        drift, margin, *_ = self.backend.capabilities
+        return pace.believed_until(asked, lease, drift, margin)
+
+    def proven(self, asked: float, lease: float) -> float:
+        """Until when an answer lets the holder believe; asking again may take it further."""
+        session = self.backend.capabilities.session
+        return min(self.over(asked, lease), pace.proven_until(asked, session))
 
     def hurry(self, when: float) -> None:
         """Wake the keeper, which has something to do at *when*."""
@@ -151,7 +166,9 @@ class Holdings:
 
     def orphan(self, claim: Claim) -> None:
         """Leave it to the keeper to give *claim* back."""
-        until = self.env.now() + claim.lease + pace.UNDO_PATIENCE
+        bound = self.backend.capabilities.session < FOREVER
+        # What ends with its session alone must be given back, however long that takes.
+        until = FOREVER if bound else self.env.now() + claim.lease + pace.UNDO_PATIENCE
         self.orphans[claim.holder] = Orphan(claim, until)
         self.backend.forget(claim)
         self.hurry(0.0)

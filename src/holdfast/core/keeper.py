@@ -18,6 +18,7 @@ from holdfast.core.lease import Callback, Hold, State
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
+    from holdfast.core.backend import Claim
     from holdfast.core.holdings import Holdings, Orphan
 
 TOGETHER = 500
@@ -89,9 +90,9 @@ class Keeper:
             await self._renew_together(due[start : start + TOGETHER])
 
     def _is_due(self, hold: Hold, now: float) -> bool:
-        if not hold.renew or not hold.believed(now):
+        if hold.until >= hold.ends or not hold.believed(now):
             return False
-        return hold.due <= now + pace.renew_early(hold.claim.lease)
+        return hold.due <= now + pace.renew_early(self.books.proof(hold.claim.lease))
 
     async def _renew_together(self, holds: list[Hold]) -> None:
         books = self.books
@@ -99,7 +100,7 @@ class Keeper:
         shortest = min(hold.until for hold in holds) - asked
         until = asked + min(books.patience, shortest / pace.RENEWALS_PER_LEASE)
         try:
-            answers = await books.backend.renew([hold.claim for hold in holds], until)
+            answers = await books.backend.renew([_wanted(h, asked) for h in holds], until)
         except StoreError:
             self._try_again(holds)
             return
@@ -113,8 +114,7 @@ class Keeper:
             hold.due = min(hold.until, self._later())
 
     def _renewed(self, hold: Hold, asked: float) -> None:
-        drift, margin = self.books.backend.capabilities[:2]
-        hold.confirmed(pace.believed_until(asked, hold.claim.lease, drift, margin))
+        hold.confirmed(self.books.proven(asked, hold.claim.lease))
         self.books.schedule(hold, asked)
 
     def _taken(self, hold: Hold) -> None:
@@ -126,7 +126,7 @@ class Keeper:
         books, now = self.books, self.books.env.now()
         for hold in books.held():
             if hold.state is State.HELD and now >= hold.until:
-                hold.lose(RAN_OUT if hold.renew else FIXED)
+                hold.lose(FIXED if hold.until >= hold.ends else RAN_OUT)
             if hold.state is State.LOST:
                 books.dismiss(hold)
                 books.bereaved += hold.bereaved()
@@ -145,6 +145,11 @@ class Keeper:
             await self.give_back()
             if books.orphans:
                 await Sleep(min(until, self._later()))
+
+
+def _wanted(hold: Hold, asked: float) -> Claim:
+    """What to ask for: of a fixed lease, no more than is left of it."""
+    return hold.claim if hold.renew else hold.claim._replace(lease=hold.ends - asked)
 
 
 async def tell_all(callbacks: list[Callback]) -> None:

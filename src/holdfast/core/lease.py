@@ -66,6 +66,7 @@ class Hold:
         "depth",
         "doubtful",
         "due",
+        "ends",
         "guards",
         "mourners",
         "ours",
@@ -81,6 +82,8 @@ class Hold:
         self.token = token
         self.until = until
         self.renew = renew
+        # What no proof of life takes a fixed lease beyond.
+        self.ends = FOREVER if renew else until
         self.state = State.HELD
         self.depth = 1
         self.reason = ""
@@ -138,4 +141,4 @@ class Hold:
 
     def confirmed(self, until: float) -> None:
         """The store has renewed the hold; a belief is never shortened by good news."""
-        self.until = max(self.until, until)
+        self.until = max(self.until, min(until, self.ends))

@@ -163,8 +163,7 @@ class Mutex:
 
     def _good(self, attempt: Attempt) -> bool:
         """Whether a grant was answered soon enough to be believed; else it must be confirmed."""
-        drift, margin, *_ = self.books.backend.capabilities
-        attempt.until = pace.believed_until(attempt.asked, attempt.claim.lease, drift, margin)
+        attempt.until = self.books.proven(attempt.asked, attempt.claim.lease)
         return self.books.env.now() < attempt.until
 
     async def _ask(self, attempt: Attempt, wait: bool) -> Grant | Busy:
@@ -202,6 +201,8 @@ class Mutex:
     def _hold(self, attempt: Attempt, grant: Grant, caller: Caller) -> Hold:
         hold = Hold(attempt.claim, grant.token, attempt.until, renew=self.terms.renew)
         hold.doubtful = attempt.doubtful
+        if not hold.renew:
+            hold.ends = self.books.over(attempt.asked, attempt.claim.lease)
         self.books.add(hold, caller, attempt.asked)
         return hold
 

@@ -9,6 +9,10 @@ FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 1.0
 SHORTEST_TRY = 0.05
 MOST_LATE = 3
+# How much of a session one proof of life is good for. The store may have counted its silence
+# from an earlier sign of life than the proof: in ZooKeeper up to a third of the session (the
+# pings of an idle client) and half a tick (a server tells the leader of them) earlier.
+PROVEN = 0.5
 
 
 def pause(attempt: int, chance: float) -> float:
@@ -50,3 +54,8 @@ def believed_until(asked: float, lease: float, drift: float, margin: float) -> f
     granularity and ours may add; for a very short lease the margin shrinks with it.
     """
     return asked + lease * (1.0 - drift) - min(margin, lease / 10)
+
+
+def proven_until(asked: float, session: float) -> float:
+    """Until when an answer proves that the session lives which the hold ends with (hazard I1)."""
+    return asked + session * PROVEN

@@ -1,0 +1,100 @@
+"""A store whose holds end with a session: no proof of life is good for longer than half of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.core.test_service import Scene, mutex_of
+
+from holdfast.backends.sqlite.nodes import CAPABILITIES
+from holdfast.core.backend import Ask, Leave, Renew
+from holdfast.core.effects import FOREVER, Sleep
+from holdfast.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from holdfast.core.service import Service
+    from holdfast.drivers.simulated import Machine
+
+SESSION = 4.0
+
+
+def _scene() -> tuple[Scene, Machine, Service]:
+    scene = Scene()
+    machine, service = scene.client()
+    service.desks[None].books.backend.capabilities = CAPABILITIES._replace(session=SESSION)
+    return scene, machine, service
+
+
+def test_a_long_lease_is_believed_for_half_a_session_at_a_time() -> None:
+    scene, machine, service = _scene()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=30.0).acquire(None)
+        assert handle is not None
+        for _ in range(10):
+            assert SESSION / 4 < handle.remaining() <= SESSION / 2
+            await Sleep(machine.now() + 1.7)
+
+    scene.do(machine, whole(), 30.0)
+
+
+def test_a_fixed_lease_is_proven_again_and_again_but_not_beyond_its_end() -> None:
+    scene, machine, service = _scene()
+
+    async def whole() -> None:
+        began = machine.now()
+        handle = await mutex_of(service, lease=10.0, renew=False).acquire(None)
+        assert handle is not None
+        await Sleep(began + 9.5)
+        handle.ensure()
+        await Sleep(began + 10.1)
+        with pytest.raises(LeaseLost, match="is over"):
+            handle.ensure()
+
+    scene.do(machine, whole(), 15.0)
+    lengths = [claim.lease for r in scene.store.seen if isinstance(r, Renew) for claim in r.claims]
+    assert len(lengths) > 5
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_silence_is_loss_before_the_session_can_have_ended() -> None:
+    scene, machine, service = _scene()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=30.0).acquire(None)
+        assert handle is not None
+        scene.store.silent = (Renew,)
+        silent = machine.now()
+        while not handle.lost():
+            await Sleep(machine.now() + 0.01)
+        assert SESSION / 4 < machine.now() - silent < SESSION / 2 + 0.05
+
+    scene.do(machine, whole(), 10.0)
+
+
+def test_an_extension_ends_a_fixed_lease_later() -> None:
+    scene, machine, service = _scene()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=3.0, renew=False).acquire(None)
+        assert handle is not None
+        await handle.extend(20.0)
+        assert handle.remaining() <= SESSION / 2
+        await Sleep(machine.now() + 15.0)
+        handle.ensure()
+
+    scene.do(machine, whole(), 20.0)
+
+
+def test_what_a_session_holds_is_given_back_however_long_that_takes() -> None:
+    scene, machine, service = _scene()
+    scene.store.silent = (Ask, Leave)
+    waiting = scene.begin(machine, mutex_of(service, lease=1.0).acquire(0.2))
+    scene.world.play(60.0)
+    assert waiting.ended
+    (orphan,) = service.desks[None].books.orphans.values()
+    assert orphan.until == FOREVER
+    scene.store.silent = ()
+    scene.world.play(65.0)
+    assert not service.desks[None].books.orphans
