@@ -64,5 +64,6 @@ seeds: $(READY) ## simulate: make seeds N=100000
 
 clean: ## remove everything that make made
 	rm -rf .venv .demo-venv build dist .coverage .coverage.* htmlcov \
+		tests/interop/redisson/target \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,81 @@
+"""One Python process that contends, in a command's words: KIND URL NAME UNTIL HOLD FILE.
+
+KIND is threads, asyncio or redis-py; UNTIL is on the monotonic clock in nanoseconds, HOLD in
+milliseconds. Law: as on the Java side, an interval lies inside the hold, and is written as
+"granted released token".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import redis
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LEASE = 30.0
+
+
+def until(end: int, name: str) -> Iterator[list[str]]:
+    """The turns of one contender; the caller fills each turn in, and the turns are written."""
+    turns: list[list[str]] = []
+    while time.monotonic_ns() < end:
+        turns.append([])
+        yield turns[-1]
+    Path(name).write_text("".join(f"{' '.join(turn)}\n" for turn in turns))
+
+
+def hold_for(turn: list[str], token: int, hold: float) -> None:
+    """Hold, and write it down."""
+    granted = time.monotonic_ns()
+    time.sleep(hold)
+    turn += map(str, (granted, time.monotonic_ns(), token))
+
+
+def in_threads(url: str, lock_name: str, end: int, hold: float, file: str) -> None:
+    """By holdfast."""
+    with holdfast.Client(url) as client:
+        lock = client.lock(lock_name, lease=LEASE)
+        for turn in until(end, file):
+            with lock as lease:
+                hold_for(turn, lease.token, hold)
+
+
+async def in_asyncio(url: str, lock_name: str, end: int, hold: float, file: str) -> None:
+    """By holdfast's other half."""
+    async with holdfast.AsyncClient(url) as client:
+        lock = client.lock(lock_name, lease=LEASE)
+        for turn in until(end, file):
+            async with lock as lease:
+                hold_for(turn, lease.token, hold)
+
+
+def by_redis_py(url: str, lock_name: str, end: int, hold: float, file: str) -> None:
+    """By redis-py's own lock."""
+    with redis.Redis.from_url(url) as client:
+        lock = client.lock(lock_name, timeout=LEASE, sleep=0.005)
+        for turn in until(end, file):
+            with lock:
+                hold_for(turn, 0, hold)
+
+
+def main(kind: str, url: str, name: str, end: str, hold: str, file: str) -> None:
+    """Contend."""
+    job = (url, name, int(end), float(hold) / 1000, file)
+    if kind == "asyncio":
+        asyncio.run(in_asyncio(*job))
+    elif kind == "threads":
+        in_threads(*job)
+    else:
+        by_redis_py(*job)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
