@@ -53,9 +53,19 @@ class Opened(NamedTuple):
 SCHEMES = {
     "memory": "holdfast.backends.memory.nodes",
     "sqlite": "holdfast.backends.sqlite.nodes",
+    "redis": "holdfast.backends.redis.nodes",
+    "rediss": "holdfast.backends.redis.nodes",
+    "unix": "holdfast.backends.redis.nodes",
+    "redis+sentinel": "holdfast.backends.redis.nodes",
+    "rediss+sentinel": "holdfast.backends.redis.nodes",
+    "redis+cluster": "holdfast.backends.redis.nodes",
+    "rediss+cluster": "holdfast.backends.redis.nodes",
 }
 # The clients that users have already, by the package that their class, or one above it, is from.
-OBJECTS: dict[str, str] = {}
+OBJECTS = {
+    "redis": "holdfast.backends.redis.nodes",
+    "valkey": "holdfast.backends.redis.nodes",
+}
 
 
 def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -> Opened:

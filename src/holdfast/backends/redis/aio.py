@@ -1,0 +1,214 @@
+"""The store for asyncio: one wire to each server, shared by all tasks of the client.
+
+All waiters of a client for one lock share a channel, whose messages name the one they are for. So
+ten thousand waiting tasks need one connection and, on one lock, one subscription.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends.redis.conversations import Conversations
+from holdfast.backends.redis.line import packed
+from holdfast.backends.redis.protocol import Hear
+from holdfast.backends.redis.steps import Pause, Send, Unreachable
+from holdfast.backends.redis.wire import Wire
+from holdfast.core.backend import Ask, Leave
+from holdfast.core.pace import pause
+from holdfast.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.backends.redis.settings import Settings
+    from holdfast.backends.redis.steps import Address, Steps, Waiting
+    from holdfast.core.backend import Claim
+
+
+class Waiter:
+    """One waiting task: the wire it listens on, and whether a message has come."""
+
+    __slots__ = ("channels", "future", "heard", "wire")
+
+    def __init__(self, wire: Wire, channels: tuple[str, ...]) -> None:
+        self.wire = wire
+        self.channels = channels
+        self.heard = False
+        self.future: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """A message has come, or may have been missed."""
+        self.heard = True
+        if self.future is not None and not self.future.done():
+            self.future.set_result(None)
+
+
+class AioStore:
+    """Carries out requests in the tasks of one loop."""
+
+    def __init__(self, settings: Settings, now: Callable[[], float]) -> None:
+        self.settings = settings
+        self.now = now
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is connected, and nobody waits."""
+        self.wires: dict[Address, Wire] = {}
+        self.connecting: dict[Address, asyncio.Lock] = {}
+        self.waiting: dict[str, Waiter] = {}
+        # Who listens to a channel, in the order they came; the first looks when nobody is named.
+        self.listeners: dict[str, dict[str, Waiter]] = {}
+        self.talks = Conversations(self.settings, self.now, _address_of)
+
+    async def call(self, request: object, until: float) -> object:
+        """The answer of the store; Refused or Unknown when there is none by *until*."""
+        if isinstance(request, Hear):
+            await self._hear(request.claim, until)
+            return None
+        waits = isinstance(request, Ask) and request.claim.holder in self.waiting
+        answer = await self._converse(self.talks.about(request, waits), until)
+        if isinstance(request, Leave):
+            self.forget(request.claim.holder)
+        return answer
+
+    async def _converse(self, steps: Steps[Any], until: float) -> object:
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    outcome = await self._take(step, until)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(outcome)
+        except StopIteration as done:
+            return done.value
+        except Unreachable as error:
+            raise Refused(str(error)) from error
+
+    async def _take(self, step: Send | Pause, until: float) -> object:
+        if isinstance(step, Pause):
+            return await self._pause(step.attempt, until)
+        wire = self.wires.get(step.address)
+        if wire is None or not wire.open:
+            wire = await self._connect(step.address, until)
+        if step.waiting is not None:
+            self._listen(wire, step.waiting)
+        return await wire.ask(packed(step.commands), len(step.commands), until)
+
+    async def _pause(self, attempt: int, until: float) -> bool:
+        seconds = pause(attempt + 2, 0.5)
+        if self.now() + seconds >= until:
+            return False
+        await asyncio.sleep(seconds)
+        return True
+
+    async def _connect(self, address: Address, until: float) -> Wire:
+        """The wire to *address*; whoever else wants it waits for the same one."""
+        async with self.connecting.setdefault(address, asyncio.Lock()):
+            wire = self.wires.get(address)
+            if wire is None or not wire.open:
+                wire = Wire(address, self.now, self._heard, self._lost)
+                await wire.connect(self.settings, until)
+                self.wires[address] = wire
+        return wire
+
+    def _listen(self, wire: Wire, waiting: Waiting) -> None:
+        """Have the claim's channels listened to on *wire*, before what is sent next."""
+        holder = waiting.claim.holder
+        waiter = self.waiting.get(holder)
+        if waiter is not None and waiter.wire is wire:
+            waiter.heard = False
+            return
+        if waiter is not None:
+            self._deafen(holder, waiter)
+        waiter = self.waiting[holder] = Waiter(wire, waiting.channels)
+        for channel in waiting.channels:
+            listeners = self.listeners.setdefault(channel, {})
+            if not any(other.wire is wire for other in listeners.values()):
+                wire.tell(packed([_verb("SUBSCRIBE", channel, waiting.sharded)]))
+            listeners[holder] = waiter
+
+    def _deafen(self, holder: str, waiter: Waiter) -> None:
+        for channel in waiter.channels:
+            listeners = self.listeners.get(channel, {})
+            listeners.pop(holder, None)
+            if not listeners:
+                self.listeners.pop(channel, None)
+                if waiter.wire.open:
+                    sharded = self.talks.talk.route.sharded
+                    waiter.wire.tell(packed([_verb("UNSUBSCRIBE", channel, sharded)]))
+
+    def _heard(self, channel: str, word: str) -> None:
+        waiter = self.waiting.get(word)
+        if waiter is None:
+            # Not for one of ours by name: a release by another program. One of us looks.
+            waiter = next(iter(self.listeners.get(channel, {}).values()), None)
+        if waiter is not None:
+            waiter.wake()
+
+    def _lost(self, wire: Wire) -> None:
+        """Messages may be missed from now on: whoever listened here must look."""
+        for waiter in self.waiting.values():
+            if waiter.wire is wire:
+                waiter.wake()
+
+    async def _hear(self, claim: Claim, until: float) -> None:
+        waiter = self.waiting.get(claim.holder)
+        if waiter is None or waiter.heard or not waiter.wire.open:
+            return
+        loop = asyncio.get_running_loop()
+        waiter.future = loop.create_future()
+        timer = loop.call_later(max(0.0, min(until - self.now(), 3600.0)), waiter.wake)
+        try:
+            await waiter.future
+        finally:
+            timer.cancel()
+            waiter.future = None
+
+    def forget(self, holder: str) -> None:
+        """The claim waits no more."""
+        self.talks.forget(holder)
+        waiter = self.waiting.pop(holder, None)
+        if waiter is not None:
+            self._deafen(holder, waiter)
+
+    def disturb(self) -> None:
+        """Wake every waiting task: the client is closing."""
+        for waiter in list(self.waiting.values()):
+            waiter.wake()
+
+    def interrupt(self) -> None:
+        """No call lasts beyond its deadline but those that wait."""
+        self.disturb()
+
+    async def finish(self) -> None:
+        """Close the wires; what was asked is answered, or its asker is gone."""
+        for wire in list(self.wires.values()):
+            wire.close()
+        await asyncio.sleep(0)
+
+    def retire(self) -> None:
+        """The loop is closed: nothing of it can be used any more."""
+        for wire in self.wires.values():
+            wire.abandon()
+        self.wires = {}
+
+    def close(self) -> None:
+        """Begin anew."""
+        self.begin()
+
+    def after_fork(self) -> None:
+        """The parent's loop is not ours; only the copies of its descriptors are."""
+        self.retire()
+        self.begin()
+
+
+def _verb(verb: str, channel: str, sharded: bool) -> tuple[str, str]:
+    return (f"S{verb}" if sharded else verb, channel)
+
+
+def _address_of(claim: Claim) -> str:
+    """All waiting tasks of a client share one channel for each lock."""
+    return claim.client

@@ -1,0 +1,228 @@
+"""Redisson's format, with a queue: each request of the core as a script, each reply as an answer.
+
+A lock is a hash with one field, its owner; `keys` says what else there is. The client's own depth
+of nesting never reaches the server, so every script says what shall be, never how much more, and
+can be repeated (Redisson's `RedissonLock` and `RedissonFencedLock` are the format's source).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends.redis import keys as names
+from holdfast.backends.redis.records import held_of, waiter_of
+from holdfast.backends.redis.scripts import ACQUIRE, EVICT, LOOK, RELEASE, RENEW, RETIE
+from holdfast.backends.redis.steps import Send, Waiting
+from holdfast.core.backend import Broken, Busy, Grant, Leave, Left, Retied, Sight
+from holdfast.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.backends.redis.keys import Keys
+    from holdfast.backends.redis.steps import Command, Steps
+    from holdfast.backends.redis.talk import Talk
+    from holdfast.core.backend import Ask, Break, Claim, Look, Renew, Retie
+
+# A waiter that is handed the lock must confirm within this time, or the next one has it; and no
+# waiter looks later than this, so each has looked before a grant that it did not see can be over.
+CLAIM_MS = 3000
+LOOK_AGAIN_MS = 3000
+BURIED_MS = 120_000
+REPLICAS_MS = 1000
+NEVER = 1e9
+WAS = ("absent", "held", "waiting")
+
+
+class Hash:
+    """The conversations of the default protocol."""
+
+    def __init__(self, talk: Talk, address_of: Callable[[Claim], str], replicas: int) -> None:
+        self.talk = talk
+        self.address_of = address_of
+        self.replicas = replicas
+        self.tickets: dict[str, bytes] = {}
+
+    def _keys(self, name: str) -> Keys:
+        keys = names.keys_of(name)
+        if self.talk.route.sharded:
+            names.check_one_slot(name, keys)
+        return keys
+
+    def _verb(self) -> str:
+        return "SPUBLISH" if self.talk.route.sharded else "PUBLISH"
+
+    def ask(self, request: Ask, waits: bool) -> Steps[Grant | Busy]:
+        """Try; if it is taken and shall be waited for, listen and stand in the queue."""
+        claim = request.claim
+        if not waits:
+            reply = yield from self._try(claim, wait=False)
+            if reply[0] != 0 or not request.wait:
+                return _answer(reply)
+        reply = yield from self._try(claim, wait=True)
+        answer = _answer(reply)
+        if isinstance(answer, Grant):
+            self.tickets.pop(claim.holder, None)
+        else:
+            self.tickets[claim.holder] = reply[3]
+        return answer
+
+    def _try(self, claim: Claim, *, wait: bool) -> Steps[Any]:
+        if not self.replicas:
+            return (yield from self._acquire(claim, wait, ()))
+        wait_for_them: Command = ("WAIT", self.replicas, REPLICAS_MS)
+        reply, copies = yield from self._acquire(claim, wait, (wait_for_them,))
+        if reply[0] == 1 and not (isinstance(copies, int) and copies >= self.replicas):
+            yield from self.leave(Leave(claim, bury=True))
+            raise Refused(
+                f"{claim.name!r} was granted and given back: {copies} of {self.replicas} "
+                f"replicas confirmed the grant within {REPLICAS_MS} ms"
+            )
+        return reply
+
+    def _acquire(self, claim: Claim, wait: bool, then: Sequence[Command]) -> Steps[Any]:
+        keys = self._keys(claim.name)
+        address = self.address_of(claim)
+        owner = names.owner_of(claim.holder)
+        wake = names.wake_channel(claim.name)
+        waiting = None
+        if wait:
+            channels = (wake + address, names.release_channel(claim.name))
+            waiting = Waiting(claim, channels, self.talk.route.sharded)
+        return (
+            yield from self.talk.evaluate(
+                ACQUIRE,
+                (*keys, names.grave(claim.name, owner)),
+                (
+                    owner,
+                    round(claim.lease * 1000),
+                    names.member_of(claim, address),
+                    int(wait),
+                    self.tickets.get(claim.holder, b""),
+                    CLAIM_MS,
+                    self._verb(),
+                    wake,
+                    LOOK_AGAIN_MS,
+                ),
+                waiting=waiting,
+                then=then,
+            )
+        )
+
+    def leave(self, request: Leave) -> Steps[Left]:
+        """Release, or leave the queue."""
+        claim = request.claim
+        owner = names.owner_of(claim.holder)
+        reply = yield from self.talk.evaluate(
+            RELEASE,
+            (*self._keys(claim.name), names.grave(claim.name, owner)),
+            (
+                owner,
+                names.member_of(claim, self.address_of(claim)),
+                BURIED_MS if request.bury else 0,
+                CLAIM_MS,
+                self._verb(),
+                names.wake_channel(claim.name),
+                names.release_channel(claim.name),
+                LOOK_AGAIN_MS,
+            ),
+        )
+        self.tickets.pop(claim.holder, None)
+        return Left(WAS[reply], ())  # type: ignore[arg-type]
+
+    def renew(self, request: Renew) -> Steps[tuple[bool, ...]]:
+        """Renew many; in a cluster, those of each slot together."""
+        slots: dict[int, list[int]] = {}
+        for index, claim in enumerate(request.claims):
+            slot = names.slot_of(claim.name) if self.talk.route.sharded else 0
+            slots.setdefault(slot, []).append(index)
+        held = [False] * len(request.claims)
+        for indices in slots.values():
+            replies = yield from self._renew([request.claims[index] for index in indices])
+            for index, reply in zip(indices, replies, strict=True):
+                held[index] = reply == 1
+        return tuple(held)
+
+    def _renew(self, claims: Sequence[Claim]) -> Steps[Any]:
+        keys = [self._keys(claim.name) for claim in claims]
+        both = [key for lock in keys for key in (lock.lock, lock.record)]
+        words: list[str | int] = []
+        for claim in claims:
+            words += (round(claim.lease * 1000), names.owner_of(claim.holder))
+        return (yield from self.talk.evaluate(RENEW, both, words))
+
+    def retie(self, request: Retie) -> Steps[Retied]:
+        """Note that a hold outlives its client, or that it does not."""
+        keys = self._keys(request.claim.name)
+        words = (names.owner_of(request.claim.holder), request.tie)
+        reply = yield from self.talk.evaluate(RETIE, (keys.lock, keys.record), words)
+        return Retied(reply == 1, ())
+
+    def evict(self, request: Break) -> Steps[Broken]:
+        """Take the lock away."""
+        keys = self._keys(request.name)
+        wake, release = names.wake_channel(request.name), names.release_channel(request.name)
+        token = "" if request.token is None else str(request.token)
+        words = (token, CLAIM_MS, self._verb(), wake, release, LOOK_AGAIN_MS)
+        done, owner, record, token = yield from self.talk.evaluate(EVICT, keys, words)
+        return Broken(held_of(owner, record, token, 0), done == 1, ())
+
+    def look(self, request: Look) -> Steps[tuple[Sight, ...]]:
+        """One lock, or all that leave a trace of ours."""
+        if request.name is not None:
+            return ((yield from self._sight(request.name)),)
+        found = yield from self._names()
+        wanted = sorted(name for name in found if fnmatch.fnmatchcase(name, request.pattern))
+        sights: list[Sight] = []
+        for name in wanted:
+            sights += ((yield from self._sight(name)),)
+        return tuple(sight for sight in sights if sight.held or sight.waiting)
+
+    def _sight(self, name: str) -> Steps[Sight]:
+        reply = yield from self.talk.evaluate(LOOK, self._keys(name), ())
+        left, owner, record, token, *members = reply
+        held = held_of(owner, record, token, left)
+        remaining = left / 1000 if held and left >= 0 else None
+        waiting = tuple(waiter_of(name, member) for member in members)
+        return Sight(name, held, remaining, waiting)
+
+    def _names(self) -> Steps[set[str]]:
+        found: set[str] = set()
+        for address in (yield from self.talk.route.masters()):
+            cursor: Any = 0
+            while True:
+                scan = ("SCAN", cursor, "MATCH", f"{names.OURS}*", "COUNT", 1000)
+                (reply,) = yield Send(address, (scan,))
+                if isinstance(reply, Exception):
+                    raise Refused(f"{address}: {reply}")
+                cursor, found_keys = reply
+                found.update(_locks_of(found_keys))
+                if not int(cursor):
+                    break
+        return found
+
+
+def _locks_of(found: Sequence[bytes]) -> set[str]:
+    kinds = (f"{names.OURS}queue:", f"{names.OURS}holder:")
+    texts = [key.decode("utf-8", "replace") for key in found]
+    return {name for key in texts if key.startswith(kinds) and (name := names.name_in(key))}
+
+
+def _answer(reply: Sequence[Any]) -> Grant | Busy:
+    if reply[0] == 1:
+        return Grant(int(reply[1]), ())
+    if reply[0] < 0:
+        return Busy(None, NEVER, ())
+    _, left, rank, _, owner, record, token = reply
+    return Busy(held_of(owner, record, token, left), _recheck(left, rank), ())
+
+
+def _recheck(left: int, rank: int) -> float:
+    """When to ask again without a message. The head of the queue is there when the lease ends, the
+    next one shortly after it; the others are sure to be called.
+    """
+    if left < 0:
+        left = LOOK_AGAIN_MS
+    stagger = {0: 1, 1: 20}.get(rank, CLAIM_MS)
+    return min(left + stagger, LOOK_AGAIN_MS) / 1000

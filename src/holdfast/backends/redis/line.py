@@ -1,0 +1,184 @@
+"""A connection of our own to one server: made by redis-py, driven by us.
+
+redis-py does what it is best at: TLS, ACL, the handshake. Then its socket and hiredis's parser are
+all we need, with a deadline for each question and no retries. A line on which anything went wrong
+is closed, for a reply that nobody read would be taken for the next one's (hazard D4).
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends import library
+from holdfast.backends.redis.steps import Unreachable
+from holdfast.errors import Refused, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.backends.redis.settings import Settings
+    from holdfast.backends.redis.steps import Address, Command
+
+READ_SIZE = 65536
+LONGEST_WAIT = 3600.0
+IDLE_TOO_LONG = 1.0
+MESSAGES = (b"message", b"smessage")
+
+
+def terms_for(settings: Settings, address: Address, seconds: float) -> dict[str, Any]:
+    """What redis-py is told of a connection to *address*."""
+    terms = dict(settings.sentinel_terms if address.sentinel else settings.terms)
+    if address.path:
+        terms["path"] = address.path
+    else:
+        terms |= {"host": address.host, "port": address.port, "socket_keepalive": True}
+    maintenance = library("redis.maint_notifications", "redis")
+    return terms | {
+        "protocol": 3,
+        "decode_responses": False,
+        "socket_connect_timeout": seconds,
+        "socket_timeout": seconds,
+        "maint_notifications_config": maintenance.MaintNotificationsConfig(enabled=False),
+    }
+
+
+def kind_for(module: Any, settings: Settings, address: Address) -> Any:
+    """redis-py's class for a connection to *address*."""
+    if address.path:
+        return module.UnixDomainSocketConnection
+    return module.SSLConnection if settings.tls else module.Connection
+
+
+def refusal(address: Address, error: Exception) -> Exception:
+    """What a failed connection means: nothing was asked yet."""
+    exceptions = library("redis.exceptions", "redis")
+    final = (exceptions.AuthenticationError, exceptions.NoPermissionError)
+    if isinstance(error, final):
+        return Refused(f"{address}: permission denied: {error}")
+    if isinstance(error, exceptions.ResponseError) and "HELLO" in str(error).upper():
+        return Refused(f"{address}: Redis 6 or later, or Valkey, is needed (it said: {error})")
+    return Unreachable(f"{address}: {error}")
+
+
+class Line:
+    """One blocking connection, used by one call at a time."""
+
+    __slots__ = ("address", "heard", "now", "reader", "sock", "used")
+
+    def __init__(
+        self, settings: Settings, address: Address, now: Callable[[], float], until: float
+    ) -> None:
+        self.address = address
+        self.now = now
+        self.heard = False
+        self.used = now()
+        self.sock = self._connect(settings, until)
+        self.reader = library("hiredis", "redis").Reader()
+
+    def _connect(self, settings: Settings, until: float) -> Any:
+        module = library("redis.connection", "redis")
+        terms = terms_for(settings, self.address, self._left(until))
+        connection = kind_for(module, settings, self.address)(**terms)
+        try:
+            connection.connect()
+        except (module.RedisError, OSError) as error:
+            raise refusal(self.address, error) from error
+        # From here on the socket is ours, and redis-py must not close it.
+        sock, connection._sock = connection._sock, None
+        return sock
+
+    def _left(self, until: float) -> float:
+        return max(0.001, min(until - self.now(), LONGEST_WAIT))
+
+    def fresh(self) -> bool:
+        """Whether the line is likely to be open still: it was used just now, or is silent."""
+        if self.now() - self.used < IDLE_TOO_LONG:
+            return True
+        self.sock.settimeout(0)
+        try:
+            return not self._more()
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def _more(self) -> bool:
+        """Read what has come; True at the end of the line."""
+        data = self.sock.recv(READ_SIZE)
+        self.reader.feed(data)
+        return not data
+
+    def ask(self, packed: bytes, count: int, until: float) -> list[Any]:
+        """Send commands and read *count* replies; Unknown where they do not come by *until*."""
+        try:
+            self.sock.settimeout(self._left(until))
+            self.sock.sendall(packed)
+            replies = self._replies(count, until)
+        except OSError as error:
+            raise Unknown(
+                f"{self.address} did not answer: {str(error) or 'no more time'}"
+            ) from error
+        self.used = self.now()
+        return replies
+
+    def _replies(self, count: int, until: float) -> list[Any]:
+        replies: list[Any] = []
+        while len(replies) < count:
+            reply = self.reader.gets()
+            if reply is False:
+                self.sock.settimeout(self._left(until))
+                if self._more():
+                    raise ConnectionError("it closed the connection")
+            elif type(reply).__name__ == "PushNotification":
+                self._note(reply)
+            else:
+                replies.append(reply)
+        return replies
+
+    def _note(self, push: Sequence[Any]) -> None:
+        if push and push[0] in MESSAGES:
+            self.heard = True
+
+    def wait(self, until: float) -> bool:
+        """Wait for a message; False when the line is lost."""
+        try:
+            while not self.heard and self.now() < until:
+                push = self.reader.gets()
+                if push is not False:
+                    self._note(push)
+                    continue
+                self.sock.settimeout(self._left(until))
+                if self._more():
+                    return False
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def tell(self, packed: bytes) -> bool:
+        """Send a command whose only answer is a message; False when it cannot go out at once."""
+        try:
+            self.sock.settimeout(0)
+            return bool(self.sock.send(packed) == len(packed))
+        except OSError:
+            return False
+
+    def cut(self) -> None:
+        """End the line under whoever waits on it, from another thread."""
+        try:
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+        except OSError:
+            # It is gone already, which is what was wanted.
+            return
+
+    def close(self) -> None:
+        """Give the descriptor back. In a forked child this leaves the parent's line alone."""
+        self.sock.close()
+
+
+def packed(commands: Sequence[Command]) -> bytes:
+    """Commands as they travel."""
+    pack = library("hiredis", "redis").pack_command
+    return b"".join([pack(command) for command in commands])

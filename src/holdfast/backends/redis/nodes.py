@@ -1,0 +1,203 @@
+"""The store for threads: lines to servers, each used by one call or one waiting thread at a time.
+
+A waiting thread reads its own line, so a message goes from the server to whom it is for, with no
+listener in between.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends import Opened, check_protocol
+from holdfast.backends.redis.conversations import Conversations
+from holdfast.backends.redis.line import Line, packed
+from holdfast.backends.redis.protocol import Handed, Hear
+from holdfast.backends.redis.settings import settings_of
+from holdfast.backends.redis.steps import Pause, Send, Unreachable
+from holdfast.core.backend import Ask, Capabilities, Leave
+from holdfast.core.pace import pause
+from holdfast.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.backends.redis.settings import Settings
+    from holdfast.backends.redis.steps import Address, Steps, Waiting
+    from holdfast.core.backend import Claim
+
+# The server counts its TTLs by the wall clock, which is set now and then: hence the drift, which
+# covers a clock that is slewed, not one that jumps. Its granularity is a millisecond.
+CAPABILITIES = Capabilities(drift=0.001, margin=0.005, life=False, bequest=False)
+PROTOCOLS = ("hash",)
+
+
+class Store:
+    """Carries out requests, each in the thread that asks."""
+
+    def __init__(self, settings: Settings, now: Callable[[], float]) -> None:
+        self.settings = settings
+        self.now = now
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is connected, and nobody waits."""
+        self.idle: dict[Address, list[Line]] = {}
+        self.waiting: dict[str, Line] = {}
+        self.talks = Conversations(self.settings, self.now, _address_of)
+
+    def call(self, request: object, until: float) -> object:
+        """The answer of the store; Refused or Unknown when there is none by *until*."""
+        if isinstance(request, Hear):
+            self._hear(request.claim, until)
+            return None
+        waits = isinstance(request, Ask) and request.claim.holder in self.waiting
+        answer = self._converse(self.talks.about(request, waits), until)
+        if isinstance(request, Leave):
+            self.forget(request.claim.holder)
+        return answer
+
+    def _converse(self, steps: Steps[Any], until: float) -> object:
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    outcome = self._take(step, until)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(outcome)
+        except StopIteration as done:
+            return done.value
+        except Unreachable as error:
+            raise Refused(str(error)) from error
+
+    def _take(self, step: Send | Pause, until: float) -> object:
+        if isinstance(step, Pause):
+            return self._pause(step.attempt, until)
+        if step.waiting is not None:
+            return self._send_waiting(step, step.waiting, until)
+        line = self._line(step.address, until)
+        try:
+            replies = line.ask(packed(step.commands), len(step.commands), until)
+        except BaseException:
+            line.close()
+            raise
+        self.idle.setdefault(step.address, []).append(line)
+        return replies
+
+    def _pause(self, attempt: int, until: float) -> bool:
+        seconds = pause(attempt + 2, 0.5)
+        if self.now() + seconds >= until:
+            return False
+        time.sleep(seconds)
+        return True
+
+    def _line(self, address: Address, until: float) -> Line:
+        idle = self.idle.get(address)
+        while idle:
+            try:
+                line = idle.pop()
+            except IndexError:
+                break  # another thread was faster
+            if line.fresh():
+                return line
+            line.close()
+        return Line(self.settings, address, self.now, until)
+
+    def _send_waiting(self, step: Send, waiting: Waiting, until: float) -> object:
+        """Over the waiter's own line, which listens before it asks."""
+        holder = waiting.claim.holder
+        line = self.waiting.pop(holder, None)
+        commands = list(step.commands)
+        if line is None or line.address != step.address:
+            if line is not None:
+                line.close()
+            line = self._line(step.address, until)
+            commands = [*_listening("SUBSCRIBE", waiting), *commands]
+        line.heard = False
+        try:
+            replies = line.ask(packed(commands), len(step.commands), until)
+        except BaseException:
+            line.close()
+            raise
+        if isinstance(replies[0], Exception):
+            # An error may be the answer to the subscription: replies and commands no longer match.
+            line.close()
+        else:
+            self.waiting[holder] = line
+        return replies
+
+    def _hear(self, claim: Claim, until: float) -> None:
+        line = self.waiting.get(claim.holder)
+        if line is None:
+            return
+        try:
+            lasts = line.wait(until)
+        except BaseException:
+            self.waiting.pop(claim.holder, None)
+            line.close()
+            raise
+        if not lasts:
+            self.waiting.pop(claim.holder, None)
+            line.close()
+
+    def forget(self, holder: str) -> None:
+        """The claim waits no more: its line can serve others."""
+        self.talks.forget(holder)
+        line = self.waiting.pop(holder, None)
+        if line is None:
+            return
+        if line.tell(packed([("UNSUBSCRIBE",), ("SUNSUBSCRIBE",)])):
+            self.idle.setdefault(line.address, []).append(line)
+        else:
+            line.close()
+
+    def disturb(self) -> None:
+        """Wake every waiting thread: the client is closing."""
+        for line in list(self.waiting.values()):
+            line.cut()
+
+    def interrupt(self) -> None:
+        """No call lasts beyond its deadline but those that wait."""
+        self.disturb()
+
+    def close(self) -> None:
+        """Close all lines."""
+        lines = [*self.waiting.values(), *(line for idle in self.idle.values() for line in idle)]
+        self.begin()
+        for line in lines:
+            line.close()
+
+    def after_fork(self) -> None:
+        """Close the child's copies of the parent's descriptors; the parent's lines stay open."""
+        self.close()
+
+
+def _listening(verb: str, waiting: Waiting) -> list[tuple[str, ...]]:
+    verb = f"S{verb}" if waiting.sharded else verb
+    return [(verb, channel) for channel in waiting.channels]
+
+
+def _address_of(claim: Claim) -> str:
+    """Each waiting thread has a channel of its own."""
+    return claim.holder
+
+
+def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
+    """The store that a URL, or a client of the user's, names; nothing is connected yet."""
+    settings = settings_of(target)
+    default = check_protocol(settings.protocol, PROTOCOLS, "Redis")
+    store: Any
+    if aio:
+        from holdfast.backends.redis.aio import AioStore
+
+        store = AioStore(settings, now)
+    else:
+        store = Store(settings, now)
+
+    def backend(protocol: str | None) -> Handed:
+        check_protocol(protocol, PROTOCOLS, "Redis")
+        return Handed(CAPABILITIES, store.forget, store.disturb)
+
+    return Opened(backend, default, {"store": store}, settings.shown, native=aio)

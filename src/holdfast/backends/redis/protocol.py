@@ -1,0 +1,96 @@
+"""The backend of a store whose node itself listens for each waiter's message.
+
+It is the text of `core.queue.Queue` without its listener: to wait is a question to the node, which
+answers it when a message for the claim has come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core.backend import (
+    Ask,
+    Break,
+    Broken,
+    Busy,
+    Capabilities,
+    Claim,
+    Grant,
+    Leave,
+    Left,
+    Look,
+    Renew,
+    Retie,
+    Retied,
+    Sight,
+    Tie,
+)
+from holdfast.core.effects import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Hear(NamedTuple):
+    """Wait until a message for the claim has come since it asked last. → None"""
+
+    claim: Claim
+
+
+class Handed:
+    """Locks that the server hands from holder to waiter."""
+
+    def __init__(
+        self,
+        capabilities: Capabilities,
+        forget: Callable[[str], None],
+        disturb: Callable[[], None],
+    ) -> None:
+        self.capabilities = capabilities
+        self._forget = forget
+        self._disturb = disturb
+
+    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+        """One try. The node listens before it queues, so no message is missed (hazard E1)."""
+        reply: Grant | Busy = await Call("store", Ask(claim, wait), until)
+        return reply
+
+    async def hear(self, claim: Claim, until: float) -> None:
+        """Wait for the message."""
+        await Call("store", Hear(claim), until)
+
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
+        """Renew all in one request."""
+        answer: Sequence[bool] = await Call("store", Renew(claims), until)
+        return answer
+
+    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+        """Release, or leave the queue."""
+        reply: Left = await Call("store", Leave(claim, bury), until)
+        return reply.was == "held"
+
+    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
+        """Change what ends the hold."""
+        answer: Retied = await Call("store", Retie(claim, tie), until)
+        return answer
+
+    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+        """Who holds, who waits."""
+        answer: Sequence[Sight] = await Call("store", Look(name, pattern), until)
+        return answer
+
+    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+        """Take the lock away."""
+        answer: Broken = await Call("store", Break(name, token), until)
+        return answer
+
+    def forget(self, claim: Claim) -> None:
+        """The claim waits no more."""
+        self._forget(claim.holder)
+
+    def disturb(self) -> None:
+        """Wake every waiter, to look again."""
+        self._disturb()
+
+    def renewed_identity(self) -> None:
+        """After a fork; the node has let go of everything by itself."""

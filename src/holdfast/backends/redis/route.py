@@ -1,0 +1,223 @@
+"""Which server has a key: one, the master that sentinels name, or the master of a slot.
+
+Finding out is part of the conversation. What was found is believed until a server says otherwise
+or cannot be reached; a master that sentinels named is asked for again every second, so that one
+that was cut off from them is left soon (hazard G12).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.backends.redis.keys import slot_of
+from holdfast.backends.redis.steps import Address, Send, Unreachable
+from holdfast.errors import Refused, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.backends.redis.steps import Steps
+
+BELIEVED = 1.0
+
+
+class Route(Protocol):
+    """Where to send what concerns a key."""
+
+    sharded: bool
+    """Messages travel in the slot of their channel."""
+
+    def known(self, key: str) -> Address | None:
+        """The server that has *key*, if that is known."""
+        ...
+
+    def find(self, key: str) -> Steps[Address]:
+        """Find out which server has *key*."""
+        ...
+
+    def masters(self) -> Steps[Sequence[Address]]:
+        """All servers that have keys."""
+        ...
+
+    def forget(self) -> None:
+        """What is known may be wrong."""
+        ...
+
+    def moved(self, slot: int, address: Address) -> None:
+        """A server said who has a slot now."""
+        ...
+
+
+class Single:
+    """One server."""
+
+    sharded = False
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    def known(self, key: str) -> Address | None:
+        """The one."""
+        return self.address
+
+    def find(self, key: str) -> Steps[Address]:
+        """The one."""
+        return self.address
+        yield
+
+    def masters(self) -> Steps[Sequence[Address]]:
+        """The one."""
+        return (self.address,)
+        yield
+
+    def forget(self) -> None:
+        """There is no other."""
+
+    def moved(self, slot: int, address: Address) -> None:
+        """A cluster's answer to somebody who did not say that he wants a cluster."""
+        raise Refused(
+            f"{self.address} is part of a Redis cluster: write redis+cluster://{self.address}"
+        )
+
+
+class Sentinels:
+    """The master that sentinels name."""
+
+    sharded = False
+
+    def __init__(
+        self, sentinels: Sequence[Address], service: str, now: Callable[[], float]
+    ) -> None:
+        self.sentinels = list(sentinels)
+        self.service = service
+        self.now = now
+        self.master: Address | None = None
+        self.until = 0.0
+
+    def known(self, key: str) -> Address | None:
+        """The master named last, for a while."""
+        return self.master if self.now() < self.until else None
+
+    def find(self, key: str) -> Steps[Address]:
+        """Ask one sentinel after the other, and the master whether it is one."""
+        reasons: list[str] = []
+        for sentinel in list(self.sentinels):
+            try:
+                address = yield from self._named_by(sentinel)
+                yield from self._check(address)
+            except (Unreachable, StoreError) as error:
+                reasons.append(f"{sentinel}: {error}")
+                continue
+            self._prefer(sentinel)
+            self.master, self.until = address, self.now() + BELIEVED
+            return address
+        self.forget()
+        raise Unreachable(f"no sentinel names a master {self.service!r} ({'; '.join(reasons)})")
+
+    def _prefer(self, sentinel: Address) -> None:
+        self.sentinels.remove(sentinel)
+        self.sentinels.insert(0, sentinel)
+
+    def _named_by(self, sentinel: Address) -> Steps[Address]:
+        words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
+        (reply,) = yield Send(sentinel, (words,))
+        if isinstance(reply, Exception):
+            raise Unreachable(str(reply))
+        if not reply:
+            raise Unreachable("it knows no such master")
+        return Address(reply[0].decode(), int(reply[1]))
+
+    def _check(self, address: Address) -> Steps[None]:
+        (role,) = yield Send(address, (("ROLE",),))
+        if isinstance(role, Exception):
+            raise Unreachable(str(role))
+        if role[0] != b"master":
+            raise Unreachable(f"{address} is no master yet")
+
+    def masters(self) -> Steps[Sequence[Address]]:
+        """The master."""
+        return ((self.known("") or (yield from self.find(""))),)
+
+    def forget(self) -> None:
+        """Ask again."""
+        self.until = 0.0
+
+    def moved(self, slot: int, address: Address) -> None:
+        """A cluster's answer from a server that sentinels watch."""
+        raise Refused(f"the master {self.service!r} is part of a cluster, which has no sentinels")
+
+
+class Cluster:
+    """The masters of a cluster, by slot."""
+
+    def __init__(self, seeds: Sequence[Address]) -> None:
+        self.seeds = list(seeds)
+        self.slots: dict[int, Address] = {}
+        self.known_masters: list[Address] = []
+        self.sharded = True
+
+    def known(self, key: str) -> Address | None:
+        """The master of the key's slot."""
+        return self.slots.get(slot_of(key))
+
+    def find(self, key: str) -> Steps[Address]:
+        """Read the map from any node, and look there."""
+        yield from self._read_map()
+        address = self.known(key)
+        if address is None:
+            raise Unreachable(f"no node of the cluster has slot {slot_of(key)}")
+        return address
+
+    def _read_map(self) -> Steps[None]:
+        reasons: list[str] = []
+        for address in dict.fromkeys([*self.known_masters, *self.seeds]):
+            try:
+                slots, sharded = yield Send(address, (("CLUSTER", "SLOTS"), SHARDED))
+            except (Unreachable, StoreError) as error:
+                reasons.append(f"{address}: {error}")
+                continue
+            if not isinstance(slots, Exception):
+                self._learn(slots, address)
+                self.sharded = not isinstance(sharded, Exception)
+                return
+            reasons.append(f"{address}: {slots}")
+        raise Unreachable(f"no node of the cluster answers ({'; '.join(reasons)})")
+
+    def _learn(self, ranges: Sequence[Sequence[object]], asked: Address) -> None:
+        slots: dict[int, Address] = {}
+        for first, last, master, *_ in ranges:
+            address = _announced(master, asked)
+            slots.update(dict.fromkeys(range(_number(first), _number(last) + 1), address))
+        self.slots = slots
+        self.known_masters = list(dict.fromkeys(slots.values()))
+
+    def masters(self) -> Steps[Sequence[Address]]:
+        """All masters."""
+        yield from self._read_map()
+        return self.known_masters
+
+    def forget(self) -> None:
+        """Read the map again."""
+        self.slots = {}
+
+    def moved(self, slot: int, address: Address) -> None:
+        """One slot has another master."""
+        self.slots[slot] = address
+
+
+# Redisson's question, too: a server that cannot answer it has no sharded channels.
+SHARDED = ("PUBSUB", "SHARDNUMSUB", "0")
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int):
+        raise Refused(f"the cluster describes its slots in a way not known here: {value!r}")
+    return value
+
+
+def _announced(master: object, asked: Address) -> Address:
+    if not isinstance(master, list) or len(master) < 2:
+        raise Refused(f"the cluster describes its nodes in a way not known here: {master!r}")
+    host, port = master[0], _number(master[1])
+    # An empty or missing host means: the one that you have asked.
+    return Address(host.decode() if host else asked.host, port)

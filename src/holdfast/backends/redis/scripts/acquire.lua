@@ -1,0 +1,90 @@
+-- Take a lock, confirm a grant that was handed over, or stand in the queue.
+-- Asked again it answers the same: a holder gets its token, a waiter keeps its place.
+--
+-- KEYS   1 lock    2 token    3 queue    4 holder record    5 grave of this claim
+-- ARGV   1 owner   2 lease in ms   3 member: the claim as it stands in the queue
+--        4 wait: 1 to queue, else 0   5 ticket of an earlier place in the queue, or ''
+--        6 longest lease in ms of a grant that is handed over
+--        7 PUBLISH or SPUBLISH   8 beginning of the waiters' channels
+--        9 how soon in ms a waiter looks again by itself
+-- Reply  {1, token}  granted
+--        {0, ms left of the lease, rank in the queue or -1, ticket, owner, record, token}  busy
+--        {-1}  the claim was given up for good
+local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner, lease, member = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local claim_time, verb, channels, look_again = tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
+
+-- [shared: grant, hand over]
+-- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
+-- so it does not fall back when the counter is lost with the server's data.
+local function grant(who, what, ms)
+  local time = redis.call('TIME')
+  local micros = time[1] * 1000000 + time[2]
+  local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, micros))
+  redis.call('SET', counter, token)
+  redis.call('HSET', lock, who, 1)
+  redis.call('PEXPIRE', lock, ms)
+  redis.call('SET', record, token .. '\nboth\n' .. string.format('%.0f', micros) .. '\n' .. what, 'PX', ms)
+  return token
+end
+
+-- A free lock goes to the first waiter whose channel somebody listens to, for a short time: it
+-- must confirm. Returns its owner; false when nobody waits. *me* needs no message, nor a grant.
+local function hand_over(me)
+  while true do
+    local first = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not first then return false end
+    redis.call('ZREM', queue, first)
+    local who, address, ms = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+)')
+    if who == me then return me end
+    if redis.call(verb, channels .. address, who) > 0 then
+      ms = math.min(tonumber(ms), claim_time)
+      grant(who, first, ms)
+      -- Whoever is first in the queue now must look before such a short grant is over.
+      local second = ms < look_again and redis.call('ZRANGE', queue, 0, 0)[1]
+      if second then
+        local other, place = string.match(second, '^([^\n]*)\n([^\n]*)\n')
+        redis.call(verb, channels .. place, other)
+      end
+      return who
+    end
+  end
+end
+-- [end of shared]
+
+if redis.call('EXISTS', lock, queue, KEYS[5]) == 0 then
+  return {1, grant(owner, member, lease)}
+end
+if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end
+if redis.call('HEXISTS', lock, owner) == 1 then
+  if redis.call('PTTL', lock) < lease then
+    redis.call('PEXPIRE', lock, lease)
+    redis.call('PEXPIRE', record, lease)
+  end
+  return {1, redis.call('GET', counter) or '0'}
+end
+if redis.call('EXISTS', lock) == 0 then
+  local next_one = hand_over(owner)
+  if not next_one or next_one == owner then
+    redis.call('ZREM', queue, member)
+    return {1, grant(owner, member, lease)}
+  end
+end
+local rank, ticket = -1, ''
+if ARGV[4] == '1' then
+  ticket = redis.call('ZSCORE', queue, member)
+  if not ticket then
+    ticket = ARGV[5]
+    if ticket == '' then
+      local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0
+      local time = redis.call('TIME')
+      ticket = string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
+    end
+    redis.call('ZADD', queue, ticket, member)
+  end
+  redis.call('PEXPIRE', queue, 60000)
+  rank = redis.call('ZRANK', queue, member)
+end
+local holder = redis.call('HKEYS', lock)[1] or ''
+local left, about = redis.call('PTTL', lock), redis.call('GET', record) or ''
+return {0, left, rank, ticket, holder, about, redis.call('GET', counter) or '0'}

@@ -1,0 +1,58 @@
+-- Take the lock from whoever holds it, and hand it on.
+--
+-- KEYS   1 lock    2 token    3 queue    4 holder record
+-- ARGV   1 the token of the grant to end, or ''  for any
+--        2 longest lease in ms of a grant that is handed over
+--        3 PUBLISH or SPUBLISH   4 beginning of the waiters' channels   5 Redisson's channel
+--        6 how soon in ms a waiter looks again by itself
+-- Reply  {1, owner, record, token}  it was taken away
+--        {0, owner, record, token}  it is held by another grant; owner '' when it is free
+local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local claim_time, verb, channels, look_again = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[6])
+
+-- [shared: grant, hand over]
+-- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
+-- so it does not fall back when the counter is lost with the server's data.
+local function grant(who, what, ms)
+  local time = redis.call('TIME')
+  local micros = time[1] * 1000000 + time[2]
+  local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, micros))
+  redis.call('SET', counter, token)
+  redis.call('HSET', lock, who, 1)
+  redis.call('PEXPIRE', lock, ms)
+  redis.call('SET', record, token .. '\nboth\n' .. string.format('%.0f', micros) .. '\n' .. what, 'PX', ms)
+  return token
+end
+
+-- A free lock goes to the first waiter whose channel somebody listens to, for a short time: it
+-- must confirm. Returns its owner; false when nobody waits. *me* needs no message, nor a grant.
+local function hand_over(me)
+  while true do
+    local first = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not first then return false end
+    redis.call('ZREM', queue, first)
+    local who, address, ms = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+)')
+    if who == me then return me end
+    if redis.call(verb, channels .. address, who) > 0 then
+      ms = math.min(tonumber(ms), claim_time)
+      grant(who, first, ms)
+      -- Whoever is first in the queue now must look before such a short grant is over.
+      local second = ms < look_again and redis.call('ZRANGE', queue, 0, 0)[1]
+      if second then
+        local other, place = string.match(second, '^([^\n]*)\n([^\n]*)\n')
+        redis.call(verb, channels .. place, other)
+      end
+      return who
+    end
+  end
+end
+-- [end of shared]
+
+if redis.call('EXISTS', lock) == 0 then hand_over('') end
+local owner = redis.call('HKEYS', lock)[1]
+if not owner then return {0, '', '', '0'} end
+local about, token = redis.call('GET', record) or '', redis.call('GET', counter) or '0'
+if ARGV[1] ~= '' and ARGV[1] ~= token then return {0, owner, about, token} end
+redis.call('DEL', lock, record)
+if not hand_over('') then redis.call(verb, ARGV[5], '0') end
+return {1, owner, about, token}

@@ -1,0 +1,62 @@
+-- Give a claim up, whether it holds or waits, and hand the lock on.
+-- Asked again it finds nothing to do.
+--
+-- KEYS   1 lock    2 token    3 queue    4 holder record    5 grave of this claim
+-- ARGV   1 owner   2 member: the claim as it stands in the queue
+--        3 for how long in ms to refuse this claim from now on, or 0
+--        4 longest lease in ms of a grant that is handed over
+--        5 PUBLISH or SPUBLISH   6 beginning of the waiters' channels   7 Redisson's channel
+--        8 how soon in ms a waiter looks again by itself
+-- Reply  1  it held    2  it waited    0  it was not there
+local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local claim_time, verb, channels, look_again = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[8])
+
+-- [shared: grant, hand over]
+-- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
+-- so it does not fall back when the counter is lost with the server's data.
+local function grant(who, what, ms)
+  local time = redis.call('TIME')
+  local micros = time[1] * 1000000 + time[2]
+  local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, micros))
+  redis.call('SET', counter, token)
+  redis.call('HSET', lock, who, 1)
+  redis.call('PEXPIRE', lock, ms)
+  redis.call('SET', record, token .. '\nboth\n' .. string.format('%.0f', micros) .. '\n' .. what, 'PX', ms)
+  return token
+end
+
+-- A free lock goes to the first waiter whose channel somebody listens to, for a short time: it
+-- must confirm. Returns its owner; false when nobody waits. *me* needs no message, nor a grant.
+local function hand_over(me)
+  while true do
+    local first = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not first then return false end
+    redis.call('ZREM', queue, first)
+    local who, address, ms = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+)')
+    if who == me then return me end
+    if redis.call(verb, channels .. address, who) > 0 then
+      ms = math.min(tonumber(ms), claim_time)
+      grant(who, first, ms)
+      -- Whoever is first in the queue now must look before such a short grant is over.
+      local second = ms < look_again and redis.call('ZRANGE', queue, 0, 0)[1]
+      if second then
+        local other, place = string.match(second, '^([^\n]*)\n([^\n]*)\n')
+        redis.call(verb, channels .. place, other)
+      end
+      return who
+    end
+  end
+end
+-- [end of shared]
+
+local was = 0
+if redis.call('HEXISTS', lock, ARGV[1]) == 1 then
+  was = 1
+  -- First of all: what frees memory is allowed to a server that has none left.
+  redis.call('DEL', lock, record)
+elseif redis.call('ZREM', queue, ARGV[2]) == 1 then
+  was = 2
+end
+if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end
+if was == 1 and not hand_over('') then redis.call(verb, ARGV[7], '0') end
+return was

@@ -1,0 +1,61 @@
+"""What a conversation with servers consists of. A node carries these out, blocking or not.
+
+A conversation is a generator: it yields steps and is sent their outcomes, so its text is one for
+threads and for asyncio. Error replies come back as replies; where the line was lost, the node
+throws Refused or Unknown into the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.backend import Claim
+
+T = TypeVar("T")
+Word = str | bytes | int | float
+Command = tuple[Word, ...]
+
+
+class Address(NamedTuple):
+    """Where a server listens: a port, or a socket's path; a sentinel has terms of its own."""
+
+    host: str
+    port: int
+    path: str = ""
+    sentinel: bool = False
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+
+class Waiting(NamedTuple):
+    """Whose messages must be listened for before the commands are carried out."""
+
+    claim: Claim
+    channels: tuple[str, ...]
+    sharded: bool
+
+
+class Send(NamedTuple):
+    """Send commands together and read their replies. → list, one reply each"""
+
+    address: Address
+    commands: Sequence[Command]
+    waiting: Waiting | None = None
+
+
+class Pause(NamedTuple):
+    """Let some time pass before the next try. → bool, whether there is time left for one"""
+
+    attempt: int
+
+
+class Unreachable(Exception):
+    """A step did not reach its server at all; nothing was sent."""
+
+
+Steps = Generator[Send | Pause, Any, T]

@@ -1,0 +1,120 @@
+"""One command to the right server, through everything that servers answer instead of replies.
+
+What an error reply means is in one table (hazards D14, G6): it was not carried out. Some pass by
+themselves, and are asked again while there is time; the others are the user's to mend.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends.redis.steps import Address, Pause, Send, Unreachable
+from holdfast.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.backends.redis.route import Route
+    from holdfast.backends.redis.scripts import Script
+    from holdfast.backends.redis.steps import Command, Steps, Waiting, Word
+
+PASSING = {
+    *("LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN"),
+    "NOREPLICAS",
+}
+ADVICE = {
+    "NOPERM": "permission denied: give the user the rights that the Redis page lists",
+    "NOAUTH": "permission denied: the URL needs a user name and a password",
+    "WRONGPASS": "permission denied: the user name or the password is wrong",
+    "WRONGTYPE": "the key of this lock is in use for something else, or by another protocol",
+    "OOM": "the server has no memory left: it needs more, or fewer keys of others",
+    "MISCONF": "the server cannot save its data, and so takes no more: see its log",
+}
+ASKING: Command = ("ASKING",)
+REDIRECTS = 8
+
+
+class Talk:
+    """Commands to one store, wherever its keys are."""
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+
+    def evaluate(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        words: Sequence[Word],
+        *,
+        waiting: Waiting | None = None,
+        then: Sequence[Command] = (),
+    ) -> Steps[Any]:
+        """Run a script where its first key is; the reply, or all when *then* adds commands."""
+        short: Command = ("EVALSHA", script.sha, len(keys), *keys, *words)
+        address = self.route.known(keys[0])
+        if address is not None and waiting is None and not then:
+            # What happens nearly always, without the detours.
+            try:
+                (reply,) = yield Send(address, (short,))
+            except Unreachable:
+                self.route.forget()
+            else:
+                if not isinstance(reply, Exception):
+                    return reply
+        whole: Command = ("EVAL", script.text, len(keys), *keys, *words)
+        replies = yield from self.ask(keys[0], (short, *then), whole=whole, waiting=waiting)
+        return replies if then else replies[0]
+
+    def ask(
+        self,
+        key: str,
+        commands: Sequence[Command],
+        *,
+        whole: Command | None = None,
+        waiting: Waiting | None = None,
+    ) -> Steps[list[Any]]:
+        """Send commands to the server of *key*; the replies, the first of which is no error."""
+        tries = detours = 0
+        aside: Address | None = None
+        while True:
+            try:
+                address = aside or self.route.known(key) or (yield from self.route.find(key))
+                sent = (ASKING, *commands) if aside else commands
+                replies: list[Any] = (yield Send(address, sent, waiting))[-len(commands) :]
+            except Unreachable as error:
+                self.route.forget()
+                problem: Exception = Refused(str(error))
+                aside = None
+            else:
+                problem = replies[0]
+                if not isinstance(problem, Exception):
+                    return replies
+                code, _, rest = str(problem).partition(" ")
+                if code == "NOSCRIPT" and whole is not None:
+                    commands, whole = (whole, *commands[1:]), None
+                    continue
+                if code in ("MOVED", "ASK") and detours < REDIRECTS:
+                    detours += 1
+                    aside = self._redirected(code, rest, address)
+                    continue
+                aside = None
+                problem = self._explained(code, problem, address)
+            tries += 1
+            if not (yield Pause(tries)):
+                raise problem
+
+    def _redirected(self, code: str, rest: str, asked: Address) -> Address | None:
+        slot, _, place = rest.partition(" ")
+        host, _, port = place.rpartition(":")
+        target = Address(host or asked.host, int(port))
+        if code == "ASK":
+            return target
+        self.route.moved(int(slot), target)
+        return None
+
+    def _explained(self, code: str, problem: Exception, address: Address) -> Refused:
+        if code in PASSING:
+            self.route.forget()
+            return Refused(f"{address}: {problem}")
+        advice = ADVICE.get(code)
+        raise Refused(f"{address}: {problem}" + (f" ({advice})" if advice else ""))

@@ -1,0 +1,171 @@
+"""One connection for all tasks of a client: what is asked in one turn of the loop leaves together.
+
+redis-py makes the connection; then its transport is ours. Replies come in the order of the
+commands, so one whose asker has gone away is read and dropped, and no other is mistaken for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends import library
+from holdfast.backends.redis.line import MESSAGES, kind_for, refusal, terms_for
+from holdfast.errors import Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.backends.redis.settings import Settings
+    from holdfast.backends.redis.steps import Address
+
+
+class Question:
+    """Some commands that were sent, and the replies that are missing."""
+
+    __slots__ = ("count", "future", "replies", "until")
+
+    def __init__(self, future: asyncio.Future[list[Any]], count: int, until: float) -> None:
+        self.future = future
+        self.count = count
+        self.until = until
+        self.replies: list[Any] = []
+
+
+class Wire(asyncio.Protocol):
+    """The connection to one server."""
+
+    def __init__(
+        self,
+        address: Address,
+        now: Callable[[], float],
+        heard: Callable[[str, str], None],
+        lost: Callable[[Wire], None],
+    ) -> None:
+        self.address = address
+        self.now = now
+        self.heard = heard
+        self.lost = lost
+        self.loop = asyncio.get_running_loop()
+        self.reader = library("hiredis", "redis").Reader()
+        self.pushed = library("hiredis", "redis").PushNotification
+        self.questions: deque[Question] = deque()
+        self.outgoing: list[bytes] = []
+        self.channels: dict[str, int] = {}
+        self.timer: asyncio.TimerHandle | None = None
+        self.timer_at = float("inf")
+        self.open = True
+
+    async def connect(self, settings: Settings, until: float) -> None:
+        """Let redis-py connect, and take over its transport."""
+        module = library("redis.asyncio.connection", "redis")
+        terms = terms_for(settings, self.address, max(0.001, until - self.now()))
+        connection = kind_for(module, settings, self.address)(**terms)
+        try:
+            async with asyncio.timeout(max(0.001, until - self.now())):
+                await connection.connect()
+        except (library("redis.exceptions", "redis").RedisError, OSError) as error:
+            raise refusal(self.address, error) from error
+        # The stream's writer is kept: it would close the transport when it is collected.
+        self.writer = connection._writer
+        connection._reader = connection._writer = None
+        self.transport: Any = self.writer.transport
+        self.transport.set_protocol(self)
+
+    def ask(self, packed: bytes, count: int, until: float) -> asyncio.Future[list[Any]]:
+        """Send commands; the future has their replies."""
+        future: asyncio.Future[list[Any]] = self.loop.create_future()
+        if not self.open:
+            future.set_exception(Unknown(f"the connection to {self.address} was lost"))
+            return future
+        self.questions.append(Question(future, count, until))
+        self.tell(packed)
+        if until < self.timer_at:
+            self._watch(until)
+        return future
+
+    def tell(self, packed: bytes) -> None:
+        """Send commands whose only answers are messages."""
+        if not self.outgoing:
+            self.loop.call_soon(self._flush)
+        self.outgoing.append(packed)
+
+    def _flush(self) -> None:
+        outgoing, self.outgoing = self.outgoing, []
+        if self.open and outgoing:
+            self.transport.write(b"".join(outgoing))
+
+    def _watch(self, until: float) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer_at = until
+        self.timer = self.loop.call_later(max(0.0, until - self.now()), self._check)
+
+    def _check(self) -> None:
+        """Tell whoever has waited long enough that nothing is known; the reply may still come."""
+        now = self.now()
+        self.timer, self.timer_at = None, float("inf")
+        soonest = float("inf")
+        for question in self.questions:
+            if question.future.done():
+                continue
+            if question.until <= now:
+                question.future.set_exception(Unknown(f"{self.address} did not answer in time"))
+            else:
+                soonest = min(soonest, question.until)
+        if soonest < float("inf"):
+            self._watch(soonest)
+
+    def data_received(self, data: bytes) -> None:
+        """Replies go to the questions in order, messages to whom they are for."""
+        self.reader.feed(data)
+        while (reply := self.reader.gets()) is not False:
+            if type(reply) is self.pushed:
+                self._pushed(reply)
+            else:
+                self._replied(reply)
+
+    def _replied(self, reply: object) -> None:
+        question = self.questions[0]
+        question.replies.append(reply)
+        if len(question.replies) == question.count:
+            self.questions.popleft()
+            if not question.future.done():
+                question.future.set_result(question.replies)
+
+    def _pushed(self, push: Sequence[Any]) -> None:
+        if len(push) == 3 and push[0] in MESSAGES:
+            self.heard(push[1].decode(), push[2].decode("utf-8", "replace"))
+
+    def eof_received(self) -> bool:
+        """The server has closed; so do we."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """What was asked last may or may not have been done."""
+        self.open = False
+        questions, self.questions = self.questions, deque()
+        for question in questions:
+            if not question.future.done():
+                question.future.set_exception(
+                    Unknown(f"the connection to {self.address} was lost: {error or 'closed'}")
+                )
+        if self.timer is not None:
+            self.timer.cancel()
+        self.lost(self)
+
+    def close(self) -> None:
+        """End the connection, once what was written is out."""
+        self.open = False
+        self.transport.close()
+
+    def abandon(self) -> None:
+        """Let go of the descriptor alone: the loop is another process's, or closed."""
+        self.open = False
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sock.fileno() >= 0:
+            # The selector of a dead loop is not to be touched; the number is ours to close.
+            import os
+
+            os.close(sock.fileno())
