@@ -140,11 +140,12 @@ def test_a_forked_child_forgets_everything() -> None:
     nowhere = Nowhere()
     driver = Aio({"store": nowhere})
     driver.after_fork()
-    reasons: list[str] = []
-    driver.forgotten = reasons.append
+    reasons: list[tuple[str, bool]] = []
+    driver.forgotten = lambda reason, ours: reasons.append((reason, ours))
     driver.after_fork()
     assert nowhere.calls == ["after_fork", "after_fork"]
-    assert "forked" in reasons[0]
+    assert "forked" in reasons[0][0]
+    assert not reasons[0][1]
 
 
 def test_a_thread_answers_nobody_when_its_loop_is_closed() -> None:

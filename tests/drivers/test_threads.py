@@ -150,13 +150,14 @@ def test_close_joins_what_runs_but_not_itself() -> None:
 def test_a_forked_child_forgets_everything() -> None:
     nowhere = Nowhere()
     driver = Threads({"store": nowhere})
-    reasons: list[str] = []
-    driver.forgotten = reasons.append
+    reasons: list[tuple[str, bool]] = []
+    driver.forgotten = lambda reason, ours: reasons.append((reason, ours))
     before = driver.caller()
     driver.after_fork()
     assert nowhere.calls == ["after_fork"]
     assert driver.caller() is not before
-    assert str(os.getppid()) in reasons[0]
+    assert str(os.getppid()) in reasons[0][0]
+    assert not reasons[0][1]
     Threads({}).after_fork()
     assert Machine().wall() == pytest.approx(time.time(), abs=5)
 

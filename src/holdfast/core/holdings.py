@@ -72,8 +72,12 @@ class Holdings:
         self.orphans: dict[str, Orphan] = {}
         self.bereaved: list[Callback] = []
 
-    def abandon(self, reason: str) -> None:
-        """All holds are another's now: the process that forked us, or a loop that is closed."""
+    def abandon(self, reason: str, ours: bool) -> None:
+        """Nobody here holds anything any more: a forked child, or the tasks of a closed loop.
+
+        What stayed with the process that forked us is its own; what is still *ours* is given back.
+        """
+        left = [hold for hold in self.held() if ours and hold.ours]
         for hold in self.held():
             hold.lose(reason)
         self.changed = Signal()
@@ -81,6 +85,8 @@ class Holdings:
         self.keeping = Background()
         self.begin()
         self.backend.renewed_identity()
+        for hold in left:
+            self.orphan(hold.claim)
 
     def claim(self, name: str, lease: float, label: str | None, caller: Caller) -> Claim:
         """A fresh claim, known to nobody yet."""

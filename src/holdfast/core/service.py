@@ -151,10 +151,10 @@ class Service:
     async def _ask_the_store(self, request: object) -> Any:
         return await Call("store", request, self.desk(None).books.answer_by())
 
-    def abandon(self, reason: str) -> None:
-        """Everything held is another's now: a parent's, or a closed loop's."""
+    def abandon(self, reason: str, ours: bool) -> None:
+        """Nobody here holds anything any more; give back what is *ours* and no parent's."""
         for desk in self.desks.values():
-            desk.books.abandon(reason)
+            desk.books.abandon(reason, ours)
 
     async def close(self) -> None:
         """Wake and end what waits, give back what is held, and stop the keepers."""

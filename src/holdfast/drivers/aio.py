@@ -75,7 +75,7 @@ class Aio(Machine):
             weakref.WeakKeyDictionary()
         )
         self.background: set[asyncio.Task[None]] = set()
-        self.forgotten: Callable[[str], None] = _nothing
+        self.forgotten: Callable[[str, bool], None] = _nothing
         DRIVERS.add(self)
 
     def caller(self) -> Caller:
@@ -118,19 +118,19 @@ class Aio(Machine):
             node.retire()
         for node in self.nodes.values():
             node.close()
-        self._forget("the event loop in which it was taken is closed")
+        self._forget("the event loop in which it was taken is closed", ours=True)
 
-    def _forget(self, reason: str) -> None:
+    def _forget(self, reason: str, *, ours: bool) -> None:
         self.background = set()
         self.callers = weakref.WeakKeyDictionary()
-        self.forgotten(reason)
+        self.forgotten(reason, ours)
 
     def after_fork(self) -> None:
         """In a forked child: no loop runs, and nothing is held."""
         self.loop = None
         for node in self.nodes.values():
             node.after_fork()
-        self._forget(forked_message())
+        self._forget(forked_message(), ours=False)
 
     async def run(self, process: Process[T]) -> T:
         """Step *process* to its end in this task, and return what it returns."""
@@ -256,5 +256,5 @@ def _as_it_is(node: AioNode) -> AioNode:
     return node
 
 
-def _nothing(reason: str) -> None:
+def _nothing(reason: str, ours: bool) -> None:
     """Until a client says what else must forget."""

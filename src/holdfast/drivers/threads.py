@@ -39,7 +39,7 @@ class Threads(Machine):
         self.monitor = threading.RLock()
         self.local = threading.local()
         self.background: set[threading.Thread] = set()
-        self.forgotten: Callable[[str], None] = _nothing
+        self.forgotten: Callable[[str, bool], None] = _nothing
         self.last: Callable[[], Process[None]] | None = None
         DRIVERS.add(self)
 
@@ -161,10 +161,10 @@ class Threads(Machine):
         self.background = set()
         for node in self.nodes.values():
             node.after_fork()
-        self.forgotten(forked_message())
+        self.forgotten(forked_message(), False)
 
 
-def _nothing(reason: str) -> None:
+def _nothing(reason: str, ours: bool) -> None:
     """Until a client says what else must forget."""
 
 

@@ -40,8 +40,9 @@ class Waiter:
     def wake(self) -> None:
         """A message has come, or may have been missed."""
         self.heard = True
-        if self.future is not None and not self.future.done():
-            self.future.set_result(None)
+        future = self.future
+        if future is not None and not future.done() and not future.get_loop().is_closed():
+            future.set_result(None)
 
 
 class AioStore:

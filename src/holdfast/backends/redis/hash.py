@@ -180,7 +180,9 @@ class Hash:
         return tuple(sight for sight in sights if sight.held or sight.waiting)
 
     def _sight(self, name: str) -> Steps[Sight]:
-        reply = yield from self.talk.evaluate(LOOK, self._keys(name), ())
+        numsub = "SHARDNUMSUB" if self.talk.route.sharded else "NUMSUB"
+        words = (numsub, names.wake_channel(name))
+        reply = yield from self.talk.evaluate(LOOK, self._keys(name), words)
         left, owner, record, token, *members = reply
         held = held_of(owner, record, token, left)
         remaining = left / 1000 if held and left >= 0 else None

@@ -67,10 +67,9 @@ class Wire(asyncio.Protocol):
                 await connection.connect()
         except (library("redis.exceptions", "redis").RedisError, OSError) as error:
             raise refusal(self.address, error) from error
-        # The stream's writer is kept: it would close the transport when it is collected.
-        self.writer = connection._writer
-        connection._reader = connection._writer = None
-        self.transport: Any = self.writer.transport
+        writer, connection._writer, connection._reader = connection._writer, None, None
+        self.transport: Any = writer.transport
+        writer._transport = _Closing()
         self.transport.set_protocol(self)
 
     def ask(self, packed: bytes, count: int, until: float) -> asyncio.Future[list[Any]]:
@@ -163,9 +162,27 @@ class Wire(asyncio.Protocol):
     def abandon(self) -> None:
         """Let go of the descriptor alone: the loop is another process's, or closed."""
         self.open = False
-        sock = self.transport.get_extra_info("socket")
-        if sock is not None and sock.fileno() >= 0:
-            # The selector of a dead loop is not to be touched; the number is ours to close.
-            import os
+        _let_go(self.transport)
 
-            os.close(sock.fileno())
+
+class _Closing:
+    """What a stream's writer is left with, which would else close its transport at its end."""
+
+    def is_closing(self) -> bool:
+        return True
+
+
+def _let_go(transport: Any) -> None:
+    """Close the socket of a transport whose loop cannot be asked to do it any more.
+
+    asyncio has no way for that. Its transports would warn, and close the number of their
+    descriptor again when they are collected, whoever has it by then.
+    """
+    below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    if below is not None:
+        transport._closed = True  # this one wraps another, which has the socket
+        transport = below
+    sock = getattr(transport, "_sock", None)
+    if sock is not None:
+        transport._sock = None
+        sock.close()

@@ -94,11 +94,13 @@ async def the_end_of_with_closes_the_client(world: World) -> None:
     lock = world.lock("a")
     if world.driver == "threads":
         with holdfast.Client(world.url) as client:
-            client.lock("a").acquire()
+            kept = client.lock("a").acquire()
+            assert kept is not None
             assert await lock.locked()
     else:
         async with holdfast.AsyncClient(world.url) as coloured:
-            await coloured.lock("a").acquire()
+            also_kept = await coloured.lock("a").acquire()
+            assert also_kept is not None
             assert await lock.locked()
     assert not await lock.locked()
 

@@ -47,7 +47,7 @@ async def a_client_serves_a_second_loop(world: World) -> None:
 
 
 async def _take(world: World, client: Client) -> Lease:
-    other = asyncio.create_task(client.lock("b").acquire())
+    other = asyncio.create_task(client.lock("b", lease=world.store.lease).acquire())
     lease = await world.take(client.lock("a"))
     await other
     return lease

@@ -1,12 +1,17 @@
 -- Who holds and who waits; changes nothing.
 --
 -- KEYS   1 lock    2 token    3 queue    4 holder record
--- Reply  {ms left, owner or '', record, token, members of the queue...}
+-- ARGV   1 NUMSUB or SHARDNUMSUB   2 beginning of the waiters' channels
+-- Reply  {ms left, owner or '', record, token, members of the queue whose channel is heard...}
 local seen = {
   redis.call('PTTL', KEYS[1]),
   redis.call('HKEYS', KEYS[1])[1] or '',
   redis.call('GET', KEYS[4]) or '',
   redis.call('GET', KEYS[2]) or '0',
 }
-for _, member in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do seen[#seen + 1] = member end
+for _, member in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+  local address = string.match(member, '^[^\n]*\n([^\n]*)')
+  local heard = address and redis.call('PUBSUB', ARGV[1], ARGV[2] .. address)[2]
+  if heard ~= 0 then seen[#seen + 1] = member end
+end
 return seen
