@@ -1,0 +1,266 @@
+"""Java and Python share locks: real Redisson and holdfast on one server, in both directions.
+
+Law: what one side holds the other side respects, and what one side gives back wakes the other.
+Java's answers carry its time: System.nanoTime() is the clock of time.monotonic_ns() here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.interop.conftest import WATCHDOG
+from tests.interop.crowd import (
+    HOLD,
+    check_exclusion,
+    check_tokens,
+    contender,
+    counts,
+    end_of_contest,
+    finished,
+    turns,
+)
+from tests.interop.java import Java
+from tests.servers.process import eventually
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.servers.redis import Redis
+
+COLOURS = ["threads", "asyncio"]
+TRIES = 5
+MILLISECOND = 1_000_000
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def take(url: str, name: str) -> int:
+    """Take the lock and give it back; the time of the grant."""
+    with holdfast.Client(url) as client, client.lock(name):
+        return time.monotonic_ns()
+
+
+async def take_async(url: str, name: str) -> int:
+    async with holdfast.AsyncClient(url) as client, client.lock(name):
+        return time.monotonic_ns()
+
+
+def waiting(
+    pool: ThreadPoolExecutor, colour: str, client: holdfast.Client, name: str
+) -> Future[int]:
+    """Somebody in Python who waits for the lock now, behind those who waited before."""
+    lock = client.lock(name)
+    before = len(lock.waiters())
+    if colour == "threads":
+        future = pool.submit(take, client.url, name)
+    else:
+        future = pool.submit(asyncio.run, take_async(client.url, name))
+    eventually(lambda: len(lock.waiters()) > before or future.done())
+    assert not future.done(), "it did not wait"
+    return future
+
+
+def java_waits(server: Redis, java: Java, owner: str, name: str) -> Future[str]:
+    """A Java thread that waits for the lock now."""
+    channel = f"redisson_lock__channel:{{{name}}}"
+    before = server.ask("PUBSUB", "NUMSUB", channel)[1]
+    future = java.order(owner, "lock", name)
+    eventually(lambda: server.ask("PUBSUB", "NUMSUB", channel)[1] > before or future.done())
+    assert not future.done(), "it did not wait"
+    return future
+
+
+# --- waking ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_java_gives_back_and_python_has_it_at_once(
+    colour: str, java: Java, client: holdfast.Client, pool: ThreadPoolExecutor
+) -> None:
+    delays = []
+    for number in range(TRIES):
+        name = f"from-java-{colour}-{number}"
+        java.obey("a", "lock", name)
+        python = waiting(pool, colour, client, name)
+        released = int(java.obey("a", "unlock", name))
+        delays.append(python.result(PATIENCE) - released)
+    assert statistics.median(delays) < 100 * MILLISECOND, delays
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_python_gives_back_and_java_has_it_at_once(
+    colour: str, java: Java, server: Redis, pool: ThreadPoolExecutor
+) -> None:
+    delays = []
+    for number in range(TRIES):
+        name = f"from-python-{colour}-{number}"
+        if colour == "threads":
+            released, granted = handed_to_java(java, server, name)
+        else:
+            released, granted = asyncio.run(handed_to_java_async(java, server, name, pool))
+        delays.append(granted - released)
+        java.obey("a", "unlock", name)
+    assert statistics.median(delays) < 100 * MILLISECOND, delays
+
+
+def handed_to_java(java: Java, server: Redis, name: str) -> tuple[int, int]:
+    with holdfast.Client(server.url) as client:
+        with client.lock(name):
+            waiter = java_waits(server, java, "a", name)
+            released = time.monotonic_ns()
+        return released, int(waiter.result(PATIENCE))
+
+
+async def handed_to_java_async(
+    java: Java, server: Redis, name: str, pool: ThreadPoolExecutor
+) -> tuple[int, int]:
+    loop = asyncio.get_running_loop()
+    async with holdfast.AsyncClient(server.url) as client:
+        async with client.lock(name):
+            waiter = await loop.run_in_executor(pool, java_waits, server, java, "a", name)
+            released = time.monotonic_ns()
+        answer: str = await asyncio.wrap_future(waiter)
+        return released, int(answer)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_java_ends_without_giving_back_and_python_has_it_when_its_time_is_over(
+    colour: str, built: None, server: Redis, client: holdfast.Client, pool: ThreadPoolExecutor
+) -> None:
+    name = f"dead-java-{colour}"
+    with Java([server.port], WATCHDOG) as doomed:
+        doomed.wait()
+        doomed.obey("a", "lock", name)
+        python = waiting(pool, colour, client, name)
+    ended = time.monotonic_ns()
+    assert python.result(PATIENCE) - ended < (WATCHDOG + 3.0) * 1000 * MILLISECOND
+
+
+# --- depth, force, renewal ------------------------------------------------------------------------
+
+
+def test_what_java_took_twice_is_free_after_two_releases(
+    java: Java, client: holdfast.Client, pool: ThreadPoolExecutor
+) -> None:
+    java.obey("a", "lock", "twice")
+    java.obey("a", "lock", "twice")
+    python = waiting(pool, "threads", client, "twice")
+    java.obey("a", "unlock", "twice")
+    assert client.lock("twice").acquire(timeout=0) is None
+    assert java.obey("a", "count", "twice") == "1 true"
+    second = int(java.obey("a", "unlock", "twice"))
+    assert python.result(PATIENCE) > second
+
+
+def test_what_python_took_twice_is_free_after_two_releases(
+    java: Java, server: Redis, client: holdfast.Client
+) -> None:
+    lock = client.lock("twice-python")
+    first, second = lock.acquire(), lock.acquire()
+    assert first is not None
+    assert second is not None
+    waiter = java_waits(server, java, "a", lock.name)
+    second.release()
+    assert java.obey("b", "count", lock.name) == "0 true"
+    assert java.obey("b", "trylock", lock.name, 0).startswith("false")
+    released = time.monotonic_ns()
+    first.release()
+    assert int(waiter.result(PATIENCE)) > released
+    java.obey("a", "unlock", lock.name)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_python_breaks_what_java_holds(
+    colour: str, java: Java, client: holdfast.Client, pool: ThreadPoolExecutor
+) -> None:
+    name = f"break-java-{colour}"
+    java.obey("a", "lock", name)
+    assert client.lock(name).holder() is not None
+    python = waiting(pool, colour, client, name)
+    assert client.break_lock(name) is not None
+    python.result(PATIENCE)
+    assert java.obey("a", "unlock", name) == "error IllegalMonitorStateException"
+    assert not client.lock(name).locked()
+
+
+def test_java_forces_what_python_holds(
+    java: Java, client: holdfast.Client, pool: ThreadPoolExecutor
+) -> None:
+    lease = client.lock("force-python", lease=WATCHDOG).acquire()
+    assert lease is not None
+    python = waiting(pool, "threads", client, "force-python")
+    forced = java.obey("a", "force", "force-python")
+    assert forced.startswith("true ")
+    delay = python.result(PATIENCE) - int(forced.split()[1])
+    assert delay < 5000 * MILLISECOND
+    eventually(lambda: lease.lost)
+    with pytest.raises(holdfast.LeaseLost):
+        lease.release()
+
+
+def test_both_renew_side_by_side(java: Java, client: holdfast.Client) -> None:
+    with client.lock("ours", lease=WATCHDOG) as lease:
+        java.obey("a", "lock", "theirs")
+        until = time.monotonic() + 3 * WATCHDOG
+        while time.monotonic() < until:
+            assert java.obey("b", "trylock", "ours", 300).startswith("false")
+            assert client.lock("theirs").acquire(timeout=0.3) is None
+            lease.ensure()
+    assert int(java.obey("a", "unlock", "theirs")) > 0
+
+
+# --- fencing and exclusion ------------------------------------------------------------------------
+
+
+def test_tokens_rise_on_both_sides(java: Java, client: holdfast.Client) -> None:
+    tokens = [int(java.obey("a", "token", "tokens"))]
+    java.obey("a", "unlock", "tokens")
+    for _ in range(TRIES):
+        with client.lock("tokens") as lease:
+            tokens.append(lease.token)
+        tokens.append(int(java.obey("a", "token", "tokens")))
+        java.obey("a", "unlock", "tokens")
+    assert sorted(set(tokens)) == tokens
+
+
+# Java takes its time to start on a busy machine.
+@pytest.mark.timeout(300)
+def test_a_crowd_of_both_never_holds_at_once(built: None, server: Redis, tmp_path: Path) -> None:
+    folder = tmp_path / "turns"
+    folder.mkdir()
+    javas = [Java([server.port]) for _ in range(4)]
+    try:
+        for java in javas:
+            java.wait()
+        end = end_of_contest(preparation=1.0)
+        pythons = [
+            contender(kind, server.url, "crowd", end, folder / f"{kind} {number}")
+            for number, kind in enumerate(COLOURS * 2)
+        ]
+        orders = [
+            java.order("a", "loop", "crowd", end, HOLD, folder / f"java-{number}")
+            for number, java in enumerate(javas)
+        ]
+        finished(pythons)
+        for order in orders:
+            assert int(order.result(PATIENCE)) > 0, counts(turns(folder))
+    finally:
+        for java in javas:
+            java.stop()
+    found = turns(folder)
+    check_exclusion(found)
+    check_tokens(found)
+    assert len(counts(found)) == 8, counts(found)
