@@ -56,6 +56,11 @@ class Refusing(Queue):
             raise Refused("out of reach")
         return await super().ask(claim, wait=wait, until=until)
 
+    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+        if Leave in self.store.refused:
+            raise Refused("out of reach")
+        return await super().leave(claim, bury=bury, until=until)
+
 
 class Scene:
     """A world with some machines."""
@@ -126,6 +131,56 @@ def test_a_store_that_cannot_be_reached_is_refused_and_owed_nothing() -> None:
         scene.do(machine, mutex_of(service).acquire(None))
     assert not service.desks[None].books.orphans
     assert scene.store.seen == []
+
+
+def test_a_refusal_says_nothing_of_an_earlier_question_without_an_answer() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.lost_replies = 1
+    run = scene.begin(machine, mutex_of(service).acquire(None))
+    scene.store.refused = (Ask, Leave)
+    scene.world.play(scene.world.time + 2.0)
+    assert isinstance(run.error, Unknown)
+    assert service.desks[None].books.orphans
+    scene.store.refused = ()
+    scene.world.play(scene.world.time + 3.0)
+    assert scene.store.table.entries["a"].held is None
+
+
+def test_a_release_refused_after_a_lost_reply_is_unknown_and_is_made_good() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    mutex = mutex_of(service)
+
+    async def whole() -> None:
+        await mutex.acquire(None)
+        scene.store.silent = (Leave,)
+        await mutex.release()
+
+    run = scene.begin(machine, whole())
+    scene.store.refused = (Leave,)
+    scene.world.play(scene.world.time + 2.0)
+    assert isinstance(run.error, Unknown)
+    scene.store.silent = scene.store.refused = ()
+    scene.world.play(scene.world.time + 3.0)
+    assert scene.store.table.entries["a"].held is None
+
+
+def test_a_release_that_is_refused_at_once_is_made_good_later() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    mutex = mutex_of(service)
+
+    async def whole() -> None:
+        await mutex.acquire(None)
+        scene.store.refused = (Leave,)
+        await mutex.release()
+
+    with pytest.raises(Refused):
+        scene.do(machine, whole())
+    scene.store.refused = ()
+    scene.world.play(scene.world.time + 3.0)
+    assert scene.store.table.entries["a"].held is None
 
 
 def test_a_grant_that_is_always_late_is_given_up() -> None:

@@ -17,9 +17,12 @@ import contextlib
 import socket
 import threading
 import time
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tests.servers.process import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CHUNK = 1 << 16
 PATIENCE = 20.0
@@ -35,6 +38,7 @@ class Fault:
         self.left = nth
         self.struck = threading.Event()
         self.passed = threading.Event()
+        self.arrived = threading.Event()
         self.request = b""
 
     def wait(self) -> None:
@@ -42,9 +46,12 @@ class Fault:
         assert self.struck.wait(PATIENCE), f"nothing was there to {self.action}"
 
     def pass_on(self) -> None:
-        """Deliver what was held, and let the connection go on if it still can."""
+        """Deliver what was held, and let the connection go on if it still can; returns when it is
+        with the receiver's kernel, or when there is no receiver any more.
+        """
         self.wait()
         self.passed.set()
+        assert self.arrived.wait(PATIENCE), "it was not delivered"
 
     def due(self, data: bytes) -> bool:
         """Whether this piece is the one."""
@@ -61,23 +68,28 @@ class Direction:
         self.source = source
         self.sink = sink
         self.silent = False
-        self.gate: threading.Event | None = None
+        self.gate: Fault | None = None
 
     def deliver(self, data: bytes, delay: float) -> None:
         """Pass a piece on, or not, or not yet."""
         if delay:
             time.sleep(delay)
-        if self.gate:
-            self.gate.wait()
-        if not self.silent:
-            self.sink.sendall(data)
+        self._through(lambda: self.sink.sendall(data))
 
     def end(self) -> None:
         """The source has said all; what is held still has to arrive first."""
-        if self.gate:
-            self.gate.wait()
-        if not self.silent:
-            self.sink.shutdown(socket.SHUT_WR)
+        self._through(lambda: self.sink.shutdown(socket.SHUT_WR))
+
+    def _through(self, act: Callable[[], None]) -> None:
+        gate = self.gate
+        if gate:
+            gate.passed.wait()
+        try:
+            if not self.silent:
+                act()
+        finally:
+            if gate:
+                gate.arrived.set()
 
 
 class Connection:
@@ -89,7 +101,7 @@ class Connection:
         self.server = server
         self.up = Direction(client, server)
         self.down = Direction(server, client)
-        self.gates: list[threading.Event] = []
+        self.gates: list[Fault] = []
         self.parting: Fault | None = None
         for direction in (self.up, self.down):
             direction.silent = proxy.silent
@@ -118,8 +130,8 @@ class Connection:
         if fault.action.startswith("lose"):
             direction.silent = True
         else:
-            self.gates.append(fault.passed)
-            direction.gate = fault.passed
+            self.gates.append(fault)
+            direction.gate = fault
         fault.struck.set()
 
     def _cut(self, fault: Fault) -> None:
@@ -129,7 +141,7 @@ class Connection:
     def close(self) -> None:
         """Cut both ways at once."""
         for gate in self.gates:
-            gate.set()
+            gate.passed.set()
         for end in (self.client, self.server):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

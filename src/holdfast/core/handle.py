@@ -10,7 +10,7 @@ from holdfast.core.effects import Guard, Sleep
 from holdfast.core.keeper import RAN_OUT, TAKEN
 from holdfast.core.lease import Hold, State
 from holdfast.core.names import LONGEST_LEASE, SHORTEST_LEASE, checked_seconds
-from holdfast.errors import LeaseLost, NotHeld, Unknown
+from holdfast.errors import LeaseLost, NotHeld, Refused, StoreError, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from holdfast.core.holdings import Holdings
 
 NOT_OURS = "when it was released, the store did not have it as ours any more"
+
+
+def doubt(error: StoreError) -> Unknown:
+    """What to tell when an earlier question had no answer: a refusal says nothing of that one."""
+    if isinstance(error, Unknown):
+        return error
+    return Unknown(f"{error} (and an earlier question was not answered)")
 
 
 class Handle:
@@ -130,10 +137,12 @@ class Handle:
                     hold.claim, bury=hold.doubtful, until=until
                 )
                 return was_held or tries > 0
-            except Unknown:
+            except StoreError as error:
+                if not tries and isinstance(error, Refused):
+                    raise
                 tries += 1
                 if env.now() >= give_up:
-                    raise
+                    raise doubt(error) from error.__cause__
             await Sleep(min(give_up, env.now() + pace.pause(tries, env.random())))
 
     async def extend(self, seconds: object) -> None:

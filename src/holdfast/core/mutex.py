@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.core import pace
 from holdfast.core.backend import Busy, Claim, Grant, Sight
 from holdfast.core.effects import FOREVER, Caller, Sleep
-from holdfast.core.handle import Handle
+from holdfast.core.handle import Handle, doubt
 from holdfast.core.lease import Hold
 from holdfast.core.names import checked_timeout
 from holdfast.core.sight import Holder, busy_message, holder_of, waiter_of
@@ -178,14 +178,14 @@ class Mutex:
             try:
                 until = pace.ask_again_by(attempt.asked, give_up)
                 return await self.books.backend.ask(attempt.claim, wait=wait, until=until)
-            except Refused:
-                attempt.placed = placed
-                raise
-            except Unknown:
+            except StoreError as error:
+                if not tries and isinstance(error, Refused):
+                    attempt.placed = placed
+                    raise
                 attempt.doubtful = True
                 tries += 1
                 if env.now() >= give_up:
-                    raise
+                    raise doubt(error) from error.__cause__
             await Sleep(min(give_up, env.now() + pace.pause(tries, env.random())))
 
     async def _withdraw(self, attempt: Attempt, waited: bool) -> None:

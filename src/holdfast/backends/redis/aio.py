@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.line import packed
 from holdfast.backends.redis.protocol import Hear
-from holdfast.backends.redis.steps import Pause, Send, Unreachable
+from holdfast.backends.redis.steps import Pause, Send, Unreachable, unheard
 from holdfast.backends.redis.wire import Wire
 from holdfast.core.backend import Ask, Leave
 from holdfast.core.pace import pause
@@ -94,9 +94,14 @@ class AioStore:
         wire = self.wires.get(step.address)
         if wire is None or not wire.open:
             wire = await self._connect(step.address, until)
-        if step.waiting is not None:
-            self._listen(wire, step.waiting)
-        return await wire.ask(packed(step.commands), len(step.commands), until)
+        if step.waiting is None:
+            return await wire.ask(packed(step.commands), len(step.commands), until)
+        self._listen(wire, step.waiting)
+        replies = await wire.ask(packed(step.commands), len(step.commands), until)
+        # Refused before the replies came, since it was asked before.
+        refused = (wire.refused.get(channel) for channel in step.waiting.channels)
+        refusal = next(filter(None, refused), None)
+        return replies if refusal is None else [unheard(step.address, refusal)]
 
     async def _pause(self, attempt: int, until: float) -> bool:
         seconds = pause(attempt + 2, 0.5)
@@ -127,8 +132,9 @@ class AioStore:
         waiter = self.waiting[holder] = Waiter(wire, waiting.channels)
         for channel in waiting.channels:
             listeners = self.listeners.setdefault(channel, {})
-            if not any(other.wire is wire for other in listeners.values()):
-                wire.tell(packed([_verb("SUBSCRIBE", channel, waiting.sharded)]))
+            heard = any(other.wire is wire for other in listeners.values())
+            if not heard or channel in wire.refused:
+                wire.tell(_verb("SUBSCRIBE", waiting.sharded), channel)
             listeners[holder] = waiter
 
     def _deafen(self, holder: str, waiter: Waiter) -> None:
@@ -139,7 +145,7 @@ class AioStore:
                 self.listeners.pop(channel, None)
                 if waiter.wire.open:
                     sharded = self.talks.talk.route.sharded
-                    waiter.wire.tell(packed([_verb("UNSUBSCRIBE", channel, sharded)]))
+                    waiter.wire.tell(_verb("UNSUBSCRIBE", sharded), channel)
 
     def _heard(self, channel: str, word: str) -> None:
         waiter = self.waiting.get(word)
@@ -206,8 +212,8 @@ class AioStore:
         self.begin()
 
 
-def _verb(verb: str, channel: str, sharded: bool) -> tuple[str, str]:
-    return (f"S{verb}" if sharded else verb, channel)
+def _verb(verb: str, sharded: bool) -> str:
+    return f"S{verb}" if sharded else verb
 
 
 def _address_of(claim: Claim) -> str:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.backends.redis import keys as names
 from holdfast.backends.redis.records import held_of, waiter_of
 from holdfast.backends.redis.scripts import ACQUIRE, EVICT, LOOK, RELEASE, RENEW, RETIE
-from holdfast.backends.redis.steps import Send, Waiting
+from holdfast.backends.redis.steps import Deaf, Send, Unreachable, Waiting
 from holdfast.core.backend import Broken, Busy, Grant, Leave, Left, Retied, Sight
-from holdfast.errors import Refused
+from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +60,11 @@ class Hash:
             reply = yield from self._try(claim, wait=False)
             if reply[0] != 0 or not request.wait:
                 return _answer(reply)
-        reply = yield from self._try(claim, wait=True)
+        try:
+            reply = yield from self._try(claim, wait=True)
+        except Deaf:
+            yield from self._undo(claim)
+            raise
         answer = _answer(reply)
         if isinstance(answer, Grant):
             self.tickets.pop(claim.holder, None)
@@ -74,12 +78,19 @@ class Hash:
         wait_for_them: Command = ("WAIT", self.replicas, REPLICAS_MS)
         reply, copies = yield from self._acquire(claim, wait, (wait_for_them,))
         if reply[0] == 1 and not (isinstance(copies, int) and copies >= self.replicas):
-            yield from self.leave(Leave(claim, bury=True))
+            yield from self._undo(claim)
             raise Refused(
                 f"{claim.name!r} was granted and given back: {copies} of {self.replicas} "
                 f"replicas confirmed the grant within {REPLICAS_MS} ms"
             )
         return reply
+
+    def _undo(self, claim: Claim) -> Steps[None]:
+        """Give back what nobody is told of; Unknown where that fails, so that it is tried again."""
+        try:
+            yield from self.leave(Leave(claim, bury=True))
+        except (Refused, Unreachable) as error:
+            raise Unknown(f"{claim.name!r} could not be given back: {error}") from error
 
     def _acquire(self, claim: Claim, wait: bool, then: Sequence[Command]) -> Steps[Any]:
         keys = self._keys(claim.name)

@@ -8,6 +8,7 @@ is closed, for a reply that nobody read would be taken for the next one's (hazar
 from __future__ import annotations
 
 import socket
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
@@ -24,6 +25,8 @@ READ_SIZE = 65536
 LONGEST_WAIT = 3600.0
 IDLE_TOO_LONG = 1.0
 MESSAGES = (b"message", b"smessage")
+# The verb and the channel of a subscription, or of its end.
+Confirmation = tuple[str, str]
 
 
 def terms_for(settings: Settings, address: Address, seconds: float) -> dict[str, Any]:
@@ -64,7 +67,10 @@ def refusal(address: Address, error: Exception) -> Exception:
 class Line:
     """One blocking connection, used by one call at a time."""
 
-    __slots__ = ("address", "heard", "now", "reader", "sock", "used")
+    __slots__ = (
+        *("address", "heard", "now", "owed", "reader", "refusal"),
+        *("sock", "spoiled", "used"),
+    )
 
     def __init__(
         self, settings: Settings, address: Address, now: Callable[[], float], until: float
@@ -72,6 +78,11 @@ class Line:
         self.address = address
         self.now = now
         self.heard = False
+        # The confirmations that come before the next reply. An error in place of one is a
+        # subscription refused, or one that did not end: then the line is of no use to others.
+        self.owed: deque[Confirmation] = deque()
+        self.refusal: Exception | None = None
+        self.spoiled = False
         self.used = now()
         self.sock = self._connect(settings, until)
         self.reader = library("hiredis", "redis").Reader()
@@ -109,8 +120,19 @@ class Line:
         self.reader.feed(data)
         return not data
 
-    def ask(self, packed: bytes, count: int, until: float) -> list[Any]:
-        """Send commands and read *count* replies; Unknown where they do not come by *until*."""
+    def ask(
+        self,
+        packed: bytes,
+        count: int,
+        until: float,
+        owed: Sequence[Confirmation] = (),
+    ) -> list[Any]:
+        """Send commands and read *count* replies; Unknown where they do not come by *until*.
+
+        *owed* are the subscriptions among what is sent, which come first; if one was refused,
+        `refusal` says so afterwards.
+        """
+        self.owed.extend(owed)
         try:
             self.sock.settimeout(self._left(until))
             self.sock.sendall(packed)
@@ -132,13 +154,23 @@ class Line:
                     raise ConnectionError("it closed the connection")
             elif type(reply).__name__ == "PushNotification":
                 self._note(reply)
+            elif self.owed:
+                self._refused(self.owed.popleft()[0], reply)
             else:
                 replies.append(reply)
         return replies
 
+    def _refused(self, verb: str, error: Exception) -> None:
+        if "UN" in verb:
+            self.spoiled = True
+        else:
+            self.refusal = error
+
     def _note(self, push: Sequence[Any]) -> None:
         if push and push[0] in MESSAGES:
             self.heard = True
+        elif self.owed and confirms(push, self.owed[0]):
+            self.owed.popleft()
 
     def wait(self, until: float) -> bool:
         """Wait for a message; False when the line is lost."""
@@ -157,8 +189,9 @@ class Line:
             return False
         return True
 
-    def tell(self, packed: bytes) -> bool:
-        """Send a command whose only answer is a message; False when it cannot go out at once."""
+    def tell(self, packed: bytes, owed: Sequence[Confirmation]) -> bool:
+        """Send commands that are only confirmed; False when they cannot go out at once."""
+        self.owed.extend(owed)
         try:
             self.sock.settimeout(0)
             return bool(self.sock.send(packed) == len(packed))
@@ -176,6 +209,14 @@ class Line:
     def close(self) -> None:
         """Give the descriptor back. In a forked child this leaves the parent's line alone."""
         self.sock.close()
+
+
+def confirms(push: Sequence[Any], owed: Confirmation) -> bool:
+    """Whether a message confirms a subscription or its end. A server in a cluster ends some by
+    itself, and says so in the same words.
+    """
+    verb, channel = owed
+    return len(push) == 3 and push[0] == verb.lower().encode() and push[1] == channel.encode()
 
 
 def packed(commands: Sequence[Command]) -> bytes:

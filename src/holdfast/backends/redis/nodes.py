@@ -14,14 +14,15 @@ from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.line import Line, packed
 from holdfast.backends.redis.protocol import Handed, Hear
 from holdfast.backends.redis.settings import settings_of
-from holdfast.backends.redis.steps import Pause, Send, Unreachable
+from holdfast.backends.redis.steps import Pause, Send, Unreachable, unheard
 from holdfast.core.backend import Ask, Capabilities, Leave
 from holdfast.core.pace import pause
 from holdfast.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from holdfast.backends.redis.line import Confirmation
     from holdfast.backends.redis.settings import Settings
     from holdfast.backends.redis.steps import Address, Steps, Waiting
     from holdfast.core.backend import Claim
@@ -44,6 +45,7 @@ class Store:
         """Nothing is connected, and nobody waits."""
         self.idle: dict[Address, list[Line]] = {}
         self.waiting: dict[str, Line] = {}
+        self.channels: dict[str, list[Confirmation]] = {}
         self.talks = Conversations(self.settings, self.now, _address_of)
 
     def call(self, request: object, until: float) -> object:
@@ -83,8 +85,15 @@ class Store:
         except BaseException:
             line.close()
             raise
-        self.idle.setdefault(step.address, []).append(line)
+        self._lay_down(line)
         return replies
+
+    def _lay_down(self, line: Line) -> None:
+        """Keep a line for the next question; not one that still listens to something."""
+        if line.spoiled:
+            line.close()
+        else:
+            self.idle.setdefault(line.address, []).append(line)
 
     def _pause(self, attempt: int, until: float) -> bool:
         seconds = pause(attempt + 2, 0.5)
@@ -109,23 +118,24 @@ class Store:
         """Over the waiter's own line, which listens before it asks."""
         holder = waiting.claim.holder
         line = self.waiting.pop(holder, None)
-        commands = list(step.commands)
+        subscriptions: list[Confirmation] = []
         if line is None or line.address != step.address:
             if line is not None:
                 line.close()
             line = self._line(step.address, until)
-            commands = [*_listening("SUBSCRIBE", waiting), *commands]
+            subscriptions = _all("SUBSCRIBE", waiting.channels, waiting.sharded)
         line.heard = False
         try:
-            replies = line.ask(packed(commands), len(step.commands), until)
+            commands = packed([*subscriptions, *step.commands])
+            replies = line.ask(commands, len(step.commands), until, subscriptions)
         except BaseException:
             line.close()
             raise
-        if isinstance(replies[0], Exception):
-            # An error may be the answer to the subscription: replies and commands no longer match.
+        if line.refusal is not None:
             line.close()
-        else:
-            self.waiting[holder] = line
+            return [unheard(step.address, line.refusal)]
+        self.waiting[holder] = line
+        self.channels[holder] = _all("UNSUBSCRIBE", waiting.channels, waiting.sharded)
         return replies
 
     def _hear(self, claim: Claim, until: float) -> None:
@@ -146,10 +156,11 @@ class Store:
         """The claim waits no more: its line can serve others."""
         self.talks.forget(holder)
         line = self.waiting.pop(holder, None)
+        subscribed = self.channels.pop(holder, [])
         if line is None:
             return
-        if line.tell(packed([("UNSUBSCRIBE",), ("SUNSUBSCRIBE",)])):
-            self.idle.setdefault(line.address, []).append(line)
+        if line.tell(packed(subscribed), subscribed):
+            self._lay_down(line)
         else:
             line.close()
 
@@ -174,9 +185,9 @@ class Store:
         self.close()
 
 
-def _listening(verb: str, waiting: Waiting) -> list[tuple[str, ...]]:
-    verb = f"S{verb}" if waiting.sharded else verb
-    return [(verb, channel) for channel in waiting.channels]
+def _all(verb: str, channels: Sequence[str], sharded: bool) -> list[Confirmation]:
+    """One command for each channel, so that each has its own confirmation."""
+    return [(f"S{verb}" if sharded else verb, channel) for channel in channels]
 
 
 def _address_of(claim: Claim) -> str:

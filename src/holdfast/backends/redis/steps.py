@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from holdfast.errors import Refused
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -56,6 +58,17 @@ class Pause(NamedTuple):
 
 class Unreachable(Exception):
     """A step did not reach its server at all; nothing was sent."""
+
+
+class Deaf(Refused):
+    """The commands were carried out, but the server refuses the subscription that they need."""
+
+
+def unheard(address: Address, refusal: Exception) -> Exception:
+    """What a refused subscription means: the wrong server was asked, or, raised, no permission."""
+    if str(refusal).startswith("NOPERM"):
+        raise Deaf(f"{address}: permission denied: {refusal}")
+    return refusal
 
 
 Steps = Generator[Send | Pause, Any, T]

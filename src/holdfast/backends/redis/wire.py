@@ -11,12 +11,20 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
-from holdfast.backends.redis.line import MESSAGES, kind_for, refusal, terms_for
+from holdfast.backends.redis.line import (
+    MESSAGES,
+    confirms,
+    kind_for,
+    packed,
+    refusal,
+    terms_for,
+)
 from holdfast.errors import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.backends.redis.line import Confirmation
     from holdfast.backends.redis.settings import Settings
     from holdfast.backends.redis.steps import Address
 
@@ -24,11 +32,14 @@ if TYPE_CHECKING:
 class Question:
     """Some commands that were sent, and the replies that are missing."""
 
-    __slots__ = ("count", "future", "replies", "until")
+    __slots__ = ("asked", "count", "future", "replies", "until")
 
-    def __init__(self, future: asyncio.Future[list[Any]], count: int, until: float) -> None:
+    def __init__(
+        self, future: asyncio.Future[list[Any]], count: int, asked: float, until: float
+    ) -> None:
         self.future = future
         self.count = count
+        self.asked = asked
         self.until = until
         self.replies: list[Any] = []
 
@@ -50,9 +61,11 @@ class Wire(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.reader = library("hiredis", "redis").Reader()
         self.pushed = library("hiredis", "redis").PushNotification
-        self.questions: deque[Question] = deque()
+        # What was sent, in order: a subscription has a confirmation or an error, no reply.
+        self.questions: deque[Question | Confirmation] = deque()
+        self.refused: dict[str, Exception] = {}
         self.outgoing: list[bytes] = []
-        self.channels: dict[str, int] = {}
+        self.last_heard = now()
         self.timer: asyncio.TimerHandle | None = None
         self.timer_at = float("inf")
         self.open = True
@@ -78,14 +91,19 @@ class Wire(asyncio.Protocol):
         if not self.open:
             future.set_exception(Unknown(f"the connection to {self.address} was lost"))
             return future
-        self.questions.append(Question(future, count, until))
-        self.tell(packed)
+        self.questions.append(Question(future, count, self.now(), until))
+        self._write(packed)
         if until < self.timer_at:
             self._watch(until)
         return future
 
-    def tell(self, packed: bytes) -> None:
-        """Send commands whose only answers are messages."""
+    def tell(self, verb: str, channel: str) -> None:
+        """Begin or end a subscription; `refused` tells of those that were not allowed."""
+        self.refused.pop(channel, None)
+        self.questions.append((verb, channel))
+        self._write(packed([(verb, channel)]))
+
+    def _write(self, packed: bytes) -> None:
         if not self.outgoing:
             self.loop.call_soon(self._flush)
         self.outgoing.append(packed)
@@ -107,17 +125,28 @@ class Wire(asyncio.Protocol):
         self.timer, self.timer_at = None, float("inf")
         soonest = float("inf")
         for question in self.questions:
-            if question.future.done():
+            if isinstance(question, tuple) or question.future.done():
                 continue
-            if question.until <= now:
-                question.future.set_exception(Unknown(f"{self.address} did not answer in time"))
-            else:
+            if question.until > now:
                 soonest = min(soonest, question.until)
+                continue
+            question.future.set_exception(Unknown(f"{self.address} did not answer in time"))
+            if self.last_heard < question.asked:
+                self._give_up()
+                return
         if soonest < float("inf"):
             self._watch(soonest)
 
+    def _give_up(self) -> None:
+        """Nothing has come for a whole question's time: the line may be dead without a word, and
+        whoever asks again shall have another one.
+        """
+        self.open = False
+        self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
         """Replies go to the questions in order, messages to whom they are for."""
+        self.last_heard = self.now()
         self.reader.feed(data)
         while (reply := self.reader.gets()) is not False:
             if type(reply) is self.pushed:
@@ -125,8 +154,12 @@ class Wire(asyncio.Protocol):
             else:
                 self._replied(reply)
 
-    def _replied(self, reply: object) -> None:
+    def _replied(self, reply: Any) -> None:
         question = self.questions[0]
+        if isinstance(question, tuple):
+            self.questions.popleft()
+            self.refused[question[1]] = reply
+            return
         question.replies.append(reply)
         if len(question.replies) == question.count:
             self.questions.popleft()
@@ -134,8 +167,14 @@ class Wire(asyncio.Protocol):
                 question.future.set_result(question.replies)
 
     def _pushed(self, push: Sequence[Any]) -> None:
-        if len(push) == 3 and push[0] in MESSAGES:
+        if len(push) != 3:
+            return
+        if push[0] in MESSAGES:
             self.heard(push[1].decode(), push[2].decode("utf-8", "replace"))
+            return
+        question = self.questions[0] if self.questions else None
+        if isinstance(question, tuple) and confirms(push, question):
+            self.questions.popleft()
 
     def eof_received(self) -> bool:
         """The server has closed; so do we."""
@@ -146,7 +185,7 @@ class Wire(asyncio.Protocol):
         self.open = False
         questions, self.questions = self.questions, deque()
         for question in questions:
-            if not question.future.done():
+            if not isinstance(question, tuple) and not question.future.done():
                 question.future.set_exception(
                     Unknown(f"the connection to {self.address} was lost: {error or 'closed'}")
                 )

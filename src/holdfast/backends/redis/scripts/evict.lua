@@ -24,6 +24,12 @@ local function grant(who, what, ms)
   return token
 end
 
+-- How many hear it: none where the user may not publish, which must not end a script half-way.
+local function tell(channel, word)
+  local heard = redis.pcall(verb, channel, word)
+  return type(heard) == 'number' and heard or 0
+end
+
 -- A free lock goes to the first waiter whose channel somebody listens to, for a short time: it
 -- must confirm. Returns its owner; false when nobody waits. *me* needs no message, nor a grant.
 local function hand_over(me)
@@ -33,14 +39,14 @@ local function hand_over(me)
     redis.call('ZREM', queue, first)
     local who, address, ms = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+)')
     if who == me then return me end
-    if redis.call(verb, channels .. address, who) > 0 then
+    if tell(channels .. address, who) > 0 then
       ms = math.min(tonumber(ms), claim_time)
       grant(who, first, ms)
       -- Whoever is first in the queue now must look before such a short grant is over.
       local second = ms < look_again and redis.call('ZRANGE', queue, 0, 0)[1]
       if second then
         local other, place = string.match(second, '^([^\n]*)\n([^\n]*)\n')
-        redis.call(verb, channels .. place, other)
+        tell(channels .. place, other)
       end
       return who
     end
@@ -54,5 +60,5 @@ if not owner then return {0, '', '', '0'} end
 local about, token = redis.call('GET', record) or '', redis.call('GET', counter) or '0'
 if ARGV[1] ~= '' and ARGV[1] ~= token then return {0, owner, about, token} end
 redis.call('DEL', lock, record)
-if not hand_over('') then redis.call(verb, ARGV[5], '0') end
+if not hand_over('') then tell(ARGV[5], '0') end
 return {1, owner, about, token}

@@ -25,6 +25,12 @@ local function grant(who, what, ms)
   return token
 end
 
+-- How many hear it: none where the user may not publish, which must not end a script half-way.
+local function tell(channel, word)
+  local heard = redis.pcall(verb, channel, word)
+  return type(heard) == 'number' and heard or 0
+end
+
 -- A free lock goes to the first waiter whose channel somebody listens to, for a short time: it
 -- must confirm. Returns its owner; false when nobody waits. *me* needs no message, nor a grant.
 local function hand_over(me)
@@ -34,14 +40,14 @@ local function hand_over(me)
     redis.call('ZREM', queue, first)
     local who, address, ms = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+)')
     if who == me then return me end
-    if redis.call(verb, channels .. address, who) > 0 then
+    if tell(channels .. address, who) > 0 then
       ms = math.min(tonumber(ms), claim_time)
       grant(who, first, ms)
       -- Whoever is first in the queue now must look before such a short grant is over.
       local second = ms < look_again and redis.call('ZRANGE', queue, 0, 0)[1]
       if second then
         local other, place = string.match(second, '^([^\n]*)\n([^\n]*)\n')
-        redis.call(verb, channels .. place, other)
+        tell(channels .. place, other)
       end
       return who
     end
@@ -58,5 +64,5 @@ elseif redis.call('ZREM', queue, ARGV[2]) == 1 then
   was = 2
 end
 if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end
-if was == 1 and not hand_over('') then redis.call(verb, ARGV[7], '0') end
+if was == 1 and not hand_over('') then tell(ARGV[7], '0') end
 return was

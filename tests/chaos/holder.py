@@ -1,0 +1,45 @@
+"""One process that takes a lock, says so, and gives it back when it is told: COLOUR URL NAME LEASE.
+
+Law: it speaks lines, "asking", "granted NANOSECONDS TOKEN" and "released"; times are monotonic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import holdfast
+
+
+def say(*words: object) -> None:
+    """Tell the test."""
+    print(*words, flush=True)
+
+
+def in_threads(url: str, name: str, lease: float) -> None:
+    """Hold once."""
+    with holdfast.Client(url) as client:
+        say("asking")
+        with client.lock(name, lease=lease) as grant:
+            say("granted", time.monotonic_ns(), grant.token)
+            sys.stdin.readline()
+        say("released")
+
+
+async def in_asyncio(url: str, name: str, lease: float) -> None:
+    """The same."""
+    async with holdfast.AsyncClient(url) as client:
+        say("asking")
+        async with client.lock(name, lease=lease) as grant:
+            say("granted", time.monotonic_ns(), grant.token)
+            await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+        say("released")
+
+
+if __name__ == "__main__":
+    colour, url, name, lease = sys.argv[1:]
+    if colour == "asyncio":
+        asyncio.run(in_asyncio(url, name, float(lease)))
+    else:
+        in_threads(url, name, float(lease))

@@ -1,0 +1,124 @@
+"""A client behind a proxy, a server, and somebody who looks at it directly.
+
+Law: what a client was told must be so, or be `Unknown`; and when all is over nobody holds, waits or
+left anything behind, though leases are so long that none has run out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.servers.proxy import Proxy
+
+from holdfast.testing.conformance import Store
+from holdfast.testing.conformance.aio import InAsyncio
+from holdfast.testing.conformance.threads import InThreads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from tests.servers.proxy import Fault
+    from tests.servers.redis import Redis
+
+    from holdfast.testing.conformance.face import Lock
+    from holdfast.testing.conformance.world import World
+
+STORE = Store("redis", lambda folder: "", protocols=("hash",))
+WORLDS: dict[str, type[World]] = {"threads": InThreads, "asyncio": InAsyncio}
+OP_TIMEOUT = 0.8
+LEASE = 60.0
+# Much less than a lease, much more than a slow machine needs.
+PATIENCE = 20.0
+# What stays on purpose: the token counters, and what remembers a claim that was given up.
+KEPT = ("redisson_lock_token:", "holdfast:grave:", "redisson_unlock_latch:")
+SCRIPT = b"EVALSHA"
+
+
+class Scene:
+    """One test's client, faults and witness; *watcher* is a client that no fault touches."""
+
+    def __init__(self, server: Redis, proxy: Proxy, world: World) -> None:
+        self.server = server
+        self.proxy = proxy
+        self.world = world
+        self.client = world.client(op_timeout=OP_TIMEOUT)
+        self.watcher = world.connect(server.url)
+        world.clients.append(self.watcher)
+        self.faults: list[Fault] = []
+
+    def lock(self, **terms: Any) -> Lock:
+        """The lock, as the client behind the proxy takes it."""
+        return self.client.lock("a", **{"lease": LEASE, **terms})
+
+    def direct(self) -> Lock:
+        """The lock, as the witness takes it."""
+        return self.watcher.lock("a", lease=LEASE)
+
+    async def warm(self) -> None:
+        """Have the connections made and the scripts loaded, so that a fault strikes the request."""
+        for lock in (self.lock(), self.direct()):
+            lease = await self.world.take(lock)
+            await lease.release()
+
+    def plan(self, action: str, where: bytes = SCRIPT, nth: int = 1) -> Fault:
+        """A fault, from now on."""
+        fault = self.proxy.plan(action, where, nth)
+        self.faults.append(fault)
+        return fault
+
+    async def token(self) -> int | None:
+        """The token of whoever holds the lock, as the store says."""
+        holder = await self.direct().holder()
+        return None if holder is None else holder.token
+
+    async def late(self) -> None:
+        """Deliver what was held, to a server where somebody else has the lock by now."""
+        held = [fault for fault in self.faults if fault.action.startswith("hold")]
+        other = await self.world.take(self.direct())
+        for fault in held:
+            fault.pass_on()
+        # Two round trips: what arrived before the first one has been carried out by then.
+        self.server.ask("PING")
+        self.server.ask("PING")
+        await other.extend(LEASE)
+        assert await self.token() == other.token
+        await other.release()
+
+    async def empty(self) -> None:
+        """Nobody holds and nobody waits, and nothing else is left."""
+        for fault in self.faults:
+            fault.wait()
+
+        async def over() -> bool:
+            return not await self.watcher.locks("*") and not self.left()
+
+        await self.world.until(over, PATIENCE)
+
+    def left(self) -> list[str]:
+        """The keys that should not be there."""
+        return [key for key in self.server.ask("KEYS", "*") if not key.startswith(KEPT)]
+
+
+def play(
+    server: Redis, colour: str, folder: Path, story: Callable[[Scene], Coroutine[Any, Any, None]]
+) -> None:
+    """Run a story in one colour, on an empty server, through a proxy of its own."""
+    server.ask("FLUSHALL")
+    with Proxy(server.port) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}/0"
+        world = WORLDS[colour](STORE, url, folder)
+        world.run(world.whole(_told(server, proxy, world, story)))
+
+
+async def _told(
+    server: Redis,
+    proxy: Proxy,
+    world: World,
+    story: Callable[[Scene], Coroutine[Any, Any, None]],
+) -> None:
+    scene = Scene(server, proxy, world)
+    await scene.warm()
+    await story(scene)
+    await scene.late()
+    await scene.empty()

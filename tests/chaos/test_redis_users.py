@@ -1,0 +1,172 @@
+"""Users with few rights: what the page asks for is enough, and what is missing is said.
+
+Law: a right that is missing is `Refused` with the right's name, and no later answer is mixed up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.chaos.scene import PATIENCE, STORE, WORLDS
+from tests.servers.redis import Redis
+
+from holdfast import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from holdfast.testing.conformance.face import Client
+    from holdfast.testing.conformance.world import World
+
+COLOURS = ("threads", "asyncio")
+KEYS = "~orders:* ~holdfast:* ~redisson_*"
+CHANNELS = "&holdfast:* &redisson_*"
+COMMANDS = (
+    "+@hash +@sortedset +@string +@scripting +del +exists +pexpire +pttl +time +scan +hello "
+    "+auth +client +ping +info +role +publish +subscribe +unsubscribe +pubsub"
+)
+USERS = [
+    "user default on nopass ~* &* +@all",
+    f"user locks on >pw resetchannels {KEYS} {CHANNELS} -@all {COMMANDS}",
+    f"user mute on >pw resetchannels {KEYS} -@all {COMMANDS}",
+    f"user unscripted on >pw resetchannels {KEYS} {CHANNELS} -@all {COMMANDS} -@scripting",
+]
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Redis]:
+    with Redis(acl=USERS) as server:
+        yield server
+
+
+def url_of(server: Redis, user: str, password: str = "pw") -> str:
+    return f"redis://{user}:{password}@127.0.0.1:{server.port}/0"
+
+
+def world_of(colour: str, server: Redis, folder: Path, user: str) -> World:
+    server.ask("FLUSHALL")
+    return WORLDS[colour](STORE, url_of(server, user), folder)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_user_with_these_rights_can_do_everything(
+    colour: str, guarded: Redis, tmp_path: Path
+) -> None:
+    world = world_of(colour, guarded, tmp_path, "locks")
+
+    async def story() -> None:
+        lock = world.lock("orders:5")
+        for _ in range(3):
+            lease = await world.take(lock)
+            waiter = world.spawn(taken, world)
+            await world.until_waiting(lock, 1)
+            await lease.extend(PATIENCE)
+            assert [report.name for report in await world.first.locks("*")] == ["orders:5"]
+            await lease.release()
+            assert await waiter.join() > lease.token
+
+    world.run(world.whole(story()))
+
+
+async def taken(world: World) -> int:
+    lease = await world.take(world.lock("orders:5"))
+    await lease.release()
+    return lease.token
+
+
+async def refusal(work: Any) -> str:
+    """What it was refused with."""
+    with pytest.raises(Refused) as refused:
+        await work
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_without_channels_a_wait_is_refused_and_nothing_is_mixed_up(
+    colour: str, guarded: Redis, tmp_path: Path
+) -> None:
+    world = world_of(colour, guarded, tmp_path, "mute")
+
+    async def story() -> None:
+        other = world.connect(guarded.url)
+        world.clients.append(other)
+        held = await world.take(other.lock("orders:5"))
+        for _ in range(3):
+            told = await refusal(world.lock("orders:5").acquire(PATIENCE))
+            assert "permission" in told
+            assert "pw" not in told
+            assert await world.lock("orders:5").acquire(0) is None
+            holder = await world.lock("orders:5").holder()
+            assert holder is not None
+            assert holder.token == held.token
+        await held.release()
+
+    world.run(world.whole(story()))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_refused_subscription_spoils_no_answer_of_others(
+    colour: str, guarded: Redis, tmp_path: Path
+) -> None:
+    world = world_of(colour, guarded, tmp_path, "mute")
+
+    async def story() -> None:
+        other = world.connect(guarded.url)
+        world.clients.append(other)
+        held = await world.take(other.lock("orders:held"))
+        for _ in range(20):
+            refused = world.spawn(refusal, world.lock("orders:held").acquire(PATIENCE))
+            free = [world.spawn(in_and_out, world, other, f"orders:{n}") for n in range(5)]
+            busy = [world.spawn(world.lock("orders:held").acquire, 0) for _ in range(5)]
+            assert "permission" in await refused.join()
+            for one in free:
+                await one.join()
+            assert [await one.join() for one in busy] == [None] * 5
+        await held.release()
+
+    world.run(world.whole(story()))
+
+
+async def in_and_out(world: World, other: Client, name: str) -> None:
+    """What is granted is so, and what is given back is free."""
+    lease = await world.take(world.lock(name))
+    assert await holder_of(other, name) == lease.token
+    await lease.release()
+    assert await holder_of(other, name) is None
+
+
+async def holder_of(client: Client, name: str) -> int | None:
+    holder = await client.lock(name).holder()
+    return None if holder is None else holder.token
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_lock_outside_of_the_users_keys_is_refused(
+    colour: str, guarded: Redis, tmp_path: Path
+) -> None:
+    world = world_of(colour, guarded, tmp_path, "locks")
+
+    async def story() -> None:
+        assert "permission" in await refusal(world.lock("others:5").acquire(0))
+        lease = await world.take(world.lock("orders:5"))
+        await lease.release()
+
+    world.run(world.whole(story()))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize(("user", "password"), [("locks", "wrong"), ("unscripted", "pw")])
+def test_who_is_not_let_in_is_told_without_the_password(
+    user: str, password: str, colour: str, guarded: Redis, tmp_path: Path
+) -> None:
+    world = WORLDS[colour](STORE, url_of(guarded, user, password), tmp_path)
+
+    async def story() -> None:
+        told = await refusal(world.lock("orders:5").acquire(1))
+        assert "permission" in told
+        assert password not in told
+        assert password not in repr(world.first)
+
+    world.run(world.whole(story()))
