@@ -1,41 +1,63 @@
-"""The conformance suite on Redis: one server, the default protocol."""
+"""The conformance suite on Redis in the default protocol: one server, Sentinel, a cluster."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
+from tests.servers.sentinel import Sentinels
 
 from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 CLAIM_TIME = 3.0
 
 
-@pytest.fixture(scope="session")
-def redis() -> Iterator[Redis]:
-    with Redis() as server:
-        yield server
-
-
-def store_on(server: Redis) -> Store:
-    """The store whose server is emptied for each scenario."""
+def store_on(name: str, url: str, servers: Callable[[], Sequence[Redis]]) -> Store:
+    """A store whose servers are emptied for each scenario."""
 
     def fresh(folder: Path) -> str:
-        server.ask("FLUSHALL")
-        return server.url
+        for server in servers():
+            server.ask("FLUSHALL")
+        return url
 
-    return Store("redis", fresh, protocols=("hash",), claim_time=CLAIM_TIME)
+    return Store(name, fresh, protocols=("hash",), claim_time=CLAIM_TIME)
+
+
+@pytest.fixture(scope="session")
+def single() -> Iterator[Store]:
+    with Redis() as server:
+        yield store_on("redis", server.url, lambda: [server])
+
+
+@pytest.fixture(scope="session")
+def sentinel() -> Iterator[Store]:
+    with Sentinels() as sentinels:
+        yield store_on("sentinel", sentinels.url, lambda: [sentinels.master])
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Store]:
+    with Cluster() as nodes:
+        yield store_on("cluster", nodes.url, nodes.masters)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
-def test_redis(scenario: Scenario, driver: str, redis: Redis, tmp_path: Path) -> None:
-    store = store_on(redis)
+@pytest.mark.parametrize("topology", ["single", "sentinel", "cluster"])
+def test_redis(
+    topology: str,
+    scenario: Scenario,
+    driver: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+) -> None:
+    store: Store = request.getfixturevalue(topology)
     if reason := scenario.unfit(store, driver):
         pytest.skip(reason)
     play(scenario, store, driver, tmp_path)

@@ -45,10 +45,7 @@ class Hash:
         self.tickets: dict[str, bytes] = {}
 
     def _keys(self, name: str) -> Keys:
-        keys = names.keys_of(name)
-        if self.talk.route.sharded:
-            names.check_one_slot(name, keys)
-        return keys
+        return names.keys_of(name, self.talk.route.sharded)
 
     def _verb(self) -> str:
         return "SPUBLISH" if self.talk.route.sharded else "PUBLISH"
@@ -96,15 +93,15 @@ class Hash:
         keys = self._keys(claim.name)
         address = self.address_of(claim)
         owner = names.owner_of(claim.holder)
-        wake = names.wake_channel(claim.name)
+        wake = names.wake_channel(keys.lock)
         waiting = None
         if wait:
-            channels = (wake + address, names.release_channel(claim.name))
+            channels = (wake + address, names.release_channel(keys.lock))
             waiting = Waiting(claim, channels, self.talk.route.sharded)
         return (
             yield from self.talk.evaluate(
                 ACQUIRE,
-                (*keys, names.grave(claim.name, owner)),
+                (*keys, names.grave(keys.lock, owner)),
                 (
                     owner,
                     round(claim.lease * 1000),
@@ -124,18 +121,19 @@ class Hash:
     def leave(self, request: Leave) -> Steps[Left]:
         """Release, or leave the queue."""
         claim = request.claim
+        keys = self._keys(claim.name)
         owner = names.owner_of(claim.holder)
         reply = yield from self.talk.evaluate(
             RELEASE,
-            (*self._keys(claim.name), names.grave(claim.name, owner)),
+            (*keys, names.grave(keys.lock, owner)),
             (
                 owner,
                 names.member_of(claim, self.address_of(claim)),
                 BURIED_MS if request.bury else 0,
                 CLAIM_MS,
                 self._verb(),
-                names.wake_channel(claim.name),
-                names.release_channel(claim.name),
+                names.wake_channel(keys.lock),
+                names.release_channel(keys.lock),
                 LOOK_AGAIN_MS,
             ),
         )
@@ -146,7 +144,7 @@ class Hash:
         """Renew many; in a cluster, those of each slot together."""
         slots: dict[int, list[int]] = {}
         for index, claim in enumerate(request.claims):
-            slot = names.slot_of(claim.name) if self.talk.route.sharded else 0
+            slot = names.slot_of(self._keys(claim.name).lock) if self.talk.route.sharded else 0
             slots.setdefault(slot, []).append(index)
         held = [False] * len(request.claims)
         for indices in slots.values():
@@ -173,7 +171,7 @@ class Hash:
     def evict(self, request: Break) -> Steps[Broken]:
         """Take the lock away."""
         keys = self._keys(request.name)
-        wake, release = names.wake_channel(request.name), names.release_channel(request.name)
+        wake, release = names.wake_channel(keys.lock), names.release_channel(keys.lock)
         token = "" if request.token is None else str(request.token)
         words = (token, CLAIM_MS, self._verb(), wake, release, LOOK_AGAIN_MS)
         done, owner, record, token = yield from self.talk.evaluate(EVICT, keys, words)
@@ -192,8 +190,9 @@ class Hash:
 
     def _sight(self, name: str) -> Steps[Sight]:
         numsub = "SHARDNUMSUB" if self.talk.route.sharded else "NUMSUB"
-        words = (numsub, names.wake_channel(name))
-        reply = yield from self.talk.evaluate(LOOK, self._keys(name), words)
+        keys = self._keys(name)
+        words = (numsub, names.wake_channel(keys.lock))
+        reply = yield from self.talk.evaluate(LOOK, keys, words)
         left, owner, record, token, *members = reply
         held = held_of(owner, record, token, left)
         remaining = left / 1000 if held and left >= 0 else None

@@ -3,14 +3,17 @@
 The lock itself, its token counter and its release channel are Redisson's `RFencedLock`
 (`RedissonObject.prefixName`); the rest is ours, and begins with ``holdfast:``. A name with braces
 of its own gets a second colon in our keys, for Redisson gives ``a`` and ``{a}`` the same ones.
+
+A name that Redisson could not lock, or that would be a key of another lock, is kept under a key
+of ours, escaped; so any text is a name.
 """
 
 from __future__ import annotations
 
 from binascii import crc_hqx
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
-
-from holdfast.errors import InvalidName
+from urllib.parse import quote, unquote
 
 if TYPE_CHECKING:
     from holdfast.core.backend import Claim
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 SLOTS = 16384
 OURS = "holdfast:"
 RESERVED = (OURS, "redisson_")
+ESCAPED = f"{OURS}lock:{{"
 
 
 class Keys(NamedTuple):
@@ -29,25 +33,34 @@ class Keys(NamedTuple):
     record: str
 
 
-def keys_of(name: str) -> Keys:
-    """The keys of the lock *name*; InvalidName where a name would be a key of another lock."""
-    if name.startswith(RESERVED):
-        raise InvalidName(
-            f"{name!r} is no name for a lock in Redis: keys that begin with "
-            f"{' or '.join(RESERVED)} belong to other locks"
-        )
-    token = redissons("redisson_lock_token", name)
-    return Keys(name, token, our("queue", name), our("holder", name))
+def raw_of(name: str, sharded: bool) -> str:
+    """The key of the lock *name*, from which the others are made: the name, where that is fit."""
+    if name.startswith(RESERVED) or (sharded and _spread(name)):
+        return f"{ESCAPED}{quote(name, safe='')}}}"
+    return name
 
 
-def redissons(prefix: str, name: str) -> str:
+def _spread(name: str) -> bool:
+    """Whether the braces in a name would spread Redisson's keys over several slots."""
+    return "{" in name and slot_of(name) != slot_of(redissons("redisson_lock_token", name))
+
+
+@lru_cache(maxsize=1024)
+def keys_of(name: str, sharded: bool) -> Keys:
+    """The keys of the lock *name*."""
+    raw = raw_of(name, sharded)
+    token = redissons("redisson_lock_token", raw)
+    return Keys(raw, token, our("queue", raw), our("holder", raw))
+
+
+def redissons(prefix: str, raw: str) -> str:
     """Redisson's `prefixName`."""
-    return f"{prefix}:{name}" if "{" in name else f"{prefix}:{{{name}}}"
+    return f"{prefix}:{raw}" if "{" in raw else f"{prefix}:{{{raw}}}"
 
 
-def our(kind: str, name: str) -> str:
-    """A key of ours in the slot of *name*."""
-    return f"{OURS}{kind}::{name}" if "{" in name else f"{OURS}{kind}:{{{name}}}"
+def our(kind: str, raw: str) -> str:
+    """A key of ours in the slot of *raw*."""
+    return f"{OURS}{kind}::{raw}" if "{" in raw else f"{OURS}{kind}:{{{raw}}}"
 
 
 def name_in(key: str) -> str | None:
@@ -55,24 +68,26 @@ def name_in(key: str) -> str | None:
     if not key.startswith(OURS):
         return None
     _, _, rest = key[len(OURS) :].partition(":")
+    if rest.startswith(f":{ESCAPED}"):
+        return unquote(rest[1 + len(ESCAPED) : -1])
     if rest.startswith(":"):
         return rest[1:]
     return rest[1:-1] if rest.startswith("{") and rest.endswith("}") else None
 
 
-def grave(name: str, owner: str) -> str:
+def grave(raw: str, owner: str) -> str:
     """The key that says that a claim was given up for good."""
-    return f"{our('grave', name)}:{owner}"
+    return f"{our('grave', raw)}:{owner}"
 
 
-def release_channel(name: str) -> str:
+def release_channel(raw: str) -> str:
     """Where Redisson's waiters, and ours, hear of a release with nobody in our queue."""
-    return redissons("redisson_lock__channel", name)
+    return redissons("redisson_lock__channel", raw)
 
 
-def wake_channel(name: str) -> str:
+def wake_channel(raw: str) -> str:
     """The beginning of the channels of those who wait in our queue; their address follows."""
-    return f"{our('wake', name)}:"
+    return f"{our('wake', raw)}:"
 
 
 def owner_of(holder: str) -> str:
@@ -102,12 +117,3 @@ def slot_of(key: str) -> int:
         if end > start + 1:
             key = key[start + 1 : end]
     return crc_hqx(key.encode(), 0) % SLOTS
-
-
-def check_one_slot(name: str, keys: Keys) -> None:
-    """InvalidName for a name with braces that would spread its keys over a cluster."""
-    if len({slot_of(key) for key in keys}) > 1:
-        raise InvalidName(
-            f"{name!r} is no name for a lock in a Redis cluster: its braces spread the keys of "
-            "the lock over several slots; use none, or one pair with text inside"
-        )
