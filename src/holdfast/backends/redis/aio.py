@@ -56,7 +56,7 @@ class AioStore:
     def begin(self) -> None:
         """Nothing is connected, and nobody waits."""
         self.wires: dict[Address, Wire] = {}
-        self.connecting: dict[Address, asyncio.Lock] = {}
+        self.connecting: dict[Address, asyncio.Task[Wire]] = {}
         self.waiting: dict[str, Waiter] = {}
         # Who listens to a channel, in the order they came; the first looks when nobody is named.
         self.listeners: dict[str, dict[str, Waiter]] = {}
@@ -111,14 +111,29 @@ class AioStore:
         return True
 
     async def _connect(self, address: Address, until: float) -> Wire:
-        """The wire to *address*; whoever else wants it waits for the same one."""
-        async with self.connecting.setdefault(address, asyncio.Lock()):
-            wire = self.wires.get(address)
-            if wire is None or not wire.open:
-                wire = Wire(address, self.now, self._heard, self._lost)
-                await wire.connect(self.settings, until)
-                self.wires[address] = wire
+        """The wire to *address*; whoever else wants it waits for the same one.
+
+        It is made in a task of its own: no asker that is cancelled takes it from the others, and
+        what redis-py does meanwhile cannot swallow a cancellation, as `asyncio.wait_for` did
+        before Python 3.12.
+        """
+        task = self.connecting.get(address)
+        if task is None:
+            task = asyncio.create_task(self._open(address, until), name="holdfast-connect")
+            self.connecting[address] = task
+            task.add_done_callback(lambda task: self._connected(address, task))
+        return await asyncio.shield(task)
+
+    async def _open(self, address: Address, until: float) -> Wire:
+        wire = Wire(address, self.now, self._heard, self._lost)
+        await wire.connect(self.settings, until)
         return wire
+
+    def _connected(self, address: Address, task: asyncio.Task[Wire]) -> None:
+        if self.connecting.get(address) is task:
+            del self.connecting[address]
+        if not task.cancelled() and task.exception() is None:
+            self.wires[address] = task.result()
 
     def _listen(self, wire: Wire, waiting: Waiting) -> None:
         """Have the claim's channels listened to on *wire*, before what is sent next."""
@@ -192,6 +207,10 @@ class AioStore:
 
     async def finish(self) -> None:
         """Close the wires; what was asked is answered, or its asker is gone."""
+        connecting = list(self.connecting.values())
+        for task in connecting:
+            task.cancel()
+        await asyncio.gather(*connecting, return_exceptions=True)
         for wire in list(self.wires.values()):
             wire.close()
         await asyncio.sleep(0)
