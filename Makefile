@@ -28,6 +28,7 @@ $(READY): pyproject.toml scripts/venv
 	@touch $@
 
 test: lint types contracts ## everything: lint, types, contracts, all tests, coverage
+	@scripts/servers
 	@rm -f .coverage .coverage.*
 	$(PY) -m pytest -p tests.skips -rfEs -n $(JOBS) --cov --cov-report=
 	$(PY) -m coverage report --skip-covered --show-missing \

@@ -60,11 +60,13 @@ SCHEMES = {
     "rediss+sentinel": "holdfast.backends.redis.nodes",
     "redis+cluster": "holdfast.backends.redis.nodes",
     "rediss+cluster": "holdfast.backends.redis.nodes",
+    "zookeeper": "holdfast.backends.zookeeper.nodes",
 }
 # The clients that users have already, by the package that their class, or one above it, is from.
 OBJECTS = {
     "redis": "holdfast.backends.redis.nodes",
     "valkey": "holdfast.backends.redis.nodes",
+    "kazoo": "holdfast.backends.zookeeper.nodes",
 }
 
 

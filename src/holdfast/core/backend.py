@@ -127,6 +127,8 @@ class Grant(NamedTuple):
 
     token: int
     woken: tuple[str, ...]
+    asked: float = FOREVER
+    """When, by our clock, its validity begins to count, if that is before the question."""
 
 
 class Busy(NamedTuple):

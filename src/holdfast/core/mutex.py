@@ -144,6 +144,7 @@ class Mutex:
         while True:
             reply = await self._ask(attempt, wait)
             if isinstance(reply, Grant):
+                attempt.asked = min(attempt.asked, reply.asked)
                 if self._good(attempt):
                     return reply
                 attempt.late += 1

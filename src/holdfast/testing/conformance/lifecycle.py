@@ -119,7 +119,7 @@ async def the_end_of_the_interpreter_releases(world: World) -> None:
         began = world.now()
         lease = await world.take(lock)
         told = world.store.life or world.driver == "threads"
-        world.punctual(began, AT_ONCE if told else world.store.lease + GRACE)
+        world.punctual(began, AT_ONCE if told else world.store.outlived + GRACE)
         await lease.release()
 
     await world.best_of(3, attempt)

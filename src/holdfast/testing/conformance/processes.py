@@ -27,7 +27,7 @@ async def a_dead_holder_is_followed(world: World) -> None:
         killed = world.now()
         await kill(world, dead)
         first = min([await other.join() for other in waiting])
-        world.bounded(first - killed, AT_ONCE if world.store.life else world.store.lease + GRACE)
+        world.bounded(first - killed, AT_ONCE if world.store.life else world.store.outlived + GRACE)
 
     await world.best_of(3, attempt)
 

@@ -35,6 +35,15 @@ class Store(NamedTuple):
     """A lease that is short, and yet renewed in time."""
     claim_time: float = CLAIM_TIME
     """How long a waiter that does not move may delay those behind it."""
+    session: float = float("inf")
+    """Its holds end with a session, after so many seconds of silence; a lease is believed from
+    one proof of life to the next, and nobody but its holder knows its length.
+    """
+
+    @property
+    def outlived(self) -> float:
+        """How long a hold may outlive its process, which had it for `lease`."""
+        return self.lease if self.session == float("inf") else self.claim_time
 
 
 REASONS = {

@@ -1,0 +1,52 @@
+"""What a contender says of itself, in its node: JSON, which people read and nothing is decided by.
+
+Other programs write other things there: kazoo's lock an identifier, Curator's the address of its
+host in four or sixteen bytes. They are shown as far as they can be understood.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from holdfast.core.backend import Claim
+
+UNKNOWN = "unknown host"
+
+
+class Written(NamedTuple):
+    """What a node's data says."""
+
+    about: str
+    since: float
+    holder: str
+    """Whose node it is, if ours: the claim's holder. Only protocol "single" needs it."""
+
+
+def written(claim: Claim) -> bytes:
+    """The data of a claim's node."""
+    words = json.loads(claim.about) | {"since": round(claim.since, 3), "id": claim.holder}
+    return json.dumps(words, ensure_ascii=False).encode()
+
+
+def read(data: bytes, created: float) -> Written:
+    """What is said there; *created* is since when the node is there, by ZooKeeper's clock."""
+    try:
+        words = json.loads(data)
+        since, holder = float(words["since"]), str(words["id"])
+        if not math.isfinite(since):
+            raise ValueError(since)
+    except (ValueError, KeyError, TypeError):
+        return Written(_described(data), created, "")
+    return Written(data.decode(), since, holder)
+
+
+def _described(data: bytes) -> str:
+    host, label = UNKNOWN, data.decode(errors="replace")
+    if len(data) in (4, 16) and not label.isprintable():
+        host, label = str(ipaddress.ip_address(data)), ""
+    words = {"host": host, "pid": 0, "thread": "another library", "label": label or None}
+    return json.dumps(words)

@@ -1,0 +1,177 @@
+"""The kazoo client of one holdfast client: one session at a time, one thread, no retries.
+
+Law: kazoo keeps the connection and the session alive, and reconnects; what is asked, when and
+how often is ours to say. Nothing is handed to kazoo while it is not connected, for it would keep
+the request and send it whenever it can.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends import library
+from holdfast.backends.zookeeper.flights import InTheAir, Wire
+from holdfast.backends.zookeeper.requests import GONE
+from holdfast.core.backend import EVERYONE
+from holdfast.errors import Refused, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.backends.zookeeper.requests import Operation
+    from holdfast.backends.zookeeper.url import Target
+
+EXTRA = "zookeeper"
+CLOSE_PATIENCE = 2.0
+RECONNECT = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
+NEVER = {"max_tries": 0}
+LOG = logging.getLogger("holdfast.zookeeper")
+LOG.addHandler(logging.NullHandler())
+
+
+def kazoo() -> Any:
+    """What is needed of the library."""
+    words = library("kazoo.protocol.serialization", EXTRA)
+    return SimpleNamespace(
+        client=library("kazoo.client", EXTRA),
+        security=library("kazoo.security", EXTRA),
+        states=library("kazoo.protocol.states", EXTRA),
+        handler=_handler(library("kazoo.handlers.threading", EXTRA)),
+        words=words,
+        Connect=words.Connect,
+    )
+
+
+def _handler(threads: Any) -> Any:
+    class Direct(threads.SequentialThreadingHandler):  # type: ignore[misc]
+        """Runs what a watch calls where it is noticed: ours only leave a word and return."""
+
+        def start(self) -> None:
+            self._running = True
+
+        def stop(self) -> None:
+            self._running = False
+
+        def dispatch_callback(self, callback: Any) -> None:
+            callback.func(*callback.args)
+
+    return Direct
+
+
+class Session:
+    """A client of kazoo's, made by the first question; and what the servers said of its session."""
+
+    def __init__(self, target: Target, heard: Callable[[str], None]) -> None:
+        self.target = target
+        self.heard = heard
+        self.kazoo = kazoo()
+        self.mutex = threading.Lock()
+        self.client: Any = None
+        self.wire: Wire | None = None
+        self.number = 0
+        self.timeout = target.timeout
+        self.listeners: list[Callable[[], None]] = []
+
+    def start(self) -> Any:
+        """The client, begun if there is none; it is connected when its event is set."""
+        with self.mutex:
+            if self.client is None or self._dead(self.client):
+                self.client = self._made()
+                self.client.live = self.client.start_async()
+            return self.client
+
+    def _dead(self, client: Any) -> bool:
+        """Whether kazoo has given up for good, as it does when credentials are refused."""
+        return client.connection_ended and client.client_state in ("CLOSED", "AUTH_FAILED")
+
+    def _made(self) -> Any:
+        kazoo, target = self.kazoo, self.target
+        security = kazoo.security
+        acl = security.CREATOR_ALL_ACL if target.creator else security.OPEN_ACL_UNSAFE
+        self.wire = Wire(kazoo.words, acl, self._watched)
+        client = kazoo.client.KazooClient(
+            target.hosts,
+            timeout=target.timeout,
+            handler=kazoo.handler(),
+            connection_retry=RECONNECT,
+            command_retry=NEVER,
+            logger=LOG,
+            **target.options,
+        )
+        client.connection_ended = False
+        self._overhear(client)
+        client.add_listener(lambda state: self._state(client, state))
+        return client
+
+    def _overhear(self, client: Any) -> None:
+        """Note what was negotiated (hazard B14): kazoo itself keeps it from everybody."""
+        connection = client._connection
+        invoke = connection._invoke
+
+        def overheard(timeout: float, request: Any, xid: Any = None) -> Any:
+            answer = invoke(timeout, request, xid)
+            if isinstance(request, self.kazoo.Connect) and answer[0].time_out > 0:
+                self.number, self.timeout = answer[0].session_id, answer[0].time_out / 1000.0
+            return answer
+
+        connection._invoke = overheard
+
+    def _state(self, client: Any, state: str) -> None:
+        """In kazoo's thread: connected again, or the session is over; all look again."""
+        if state == self.kazoo.states.KazooState.LOST:
+            client.connection_ended = client.client_state != "EXPIRED_SESSION"
+            self.number = 0
+        if state != self.kazoo.states.KazooState.SUSPENDED:
+            self.heard(EVERYONE)
+        for listener in list(self.listeners):
+            listener()
+
+    def _watched(self, event: Any) -> None:
+        # Without a path it is about the connection, of which `_state` tells.
+        if event.path:
+            self.heard((GONE if event.type == "DELETED" else "") + event.path)
+
+    def unreachable(self) -> Exception:
+        """Why nothing could be sent: with a session it is worth asking again."""
+        words = f"no server of {self.target.shown} could be reached in time"
+        return Unknown(words) if self.number else Refused(words)
+
+    def launch(
+        self, client: Any, operations: Sequence[Operation], done: Callable[[InTheAir], None]
+    ) -> None:
+        """Send a flight; *done* is called when it has landed, in whichever thread."""
+        assert self.wire is not None
+        flight = InTheAir(operations, done)
+        for request, slot in flight.slots(self.wire):
+            client._call(request, slot)
+
+    def close(self) -> None:
+        """End the session, and with it all that it holds."""
+        with self.mutex:
+            client, self.client, self.number = self.client, None, 0
+        if client is None:
+            return
+        client._stopped.set()
+        client._queue.append((self.kazoo.words.CloseInstance, None))
+        connection = client._connection
+        self._nudge(connection)
+        if not connection.connection_stopped.wait(CLOSE_PATIENCE):
+            # A server that keeps silent ends the session by itself; we end the connection.
+            connection._socket.close()
+            self._nudge(connection)
+        client._safe_close()
+        client.close()
+
+    def _nudge(self, connection: Any) -> None:
+        if connection._write_sock is not None:
+            connection._write_sock.send(b"\0")
+
+    def after_fork(self) -> None:
+        """Leave the parent's client alone: its threads are not here, its session is not ours."""
+        self.mutex = threading.Lock()
+        self.client = None
+        self.number = 0
+        self.listeners = []

@@ -1,0 +1,159 @@
+"""A private ZooKeeper: one server, or an ensemble of several, on free ports of 127.0.0.1.
+
+Law: one object is one server, with its ports and its folder for its whole life, whatever happens
+to the process in between. Ticks are short, so that a session may be as short as a test wants it;
+nothing is forced to the disk, since no test cuts the power.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+from typing import Self
+
+import pytest
+from tests.servers.process import HOST, Process, eventually, free_port, program
+
+TICK_MS = 100
+LIBRARIES = ("/usr/share/java/zookeeper.jar", "/usr/share/zookeeper/lib/*")
+JAVA = ["-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+SETTINGS = {
+    "tickTime": TICK_MS,
+    "initLimit": 100,
+    "syncLimit": 20,
+    "maxClientCnxns": 0,
+    "maxSessionTimeout": 60_000,
+    "autopurge.purgeInterval": 0,
+    "admin.enableServer": "false",
+    "4lw.commands.whitelist": "*",
+    "reconfigEnabled": "false",
+    "extendedTypesEnabled": "true",
+    "clientPortAddress": HOST,
+}
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+def libraries() -> str:
+    """The class path of the server; a skip where it is not installed."""
+    if not os.path.exists(LIBRARIES[0]):
+        pytest.skip("no server: zookeeper is not installed")
+    return ":".join(LIBRARIES)
+
+
+class Server:
+    """One server of an ensemble, which knows the *peers* by their number."""
+
+    def __init__(self, number: int, **settings: object) -> None:
+        self.number = number
+        self.folder = Path(tempfile.mkdtemp(prefix="zookeeper-"))
+        self.port, self.quorum, self.election = free_port(), free_port(), free_port()
+        self.settings = SETTINGS | settings
+        self.process: Process | None = None
+
+    def configure(self, peers: list[Server]) -> None:
+        """Write its settings."""
+        lines = [f"{name}={value}" for name, value in self.settings.items()]
+        lines += [f"clientPort={self.port}", f"dataDir={self.folder}"]
+        if len(peers) > 1:
+            lines += [f"server.{p.number}={HOST}:{p.quorum}:{p.election}" for p in peers]
+        (self.folder / "zoo.cfg").write_text("".join(f"{line}\n" for line in lines))
+        (self.folder / "myid").write_text(str(self.number))
+
+    def start(self) -> None:
+        """Start it; `role` says when it serves."""
+        command = [program("java"), *JAVA, "-Dzookeeper.forceSync=no", "-cp", libraries()]
+        # A dead peer's address is asked for again at once, not after a minute.
+        command += ["-Dzookeeper.cnxTimeout=1000", "-Dzookeeper.electionPortBindRetry=0"]
+        self.process = Process([*command, MAIN, str(self.folder / "zoo.cfg")], self.folder / "log")
+
+    def running(self) -> Process:
+        """Its process."""
+        assert self.process is not None
+        return self.process
+
+    def ask(self, word: str) -> str:
+        """Its answer to a command of four letters; empty when it gives none."""
+        try:
+            with socket.create_connection((HOST, self.port), 2.0) as wire:
+                wire.sendall(word.encode())
+                wire.settimeout(2.0)
+                return b"".join(iter(lambda: wire.recv(65536), b"")).decode()
+        except OSError:
+            return ""
+
+    def facts(self) -> dict[str, str]:
+        """What `mntr` says."""
+        rows = (line.partition("\t") for line in self.ask("mntr").splitlines())
+        return {name: value for name, _, value in rows}
+
+    def role(self) -> str:
+        """Whether it is leader, follower or standalone; empty while it does not serve."""
+        return self.facts().get("zk_server_state", "")
+
+    def remove(self) -> None:
+        """End it for good."""
+        if self.process is not None:
+            self.process.kill()
+        shutil.rmtree(self.folder)
+
+
+class Ensemble:
+    """So many servers, as one store."""
+
+    def __init__(self, count: int = 3, **settings: object) -> None:
+        self.servers = [Server(number + 1, **settings) for number in range(count)]
+        for server in self.servers:
+            server.configure(self.servers)
+        self.start()
+
+    def start(self) -> None:
+        """Start those that do not run, and wait until all of them serve."""
+        for server in self.servers:
+            if server.process is None or not server.process.alive:
+                server.start()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until every living server serves."""
+        eventually(lambda: all(s.role() for s in self.alive()), 60.0)
+
+    def alive(self) -> list[Server]:
+        """Those whose process runs."""
+        return [server for server in self.servers if server.running().alive]
+
+    def stop(self) -> None:
+        """Kill them all; what they have written stays."""
+        for server in self.servers:
+            server.running().kill()
+
+    def leader(self) -> Server:
+        """The one that leads."""
+        (found,) = (s for s in self.servers if s.role() in ("leader", "standalone"))
+        return found
+
+    def followers(self) -> list[Server]:
+        """Those that follow."""
+        return [server for server in self.servers if server.role() == "follower"]
+
+    @property
+    def hosts(self) -> str:
+        """As kazoo and our URLs write them."""
+        return ",".join(f"{HOST}:{server.port}" for server in self.servers)
+
+    def total(self, fact: str) -> int:
+        """The sum of a figure of `mntr` over all servers."""
+        return sum(int(server.facts()[fact]) for server in self.servers)
+
+    def close(self) -> None:
+        """End all of them."""
+        for server in self.servers:
+            server.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
