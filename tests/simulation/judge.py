@@ -113,7 +113,10 @@ class Judge:
     def _check_entry(self, entry: Entry) -> None:
         """What the store has is what somebody wants."""
         for claim in entry.queue.values():
-            if self._is_ghost(claim.client, claim.holder):
+            hold = self.believed.get(claim.holder)
+            # A late question of one who holds: its release takes it out, and buries it.
+            unended = hold is not None and hold.state is not State.FREE
+            if not unended and self._is_ghost(claim.client, claim.holder):
                 raise Violation(f"{claim.holder} waits in the queue for nobody")
         held = entry.held
         if held is None:

@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.core import pace
 from holdfast.core.backend import Backend, Claim
 from holdfast.core.background import Background
-from holdfast.core.effects import FOREVER, Caller, Env, Signal, Wait
-from holdfast.errors import Closed
+from holdfast.core.effects import FOREVER, Caller, Env, Signal, Sleep, Wait
+from holdfast.errors import Closed, Unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.backend import Sight
     from holdfast.core.lease import Callback, Hold
 
 
@@ -184,6 +187,20 @@ class Holdings:
         if self.closed:
             raise Closed("the client was closed")
         return self.env.now() + self.patience
+
+    async def look(self, name: str | None, pattern: str) -> Sequence[Sight]:
+        """Who holds and who waits. It changes nothing, so it is asked until it is answered."""
+        give_up = self.answer_by()
+        tries = 0
+        while True:
+            try:
+                until = pace.ask_again_by(self.env.now(), give_up)
+                return await self.backend.look(name, pattern, until)
+            except Unknown:
+                tries += 1
+                if self.env.now() >= give_up:
+                    raise
+            await Sleep(min(give_up, self.env.now() + pace.pause(tries, self.env.random())))
 
     async def close(self, until: float) -> None:
         """Nobody begins or waits any more; those under way have until *until* to end."""

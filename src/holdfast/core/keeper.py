@@ -71,15 +71,14 @@ class Keeper:
                 self.books.orphans.pop(orphan.claim.holder, None)
 
     async def _give_back(self, orphan: Orphan) -> bool:
+        """Whether that is done with: it was answered, or a try that began too late failed, too."""
         now = self.books.env.now()
-        if now >= orphan.until:
-            return True
         try:
             until = now + min(self.books.patience, pace.PATIENCE_OF_A_TRY)
             await self.books.backend.leave(orphan.claim, bury=True, until=until)
         except StoreError:
             self.failures += 1
-            return False
+            return now >= orphan.until
         self.failures = 0
         return True
 

@@ -46,7 +46,7 @@ class Terms(NamedTuple):
 class Attempt:
     """One claim on its way to a grant."""
 
-    __slots__ = ("asked", "claim", "deadline", "doubtful", "late", "placed", "until")
+    __slots__ = ("asked", "claim", "deadline", "doubtful", "late", "placed", "queued", "until")
 
     def __init__(self, claim: Claim, deadline: float) -> None:
         self.claim = claim
@@ -55,6 +55,7 @@ class Attempt:
         self.late = 0
         self.until = 0.0
         self.placed = False
+        self.queued = False
         self.doubtful = False
 
 
@@ -156,11 +157,15 @@ class Mutex:
                 continue
             if env.now() >= attempt.deadline:
                 break
+            attempt.queued = True
             await backend.hear(attempt.claim, min(attempt.deadline, attempt.asked + reply.recheck))
-            if self.books.closed:
-                raise Closed(f"the client was closed while it waited for {self.name!r}")
+            self._check_open()
         await self._withdraw(attempt, wait)
         return reply
+
+    def _check_open(self) -> None:
+        if self.books.closed:
+            raise Closed(f"the client was closed while it waited for {self.name!r}")
 
     def _good(self, attempt: Attempt) -> bool:
         """Whether a grant was answered soon enough to be believed; else it must be confirmed."""
@@ -168,25 +173,30 @@ class Mutex:
         return self.books.env.now() < attempt.until
 
     async def _ask(self, attempt: Attempt, wait: bool) -> Grant | Busy:
-        """Ask until answered: the question is idempotent, so a lost reply costs only time."""
+        """Ask until answered: the question is idempotent, so a lost reply costs only time.
+
+        One who waits in line bears a store that is away (a restart, a failover) for as long as the
+        lease: whoever held the lock before is gone by then, and all that was known is void.
+        """
         env, patience = self.books.env, self.books.patience
-        began = env.now()
-        give_up = pace.answer_by(began, attempt.deadline, patience)
+        bears = max(patience, attempt.claim.lease) if attempt.queued else patience
+        give_up = pace.answer_by(env.now(), attempt.deadline, bears)
         tries = 0
         while True:
             attempt.asked = env.now()
             placed, attempt.placed = attempt.placed, True
             try:
-                until = pace.ask_again_by(attempt.asked, give_up)
+                until = pace.ask_again_by(attempt.asked, min(give_up, attempt.asked + patience))
                 return await self.books.backend.ask(attempt.claim, wait=wait, until=until)
             except StoreError as error:
-                if not tries and isinstance(error, Refused):
+                if not tries and isinstance(error, Refused) and not attempt.queued:
                     attempt.placed = placed
                     raise
                 attempt.doubtful = True
                 tries += 1
                 if env.now() >= give_up:
                     raise doubt(error) from error.__cause__
+            self._check_open()
             await Sleep(min(give_up, env.now() + pace.pause(tries, env.random())))
 
     async def _withdraw(self, attempt: Attempt, waited: bool) -> None:
@@ -246,8 +256,7 @@ class Mutex:
         return hold is not None and hold.believed(self.books.env.now())
 
     async def _sight(self) -> Sight:
-        books = self.books
-        (sight,) = await books.backend.look(self.name, "*", books.answer_by())
+        (sight,) = await self.books.look(self.name, "*")
         return sight
 
     async def holder(self) -> Holder | None:

@@ -94,7 +94,7 @@ class Service:
     async def locks(self, pattern: str) -> list[Report]:
         """All locks held or waited for whose names match."""
         books = self.desk(None).books
-        return reports_of(await books.backend.look(None, pattern, books.answer_by()))
+        return reports_of(await books.look(None, pattern))
 
     async def evict(self, name: object, token: object) -> Holder | None:
         """Take the lock from its holder; with *token*, only from that grant."""
@@ -116,7 +116,7 @@ class Service:
         books, keeper = self.desk(None)
         text, wanted = checked_name(name), checked_token(token)
         asked = self.env.now()
-        (sight,) = await books.backend.look(text, "*", books.answer_by())
+        (sight,) = await books.look(text, "*")
         held = sight.held
         if held is None or held.token != wanted or held.tie != "lease":
             raise NotHeld(text, f"no detached lease on {text!r} has the token {wanted}")
