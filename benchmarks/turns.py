@@ -47,10 +47,17 @@ def _count(lock: Contestant, seconds: float) -> int:
 
 
 def take_turns(
-    names: Sequence[str], scale: Scale, before: Callable[[Contestant], None] | None = None
+    names: Sequence[str],
+    scale: Scale,
+    before: Callable[[Contestant], None] | None = None,
+    prepare: Callable[[Path], object] | None = None,
 ) -> Mapping[str, list[Turn]]:
-    """The turns of each contestant, round by round; *before* brings each into position."""
+    """The turns of each contestant, round by round; *before* brings each into position, *prepare*
+    the folder that they share.
+    """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        if prepare is not None:
+            prepare(Path(folder))
         locks = {n: stack.enter_context(closing(contestant(n)(Path(folder)))) for n in names}
         for lock in locks.values():
             if before is not None:
@@ -69,15 +76,15 @@ def ratios(turns: Mapping[str, list[Turn]], reference: str = REFERENCE) -> dict[
     return {name: ratio([turn.wall for turn in mine], base) for name, mine in turns.items()}
 
 
-def table_of(title: str, turns: Mapping[str, list[Turn]]) -> Table:
+def table_of(title: str, turns: Mapping[str, list[Turn]], reference: str = REFERENCE) -> Table:
     """The table of a workload of turns, the ratios first."""
-    against = ratios(turns)
+    against = ratios(turns, reference)
     rows, data = [], {}
     for name, mine in turns.items():
         wall, cpu = spread([turn.wall for turn in mine]), spread([turn.cpu for turn in mine])
         compared = against[name].show(digits=3)
         rows.append([TITLES[name], compared, wall.show(1e6, 2), cpu.show(1e6, 2)])
         data[name] = {"ratio": against[name], "seconds": wall, "cpu_seconds": cpu}
-    head = ["contestant", f"x {REFERENCE}", "µs", "client CPU, µs"]
+    head = ["contestant", f"x {reference}", "µs", "client CPU, µs"]
     plain = {n: {k: v._asdict() for k, v in figures.items()} for n, figures in data.items()}
     return Table(title, head, rows, {"contestants": plain})

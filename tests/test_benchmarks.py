@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 from benchmarks.__main__ import main
 from benchmarks.contender import Stint
-from benchmarks.contestants import CLASSES, REFERENCE, TITLES, contestant
+from benchmarks.contestants import CLASSES, ON_REDIS, REFERENCE, TITLES, contestant
 from benchmarks.figures import jain, percentile, ratio, spread
 from benchmarks.tables import Goal, Table
 from benchmarks.workloads import NAMES
 from benchmarks.workloads.contention import summary, verify
+from benchmarks.workloads.redis import announce
 from benchmarks.workloads.startup import fault
+from tests.servers.redis import Redis
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 LEDGER = [[Stint(0, 10, 20), Stint(20, 50, 60)], [Stint(0, 20, 50)]]
 
@@ -54,8 +56,15 @@ def test_an_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     assert "no workload is called speed" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", [name for name in CLASSES if contestant(name).waits])
-def test_a_contestant_keeps_others_out(name: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def server() -> Iterator[Redis]:
+    with Redis() as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", [n for n in (*CLASSES, *ON_REDIS) if contestant(n).waits])
+def test_a_contestant_keeps_others_out(name: str, tmp_path: Path, server: Redis) -> None:
+    announce(server.url, tmp_path)
     lock = contestant(name)(tmp_path)
     lock.acquire()
     command = [sys.executable, "-m", "benchmarks.waiter", name, str(tmp_path)]
@@ -71,7 +80,7 @@ def test_a_contestant_keeps_others_out(name: str, tmp_path: Path) -> None:
 
 
 def test_every_contestant_has_a_title() -> None:
-    assert set(TITLES) == set(CLASSES)
+    assert set(TITLES) == {*CLASSES, *ON_REDIS}
     assert REFERENCE in CLASSES
 
 

@@ -41,17 +41,29 @@ CLASSES = {
     "sqlite": "floor:Floor",
 }
 
+# Those who need a Redis; the file "url" in their folder says where it is.
+ON_REDIS = {
+    "redis": "redis_hash:Hash",
+    "redis-py": "redis_py:RedisPy",
+    "python-redis-lock": "py_redis_lock:PyRedisLock",
+    "raw-redis": "raw_redis:Raw",
+}
+
 TITLES = {
     "holdfast": "**holdfast**, SQLite",
     "filelock": "filelock",
     "portalocker": "portalocker",
     "flock": "bare flock(2)",
     "sqlite": "bare SQLite, two UPDATEs",
+    "redis": "**holdfast**, Redis",
+    "redis-py": "redis-py's Lock",
+    "python-redis-lock": "python-redis-lock",
+    "raw-redis": "two bare round trips, same scripts",
 }
 
 
 def contestant(name: str) -> type[Contestant]:
     """The contestant of that name; its library is imported only now."""
-    module, _, attribute = CLASSES[name].partition(":")
+    module, _, attribute = (CLASSES | ON_REDIS)[name].partition(":")
     found: type[Contestant] = getattr(import_module(f"{__name__}.{module}"), attribute)
     return found

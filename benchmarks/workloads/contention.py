@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -23,11 +24,25 @@ if TYPE_CHECKING:
     from benchmarks.scale import Scale
 
 HOLDS = (0.001, 0.0)
-P99_MOST, LONGEST_MOST = 2.0, 4.0
 HEAD = [
-    *("contestant", f"throughput x {REFERENCE}", "p99 / ideal", "longest / ideal", "Jain"),
+    *("p99 / ideal", "longest / ideal", "Jain"),
     *("holds/s", "wait p50, ms", "p99, ms", "longest, ms", "of all, ms", "client CPU, µs"),
 ]
+Prepare = Callable[[Path], object]
+
+
+class Bill(NamedTuple):
+    """Who is measured, against whom, and what is asked of the first of them."""
+
+    names: Sequence[str]
+    reference: str
+    p99_most: float
+    longest_most: float
+    jain_least: float
+    prepare: Prepare = Path.exists
+
+
+EMBEDDED = Bill([n for n in CLASSES if contestant(n).waits], REFERENCE, 2.0, 4.0, 0.0)
 
 
 class Round(NamedTuple):
@@ -48,9 +63,10 @@ class Round(NamedTuple):
         return self.processes * self.hold
 
 
-def measure(name: str, hold: float, scale: Scale) -> Round:
-    """Let the processes contend once."""
+def measure(name: str, hold: float, scale: Scale, prepare: Prepare = Path.exists) -> Round:
+    """Let the processes contend once, in a folder that is prepared for them."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        prepare(Path(folder))
         arguments = [name, folder, repr(hold), repr(scale.crowd_turn)]
         members = [
             stack.enter_context(Member("benchmarks.contender", arguments))
@@ -95,22 +111,21 @@ def summary(by_process: list[list[Stint]], cpu: float) -> Round:
 
 def run(scale: Scale) -> list[Table]:
     """Measure those who can wait, with each length of hold."""
-    return [contention(scale, hold) for hold in HOLDS]
+    return [contention(scale, hold, EMBEDDED) for hold in HOLDS]
 
 
-def contention(scale: Scale, hold: float) -> Table:
+def contention(scale: Scale, hold: float, bill: Bill) -> Table:
     """One table: all contestants in random order, round by round."""
-    names = [name for name in CLASSES if contestant(name).waits]
-    rounds: dict[str, list[Round]] = {name: [] for name in names}
+    rounds: dict[str, list[Round]] = {name: [] for name in bill.names}
     for _ in range(scale.crowd_rounds):
-        for name in random.sample(names, len(names)):
-            rounds[name].append(measure(name, hold, scale))
-    return table_of(rounds, scale.crowd, hold)
+        for name in random.sample(bill.names, len(bill.names)):
+            rounds[name].append(measure(name, hold, scale, bill.prepare))
+    return table_of(rounds, scale.crowd, hold, bill)
 
 
-def table_of(rounds: dict[str, list[Round]], crowd: int, hold: float) -> Table:
+def table_of(rounds: dict[str, list[Round]], crowd: int, hold: float, bill: Bill) -> Table:
     """Medians over the rounds, of the longest waits too; the worst of all stands beside them."""
-    base = [one.rate for one in rounds[REFERENCE]]
+    base = [one.rate for one in rounds[bill.reference]]
     rows, data = [], {}
     for name, mine in rounds.items():
         middle = Round(*(spread(values).median for values in zip(*mine, strict=True)))
@@ -122,8 +137,9 @@ def table_of(rounds: dict[str, list[Round]], crowd: int, hold: float) -> Table:
     notes = ["in every round no two holds overlapped and the counter came out right"]
     if hold:
         notes.append(f"ideal: {crowd} x the hold as measured")
-    goals = _goals(data["holdfast"]) if hold else []
-    return Table(title, HEAD, rows, {"contestants": data}, goals, notes)
+    goals = _goals(data[bill.names[0]], bill) if hold else []
+    head = ["contestant", f"throughput x {bill.reference}", *HEAD]
+    return Table(title, head, rows, {"contestants": data}, goals, notes)
 
 
 def _cells(middle: Round, worst: float, hold: float) -> list[str]:
@@ -133,9 +149,12 @@ def _cells(middle: Round, worst: float, hold: float) -> list[str]:
     return [*(over if hold else ["", ""]), f"{middle.jain:.3f}", *rest]
 
 
-def _goals(figures: dict[str, float]) -> list[Goal]:
+def _goals(figures: dict[str, float], bill: Bill) -> list[Goal]:
     ideal = figures["ideal"]
-    return [
-        Goal("p99 of the waits / ideal", figures["p99"] / ideal, P99_MOST),
-        Goal("longest wait / ideal", figures["longest"] / ideal, LONGEST_MOST),
+    goals = [
+        Goal("p99 of the waits / ideal", figures["p99"] / ideal, bill.p99_most),
+        Goal("longest wait / ideal", figures["longest"] / ideal, bill.longest_most),
     ]
+    if bill.jain_least:
+        goals.append(Goal("Jain's unfairness", 1 - figures["jain"], 1 - bill.jain_least))
+    return goals
