@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STORE = Store("redis", lambda folder: "", protocols=("hash",))
 WORLDS: dict[str, type[World]] = {"threads": InThreads, "asyncio": InAsyncio}
-OP_TIMEOUT = 0.8
+OP_TIMEOUT = 0.6
 LEASE = 60.0
 # Much less than a lease, much more than a slow machine needs.
 PATIENCE = 20.0

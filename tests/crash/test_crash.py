@@ -1,4 +1,4 @@
-"""Processes that are killed and frozen at any moment, on one real file; the proof is the history.
+"""Processes that are killed and frozen at any moment, on a real store; the proof is the history.
 
 Law: wherever a signal strikes, no two believe at once, tokens rise, and who waits gets the lock.
 How often holders are struck is not left to chance: the victim is stopped, looked at, then killed.
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.servers.redis import Redis
 
 from holdfast.testing.checker import Rules, check
 from holdfast.testing.fold import History
@@ -51,8 +52,8 @@ RULES = Rules(
 class Workers:
     """The processes of one test, and their history."""
 
-    def __init__(self, folder: Path) -> None:
-        self.url = f"sqlite:///{folder}/locks.db"
+    def __init__(self, folder: Path, url: str = "") -> None:
+        self.url = url or f"sqlite:///{folder}/locks.db"
         self.history = folder / "history"
         self.errors = folder / "errors"
         self.recorder = Recorder(self.history)
@@ -170,6 +171,20 @@ def torment(workers: Workers, lots: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_and_frozen_processes(seed: int, workers: Workers) -> None:
+    tell(seed, workers)
+
+
+def test_killed_and_frozen_processes_on_redis(tmp_path: Path) -> None:
+    with Redis() as server:
+        workers = Workers(tmp_path, server.url)
+        try:
+            tell(3, workers)
+        finally:
+            workers.end()
+
+
+def tell(seed: int, workers: Workers) -> None:
+    """The whole story, and its proof."""
     for colour in COLOURS * 2:
         workers.start(colour)
     until(lambda: all(workers.granted({worker.pid}) for worker in workers.running))

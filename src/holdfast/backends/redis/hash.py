@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # waiter looks later than this, so each has looked before a grant that it did not see can be over.
 CLAIM_MS = 3000
 LOOK_AGAIN_MS = 3000
+STAGGER_MS = 20
 BURIED_MS = 120_000
 REPLICAS_MS = 1000
 NEVER = 1e9
@@ -231,10 +232,10 @@ def _answer(reply: Sequence[Any]) -> Grant | Busy:
 
 
 def _recheck(left: int, rank: int) -> float:
-    """When to ask again without a message. The head of the queue is there when the lease ends, the
-    next one shortly after it; the others are sure to be called.
+    """When to ask again without a message: the head of the queue when the lease ends, and the
+    others one after the other behind it, for the queue may have moved up to them by then.
     """
     if left < 0:
         left = LOOK_AGAIN_MS
-    stagger = {0: 1, 1: 20}.get(rank, CLAIM_MS)
+    stagger = max(1, min(STAGGER_MS * rank, CLAIM_MS))
     return min(left + stagger, LOOK_AGAIN_MS) / 1000
