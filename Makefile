@@ -32,7 +32,7 @@ test: lint types contracts ## everything: lint, types, contracts, all tests, cov
 	@rm -f .coverage .coverage.*
 	$(PY) -m pytest -p tests.skips -rfEs -n $(JOBS) --cov --cov-report=
 	$(PY) -m coverage report --skip-covered --show-missing \
-		--include='src/holdfast/core/*,src/holdfast/drivers/*' --fail-under=99
+		--include='src/holdfast/core/*,src/holdfast/drivers/*' --fail-under=100
 
 lint: $(READY) ## ruff: rules and format
 	$(PY) -m ruff check $(CODE)

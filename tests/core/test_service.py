@@ -8,12 +8,23 @@ import pytest
 
 from holdfast.backends.sqlite.model import Model
 from holdfast.backends.sqlite.nodes import CAPABILITIES
-from holdfast.core.backend import Ask, Break, Busy, Claim, Grant, Leave, Look, Renew, Retie
+from holdfast.core.backend import (
+    Ask,
+    Break,
+    Busy,
+    Claim,
+    Examine,
+    Grant,
+    Leave,
+    Look,
+    Renew,
+    Retie,
+)
 from holdfast.core.effects import Call, Sleep, Tell
 from holdfast.core.queue import Queue
 from holdfast.core.service import Service
 from holdfast.core.sight import Holder, busy_message, waiter_of
-from holdfast.core.table import Table
+from holdfast.core.table import Place, Table
 from holdfast.drivers.simulated import EPOCH, Faults, Machine, Run, World
 from holdfast.errors import Closed, HoldfastError, LeaseLost, NotHeld, Refused, Unknown
 
@@ -490,3 +501,93 @@ async def strange() -> None:
             yield "nonsense"
 
     await Strange()
+
+
+def test_looking_is_repeated_until_it_is_answered() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.lost_replies = 1
+    assert scene.do(machine, mutex_of(service).holder()) is None
+    assert [type(request) for request in scene.store.seen] == [Look, Look]
+    scene.store.silent = (Look,)
+    with pytest.raises(Unknown):
+        scene.do(machine, mutex_of(service).holder())
+
+
+def test_who_waits_in_line_bears_a_store_that_is_away() -> None:
+    scene = Scene()
+    one, first = scene.client("one")
+    two, second = scene.client("two")
+    handle = scene.do(one, mutex_of(first).acquire(None))
+    waiting = scene.begin(two, mutex_of(second).acquire(None))
+    scene.store.refused = (Ask,)
+    scene.world.play(scene.world.time + 20.0)
+    assert not waiting.ended
+    scene.store.refused = ()
+    scene.do(one, handle.release())
+    assert waiting.result is not None
+
+
+def test_who_waits_in_line_does_not_bear_it_for_longer_than_a_lease() -> None:
+    scene = Scene()
+    one, first = scene.client("one")
+    two, second = scene.client("two")
+    scene.do(one, mutex_of(first).acquire(None))
+    waiting = scene.begin(two, mutex_of(second, lease=10.0).acquire(None))
+    scene.store.refused = (Ask,)
+    scene.world.play(scene.world.time + 25.0)
+    assert isinstance(waiting.error, Unknown)
+
+
+def test_a_client_can_be_closed_while_its_waiter_bears_that() -> None:
+    scene = Scene()
+    one, first = scene.client("one")
+    two, second = scene.client("two")
+    scene.do(one, mutex_of(first).acquire(None))
+    waiting = scene.begin(two, mutex_of(second).acquire(None))
+    scene.store.refused = (Ask,)
+    scene.world.play(scene.world.time + 8.0)
+    scene.do(two, second.close())
+    assert isinstance(waiting.error, Closed)
+
+
+def test_a_store_that_cannot_be_asked_is_a_finding() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.silent = (Examine,)
+    (finding,) = scene.do(machine, service.examine())
+    assert finding.level == "fail"
+
+
+def test_closing_tries_again_to_give_back() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    handle = scene.do(machine, mutex_of(service).acquire(None))
+    scene.store.refused = (Leave,)
+    closing = scene.begin(machine, service.close())
+    scene.store.refused = ()
+    scene.world.play(scene.world.time + 3.0)
+    assert closing.ended
+    assert handle.lost()
+    assert scene.store.table.entries["a"].held is None
+
+
+def test_a_nested_body_that_is_dropped_leaves_the_outer_one_its_lock() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    mutex = mutex_of(service)
+
+    async def whole() -> int:
+        outer = await mutex.enter()
+        inner = await mutex.enter()
+        await mutex.leave(GeneratorExit())
+        assert inner.released
+        outer.ensure()
+        return outer.hold.depth
+
+    assert scene.do(machine, whole()) == 1
+
+
+def test_nobody_is_ahead_of_one_who_does_not_wait() -> None:
+    table = Table(lambda: 1.0, lambda: 1, lambda client: True, lambda *_: None, lambda *_: None)
+    assert Place(table, "one", "a").before("nobody") is None

@@ -10,7 +10,7 @@ import pytest
 from tests.drivers.test_threads import Nowhere, strange, waits
 
 import holdfast
-from holdfast.core.effects import FOREVER, Process, Signal, Tell, Wait
+from holdfast.core.effects import FOREVER, Process, Signal, Sleep, Tell, Wait
 from holdfast.drivers.aio import Aio, BodyGuard, _current_task
 from holdfast.drivers.in_thread import InThread, _answer, _fail
 from holdfast.drivers.machine import given_up, now
@@ -201,3 +201,9 @@ def test_a_lost_body_is_cancelled_and_told() -> None:
                     await asyncio.sleep(60)
 
     asyncio.run(main())
+
+
+def test_a_sleep_lasts_as_long_as_it_should() -> None:
+    began = now()
+    assert asyncio.run(Aio({}).run(waits(Sleep(began + 0.02)))) == [None]
+    assert now() >= began + 0.02

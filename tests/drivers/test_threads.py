@@ -199,3 +199,9 @@ def test_close_while_blocked_ends_the_wait() -> None:
         thread.join(10)
         assert other.lock("a").waiters() == []
     assert "while it waited" in str(errors[0])
+
+
+def test_chance_is_a_number_below_one() -> None:
+    drawn = {Machine().random() for _ in range(100)}
+    assert len(drawn) > 90
+    assert all(0.0 <= chance < 1.0 for chance in drawn)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from holdfast import Holder, Report
+    from holdfast import Finding, Holder, Report
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,6 +126,18 @@ class Client(Protocol):
 
     async def break_lock(self, name: str, *, token: Any = None) -> Holder | None:
         """Take a lock from its holder."""
+        ...
+
+    async def doctor(self) -> list[Finding]:
+        """How the store is set up."""
+        ...
+
+    async def setup(self, *, dry: bool = False) -> list[str]:
+        """Make what the store needs."""
+        ...
+
+    async def gc(self) -> int:
+        """Remove what nobody needs."""
         ...
 
     async def close(self) -> None:

@@ -24,6 +24,7 @@ from holdfast.testing.conformance import (
     sight,
     terms,
     tokens,
+    upkeep,
     usage,
     waiting,
 )
@@ -53,6 +54,7 @@ THEMES = (
     names,
     terms,
     sight,
+    upkeep,
     usage,
     cancellation,
     loops,

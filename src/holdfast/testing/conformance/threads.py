@@ -95,6 +95,18 @@ class ThreadClient:
         """Take a lock from its holder."""
         return self.client.break_lock(name, token=token)
 
+    async def doctor(self) -> list[holdfast.Finding]:
+        """How the store is set up."""
+        return self.client.doctor()
+
+    async def setup(self, *, dry: bool = False) -> list[str]:
+        """Make what the store needs."""
+        return self.client.setup(dry=dry)
+
+    async def gc(self) -> int:
+        """Remove what nobody needs."""
+        return self.client.gc()
+
     async def close(self) -> None:
         """Close."""
         self.client.close()
