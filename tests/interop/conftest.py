@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop.java import Java, build
+from tests.servers.ensembles import ensemble
 from tests.servers.redis import Redis
 
 import holdfast
@@ -13,6 +14,7 @@ import holdfast
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+__all__ = ["ensemble"]
 # Short, so that a test sees several renewals.
 WATCHDOG = 1.5
 

@@ -184,7 +184,9 @@ class Proxy:
         for end in (client, server):
             end.settimeout(None)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.connections.append(Connection(self, client, server))
+        joined = Connection(self, client, server)
+        with self.mutex:
+            self.connections.append(joined)
 
     def due(self, data: bytes) -> list[Fault]:
         """The faults that strike at this piece; each strikes once."""
@@ -250,7 +252,8 @@ class Proxy:
 
     def cut_all(self) -> None:
         """Close every connection."""
-        connections, self.connections = self.connections, []
+        with self.mutex:
+            connections, self.connections = self.connections, []
         for connection in connections:
             connection.close()
 

@@ -56,8 +56,12 @@ class Keeper:
         books.changed.clear()
 
     def _next(self) -> float:
+        due = self._due()
         if self.books.orphans:
-            return self._later() if self.failures else 0.0
+            return min(due, self._later() if self.failures else 0.0)
+        return due
+
+    def _due(self) -> float:
         return min((hold.due for hold in self.books.held()), default=FOREVER)
 
     def _later(self) -> float:
@@ -65,16 +69,23 @@ class Keeper:
         return env.now() + pace.pause(self.failures, env.random())
 
     async def give_back(self) -> None:
-        """Give back what is nobody's; what gets no answer stays for the next turn."""
-        for orphan in list(self.books.orphans.values()):
-            if await self._give_back(orphan):
-                self.books.orphans.pop(orphan.claim.holder, None)
+        """Give back what is nobody's. What gets no answer goes to the end of the line, and the
+        rest waits for the next turn: a store that keeps silent must not keep us from our holds.
+        """
+        orphans = self.books.orphans
+        for orphan in list(orphans.values()):
+            done = await self._give_back(orphan)
+            left = orphans.pop(orphan.claim.holder, None)
+            if not done:
+                orphans[orphan.claim.holder] = left or orphan
+                break
 
     async def _give_back(self, orphan: Orphan) -> bool:
         """Whether that is done with: it was answered, or a try that began too late failed, too."""
         now = self.books.env.now()
         try:
-            until = now + min(self.books.patience, pace.PATIENCE_OF_A_TRY)
+            patience = min(self.books.patience, pace.PATIENCE_OF_A_TRY)
+            until = min(now + patience, max(self._due(), now + pace.SHORTEST_TRY))
             await self.books.backend.leave(orphan.claim, bury=True, until=until)
         except StoreError:
             self.failures += 1
@@ -129,9 +140,15 @@ class Keeper:
             if hold.state is State.LOST:
                 books.dismiss(hold)
                 books.bereaved += hold.bereaved()
+                self._let_go(hold)
         bereaved, books.bereaved = books.bereaved, []
         if bereaved:
             await Spawn(tell_all(bereaved), "lost")
+
+    def _let_go(self, hold: Hold) -> None:
+        # It ends with its session, which may be found again; but nobody believes in it any more.
+        if self.books.backend.capabilities.session < FOREVER:
+            self.books.orphan(hold.claim)
 
     async def finish(self, until: float) -> None:
         """Give everything back, as far as the store answers before *until*; the client closes."""

@@ -29,6 +29,7 @@ EPHEMERAL, NUMBERED = 1, 2
 WRITES = (Create, Put, Delete, Ensure)
 # The words of kazoo's exceptions for a request that may have been carried out, or not.
 LOST = "ConnectionLoss SessionExpiredError ConnectionClosedError OperationTimeoutError".split()
+LOST += ["ConnectionError"]
 # What an operation answers where it meets these.
 NORMAL: dict[str, Any] = {"NoNodeError": None, "NodeExistsError": TAKEN, "NotEmptyError": False}
 

@@ -28,6 +28,7 @@ EXTRA = "zookeeper"
 CLOSE_PATIENCE = 2.0
 RECONNECT = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
 NEVER = {"max_tries": 0}
+ENDED = ("CLOSED", "EXPIRED_SESSION")
 LOG = logging.getLogger("holdfast.zookeeper")
 LOG.addHandler(logging.NullHandler())
 
@@ -142,11 +143,35 @@ class Session:
     def launch(
         self, client: Any, operations: Sequence[Operation], done: Callable[[InTheAir], None]
     ) -> None:
-        """Send a flight; *done* is called when it has landed, in whichever thread."""
+        """Send a flight; *done* is called when it has landed, in whichever thread.
+
+        As kazoo's `_call` does it, but its thread is woken once for all of it, which is a fifth
+        of the time that an uncontended lock takes.
+        """
         assert self.wire is not None
-        flight = InTheAir(operations, done)
-        for request, slot in flight.slots(self.wire):
-            client._call(request, slot)
+        requests = InTheAir(operations, done).slots(self.wire)
+        error = self._over(client)
+        if error is None:
+            client._queue.extend(requests)
+            error = self._nudge(client, len(requests))
+        if error is not None:
+            for _, slot in requests:
+                slot.set_exception(error)
+
+    def _over(self, client: Any) -> Exception | None:
+        state = client.client_state
+        if state == "AUTH_FAILED":
+            return PermissionError("the credentials were refused")
+        return ConnectionError("the session is over") if state in ENDED else None
+
+    def _nudge(self, client: Any, times: int) -> Exception | None:
+        """Wake kazoo's thread, which takes one byte for each request."""
+        waker = client._connection._write_sock
+        try:
+            waker.send(b"\0" * times)
+        except (OSError, AttributeError):
+            return ConnectionError("the connection was closed")
+        return None
 
     def close(self) -> None:
         """End the session, and with it all that it holds."""
@@ -157,17 +182,13 @@ class Session:
         client._stopped.set()
         client._queue.append((self.kazoo.words.CloseInstance, None))
         connection = client._connection
-        self._nudge(connection)
+        self._nudge(client, 1)
         if not connection.connection_stopped.wait(CLOSE_PATIENCE):
             # A server that keeps silent ends the session by itself; we end the connection.
             connection._socket.close()
-            self._nudge(connection)
+            self._nudge(client, 1)
         client._safe_close()
         client.close()
-
-    def _nudge(self, connection: Any) -> None:
-        if connection._write_sock is not None:
-            connection._write_sock.send(b"\0")
 
     def after_fork(self) -> None:
         """Leave the parent's client alone: its threads are not here, its session is not ours."""

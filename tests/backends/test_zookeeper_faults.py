@@ -1,0 +1,217 @@
+"""Servers die, networks split, replies are lost: no overlap, told in time, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.backends.zoo import SESSION, Waiter, Zoo, orphans, take, told
+from tests.servers.process import eventually
+
+import holdfast
+from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Longer: HOLDFAST_ZOO_TRIES=10000.
+TRIES = int(os.environ.get("HOLDFAST_ZOO_TRIES", "300"))
+
+
+@pytest.fixture(scope="module")
+def zoo() -> Iterator[Zoo]:
+    with Zoo() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def whole(zoo: Zoo) -> Iterator[None]:
+    """Each test finds the ensemble complete, and nobody else."""
+    yield
+    zoo.heal()
+    zoo.ensemble.start()
+    for client in zoo.clients:
+        client.close()
+    zoo.clients.clear()
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_server_dies_and_the_lock_lives_on(zoo: Zoo, role: str) -> None:
+    name = f"a {role} dies"
+    holder, rival = zoo.client(timeout=6), zoo.client(timeout=6)
+    lease = take(holder, name)
+    waiter = Waiter(rival, name)
+    eventually(lambda: len(zoo.nodes(name)) == 2)
+    ensemble = zoo.ensemble
+    dead = ensemble.leader() if role == "leader" else ensemble.followers()[0]
+    dead.running().kill()
+    eventually(lambda: any(server.role() == "leader" for server in ensemble.alive()))
+    assert waiter.granted == float("inf")
+    lease.ensure()
+    lease.release()
+    assert waiter.join().token > lease.token
+    waiter.join().release()
+
+
+def test_all_servers_stop_and_start_again(zoo: Zoo) -> None:
+    """The holder is told, the waiter is served, and nothing is left over."""
+    holder, rival = zoo.client(), zoo.client()
+    lease = take(holder, "all stop")
+    when, waiter = told(lease), Waiter(rival, "all stop")
+    eventually(lambda: len(zoo.nodes("all stop")) == 2)
+    stopped = time.monotonic()
+    zoo.ensemble.stop()
+    eventually(lambda: when() < float("inf"))
+    assert when() - stopped < SESSION
+    zoo.ensemble.start()
+    following = _recovered(waiter, rival)
+    assert following.token > lease.token
+    following.release()
+    with pytest.raises(holdfast.LeaseLost):
+        lease.release()
+    eventually(lambda: zoo.nodes("all stop") == [])
+    take(holder, "all stop").release()
+
+
+def _recovered(waiter: Waiter, client: holdfast.Client) -> holdfast.Lease:
+    """Its lease; a waiter may be told by Unknown that its store was away for too long."""
+    try:
+        return waiter.join()
+    except StoreError:
+        return take(client, waiter.lock.name)
+
+
+def test_a_short_partition_is_no_loss(zoo: Zoo) -> None:
+    """Shorter than what is left of the last proof, and the session is found again."""
+    client = zoo.client(through=True, timeout=8)
+    lease = take(client, "short")
+    zoo.silence()
+    time.sleep(0.8)
+    lease.ensure()
+    zoo.heal()
+    ended = time.monotonic() + 6.0
+    eventually(lambda: lease.lost or time.monotonic() > ended)
+    lease.ensure()
+    lease.release()
+
+
+def test_a_long_partition_is_told_before_another_holds(zoo: Zoo) -> None:
+    client, rival = zoo.client(through=True), zoo.client()
+    lease = take(client, "long")
+    when, waiter = told(lease), Waiter(rival, "long")
+    eventually(lambda: len(zoo.nodes("long")) == 2)
+    zoo.silence()
+    following = waiter.join()
+    assert when() < waiter.granted
+    assert following.token > lease.token
+    zoo.heal()
+    with pytest.raises(holdfast.LeaseLost):
+        lease.release()
+    following.ensure()
+    following.release()
+    take(client, "long").release()
+    eventually(lambda: zoo.nodes("long") == [])
+
+
+def test_a_waiter_whose_session_ended_waits_again_at_the_tail(zoo: Zoo) -> None:
+    holder, cut, other = zoo.client(timeout=10), zoo.client(through=True), zoo.client()
+    lease = take(holder, "tail")
+    waiter = Waiter(cut, "tail")
+    eventually(lambda: len(zoo.nodes("tail")) == 2)
+    zoo.silence()
+    eventually(lambda: len(zoo.nodes("tail")) == 1)
+    behind = Waiter(other, "tail")
+    eventually(lambda: len(zoo.nodes("tail")) == 2)
+    zoo.heal()
+    eventually(lambda: len(zoo.nodes("tail")) == 3)
+    lease.release()
+    behind.join().release()
+    waiter.join().release()
+    assert behind.granted < waiter.granted
+
+
+def test_an_ended_session_is_noticed_in_the_next_one(zoo: Zoo) -> None:
+    """A handle belongs to the session in which it was granted (hazard I7)."""
+    client, rival = zoo.client(), zoo.client()
+    lease = take(client, "theft")
+    waiter = Waiter(rival, "theft")
+    eventually(lambda: len(zoo.nodes("theft")) == 2)
+    session = client._driver.nodes["store"].session.client.client_id  # type: ignore[attr-defined]
+    thief = type(zoo.witness)(zoo.ensemble.hosts, client_id=session)
+    thief.start()
+    thief.stop()
+    thief.close()
+    following = waiter.join()
+    eventually(lambda: lease.lost)
+    fresh = Waiter(client, "theft")
+    following.release()
+    fresh.join().release()
+
+
+@pytest.mark.parametrize("fault", ["cut_reply", "cut", "lose_reply"])
+def test_a_lost_create_leaves_one_node_at_most(zoo: Zoo, fault: str) -> None:
+    """Its reply, or itself, goes down with the connection; the unique name tells which (I2)."""
+    name = f"lost {fault}"
+    client = zoo.client(through=True, patience=15.0)
+    take(client, "warm").release()
+    for proxy in zoo.proxies:
+        proxy.plan(fault, b"__lock__")
+    lease = take(client, name)
+    assert len(zoo.nodes(name)) == 1
+    lease.release()
+    eventually(lambda: zoo.nodes(name) == [])
+    for proxy in zoo.proxies:
+        proxy.faults.clear()
+
+
+def test_a_create_that_comes_after_its_leave_makes_nothing(zoo: Zoo) -> None:
+    """The session has moved to another server by then, and takes nothing from the old one (D2)."""
+    client, name = zoo.client(through=True), "late"
+    take(client, "warm").release()
+    faults = [proxy.hold(b"__lock__") for proxy in zoo.proxies]
+    with pytest.raises(StoreError):
+        client.lock(name).acquire(0.1)
+    (held,) = (fault for fault in faults if fault.struck.is_set())
+    for proxy, fault in zip(zoo.proxies, faults, strict=True):
+        if fault is not held:
+            proxy.faults.clear()
+    # Its leave has been answered on another connection when the client can hold again.
+    take(client, "elsewhere").release()
+    eventually(lambda: not orphans(client))
+    held.pass_on()
+    for _ in range(20):
+        assert zoo.nodes(name) == []
+        zoo.witness.set("/zoo", b"")
+
+
+def test_what_times_out_or_is_cancelled_leaves_no_node(zoo: Zoo) -> None:
+    """While the network fails now and then (hazard I3)."""
+    chance = random.Random(5)
+    with zoo.client().lock("busy"):
+        asyncio.run(_give_up_often(zoo, chance))
+        eventually(lambda: len(zoo.nodes("busy")) == 1)
+    eventually(lambda: zoo.nodes("busy") == [])
+
+
+async def _give_up_often(zoo: Zoo, chance: random.Random) -> None:
+    async with holdfast.AsyncClient(zoo.url(through=True, timeout=8)) as client:
+        left = TRIES
+        while left > 0:
+            tasks = [asyncio.create_task(_give_up(client, chance)) for _ in range(20)]
+            await asyncio.sleep(chance.random() * 0.03)
+            for task in tasks[::2]:
+                task.cancel()
+            if chance.random() < 0.1:
+                for proxy in zoo.proxies:
+                    await asyncio.to_thread(proxy.cut_all)
+            await asyncio.gather(*tasks, return_exceptions=True)
+            left -= len(tasks)
+        await asyncio.to_thread(eventually, lambda: not orphans(client))
+
+
+async def _give_up(client: holdfast.AsyncClient, chance: random.Random) -> None:
+    assert await client.lock("busy").acquire(timeout=chance.random() * 0.02) is None

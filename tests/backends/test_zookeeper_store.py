@@ -1,0 +1,199 @@
+"""What the real servers have after ours and others' requests: watches, numbers, rights, upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from tests.servers.ensembles import ensemble, fresh
+from tests.servers.process import eventually
+
+import holdfast
+from holdfast.backends.zookeeper.url import parsed
+from holdfast.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.servers.zookeeper import Ensemble
+
+__all__ = ["ensemble"]
+WAITERS = 100
+FIRED = "zk_sum_node_deleted_watch_count"
+
+
+@pytest.fixture
+def witness(ensemble: Ensemble) -> Iterator[Any]:
+    client = KazooClient(ensemble.hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+@pytest.mark.parametrize(("protocol", "woken"), [("queue", 1), ("single", WAITERS)])
+def test_whom_a_release_wakes(ensemble: Ensemble, protocol: str, woken: int) -> None:
+    """By the servers' own figures: one of a hundred; or, by the simple recipe, all of them."""
+    asyncio.run(_release_before(ensemble, fresh(ensemble, protocol=protocol), woken))
+
+
+async def _release_before(ensemble: Ensemble, url: str, woken: int) -> None:
+    clients = [holdfast.AsyncClient(url) for _ in range(WAITERS + 1)]
+    first, *others = (client.lock("a") for client in clients)
+    lease = await first.acquire()
+    assert lease is not None
+    waiting = [asyncio.create_task(lock.acquire()) for lock in others]
+    await _until(lambda: ensemble.total("zk_watch_count") >= WAITERS)
+    before = await asyncio.to_thread(ensemble.total, FIRED)
+    await lease.release()
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert len(done) == 1
+    await _until(lambda: ensemble.total(FIRED) >= before + woken)
+    assert await asyncio.to_thread(ensemble.total, FIRED) == before + woken
+    await asyncio.gather(*(client.close() for client in clients))
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    await asyncio.to_thread(eventually, condition)
+
+
+def test_numbers_that_begin_anew_keep_their_order(ensemble: Ensemble, witness: Any) -> None:
+    """Of 2147483647 and -2147483648 the first is the older one (hazard I4)."""
+    url = fresh(ensemble)
+    folder = f"{parsed(url).root}/a"
+    witness.ensure_path(folder)
+    for text in ("older__lock__2147483647", "newer__lock__-2147483648"):
+        owner = text.partition("_")[0].encode()
+        witness.create(f"{folder}/{text}", owner, ephemeral=True)
+    with holdfast.Client(url) as client:
+        lock = client.lock("a")
+        holder, (waiter,) = lock.holder(), lock.waiters()
+        assert holder is not None
+        assert (holder.label, waiter.label) == ("older", "newer")
+        client.break_lock("a", token=holder.token)
+        assert witness.get_children(folder) == ["newer__lock__-2147483648"]
+
+
+def test_a_token_rises_when_the_folder_was_removed(ensemble: Ensemble, witness: Any) -> None:
+    """The numbers of the nodes begin at 0 again, the transactions do not (hazard I5)."""
+    url = fresh(ensemble)
+    with holdfast.Client(url) as client:
+        tokens = []
+        for _ in range(3):
+            with client.lock("a") as lease:
+                tokens.append(lease.token)
+            assert client.gc() == 1
+            assert witness.get_children(parsed(url).root) == []
+        assert tokens == sorted(set(tokens))
+
+
+def test_a_folder_may_be_removed_at_any_moment(ensemble: Ensemble) -> None:
+    """As the servers do with a container that is empty (hazard I8)."""
+    url, done = fresh(ensemble), threading.Event()
+    with holdfast.Client(url) as client, holdfast.Client(url) as sweeper:
+        swept: list[int] = []
+
+        def sweep() -> None:
+            while not done.is_set():
+                swept.append(sweeper.gc())
+
+        thread = threading.Thread(target=sweep)
+        thread.start()
+        for _ in range(150):
+            with client.lock("a") as lease:
+                lease.ensure()
+        done.set()
+        thread.join()
+        assert sum(swept) > 0
+
+
+@pytest.mark.parametrize(("asked", "given"), [(0.1, 0.2), (3.0, 3.0), (100.0, 60.0)])
+def test_the_servers_have_the_last_word_on_the_session(
+    ensemble: Ensemble, asked: float, given: float
+) -> None:
+    """And a lease is believed for half of what they gave (hazard B14)."""
+    with holdfast.Client(fresh(ensemble, timeout=asked)) as client:
+        with client.lock("a", lease=600.0):
+            pass
+        with client.lock("a", lease=600.0) as lease:
+            assert lease.remaining <= given / 2
+        levels = {f.level for f in client.doctor() if "session" in f.what}
+        assert levels == {"ok" if asked == given else "warn"}
+
+
+def test_credentials_keep_others_out(ensemble: Ensemble) -> None:
+    url = fresh(ensemble, auth="digest:me:secret")
+    stranger = holdfast.Client(url.replace("me:secret", "you:guess"))
+    with holdfast.Client(url) as client, stranger:
+        assert "secret" not in repr(client)
+        with client.lock("a"):
+            with pytest.raises(Refused, match="NoAuth"):
+                stranger.lock("a").acquire(5.0)
+            with pytest.raises(Refused, match="NoAuth"):
+                stranger.break_lock("a")
+        assert [f.level for f in stranger.doctor()][-1] == "fail"
+
+
+def test_a_client_of_kazoo_s_names_the_store(ensemble: Ensemble, witness: Any) -> None:
+    """Its chroot is the root; it is neither used nor changed, and need not be started."""
+    theirs = KazooClient(f"{ensemble.hosts}/of/theirs", timeout=3.0)
+    with holdfast.Client(theirs) as client, client.lock("a"):
+        assert len(witness.get_children("/of/theirs/a")) == 1
+        assert not theirs.connected
+    with pytest.raises(TypeError, match="KazooClient"):
+        holdfast.Client(theirs.handler)
+
+
+def test_upkeep(ensemble: Ensemble, witness: Any) -> None:
+    url = fresh(ensemble)
+    root = parsed(url).root
+    with holdfast.Client(url) as client:
+        assert client.setup(dry=True) == [f"create {root}"]
+        assert witness.exists(root) is None
+        assert client.setup() == [f"create {root}"]
+        assert client.setup() == []
+        witness.create(f"{root}/%not ours")
+        with client.lock("a"), client.lock("b"):
+            assert client.gc() == 0
+        assert client.gc() == 2
+        assert witness.get_children(root) == ["%not ours"]
+        assert not [f for f in client.doctor() if f.level == "fail"]
+
+
+def test_a_hold_cannot_be_detached(ensemble: Ensemble) -> None:
+    with holdfast.Client(fresh(ensemble)) as client, client.lock("a") as lease:
+        with pytest.raises(Refused, match="session"):
+            lease.detach()
+        lease.ensure()
+
+
+def test_nobody_answers() -> None:
+    """Refused, for nothing was sent; and the doctor says so."""
+    with holdfast.Client("zookeeper://127.0.0.1:1/x", op_timeout=0.3) as client:
+        with pytest.raises(Refused, match="reached"):
+            client.lock("a").acquire()
+        assert [finding.level for finding in client.doctor()] == ["fail"]
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+def test_the_two_protocols_do_not_pass_each_other(ensemble: Ensemble) -> None:
+    """A name that is locked by one of them cannot be locked by the other."""
+    url = fresh(ensemble)
+    with holdfast.Client(url) as client, holdfast.Client(url) as other:
+        simple = other.lock("a", protocol="single")
+        with client.lock("a"), pytest.raises(Refused, match="queue"):
+            simple.acquire(1.0)
+        with simple, pytest.raises(Refused):
+            client.lock("a").acquire(1.0)
+        eventually(lambda: not client.lock("a").locked())
+
+
+def test_single_warns_of_the_herd(ensemble: Ensemble) -> None:
+    herd = pytest.warns(holdfast.UnsafeProtocolWarning, match="everyone")
+    with holdfast.Client(fresh(ensemble)) as client, herd:
+        client.lock("a", protocol="single")

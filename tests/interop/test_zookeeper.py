@@ -1,0 +1,176 @@
+"""One queue for holdfast, kazoo's own lock and Curator's own mutex: no overlap, in order."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from tests.interop.crowd import (
+    HOLD,
+    ROOT,
+    check_exclusion,
+    check_tokens,
+    counts,
+    end_of_contest,
+    finished,
+    turns,
+)
+from tests.interop.zoo import BesideCurator
+from tests.servers.ensembles import fresh
+from tests.servers.process import eventually, program
+
+import holdfast
+from holdfast.backends.zookeeper.url import parsed
+from holdfast.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers.zookeeper import Ensemble
+
+FOLDER = Path("/usr/share/java")
+JARS = "curator-framework curator-client curator-recipes zookeeper zookeeper-jute guava".split()
+JARS += ["slf4j-api", "slf4j-nop"]
+JAVA = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+START = 2.0
+EACH = 4
+
+
+def class_path() -> list[str]:
+    """Where Curator is; a skip where it is not."""
+    paths = [str(FOLDER / f"{jar}.jar") for jar in JARS]
+    missing = [path for path in paths if not os.path.exists(path)]
+    if missing:
+        pytest.skip(f"no server: {', '.join(missing)} is missing")
+    return ["-cp", ":".join(paths)]
+
+
+@pytest.fixture(scope="session")
+def curator(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command that contends by Curator."""
+    compiler, folder = program("javac"), tmp_path_factory.mktemp("curator")
+    source = Path(__file__).parent / "curator" / "Contend.java"
+    words = class_path()
+    subprocess.run([compiler, *words, "-d", str(folder), str(source)], check=True)
+    return [program("java"), *JAVA, words[0], f"{words[1]}:{folder}", "Contend"]
+
+
+@pytest.fixture
+def kazoo(ensemble: Ensemble) -> Iterator[Any]:
+    """A client of kazoo's."""
+    client = KazooClient(ensemble.hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def root_of(url: str) -> str:
+    """The path below which its locks are."""
+    return parsed(url).root
+
+
+class Contest:
+    """Processes on one path."""
+
+    def __init__(self, ensemble: Ensemble, folder: Path, **words: str) -> None:
+        self.hosts = ensemble.hosts
+        self.url = fresh(ensemble, **words)
+        self.path = f"{root_of(self.url)}/shared"
+        self.folder = folder
+        self.job = [str(end_of_contest(START)), str(HOLD)]
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def enter(self, kind: str, count: int = EACH) -> None:
+        """So many contenders of a kind, in one process of Python's."""
+        command = [sys.executable, "-m", "tests.interop.zoo", kind, self.url, self.path]
+        self.start(command, kind, count)
+
+    def start(self, command: list[str], kind: str, count: int = EACH) -> None:
+        """So many contenders of a kind, in one process."""
+        files = [str(self.folder / f"{kind} {number}") for number in range(count)]
+        self.processes.append(subprocess.Popen([*command, *self.job, *files], cwd=ROOT))
+
+    def judge(self, *kinds: str) -> None:
+        """No two held at once, in the order of their nodes, and each had its turns."""
+        finished(self.processes)
+        found = turns(self.folder)
+        check_exclusion(found)
+        check_tokens(found)
+        per_kind = {k: sum(n for f, n in counts(found).items() if f.startswith(k)) for k in kinds}
+        print(f"{len(found)} holds: {per_kind}")
+        assert min(per_kind.values()) > 10, per_kind
+
+
+def test_with_kazoo_s_lock(ensemble: Ensemble, tmp_path: Path) -> None:
+    contest = Contest(ensemble, tmp_path)
+    contest.enter("threads", 2)
+    contest.enter("asyncio", 2)
+    contest.enter("kazoo")
+    contest.judge("threads", "asyncio", "kazoo")
+
+
+def test_with_curator_s_mutex_and_kazoo_s_lock(
+    ensemble: Ensemble, curator: list[str], tmp_path: Path
+) -> None:
+    contest = Contest(ensemble, tmp_path, names="curator")
+    contest.enter("threads", 2)
+    contest.enter("asyncio", 2)
+    contest.enter("kazoo-beside-curator")
+    contest.start([*curator, contest.hosts, contest.path], "curator")
+    contest.judge("threads", "asyncio", "kazoo-beside-curator", "curator")
+
+
+def test_each_shows_the_other(ensemble: Ensemble, kazoo: Any) -> None:
+    """Who holds and who waits, in the words of both."""
+    url = fresh(ensemble)
+    with holdfast.Client(url) as client:
+        lock = client.lock("shared", label="nightly")
+        theirs = kazoo.Lock(f"{root_of(url)}/shared", "host-1")
+        with theirs:
+            holder = lock.holder()
+            assert holder is not None
+            assert (holder.host, holder.label) == ("unknown host", "host-1")
+            assert lock.acquire(timeout=0) is None
+            assert [report.name for report in client.locks()] == ["shared"]
+        with lock:
+            (ours,) = theirs.contenders()
+            assert '"label": "nightly"' in ours
+            assert not theirs.acquire(blocking=False)
+
+
+def test_a_waiter_of_one_follows_a_holder_of_the_other(ensemble: Ensemble, kazoo: Any) -> None:
+    url = fresh(ensemble)
+    with holdfast.Client(url) as client:
+        lock = client.lock("shared")
+        theirs = kazoo.Lock(f"{root_of(url)}/shared", "host-1")
+        theirs.acquire()
+        early = lock.acquire(timeout=0.2)
+        assert early is None
+        theirs.release()
+        lease = lock.acquire(timeout=5.0)
+        assert lease is not None
+        assert client.break_lock("shared") is not None
+        assert theirs.acquire(timeout=5.0)
+        broken = client.break_lock("shared")
+        assert broken is not None
+        assert broken.label == "host-1"
+        eventually(lambda: lease.lost)
+
+
+def test_curator_beside_names_that_it_does_not_see_is_refused(
+    ensemble: Ensemble, kazoo: Any
+) -> None:
+    """Curator takes kazoo's names for the last in the queue: that would not exclude."""
+    url = fresh(ensemble)
+    root = root_of(url)
+    curious = BesideCurator(kazoo, f"{root}/shared")
+    with holdfast.Client(url) as client, curious:
+        with pytest.raises(Refused, match="names=curator"):
+            client.lock("shared").acquire(timeout=5.0)
+        assert len(kazoo.get_children(f"{root}/shared")) == 1
