@@ -100,6 +100,7 @@ class Talk:
                 aside = None
                 problem = self._explained(code, problem, address)
             tries += 1
+            detours = 0
             if not (yield Pause(tries)):
                 raise problem
 
