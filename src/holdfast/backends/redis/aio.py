@@ -125,7 +125,7 @@ class AioStore:
         return await asyncio.shield(task)
 
     async def _open(self, address: Address, until: float) -> Wire:
-        wire = Wire(address, self.now, self._heard, self._lost)
+        wire = Wire(address, self.now, self._heard, self._lost, self._ended)
         await wire.connect(self.settings, until)
         return wire
 
@@ -174,6 +174,14 @@ class AioStore:
         """Messages may be missed from now on: whoever listened here must look."""
         for waiter in self.waiting.values():
             if waiter.wire is wire:
+                waiter.wake()
+
+    def _ended(self, wire: Wire, channel: str) -> None:
+        """The server has ended a subscription: whoever listened must look, and listen anew."""
+        for holder, waiter in list(self.listeners.get(channel, {}).items()):
+            if waiter.wire is wire:
+                del self.waiting[holder]
+                self._deafen(holder, waiter)
                 waiter.wake()
 
     async def _hear(self, claim: Claim, until: float) -> None:

@@ -25,6 +25,8 @@ READ_SIZE = 65536
 LONGEST_WAIT = 3600.0
 IDLE_TOO_LONG = 1.0
 MESSAGES = (b"message", b"smessage")
+# Said by a server of a cluster, unasked, when the channel's slot moves to another.
+ENDED = b"sunsubscribe"
 # The verb and the channel of a subscription, or of its end.
 Confirmation = tuple[str, str]
 
@@ -68,7 +70,7 @@ class Line:
     """One blocking connection, used by one call at a time."""
 
     __slots__ = (
-        *("address", "heard", "now", "owed", "reader", "refusal"),
+        *("address", "ended", "heard", "now", "owed", "reader", "refusal"),
         *("sock", "spoiled", "used"),
     )
 
@@ -78,6 +80,7 @@ class Line:
         self.address = address
         self.now = now
         self.heard = False
+        self.ended = False
         # The confirmations that come before the next reply. An error in place of one is a
         # subscription refused, or one that did not end: then the line is of no use to others.
         self.owed: deque[Confirmation] = deque()
@@ -171,11 +174,13 @@ class Line:
             self.heard = True
         elif self.owed and confirms(push, self.owed[0]):
             self.owed.popleft()
+        elif push and push[0] == ENDED:
+            self.ended = True
 
     def wait(self, until: float) -> bool:
-        """Wait for a message; False when the line is lost."""
+        """Wait for a message; False when none can come any more."""
         try:
-            while not self.heard and self.now() < until:
+            while not self.heard and not self.ended and self.now() < until:
                 push = self.reader.gets()
                 if push is not False:
                     self._note(push)
@@ -187,7 +192,7 @@ class Line:
             return True
         except OSError:
             return False
-        return True
+        return not self.ended
 
     def tell(self, packed: bytes, owed: Sequence[Confirmation]) -> bool:
         """Send commands that are only confirmed; False when they cannot go out at once."""
@@ -212,9 +217,7 @@ class Line:
 
 
 def confirms(push: Sequence[Any], owed: Confirmation) -> bool:
-    """Whether a message confirms a subscription or its end. A server in a cluster ends some by
-    itself, and says so in the same words.
-    """
+    """Whether a message confirms a subscription or its end, which was asked for."""
     verb, channel = owed
     return len(push) == 3 and push[0] == verb.lower().encode() and push[1] == channel.encode()
 

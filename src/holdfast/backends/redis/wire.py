@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
 from holdfast.backends.redis.line import (
+    ENDED,
     MESSAGES,
     confirms,
     kind_for,
@@ -53,11 +54,13 @@ class Wire(asyncio.Protocol):
         now: Callable[[], float],
         heard: Callable[[str, str], None],
         lost: Callable[[Wire], None],
+        ended: Callable[[Wire, str], None],
     ) -> None:
         self.address = address
         self.now = now
         self.heard = heard
         self.lost = lost
+        self.ended = ended
         self.loop = asyncio.get_running_loop()
         self.reader = library("hiredis", "redis").Reader()
         self.pushed = library("hiredis", "redis").PushNotification
@@ -175,6 +178,8 @@ class Wire(asyncio.Protocol):
         question = self.questions[0] if self.questions else None
         if isinstance(question, tuple) and confirms(push, question):
             self.questions.popleft()
+        elif push[0] == ENDED:
+            self.ended(self, push[1].decode())
 
     def eof_received(self) -> bool:
         """The server has closed; so do we."""
