@@ -70,10 +70,6 @@ def test_a_signal_ends_the_wait_until_it_is_held(shell: Shell) -> None:
     assert waiter.wait(10) in (130, -signal.SIGINT)
 
 
-@pytest.mark.xfail(
-    reason="a signal in some moment of the start ended with 70 once; the moment is not known yet",
-    strict=False,
-)
 def test_a_signal_at_any_moment_leaves_nothing_and_starts_nothing_late(shell: Shell) -> None:
     """From the start of the interpreter to the end of the job: each time a little later."""
     for step in range(24):

@@ -20,7 +20,7 @@ from holdfast.core.backend import (
     Renew,
     Retie,
 )
-from holdfast.core.effects import Call, Sleep, Tell
+from holdfast.core.effects import Call, Caller, Sleep, Spawn, Tell
 from holdfast.core.queue import Queue
 from holdfast.core.service import Service
 from holdfast.core.sight import Holder, busy_message, waiter_of
@@ -591,3 +591,20 @@ def test_a_nested_body_that_is_dropped_leaves_the_outer_one_its_lock() -> None:
 def test_nobody_is_ahead_of_one_who_does_not_wait() -> None:
     table = Table(lambda: 1.0, lambda: 1, lambda client: True, lambda *_: None, lambda *_: None)
     assert Place(table, "one", "a").before("nobody") is None
+
+
+def test_closing_waits_for_one_who_is_about_to_ask() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    acquiring = mutex_of(service).acquire(None)
+    machine.current = Caller("user")
+    spawn: Any = acquiring.send(None)  # the keeper is being started
+    assert isinstance(spawn, Spawn)
+    closing = scene.begin(machine, service.close())
+    assert not closing.ended
+    with pytest.raises(Closed):
+        acquiring.send(None)
+    spawn.process.close()
+    scene.world.play(scene.world.time + 0.1)
+    assert closing.ended
+    assert not [request for request in scene.store.seen if isinstance(request, Ask)]

@@ -122,12 +122,14 @@ class Mutex:
     async def _obtain(self, caller: Caller, deadline: float) -> Hold | Busy:
         books = self.books
         claim = books.claim(self.name, self.terms.lease, self.terms.label, caller)
-        if not books.keeping.running:
-            await self.keeper.start()
         attempt = Attempt(claim, deadline)
         crowd = books.crowd
+        # In the step that made the claim: a client that is closed from now on waits for our end.
         crowd.enter()
         try:
+            if not books.keeping.running:
+                await self.keeper.start()
+                self._check_open()
             reply = await self._queue(attempt)
             return self._hold(attempt, reply, caller) if isinstance(reply, Grant) else reply
         except BaseException:

@@ -77,7 +77,8 @@ class Store:
     def call(self, request: object, until: float) -> object:
         """The answer of the file; Refused when other transactions keep it busy until *until*."""
         file = self.file
-        if not file.mutex.acquire(False) and not file.mutex.acquire(timeout=file.left(until)):
+        mutex = file.mutex  # a file that is closed begins anew with another one
+        if not mutex.acquire(False) and not mutex.acquire(timeout=file.left(until)):
             raise Refused(f"{file.path} was busy with other requests of this process")
         try:
             # A release that finds the file replaced does no harm; a grant would.
@@ -89,7 +90,7 @@ class Store:
             # No descriptor left, say: it may have struck after the transaction was committed.
             raise Unknown(f"{file.path}: {error}") from error
         finally:
-            file.mutex.release()
+            mutex.release()
 
     def _short(self, query: str, words: tuple[object, ...], until: float) -> sqlite3.Cursor:
         """One statement that is a transaction by itself."""
