@@ -7,10 +7,10 @@ import platform
 import sqlite3
 from pathlib import Path
 
-from benchmarks.contestants import CLASSES, ON_REDIS, contestant
+from benchmarks.contestants import ALL, contestant
 
 # What belongs to the machine and is told there.
-PARTS = ("flock", "sqlite", "redis", "raw-redis")
+PARTS = ("flock", "sqlite", "redis", "raw-redis", "zookeeper", "raw-zookeeper")
 
 
 def processor() -> str:
@@ -43,4 +43,4 @@ def machine() -> dict[str, str | int]:
 
 def versions() -> dict[str, str]:
     """The libraries' versions."""
-    return {name: contestant(name).version for name in (*CLASSES, *ON_REDIS) if name not in PARTS}
+    return {name: contestant(name).version for name in ALL if name not in PARTS}

@@ -49,6 +49,14 @@ ON_REDIS = {
     "raw-redis": "raw_redis:Raw",
 }
 
+# Those who need a ZooKeeper; the file "hosts" in their folder says where it is.
+ON_ZOOKEEPER = {
+    "zookeeper": "zoo_queue:Queue",
+    "kazoo": "kazoo_lock:KazooLock",
+    "raw-zookeeper": "raw_zookeeper:Raw",
+}
+
+ALL = CLASSES | ON_REDIS | ON_ZOOKEEPER
 TITLES = {
     "holdfast": "**holdfast**, SQLite",
     "filelock": "filelock",
@@ -59,11 +67,14 @@ TITLES = {
     "redis-py": "redis-py's Lock",
     "python-redis-lock": "python-redis-lock",
     "raw-redis": "two bare round trips, same scripts",
+    "zookeeper": "**holdfast**, ZooKeeper",
+    "kazoo": "kazoo's Lock",
+    "raw-zookeeper": "bare requests of the recipe",
 }
 
 
 def contestant(name: str) -> type[Contestant]:
     """The contestant of that name; its library is imported only now."""
-    module, _, attribute = (CLASSES | ON_REDIS)[name].partition(":")
+    module, _, attribute = ALL[name].partition(":")
     found: type[Contestant] = getattr(import_module(f"{__name__}.{module}"), attribute)
     return found

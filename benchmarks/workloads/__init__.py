@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from benchmarks.scale import Scale
     from benchmarks.tables import Table
 
-NAMES = ("pair", "nested", "contention", "waiting", "startup", "redis", "redis_tasks")
+NAMES = ("pair", "nested", "contention", "waiting", "startup", "redis", "redis_tasks", "zookeeper")
 
 
 def workload(name: str) -> Callable[[Scale], list[Table]]:
