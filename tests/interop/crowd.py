@@ -75,3 +75,10 @@ def finished(processes: list[subprocess.Popen[bytes]]) -> None:
             process.kill()
             process.wait()
     assert not any(codes), codes
+
+
+def longest_without(found: list[Turn], kind: str) -> float:
+    """Seconds for which nobody of a kind had the lock, from its first turn until the very end."""
+    ends = [turn.released for turn in found if turn.file.startswith(kind)]
+    begins = [turn.granted for turn in found if turn.file.startswith(kind)]
+    return max(b - a for a, b in zip(ends, [*begins[1:], found[-1].released], strict=True)) / 1e9

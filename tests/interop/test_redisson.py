@@ -22,6 +22,7 @@ from tests.interop.crowd import (
     counts,
     end_of_contest,
     finished,
+    longest_without,
     turns,
 )
 from tests.interop.java import Java
@@ -264,3 +265,5 @@ def test_a_crowd_of_both_never_holds_at_once(built: None, server: Redis, tmp_pat
     check_exclusion(found)
     check_tokens(found)
     assert len(counts(found)) == 8, counts(found)
+    for kind in ("java", *COLOURS):
+        assert longest_without(found, kind) < 1.5, counts(found)

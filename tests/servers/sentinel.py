@@ -32,7 +32,7 @@ class Sentinel:
             f"port {self.port}\nbind {HOST}\ndir {folder}\n"
             f"sentinel monitor {NAME} {HOST} {master.port} {QUORUM}\n{secret}"
             f"sentinel down-after-milliseconds {NAME} 400\n"
-            f"sentinel failover-timeout {NAME} 2000\nsentinel parallel-syncs {NAME} 2\n"
+            f"sentinel failover-timeout {NAME} 1000\nsentinel parallel-syncs {NAME} 2\n"
         )
         command = [program("redis-sentinel"), str(folder / "conf")]
         self.process = Process(command, folder / "log")

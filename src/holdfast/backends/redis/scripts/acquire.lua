@@ -69,12 +69,17 @@ if redis.call('HEXISTS', lock, owner) == 1 then
   end
   return {1, redis.call('GET', counter) or '0'}
 end
-if redis.call('EXISTS', lock) == 0 then
+local left = redis.call('PTTL', lock)
+if left == -2 and redis.call('GET', record) == 'left' then
+  -- Left to Redisson for a moment (release.lua).
+  left = redis.call('PTTL', record)
+elseif left == -2 then
   local next_one = hand_over(owner)
   if not next_one or next_one == owner then
     redis.call('ZREM', queue, member)
     return {1, grant(owner, member, lease)}
   end
+  left = redis.call('PTTL', lock)
 end
 local rank, ticket = -1, ''
 if ARGV[4] == '1' then
@@ -92,5 +97,5 @@ if ARGV[4] == '1' then
   rank = redis.call('ZRANK', queue, member)
 end
 local holder = redis.call('HKEYS', lock)[1] or ''
-local left, about = redis.call('PTTL', lock), redis.call('GET', record) or ''
+local about = redis.call('GET', record) or ''
 return {0, left, rank, ticket, holder, about, redis.call('GET', counter) or '0'}

@@ -55,14 +55,40 @@ local function hand_over(me)
 end
 -- [end of shared]
 
-local was = 0
+-- Redisson's waiters do not stand in the queue, and as long as somebody does, a release would never
+-- reach them. So, of the releases that somebody waits for, the first one in each tenth of a second
+-- looks whether more listen to Redisson's channel than those in the queue. If so, it leaves the lock
+-- free, and marks the record for a moment, in which only Redisson takes it.
+local function left_to_redisson(about)
+  local first = redis.call('ZRANGE', queue, 0, 0)[1]
+  local granted = first and tonumber(string.match(about, '^%d+\n%a+\n(%d+)\n'))
+  if not granted then return false end
+  local time = redis.call('TIME')
+  local now = time[1] * 1000000 + time[2]
+  if math.floor(now / 100000) == math.floor(granted / 100000) then return false end
+  local counted = redis.pcall('PUBSUB', verb == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[7])
+  local others, seen = tonumber(counted[2]) or 0, {}
+  for _, member in ipairs(redis.call('ZRANGE', queue, 0, 999)) do
+    local address = string.match(member, '^[^\n]*\n([^\n]*)') or ''
+    if not seen[address] then others = others - 1 end
+    seen[address] = true
+  end
+  if others <= 0 then return false end
+  redis.call('SET', record, 'left', 'PX', 20)
+  tell(ARGV[7], '0')
+  local who, place = string.match(first, '^([^\n]*)\n([^\n]*)\n')
+  tell(channels .. place, who)
+  return true
+end
+
+local was, about = 0, ''
 if redis.call('HEXISTS', lock, ARGV[1]) == 1 then
-  was = 1
+  was, about = 1, redis.call('GET', record) or ''
   -- First of all: what frees memory is allowed to a server that has none left.
   redis.call('DEL', lock, record)
 elseif redis.call('ZREM', queue, ARGV[2]) == 1 then
   was = 2
 end
 if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end
-if was == 1 and not hand_over('') then tell(ARGV[7], '0') end
+if was == 1 and not left_to_redisson(about) and not hand_over('') then tell(ARGV[7], '0') end
 return was
