@@ -245,6 +245,12 @@ class Proxy:
         self.refusing = True
         self.cut_all()
 
+    def calm(self) -> None:
+        """Plan no more, and begin with new connections."""
+        with self.mutex:
+            self.faults = []
+        self.heal()
+
     def heal(self) -> None:
         """New connections work again; those that lost something cannot, and are cut."""
         self.refusing = self.silent = False

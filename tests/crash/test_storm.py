@@ -1,0 +1,72 @@
+"""Processes behind a proxy in a storm: requests and replies are lost, held and cut at random.
+
+Law: the proof is the history, as for processes that are killed. Whatever was lost, no two believe
+at once, tokens rise, and when the storm is over everybody gets the lock, and nothing is left.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.crash.test_crash import COLOURS, PATIENCE, Workers, until
+from tests.crash.worker import LOCK
+from tests.servers.proxy import ACTIONS, Proxy
+from tests.servers.redis import Redis
+
+import holdfast
+from holdfast.testing.checker import Rules, check
+from holdfast.testing.fold import History
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STORM = 4.0
+PIECES = (b"EVALSHA", b"SUBSCRIBE", b"")
+LEAST_GRANTS = 50
+
+
+def storm(proxy: Proxy, lots: random.Random) -> None:
+    """One fault after the other, several times a second."""
+    faults = []
+    end = time.monotonic() + STORM
+    while time.monotonic() < end:
+        time.sleep(lots.uniform(0.0, 0.3))
+        if lots.random() < 0.1:
+            proxy.cut_all()
+        else:
+            faults.append(proxy.plan(lots.choice(ACTIONS), lots.choice(PIECES), lots.randint(1, 8)))
+        for fault in faults:
+            # What was held arrives at some time, long after its asker gave up, or at once.
+            if fault.struck.is_set() and lots.random() < 0.2:
+                fault.passed.set()
+    for fault in faults:
+        fault.passed.set()
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_a_storm(seed: int, tmp_path: Path) -> None:
+    with Redis() as server, Proxy(server.port) as proxy:
+        workers = Workers(tmp_path, f"redis://127.0.0.1:{proxy.port}/0")
+        try:
+            for colour in COLOURS * 2:
+                workers.start(colour)
+            until(lambda: all(workers.granted({worker.pid}) for worker in workers.running))
+            storm(proxy, random.Random(seed))
+            proxy.calm()
+            calm = time.monotonic_ns()
+            for worker in workers.running:
+                until(lambda worker=worker: workers.granted({worker.pid}, calm))  # type: ignore[misc]
+            while workers.running:
+                workers.kill(workers.running[0])
+            verdict = check(History.read(workers.history), Rules(min_grants=LEAST_GRANTS))
+            assert verdict.ok, f"{verdict}\n{workers.complaints()}"
+            assert workers.complaints() == ""
+            with holdfast.Client(server.url) as client, client.lock(LOCK, timeout=PATIENCE):
+                # Whoever takes it clears the dead away, who could not do so themselves.
+                assert client.lock(LOCK).waiters() == []
+            assert server.ask("EXISTS", LOCK, f"holdfast:queue:{{{LOCK}}}") == 0
+        finally:
+            workers.end()
