@@ -106,4 +106,5 @@ def test_no_thread_stays(server: Redis) -> None:
         fault = proxy.hold(b"INCR")
         wire.socket.sendall(packed("INCR", "stays"))
         fault.wait()
-    eventually(lambda: threading.active_count() == before)
+    # Fewer, if the threads of an earlier test were just ending.
+    eventually(lambda: threading.active_count() <= before)
