@@ -9,11 +9,9 @@ Between two awaits a process runs alone. Changes that belong together happen bet
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from weakref import ReferenceType
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 Process = Coroutine["Effect[Any]", Any, T]
@@ -112,12 +110,13 @@ class Caller:
     What the core knows of the caller hangs here: its holds by name, and the texts about it.
     """
 
-    __slots__ = ("__weakref__", "about", "holds", "title")
+    __slots__ = ("__weakref__", "about", "holds", "reference", "title")
 
     def __init__(self, title: str) -> None:
         self.title = title
+        self.reference = weakref.ref(self)
         self.about: dict[str | None, str] = {}
-        self.holds: dict[str, ReferenceType[Any]] = {}
+        self.holds: dict[str, weakref.ref[Any]] = {}
 
 
 class Guard(Protocol):

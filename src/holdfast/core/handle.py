@@ -95,12 +95,15 @@ class Handle:
     async def _free(self, hold: Hold) -> None:
         books = self.books
         books.remove(hold)
-        if hold.believed(books.env.now()):
+        now = books.env.now()
+        if hold.believed(now):
             hold.step("release")
         if books.closed or hold.claim.client != books.client:
             hold.lose("its client was closed")
+        elif await self._leave(hold, now):
+            hold.step("done")
         else:
-            await self._give_back(hold)
+            hold.lose(NOT_OURS)
         if hold.state is not State.FREE:
             hold.lose(RAN_OUT)
             raise self._lost()
@@ -109,41 +112,33 @@ class Handle:
         self.books.mourn(self.hold)
         return self.hold.lost()
 
-    async def _give_back(self, hold: Hold) -> None:
+    async def _leave(self, hold: Hold, now: float) -> bool:
+        """Leave until answered. A repeated question that finds nothing was answered before."""
         books = self.books
-        crowd = books.crowd
-        crowd.enter()
+        env, crowd, give_up = books.env, books.crowd, now + books.patience
+        tries = 0
+        crowd.active += 1
         try:
-            was_held = await self._leave(hold)
+            while True:
+                try:
+                    until = pace.ask_again_by(now, give_up)
+                    was_held = await books.backend.leave(
+                        hold.claim, bury=hold.doubtful, until=until
+                    )
+                    return was_held or tries > 0
+                except StoreError as error:
+                    if not tries and isinstance(error, Refused):
+                        raise
+                    tries += 1
+                    if env.now() >= give_up:
+                        raise doubt(error) from error.__cause__
+                await Sleep(min(give_up, env.now() + pace.pause(tries, env.random())))
+                now = env.now()
         except BaseException:
             books.orphan(hold.claim)
             raise
         finally:
             crowd.exit()
-        if was_held:
-            hold.step("done")
-        else:
-            hold.lose(NOT_OURS)
-
-    async def _leave(self, hold: Hold) -> bool:
-        """Leave until answered. A repeated question that finds nothing was answered before."""
-        env, patience = self.books.env, self.books.patience
-        give_up = env.now() + patience
-        tries = 0
-        while True:
-            try:
-                until = pace.ask_again_by(env.now(), give_up)
-                was_held = await self.books.backend.leave(
-                    hold.claim, bury=hold.doubtful, until=until
-                )
-                return was_held or tries > 0
-            except StoreError as error:
-                if not tries and isinstance(error, Refused):
-                    raise
-                tries += 1
-                if env.now() >= give_up:
-                    raise doubt(error) from error.__cause__
-            await Sleep(min(give_up, env.now() + pace.pause(tries, env.random())))
 
     async def extend(self, seconds: object) -> None:
         """Have the lease end no sooner than *seconds* from now, once; renewal goes on."""

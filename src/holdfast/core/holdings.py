@@ -35,20 +35,19 @@ class Orphan(NamedTuple):
 
 
 class Crowd:
-    """The processes with a claim that are under way; a closing client waits for the last."""
+    """The processes with a claim that are under way; a closing client waits for the last.
+
+    Each counts itself in when it begins, and calls `exit` at its end.
+    """
 
     def __init__(self) -> None:
         self.active = 0
         self.idle = Signal()
 
-    def enter(self) -> None:
-        """One begins."""
-        self.active += 1
-
     def exit(self) -> None:
         """One ends. It counts where it began, should its client have begun anew since."""
         self.active -= 1
-        if not self.active:
+        if not self.active and self.idle.wakers:
             self.idle.set()
 
 
@@ -58,6 +57,7 @@ class Holdings:
     def __init__(self, env: Env, backend: Backend, patience: float, label: str | None) -> None:
         self.env = env
         self.backend = backend
+        self.drift, self.margin = backend.capabilities[:2]
         self.patience = patience
         self.label = label
         self.changed = Signal()
@@ -119,25 +119,28 @@ class Holdings:
 
     def schedule(self, hold: Hold, asked: float) -> None:
         """Have the keeper look at the hold when it must; it is woken only if it sleeps longer."""
-        lasting = hold.until >= hold.ends
-        due = hold.until if lasting else pace.renew_at(asked, self.proof(hold.claim.lease))
-        hold.due = min(hold.until, due)
-        if hold.due < self.planned:
-            self.hurry(hold.due)
+        until = hold.until
+        if until < hold.ends:
+            due = pace.renew_at(asked, self.proof(hold.claim.lease))
+            until = due if due < until else until
+        hold.due = until
+        if until < self.planned:
+            self.hurry(until)
 
     def proof(self, lease: float) -> float:
         """For how long one answer of the store is good, of a hold with that lease."""
-        return min(lease, self.backend.capabilities.session * pace.PROVEN)
+        session = self.backend.capabilities.session
+        return lease if session == FOREVER else min(lease, session * pace.PROVEN)
 
     def over(self, asked: float, lease: float) -> float:
         """The end of a lease that was asked for at *asked*, as its holder must see it."""
-        drift, margin, *_ = self.backend.capabilities
-        return pace.believed_until(asked, lease, drift, margin)
+        return pace.believed_until(asked, lease, self.drift, self.margin)
 
     def proven(self, asked: float, lease: float) -> float:
         """Until when an answer lets the holder believe; asking again may take it further."""
+        over = pace.believed_until(asked, lease, self.drift, self.margin)
         session = self.backend.capabilities.session
-        return min(self.over(asked, lease), pace.proven_until(asked, session))
+        return over if session == FOREVER else min(over, pace.proven_until(asked, session))
 
     def hurry(self, when: float) -> None:
         """Wake the keeper, which has something to do at *when*."""
@@ -151,9 +154,9 @@ class Holdings:
     def remove(self, hold: Hold) -> None:
         """A hold ends."""
         self.dismiss(hold)
-        caller = hold.caller()
-        if caller is not None and self.of(caller, hold.claim.name) in (hold, None):
-            caller.holds.pop(hold.claim.name, None)
+        caller, name = hold.caller(), hold.claim.name
+        if caller is not None and name in caller.holds and caller.holds[name]() in (hold, None):
+            del caller.holds[name]
 
     def mourn(self, hold: Hold) -> None:
         """A lost hold has somebody to tell: the keeper does it, even when it is looked after

@@ -68,7 +68,7 @@ class Mutex:
         self.name = name
         self.terms = terms
         # The handles of each thread or task, in the order taken. An entry dies with its caller.
-        self.handles: weakref.WeakKeyDictionary[Caller, list[Handle]] = weakref.WeakKeyDictionary()
+        self.handles: dict[weakref.ref[Caller], list[Handle]] = {}
 
     async def acquire(self, timeout: float | None) -> Handle | None:
         """Take the lock; None when *timeout* (else the lock's own) passes first."""
@@ -98,10 +98,22 @@ class Mutex:
 
     def _keep(self, handle: Handle, caller: Caller) -> Handle:
         # Handles do not know this list: a cycle would keep alive what its owner has let go.
-        handles = self.handles.setdefault(caller, [])
-        handles[:] = [other for other in handles if not other.released]
+        handles = self.handles.get(caller.reference)
+        if handles is None:
+            handles = self._remember(caller)
+        while handles and handles[-1].released:
+            handles.pop()
         handles.append(handle)
         return handle
+
+    def _remember(self, caller: Caller) -> list[Handle]:
+        # Known weakly from both sides: neither keeps the other, nor what it holds.
+        this = weakref.ref(self)
+
+        def forget(reference: weakref.ref[Caller]) -> None:
+            getattr(this(), "handles", {}).pop(reference, None)
+
+        return self.handles.setdefault(weakref.ref(caller, forget), [])
 
     def _deadline(self, timeout: float | None) -> float:
         if timeout is None:
@@ -125,12 +137,15 @@ class Mutex:
         attempt = Attempt(claim, deadline)
         crowd = books.crowd
         # In the step that made the claim: a client that is closed from now on waits for our end.
-        crowd.enter()
+        crowd.active += 1
         try:
             if not books.keeping.running:
                 await self.keeper.start()
                 self._check_open()
-            reply = await self._queue(attempt)
+            wait = deadline == FOREVER or deadline > books.env.now()
+            reply = await self._ask(attempt, wait)
+            if not isinstance(reply, Grant) or not self._good(attempt, reply):
+                reply = await self._queue(attempt, reply, wait)
             return self._hold(attempt, reply, caller) if isinstance(reply, Grant) else reply
         except BaseException:
             # Cancelled, interrupted, dropped, refused: whatever it was, no ghost stays behind.
@@ -141,36 +156,40 @@ class Mutex:
             books.backend.forget(claim)
             crowd.exit()
 
-    async def _queue(self, attempt: Attempt) -> Grant | Busy:
+    async def _queue(self, attempt: Attempt, reply: Grant | Busy, wait: bool) -> Grant | Busy:
+        """Go on from the first answer, which was not a grant that can be believed."""
         backend, env = self.books.backend, self.books.env
-        wait = attempt.deadline > env.now()
         while True:
-            reply = await self._ask(attempt, wait)
             if isinstance(reply, Grant):
-                attempt.asked = min(attempt.asked, reply.asked)
-                if self._good(attempt):
+                if self._good(attempt, reply):
                     return reply
-                attempt.late += 1
-                if attempt.late > pace.MOST_LATE:
-                    raise Unknown(
-                        f"the store grants {self.name!r}, but its answers take longer than the "
-                        f"lease of {attempt.claim.lease:g} s: ask for a longer one"
-                    )
-                continue
-            if env.now() >= attempt.deadline:
-                break
-            attempt.queued = True
-            await backend.hear(attempt.claim, min(attempt.deadline, attempt.asked + reply.recheck))
-            self._check_open()
-        await self._withdraw(attempt, wait)
-        return reply
+                self._check_late(attempt)
+            elif env.now() >= attempt.deadline:
+                await self._withdraw(attempt, wait)
+                return reply
+            else:
+                attempt.queued = True
+                recheck = attempt.asked + reply.recheck
+                await backend.hear(attempt.claim, min(attempt.deadline, recheck))
+                self._check_open()
+            reply = await self._ask(attempt, wait)
+
+    def _check_late(self, attempt: Attempt) -> None:
+        attempt.late += 1
+        if attempt.late > pace.MOST_LATE:
+            raise Unknown(
+                f"the store grants {self.name!r}, but its answers take longer than the "
+                f"lease of {attempt.claim.lease:g} s: ask for a longer one"
+            )
 
     def _check_open(self) -> None:
         if self.books.closed:
             raise Closed(f"the client was closed while it waited for {self.name!r}")
 
-    def _good(self, attempt: Attempt) -> bool:
+    def _good(self, attempt: Attempt, grant: Grant) -> bool:
         """Whether a grant was answered soon enough to be believed; else it must be confirmed."""
+        if grant.asked < attempt.asked:
+            attempt.asked = grant.asked
         attempt.until = self.books.proven(attempt.asked, attempt.claim.lease)
         return self.books.env.now() < attempt.until
 
@@ -180,16 +199,16 @@ class Mutex:
         One who waits in line bears a store that is away (a restart, a failover) for as long as the
         lease: whoever held the lock before is gone by then, and all that was known is void.
         """
-        env, patience = self.books.env, self.books.patience
+        env, backend, patience = self.books.env, self.books.backend, self.books.patience
         bears = max(patience, attempt.claim.lease) if attempt.queued else patience
-        give_up = pace.answer_by(env.now(), attempt.deadline, bears)
+        attempt.asked = now = env.now()
+        give_up = pace.answer_by(now, attempt.deadline, bears)
         tries = 0
         while True:
-            attempt.asked = env.now()
             placed, attempt.placed = attempt.placed, True
             try:
-                until = pace.ask_again_by(attempt.asked, min(give_up, attempt.asked + patience))
-                return await self.books.backend.ask(attempt.claim, wait=wait, until=until)
+                until = pace.ask_again_by(now, min(give_up, now + patience))
+                return await backend.ask(attempt.claim, wait=wait, until=until)
             except StoreError as error:
                 if not tries and isinstance(error, Refused) and not attempt.queued:
                     attempt.placed = placed
@@ -200,6 +219,7 @@ class Mutex:
                     raise doubt(error) from error.__cause__
             self._check_open()
             await Sleep(min(give_up, env.now() + pace.pause(tries, env.random())))
+            attempt.asked = now = env.now()
 
     async def _withdraw(self, attempt: Attempt, waited: bool) -> None:
         if not waited and not attempt.doubtful:
@@ -241,7 +261,7 @@ class Mutex:
             exception.add_note(f"holdfast: {error}")
 
     def _newest(self, what: str) -> Handle:
-        handles = self.handles.get(self.books.env.caller(), [])
+        handles = self.handles.get(self.books.env.caller().reference, [])
         while handles and handles[-1].released:
             handles.pop()
         if not handles:

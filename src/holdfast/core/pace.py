@@ -26,7 +26,10 @@ def answer_by(now: float, deadline: float, patience: float) -> float:
     A try that may not wait for the lock must still be answered, and a wait must end on time
     when the store is silent (hazard B13); so the deadline rules, but for a short grace.
     """
-    return min(now + patience, max(deadline, now + min(patience, PATIENCE_OF_A_TRY)))
+    latest = now + patience
+    if deadline >= latest:
+        return latest
+    return max(deadline, now + min(patience, PATIENCE_OF_A_TRY))
 
 
 def ask_again_by(now: float, give_up: float) -> float:
@@ -34,7 +37,9 @@ def ask_again_by(now: float, give_up: float) -> float:
 
     Half of what is left: so that a question whose reply was lost can be asked again.
     """
-    return min(give_up, now + max((give_up - now) / 2, SHORTEST_TRY))
+    half = (give_up - now) / 2
+    until = now + (half if half > SHORTEST_TRY else SHORTEST_TRY)
+    return until if until < give_up else give_up
 
 
 def renew_at(asked: float, lease: float) -> float:
@@ -53,7 +58,8 @@ def believed_until(asked: float, lease: float, drift: float, margin: float) -> f
     *drift* is how much faster the store's clock may run than ours, *margin* what its
     granularity and ours may add; for a very short lease the margin shrinks with it.
     """
-    return asked + lease * (1.0 - drift) - min(margin, lease / 10)
+    most = lease / 10
+    return asked + lease * (1.0 - drift) - (margin if margin < most else most)
 
 
 def proven_until(asked: float, session: float) -> float:

@@ -47,19 +47,20 @@ class Queue:
     async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. The signal is ready before the question leaves, so no wake-up is missed."""
         if wait:
-            await self._prepare(claim)
+            self._prepare(claim)
+            if not self.listening.running:
+                await self.listening.start(lambda: self._listen(claim.client), "listener")
         reply: Grant | Busy = await Call("store", Ask(claim, wait), until)
-        self._wake(reply.woken)
+        if reply.woken:
+            self._wake(reply.woken)
         return reply
 
-    async def _prepare(self, claim: Claim) -> None:
+    def _prepare(self, claim: Claim) -> None:
         signal = self.signals.get(claim.holder)
-        if signal is not None:
+        if signal is None:
+            self.signals[claim.holder] = Signal()
+        else:
             signal.clear()
-            return
-        self.signals[claim.holder] = Signal()
-        if not self.listening.running:
-            await self.listening.start(lambda: self._listen(claim.client), "listener")
 
     async def _listen(self, client: str) -> None:
         try:
@@ -89,7 +90,8 @@ class Queue:
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
         """Release, or leave the queue."""
         reply: Left = await Call("store", Leave(claim, bury), until)
-        self._wake(reply.woken)
+        if reply.woken:
+            self._wake(reply.woken)
         return reply.was == "held"
 
     async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:

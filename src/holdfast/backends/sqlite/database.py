@@ -29,11 +29,13 @@ FIRST_PAUSE = 0.00002
 LONGEST_PAUSE = 0.001
 SETTINGS = (
     # Small pages: a lock's row is small, and every commit writes whole pages.
-    "PRAGMA page_size = 1024",
+    "PRAGMA page_size = 512",
     "PRAGMA journal_mode = WAL",
     # Survives a crash of any process. A power cut may lose the last commits; but it ends every
     # hold, too, and tokens cannot fall back, since they follow the clock.
     "PRAGMA synchronous = NORMAL",
+    # A checkpoint waits for the disk; this many frames of half a KiB share one.
+    "PRAGMA wal_autocheckpoint = 16000",
     "PRAGMA journal_size_limit = 8000000",
 )
 

@@ -54,6 +54,9 @@ T = TypeVar("T")
 CAPABILITIES = Capabilities(drift=0.0, margin=0.001, life=True, bequest=True)
 PROTOCOLS = ("queue",)
 RELEASED = Left("held", ())
+# Only the client itself asks for a claim of its own, soon after or never.
+MOST_BURIED = 1000
+TAKE, CONFIRM, DROP = SQL["take"], SQL["confirm"], SQL["drop"]
 
 
 class Store:
@@ -62,6 +65,7 @@ class Store:
     def __init__(self, file: File) -> None:
         self.file = file
         self.waiting: set[str] = set()
+        self.buried: dict[str, None] = {}
         self.answers: Mapping[type, Callable[..., object]] = {
             Ask: self._ask,
             Leave: self._leave,
@@ -98,11 +102,11 @@ class Store:
         assert file.cursor is not None
         execute = file.cursor.execute
         try:
-            return execute(SQL[query], words)
+            return execute(query, words)
         except sqlite3.Error as error:
             if not busy(error):
                 raise translated(error, file.path) from error
-        return patiently(lambda: execute(SQL[query], words), file.now, until, file.path)
+        return patiently(lambda: execute(query, words), file.now, until, file.path)
 
     def _whole(self, until: float, work: Callable[[Context], T]) -> T:
         """One transaction, and the messages that it sends when it is committed."""
@@ -123,28 +127,35 @@ class Store:
         return result
 
     def _ask(self, request: Ask, until: float) -> object:
-        claim = request.claim
         if self.file.life is None:
-            self.file.live(claim.client)
-        token = self._ask_shortly(claim, until)
+            self.file.live(request.claim.client)
+        token = self._ask_shortly(request.claim, until)
         if token is not None:
             return Grant(token, ())
-        reply = self._whole(until, lambda c: rules.ask(FileShelf(c, claim.name), request))
+        name = request.claim.name
+        reply = self._whole(until, lambda c: rules.ask(FileShelf(c, name), request))
         if isinstance(reply, Busy):
-            self.waiting.add(claim.holder)
+            self.waiting.add(request.claim.holder)
         return reply
 
     def _ask_shortly(self, claim: Claim, until: float) -> int | None:
-        now, micros = self.file.now(), time.time_ns() // 1000
         name, holder, client, lease, about, _ = claim
-        expires = now + lease
-        if holder not in self.waiting:
-            words = (name, holder, client, about, expires, micros)
-            return micros if self._short("take", words, until).rowcount == 1 else None
-        rows = self._short("confirm", (name, holder, expires, now), until).fetchall()
+        if self.waiting or self.buried:
+            if holder in self.waiting:
+                return self._confirm_shortly(claim, until)
+            if holder in self.buried:
+                return None
+        micros = time.time_ns() // 1000
+        words = (name, holder, client, about, self.file.now() + lease, micros)
+        return micros if self._short(TAKE, words, until).rowcount == 1 else None
+
+    def _confirm_shortly(self, claim: Claim, until: float) -> int | None:
+        now = self.file.now()
+        words = (claim.name, claim.holder, now + claim.lease, now)
+        rows = self._short(CONFIRM, words, until).fetchall()
         if not rows:
             return None
-        self.waiting.discard(holder)
+        self.waiting.discard(claim.holder)
         token: int = rows[0][0]
         return token
 
@@ -152,9 +163,17 @@ class Store:
         claim = request.claim
         self.waiting.discard(claim.holder)
         names = (claim.name, claim.holder)
-        if not request.bury and self._short("drop", names, until).rowcount == 1:
+        if request.bury:
+            self._remember_buried(claim.holder)
+        elif self._short(DROP, names, until).rowcount == 1:
             return RELEASED
         return self._whole(until, lambda c: rules.leave(FileShelf(c, claim.name), request))
+
+    def _remember_buried(self, holder: str) -> None:
+        # The short way in does not look at graves, so it must not be tried for these.
+        self.buried[holder] = None
+        if len(self.buried) > MOST_BURIED:
+            del self.buried[next(iter(self.buried))]
 
     def _renew(self, request: Renew, until: float) -> object:
         def work(context: Context) -> tuple[bool, ...]:

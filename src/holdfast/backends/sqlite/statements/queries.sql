@@ -1,10 +1,9 @@
 -- take
--- The short way in: grant a free lock to a claim that is not buried. Nobody waits for a free lock.
+-- The short way in: grant a free lock to a claim that was not buried. Nobody waits for a free lock.
 -- 1 name, 2 holder, 3 client, 4 about, 5 expires, 6 micros
 UPDATE lock SET holder = ?2, client = ?3, tie = 'both', expires = ?5,
                 about = ?4, since = ?6 / 1e6, token = ?6
 WHERE name = ?1 AND holder IS NULL AND token < ?6
-  AND NOT EXISTS (SELECT 1 FROM grave WHERE grave.holder = ?2)
 
 -- confirm
 -- The short way from a hand-over to a whole lease: the hold is the claim's, and not over.

@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS lock (
     expires REAL,
     about   TEXT,
     since   REAL
-) WITHOUT ROWID;
+);
 
 -- One row per waiter. Tickets give the order.
 CREATE TABLE IF NOT EXISTS waiter (
