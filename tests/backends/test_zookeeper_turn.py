@@ -93,7 +93,7 @@ def test_what_is_none(node: str) -> None:
 
 
 def test_whose_nodes_are_found_again() -> None:
-    queue = [written("a-1", KAZOO, 5), written("a-12", KAZOO, 4), written("a-1", KAZOO, 3)]
+    queue = [written("a-1.1", KAZOO, 5), written("a-12", KAZOO, 4), written("a-1", KAZOO, 3)]
     assert [one.sequence for one in owned(queue, "a-1")] == [3, 5]
 
 

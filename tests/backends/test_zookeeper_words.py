@@ -80,8 +80,8 @@ def test_what_no_name_is_written_as(node: str) -> None:
 
 def test_what_we_write_is_read_again() -> None:
     claim = Claim("a", "c:1", "c", 30.0, ABOUT, 1234.5678)
-    text = read(written(claim), 1.0)
-    assert (text.since, text.holder) == (1234.568, "c:1")
+    text = read(written(claim, "c-1"), 1.0)
+    assert (text.since, text.holder) == (1234.568, "c-1")
     words = json.loads(text.about)
     assert (words["host"], words["pid"], words["label"]) == ("h", 7, "ü")
 

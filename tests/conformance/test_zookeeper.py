@@ -8,7 +8,7 @@ from tests.servers.zookeeper import TICK_MS, Ensemble
 
 from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
-SESSION = 2.0
+SESSION = 3.0
 # The ensemble ends a session at a tick.
 SILENCE = SESSION + 2 * TICK_MS / 1000
 

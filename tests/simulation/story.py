@@ -7,7 +7,7 @@ strong. Faults stop at `HEAL`; by `END` everything must have come to rest.
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.judge import Judge, Violation
 
@@ -50,11 +50,11 @@ class Story:
         self.world = World(seed, {}, Faults())
         chance = self.world.chance
         self.calm = chance.randrange(CALM) == 0
-        self.model = Model(lambda: self.world.time, self._micros)
+        self.model = self.make_model()
         self.world.models = {"store": self.model, "ear": self.model}
         self.world.trace = [] if traced else None
         self.leases = chance.choice(LEASES)
-        self.judge = Judge(self.world, self.model, self.calm, max(self.leases))
+        self.judge = self.make_judge()
         self.world.check = self.judge.check
         self.crashes = not self.calm and chance.random() < 0.5
         self.cancels = chance.random() < 0.4
@@ -64,6 +64,18 @@ class Story:
             self._machine(f"m{number}")
         if not self.calm:
             self.world.faults = self._faults()
+
+    def make_model(self) -> Any:
+        """The store of this story."""
+        return Model(lambda: self.world.time, self._micros)
+
+    def make_judge(self) -> Judge:
+        """Who looks at its steps."""
+        return Judge(self.world, self.model, self.calm, max(self.leases))
+
+    def make_backend(self, machine: Machine) -> Any:
+        """How its machines lock."""
+        return Queue(CAPABILITIES)
 
     def _micros(self) -> int:
         return int((EPOCH + self.world.time) * 1e6)
@@ -88,9 +100,8 @@ class Story:
 
     def _machine(self, name: str) -> None:
         machine = Machine(self.world, name)
-        service = Service(
-            machine, lambda protocol: Queue(CAPABILITIES), label=None, op_timeout=PATIENCE
-        )
+        backend = self.make_backend(machine)
+        service = Service(machine, lambda protocol: backend, label=None, op_timeout=PATIENCE)
         self.judge.services[name] = service
         self.judge.machines[name] = machine
         for number in range(self.world.chance.choice((1, 1, 2))):

@@ -245,9 +245,10 @@ class World:
         self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
         self._at(machine, call.until, lambda: resume(None, Unknown("no answer in time")))
         self._perhaps_freeze(machine, faults)
-        if call.until < FOREVER and self.chance.random() < faults.lost_request:
+        # An ear is in the process that asks it, however long it is to listen.
+        endless = call.until == FOREVER or call.node == "ear"
+        if not endless and self.chance.random() < faults.lost_request:
             return
-        endless = call.until == FOREVER
         lost = faults.lost_message if endless else faults.lost_reply
         thaw = max(0.0, machine.frozen_until - self.time)
 

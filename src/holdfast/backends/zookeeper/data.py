@@ -23,13 +23,13 @@ class Written(NamedTuple):
     about: str
     since: float
     holder: str
-    """Whose node it is, if ours: the claim's holder. Only protocol "single" needs it."""
+    """Whose node it is, if ours. Only protocol "single" needs it."""
 
 
-def written(claim: Claim) -> bytes:
-    """The data of a claim's node."""
+def written(claim: Claim, owner: str) -> bytes:
+    """The data of a claim's node, which *owner* names."""
     # `about` is an object that the core has written; to read it would cost more than the rest.
-    return f'{claim.about[:-1]}, "since": {claim.since:.3f}, "id": "{claim.holder}"}}'.encode()
+    return f'{claim.about[:-1]}, "since": {claim.since:.3f}, "id": "{owner}"}}'.encode()
 
 
 def read(data: bytes, created: float) -> Written:

@@ -26,6 +26,7 @@ from holdfast.backends.zookeeper.requests import (
     Read,
     Sync,
 )
+from holdfast.backends.zookeeper.stay import Stay
 from holdfast.core.backend import (
     EVERYONE,
     Capabilities,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 # A watch tells of every release, so looking again is for what nobody thinks of.
-LOOK_AGAIN = 60.0
+LOOK_AGAIN = 20.0
 DELETE_PATIENCE = 2.0
 TRY_AGAIN = 0.5
 MARGIN = 0.001
@@ -51,22 +52,6 @@ SOON = 1.0
 PROOFS = (Sync, Create, Put, Delete)
 # While somebody waits, the session is proven so often, for a grant that comes without a question.
 PROOFS_PER_SESSION = 6
-
-
-class Stay:
-    """One claim's node, from the question on."""
-
-    __slots__ = ("claim", "ends", "free", "node", "second", "tried", "watching")
-
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
-        self.tried = False
-        self.node: Node | None = None
-        self.ends = FOREVER
-        self.watching = ""
-        # Whether whoever it watches holds the lock; and whether that one has gone.
-        self.second = False
-        self.free = False
 
 
 class Holds:
@@ -81,14 +66,19 @@ class Holds:
         self.watchers: dict[str, set[str]] = {}
         self.attending = Background()
         self.planned = FOREVER
+        # Nodes of holds that are over, to be deleted; and when that was tried last.
+        self.refuse: list[str] = []
+        self.cleared = 0.0
         self.session = 0
         self.proven = 0.0
         self.tried = 0.0
+        self.flights = 0
 
     async def fly(self, until: float, *operations: Operation) -> Sequence[object]:
         """Have operations done in one flight; their answers."""
         asked = self.now()
-        landed: Landed = await Call("store", Flight(operations), until)
+        self.flights += 1
+        landed: Landed = await Call("store", Flight(operations, self.flights), until)
         if any(isinstance(operation, PROOFS) for operation in operations):
             self.proven = max(self.proven, asked)
         if landed.timeout != self.capabilities.session:
@@ -127,11 +117,10 @@ class Holds:
         """Hear what is watched; and when a lease is over that nobody renews, delete its node."""
         try:
             while True:
-                self.planned = min((stay.ends for stay in self.stays.values()), default=FOREVER)
+                self.planned = self._clear_at()
                 self._heard(await self._next(client))
                 await self._prove()
-                for stay in [s for s in self.stays.values() if s.ends <= self.now()]:
-                    await self._clear_away(stay)
+                await self._clear_away()
         except StoreError:
             # The client was closed, or its ear is gone; the next wait finds another attendant.
             self.disturb()
@@ -190,7 +179,13 @@ class Holds:
         if stay is not None:
             self._unwatch(stay)
             if stay.ends == FOREVER:
-                self.stays.pop(claim.holder)
+                self.drop(claim)
+
+    def drop(self, claim: Claim) -> None:
+        """The claim is over."""
+        stay = self.stays.pop(claim.holder, None)
+        if stay is not None:
+            self._unwatch(stay)
 
     def disturb(self) -> None:
         """Wake every waiter, to look again."""
@@ -203,6 +198,10 @@ class Holds:
         """What is known of the claim."""
         return self.stays.setdefault(claim.holder, Stay(claim))
 
+    def again(self, stay: Stay) -> Stay:
+        """What is known of a claim whose stay is over, and which was not told so in time."""
+        return self.stays.setdefault(stay.claim.holder, Stay(stay.claim, stay.times + 1))
+
     async def granted(self, stay: Stay) -> None:
         """The claim holds from now on, for its lease at the most."""
         stay.ends = self.now() + stay.claim.lease
@@ -211,7 +210,8 @@ class Holds:
             self.stays[holder].second = True
         if stay.ends < self.planned and self.attending.running:
             self.planned = stay.ends
-            await Call("ear", Poke(stay.claim.client), self.now() + SOON)
+            with contextlib.suppress(Unknown):
+                await Call("ear", Poke(stay.claim.client), self.now() + SOON)
         await self._attended(stay.claim.client)
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
@@ -231,11 +231,26 @@ class Holds:
         stay.ends = max(stay.ends, self.now() + claim.lease)
         return True
 
-    async def _clear_away(self, stay: Stay) -> None:
-        try:
-            await self.leave(stay.claim, bury=False, until=self.now() + DELETE_PATIENCE)
-        except StoreError:
-            stay.ends = self.now() + TRY_AGAIN
+    async def _clear_away(self) -> None:
+        """End what is over. From this step on it is nobody's, whatever answer is still to come."""
+        for stay in [s for s in self.stays.values() if s.ends <= self.now()]:
+            stay.over = True
+            self.drop(stay.claim)
+            if stay.node is not None:
+                self.refuse.append(stay.node.path)
+        if self.refuse and self.now() >= self.cleared + TRY_AGAIN:
+            self.cleared = self.now()
+            await self._empty()
+
+    async def _empty(self) -> None:
+        paths = tuple(self.refuse)
+        with contextlib.suppress(StoreError):
+            await self.delete(self.now() + DELETE_PATIENCE, paths)
+            self.refuse = [path for path in self.refuse if path not in paths]
+
+    def _clear_at(self) -> float:
+        ends = min((stay.ends for stay in self.stays.values()), default=FOREVER)
+        return min(ends, self.cleared + TRY_AGAIN) if self.refuse else ends
 
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
         """Give up; says whether it held."""
@@ -259,5 +274,6 @@ class Holds:
         self.stays = {}
         self.signals = {}
         self.watchers = {}
+        self.refuse = []
         self.attending = Background()
         self.planned = FOREVER

@@ -18,7 +18,7 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from holdfast.backends.zookeeper.data import read, written
-from holdfast.backends.zookeeper.holds import LOOK_AGAIN, Holds, Stay
+from holdfast.backends.zookeeper.holds import LOOK_AGAIN, Holds
 from holdfast.backends.zookeeper.places import decoded, owner_of, path_of
 from holdfast.backends.zookeeper.requests import Children, Create, Delete, Ensure, Node, Read, Sync
 from holdfast.backends.zookeeper.turn import Turn, in_order, owned, stranger, turn
@@ -28,6 +28,8 @@ from holdfast.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from holdfast.backends.zookeeper.stay import Stay
 
 
 class Queue(Holds):
@@ -50,6 +52,9 @@ class Queue(Holds):
             return busy
         while True:
             place = await self._place(stay, until)
+            if place is None:
+                stay = self.again(stay)
+                continue
             if place.ahead is None:
                 return await self._grant(stay)
             busy = await self._behind(stay, place, wait, until)
@@ -66,26 +71,30 @@ class Queue(Holds):
         (holder,) = await self.fly(until, Read(f"{path}/{queue[0].node}"))
         return Busy(_held(holder), LOOK_AGAIN, ()) if holder else None
 
-    async def _place(self, stay: Stay, until: float) -> Turn:
-        """Our place in the queue, at the tail if we had none."""
-        path, owner = path_of(self.root, stay.claim.name), owner_of(stay.claim.holder)
+    async def _place(self, stay: Stay, until: float) -> Turn | None:
+        """Our place in the queue, at the tail if we had none; None when the stay is over."""
+        if stay.has_ended():
+            return None
+        path = path_of(self.root, stay.claim.name)
         nodes = await self._enter(stay, path, until) if not stay.tried else None
         if nodes is None:
             _, listed = await self.fly(until, Sync(path), Children(path))
             nodes = _names(listed)
-        place = turn(nodes, owner)
+        place = turn(nodes, stay.owner)
+        if stay.has_ended():
+            return None  # before another node of it is made
         if place is None:
             # The session in which it was made has ended, or it was removed by force.
-            stay.tried, stay.node = False, None
+            stay.begin_anew()
             return await self._place(stay, until)
         if not await self._ours(stay, f"{path}/{place.mine.node}", until):
             return await self._place(stay, until)
         if foreign := stranger(nodes, self.mark):
             await self._turn_back(stay, foreign.node, until)
-        return place
+        return None if stay.has_ended() else place
 
     async def _enter(self, stay: Stay, path: str, until: float) -> tuple[str, ...]:
-        create = Create(f"{path}/{owner_of(stay.claim.holder)}{self.mark}", written(stay.claim))
+        create = Create(f"{path}/{stay.owner}{self.mark}", written(stay.claim, stay.owner))
         stay.tried = True
         made, nodes = await self.fly(until, create, Children(path))
         while made is None:
@@ -105,7 +114,7 @@ class Queue(Holds):
             stay.node = node
             return True
         await self.fly(until, Delete(path))
-        stay.tried, stay.node = False, None
+        stay.begin_anew()
         return False
 
     async def _turn_back(self, stay: Stay, foreign: str, until: float) -> None:
@@ -140,14 +149,14 @@ class Queue(Holds):
         """Delete the node: the known one, or, when a reply was lost, whatever there is of ours."""
         stay = self.stays.get(claim.holder)
         held = stay is None or stay.ends < FOREVER
-        if stay is not None and stay.node is not None and not bury:
+        if stay is not None and stay.node is not None and not (bury or stay.times):
             paths = [stay.node.path]
         else:
             path = path_of(self.root, claim.name)
             _, nodes = await self.fly(until, Sync(path), Children(path))
             paths = [f"{path}/{one.node}" for one in owned(_names(nodes), owner_of(claim.holder))]
         found = await self.delete(until, paths)
-        self.stays.pop(claim.holder, None)
+        self.drop(claim)
         return held and found > 0
 
     # --- looking --------------------------------------------------------------------------------

@@ -78,6 +78,10 @@ class Flight(NamedTuple):
     """Operations to be sent together. → Landed"""
 
     operations: tuple[Operation, ...]
+    number: int = 0
+    """The place among all flights of its client. A session keeps the order by itself: one that
+    was overtaken was lost with its connection, and is never carried out.
+    """
 
 
 class Poke(NamedTuple):

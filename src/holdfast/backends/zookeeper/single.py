@@ -11,7 +11,7 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from holdfast.backends.zookeeper.data import read, written
-from holdfast.backends.zookeeper.holds import LOOK_AGAIN, Holds, Stay
+from holdfast.backends.zookeeper.holds import LOOK_AGAIN, Holds
 from holdfast.backends.zookeeper.places import decoded, path_of
 from holdfast.backends.zookeeper.requests import (
     Children,
@@ -28,6 +28,8 @@ from holdfast.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.backends.zookeeper.stay import Stay
+
 
 class Single(Holds):
     """The one node."""
@@ -43,6 +45,9 @@ class Single(Holds):
             node = made or await self._read(path, wait, until)
             if node is None:
                 continue
+            if stay.over:
+                stay = self.again(stay)
+                continue
             if made or self._is_ours(stay, node):
                 stay.node = node
                 await self.granted(stay)
@@ -50,7 +55,7 @@ class Single(Holds):
             return Busy(_held(node), LOOK_AGAIN, ())
 
     async def _put(self, stay: Stay, path: str, until: float) -> Node | None:
-        put = Put(path, written(stay.claim))
+        put = Put(path, written(stay.claim, stay.owner))
         (made,) = await self.fly(until, put)
         while made is None:
             await self.fly(until, Ensure(self.root))
@@ -69,7 +74,7 @@ class Single(Holds):
 
     def _is_ours(self, stay: Stay, node: Node) -> bool:
         holder = read(node.data, node.created).holder
-        return node.session == self.session and holder == stay.claim.holder
+        return node.session == self.session and holder == stay.owner
 
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
         """Delete the node if it is ours."""
@@ -78,7 +83,7 @@ class Single(Holds):
         held = isinstance(node, Node) and self._is_ours(stay, node)
         if held:
             held = bool(await self.delete(until, [path]))
-        self.stays.pop(claim.holder, None)
+        self.drop(claim)
         return held
 
     async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:

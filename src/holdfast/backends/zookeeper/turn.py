@@ -74,8 +74,8 @@ def in_order(nodes: Iterable[str]) -> list[Contender]:
 
 
 def owned(nodes: Iterable[str], owner: str) -> list[Contender]:
-    """What *owner* has in the queue, in order: nothing or one, as a rule."""
-    return [one for one in in_order(nodes) if one.owner == owner]
+    """What *owner* has in the queue, at whichever time it entered: nothing or one, as a rule."""
+    return [one for one in in_order(nodes) if f"{one.owner}.".startswith(f"{owner}.")]
 
 
 def turn(nodes: Sequence[str], owner: str) -> Turn | None:

@@ -1,0 +1,103 @@
+"""Stories on ZooKeeper: the production text of the queue on the model of an ensemble.
+
+python -m tests.simulation.zoo SEEDS
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.judge import Judge, Violation
+from tests.simulation.story import Outcome, Story
+
+from holdfast.backends.zookeeper.model import Model
+from holdfast.backends.zookeeper.queue import Queue
+from holdfast.backends.zookeeper.turn import KAZOO, contender
+
+if TYPE_CHECKING:
+    from holdfast.core.lease import Hold
+    from holdfast.drivers.simulated import Faults, Machine
+
+SESSION = 4.0
+ROOT = "/locks"
+
+
+class ZooJudge(Judge):
+    """What a queue of nodes has, it has by their names; so only beliefs and ends are judged."""
+
+    def check(self) -> None:
+        """After each step: no two believe, and tokens rise."""
+        believers: dict[str, str] = {}
+        for name, service in self.services.items():
+            machine = self.machines[name]
+            if machine.alive:
+                for hold in service.desks[None].books.held():
+                    if hold.believed(machine.now()):
+                        self._believer(hold, machine, believers)
+
+    def _check_order(self, hold: Hold) -> None:
+        """The order of grants is that of the tokens, which is checked."""
+
+    def at_rest(self) -> None:
+        """Everybody was served, and no node is left."""
+        for machine in self.machines.values():
+            for run in machine.runs:
+                if run.name.startswith("user"):
+                    raise Violation(f"{machine.name} {run.name} waits for ever")
+        tree: Any = self.model.tree  # type: ignore[attr-defined]
+        left = [path for path in tree.nodes if contender(path.rpartition("/")[2])]
+        if left:
+            raise Violation(f"nobody wants {left}")
+
+
+class ZooStory(Story):
+    """One seed."""
+
+    def make_model(self) -> Any:
+        """An ensemble."""
+        world = self.world
+        return Model(lambda: world.time, world.after, self._runs, SESSION)
+
+    def _runs(self, name: str) -> bool:
+        machine = self.judge.machines[name]
+        return machine.alive and machine.frozen_until <= self.world.time
+
+    def make_judge(self) -> ZooJudge:
+        """Of an ensemble."""
+        return ZooJudge(self.world, self.model, self.calm, max(self.leases))
+
+    def make_backend(self, machine: Machine) -> Queue:
+        """The queue."""
+        return Queue(ROOT, SESSION, KAZOO, machine.now)
+
+    def _faults(self) -> Faults:
+        # A watch that is not delivered is a connection that is lost, and then all look again.
+        return super()._faults()._replace(lost_message=0.0)
+
+
+def play(seed: int, traced: bool = False) -> Outcome:
+    """One seed."""
+    return ZooStory(seed, traced).tell()
+
+
+def report(seed: int) -> str:
+    """The trace of a failing seed, for people."""
+    outcome = play(seed, traced=True)
+    return "\n".join([f"seed {seed}: {outcome.violation}", *outcome.trace[-80:]])
+
+
+def main() -> None:
+    """Play so many seeds."""
+    outcomes = [play(seed) for seed in range(int(sys.argv[1]))]
+    failed = [outcome.seed for outcome in outcomes if outcome.violation]
+    grants, steps = sum(o.grants for o in outcomes), sum(o.steps for o in outcomes)
+    print(
+        f"{len(outcomes)} seeds, {grants} grants, {steps} steps: {len(failed)} failed {failed[:9]}"
+    )
+    if failed:
+        print(report(failed[0]))
+
+
+if __name__ == "__main__":
+    main()
