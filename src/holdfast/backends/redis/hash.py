@@ -124,12 +124,14 @@ class Hash:
         claim = request.claim
         keys = self._keys(claim.name)
         owner = names.owner_of(claim.holder)
+        # One that never stood in the queue need not be looked for there.
+        queued = request.bury or claim.holder in self.tickets
         reply = yield from self.talk.evaluate(
             RELEASE,
             (*keys, names.grave(keys.lock, owner)),
             (
                 owner,
-                names.member_of(claim, self.address_of(claim)),
+                names.member_of(claim, self.address_of(claim)) if queued else "",
                 BURIED_MS if request.bury else 0,
                 CLAIM_MS,
                 self._verb(),

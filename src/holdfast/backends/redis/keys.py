@@ -75,16 +75,23 @@ def name_in(key: str) -> str | None:
     return rest[1:-1] if rest.startswith("{") and rest.endswith("}") else None
 
 
+@lru_cache(maxsize=1024)
+def _graves(raw: str) -> str:
+    return our("grave", raw)
+
+
 def grave(raw: str, owner: str) -> str:
     """The key that says that a claim was given up for good."""
-    return f"{our('grave', raw)}:{owner}"
+    return f"{_graves(raw)}:{owner}"
 
 
+@lru_cache(maxsize=1024)
 def release_channel(raw: str) -> str:
     """Where Redisson's waiters, and ours, hear of a release with nobody in our queue."""
     return redissons("redisson_lock__channel", raw)
 
 
+@lru_cache(maxsize=1024)
 def wake_channel(raw: str) -> str:
     """The beginning of the channels of those who wait in our queue; their address follows."""
     return f"{our('wake', raw)}:"
@@ -93,8 +100,12 @@ def wake_channel(raw: str) -> str:
 def owner_of(holder: str) -> str:
     """A holder as Redisson writes one: a UUID, a colon, a number."""
     client, _, serial = holder.partition(":")
-    parts = (client[:8], client[8:12], client[12:16], client[16:20], client[20:])
-    return f"{'-'.join(parts)}:{serial}"
+    return f"{_uuid_of(client)}:{serial}"
+
+
+@lru_cache(maxsize=64)
+def _uuid_of(client: str) -> str:
+    return "-".join((client[:8], client[8:12], client[12:16], client[16:20], client[20:]))
 
 
 def holder_of(owner: str) -> str:

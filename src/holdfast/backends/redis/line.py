@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.settings import Settings
     from holdfast.backends.redis.steps import Address, Command
 
-READ_SIZE = 65536
+READ_SIZE = 16384
 LONGEST_WAIT = 3600.0
 IDLE_TOO_LONG = 1.0
 MESSAGES = (b"message", b"smessage")
@@ -70,7 +71,7 @@ class Line:
     """One blocking connection, used by one call at a time."""
 
     __slots__ = (
-        *("address", "ended", "heard", "now", "owed", "reader", "refusal"),
+        *("address", "ended", "heard", "now", "owed", "patience", "pushed", "reader", "refusal"),
         *("sock", "spoiled", "used"),
     )
 
@@ -87,8 +88,10 @@ class Line:
         self.refusal: Exception | None = None
         self.spoiled = False
         self.used = now()
+        self.patience = -1.0
         self.sock = self._connect(settings, until)
-        self.reader = library("hiredis", "redis").Reader()
+        self.reader = codec().Reader()
+        self.pushed = codec().PushNotification
 
     def _connect(self, settings: Settings, until: float) -> Any:
         module = library("redis.connection", "redis")
@@ -105,11 +108,24 @@ class Line:
     def _left(self, until: float) -> float:
         return max(0.001, min(until - self.now(), LONGEST_WAIT))
 
+    def _bear(self, seconds: float) -> None:
+        self.patience = seconds
+        self.sock.settimeout(seconds)
+
+    def _be_done_by(self, until: float) -> None:
+        """Let nothing on the socket last beyond *until*; it may well end a little sooner.
+
+        To say so is a call to the system, so what was said for the last question stands if it does.
+        """
+        left = self._left(until)
+        if not left / 2 < self.patience <= left:
+            self._bear(left * 0.95)
+
     def fresh(self) -> bool:
         """Whether the line is likely to be open still: it was used just now, or is silent."""
         if self.now() - self.used < IDLE_TOO_LONG:
             return True
-        self.sock.settimeout(0)
+        self._bear(0.0)
         try:
             return not self._more()
         except BlockingIOError:
@@ -137,7 +153,7 @@ class Line:
         """
         self.owed.extend(owed)
         try:
-            self.sock.settimeout(self._left(until))
+            self._be_done_by(until)
             self.sock.sendall(packed)
             replies = self._replies(count, until)
         except OSError as error:
@@ -152,10 +168,10 @@ class Line:
         while len(replies) < count:
             reply = self.reader.gets()
             if reply is False:
-                self.sock.settimeout(self._left(until))
                 if self._more():
                     raise ConnectionError("it closed the connection")
-            elif type(reply).__name__ == "PushNotification":
+                self._be_done_by(until)
+            elif type(reply) is self.pushed:
                 self._note(reply)
             elif self.owed:
                 self._refused(self.owed.popleft()[0], reply)
@@ -185,7 +201,7 @@ class Line:
                 if push is not False:
                     self._note(push)
                     continue
-                self.sock.settimeout(self._left(until))
+                self._bear(self._left(until))
                 if self._more():
                     return False
         except TimeoutError:
@@ -198,7 +214,7 @@ class Line:
         """Send commands that are only confirmed; False when they cannot go out at once."""
         self.owed.extend(owed)
         try:
-            self.sock.settimeout(0)
+            self._bear(0.0)
             return bool(self.sock.send(packed) == len(packed))
         except OSError:
             return False
@@ -222,7 +238,16 @@ def confirms(push: Sequence[Any], owed: Confirmation) -> bool:
     return len(push) == 3 and push[0] == verb.lower().encode() and push[1] == channel.encode()
 
 
+@cache
+def codec() -> Any:
+    """hiredis, which packs commands and reads replies."""
+    return library("hiredis", "redis")
+
+
 def packed(commands: Sequence[Command]) -> bytes:
     """Commands as they travel."""
-    pack = library("hiredis", "redis").pack_command
+    pack = codec().pack_command
+    if len(commands) == 1:
+        alone: bytes = pack(commands[0])
+        return alone
     return b"".join([pack(command) for command in commands])

@@ -14,6 +14,7 @@ from holdfast.backends import library
 from holdfast.backends.redis.line import (
     ENDED,
     MESSAGES,
+    codec,
     confirms,
     kind_for,
     packed,
@@ -62,8 +63,8 @@ class Wire(asyncio.Protocol):
         self.lost = lost
         self.ended = ended
         self.loop = asyncio.get_running_loop()
-        self.reader = library("hiredis", "redis").Reader()
-        self.pushed = library("hiredis", "redis").PushNotification
+        self.reader = codec().Reader()
+        self.pushed = codec().PushNotification
         # What was sent, in order: a subscription has a confirmation or an error, no reply.
         self.questions: deque[Question | Confirmation] = deque()
         self.refused: dict[str, Exception] = {}

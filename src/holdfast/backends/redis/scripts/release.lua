@@ -81,14 +81,17 @@ local function left_to_redisson(about)
   return true
 end
 
-local was, about = 0, ''
+local was, about = 0, nil
 if redis.call('HEXISTS', lock, ARGV[1]) == 1 then
-  was, about = 1, redis.call('GET', record) or ''
+  was = 1
+  local waited_for = redis.call('EXISTS', queue) == 1
+  if waited_for then about = redis.call('GET', record) or '' end
   -- First of all: what frees memory is allowed to a server that has none left.
   redis.call('DEL', lock, record)
+  if not waited_for then tell(ARGV[7], '0') end
 elseif redis.call('ZREM', queue, ARGV[2]) == 1 then
   was = 2
 end
 if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end
-if was == 1 and not left_to_redisson(about) and not hand_over('') then tell(ARGV[7], '0') end
+if about and not left_to_redisson(about) and not hand_over('') then tell(ARGV[7], '0') end
 return was
