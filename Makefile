@@ -6,8 +6,8 @@ DEMO_READY = .demo-venv/ready
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # Linted, formatted and type-checked alike.
 CODE = src tests benchmarks examples
-# How many processes run the tests, and how many seeds the simulation tries.
-JOBS ?= 2
+# How many processes run the tests (they mostly wait), and how many seeds the simulation tries.
+JOBS ?= 4
 N ?= 20000
 
 .DEFAULT_GOAL = help

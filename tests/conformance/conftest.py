@@ -1,7 +1,5 @@
-"""Assertions of the suite are explained by pytest, as those of tests are."""
+"""Servers that several of these modules share."""
 
-import pytest
 from tests.servers.ensembles import ensemble
 
-pytest.register_assert_rewrite("holdfast.testing.conformance")
 __all__ = ["ensemble"]
