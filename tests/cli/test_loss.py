@@ -91,11 +91,11 @@ def test_a_store_that_comes_back_in_time_costs_nothing(
 
 
 def test_a_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
-    job = shell.job("a", "--no-renew", "--ttl", "1s", trap=STUBBORN, script=LOOP)
+    job = shell.job("a", "--no-renew", "--ttl", "3s", trap=STUBBORN, script=LOOP)
     taken = boot_clock()
     code, errors = said(job.wrapper)
     assert code == 76
-    assert boot_clock() < taken + 1.0 + 0.3
+    assert boot_clock() < taken + 3.0 + 0.3
     assert gone(job.pid)
     assert "the fixed lease on 'a' is nearly over; ending the command" in errors
 
@@ -103,7 +103,7 @@ def test_a_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
 def test_a_command_that_listens_may_end_in_its_own_way(shell: Shell) -> None:
     word = shell.folder / "word"
     trap = f"'echo tidy > {word}; exit 0' TERM"
-    job = shell.job("a", "--no-renew", "--ttl", "900ms", trap=trap, script=LOOP)
+    job = shell.job("a", "--no-renew", "--ttl", "2s", trap=trap, script=LOOP)
     assert job.wrapper.wait(10) == 76
     assert word.read_text() == "tidy\n"
 
@@ -111,7 +111,7 @@ def test_a_command_that_listens_may_end_in_its_own_way(shell: Shell) -> None:
 @pytest.mark.parametrize(("action", "signal_of_child"), [("INT", "INT"), ("sigusr2", "USR2")])
 def test_the_signal_can_be_chosen(shell: Shell, action: str, signal_of_child: str) -> None:
     word = shell.folder / "word"
-    options = ("--no-renew", "--ttl", "600ms", "--on-lost", action)
+    options = ("--no-renew", "--ttl", "2s", "--on-lost", action)
     trap = f"'echo > {word}; exit 0' {signal_of_child}"
     job = shell.job("a", *options, trap=trap, script=LOOP)
     assert job.wrapper.wait(10) == 76
