@@ -30,7 +30,7 @@ $(READY): pyproject.toml scripts/venv
 test: lint types contracts ## everything: lint, types, contracts, all tests, coverage
 	@scripts/servers
 	@rm -f .coverage .coverage.*
-	$(PY) -m pytest -p tests.skips -rfEs -n $(JOBS) --cov --cov-report=
+	$(PY) -m pytest -p tests.skips -rfEs -n $(JOBS) --dist loadgroup --cov --cov-report=
 	$(PY) -m coverage report --skip-covered --show-missing \
 		--include='src/holdfast/core/*,src/holdfast/drivers/*' --fail-under=100
 
