@@ -11,7 +11,7 @@ JOBS ?= 4
 N ?= 20000
 
 .DEFAULT_GOAL = help
-.PHONY: help env test lint types contracts format demo bench seeds clean
+.PHONY: help env test lint types contracts format demo bench interop seeds clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -59,6 +59,9 @@ $(DEMO_READY): pyproject.toml scripts/venv
 
 bench: $(READY) ## measure, next to the peers
 	$(PY) -m benchmarks
+
+interop: $(READY) ## a minute beside Redisson, Curator and kazoo on one lock
+	HOLDFAST_INTEROP_SECONDS=60 $(PY) -m pytest --timeout 300 tests/interop
 
 seeds: $(READY) ## simulate: make seeds N=100000
 	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(JOBS)
