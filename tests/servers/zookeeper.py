@@ -18,7 +18,9 @@ import pytest
 from tests.servers.process import HOST, Process, eventually, free_port, program
 
 TICK_MS = 100
-LIBRARIES = ("/usr/share/java/zookeeper.jar", "/usr/share/zookeeper/lib/*")
+# The class path in its manifest names what else it needs; only TLS wants more.
+JARS = "/usr/share/java"
+LIBRARIES = [f"{JARS}/{name}.jar" for name in ("zookeeper", "netty-codec", "netty-resolver")]
 JAVA = ["-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 SETTINGS = {
     "tickTime": TICK_MS,
@@ -49,6 +51,7 @@ class Server:
     def __init__(self, number: int, **settings: object) -> None:
         self.number = number
         self.folder = Path(tempfile.mkdtemp(prefix="zookeeper-"))
+        self.properties: dict[str, str] = {}
         self.port, self.quorum, self.election = free_port(), free_port(), free_port()
         self.settings = SETTINGS | settings
         self.process: Process | None = None
@@ -67,6 +70,7 @@ class Server:
         command = [program("java"), *JAVA, "-Dzookeeper.forceSync=no", "-cp", libraries()]
         # A dead peer's address is asked for again at once, not after a minute.
         command += ["-Dzookeeper.cnxTimeout=1000", "-Dzookeeper.electionPortBindRetry=0"]
+        command += [f"-D{name}={value}" for name, value in self.properties.items()]
         self.process = Process([*command, MAIN, str(self.folder / "zoo.cfg")], self.folder / "log")
 
     def running(self) -> Process:

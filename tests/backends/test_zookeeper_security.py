@@ -1,0 +1,112 @@
+"""Who asks, and over what: SASL and TLS, each on a server of its own that wants it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.process import HOST, eventually, free_port
+from tests.servers.tls import Certificates
+from tests.servers.zookeeper import Server
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JAAS = """
+Server {
+  org.apache.zookeeper.server.auth.DigestLoginModule required user_ann="secret" user_bob="other";
+};
+"""
+PROVIDER = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+NETTY = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+
+pytestmark = pytest.mark.xdist_group("ensemble")
+
+
+def started(server: Server) -> Server:
+    server.configure([server])
+    server.start()
+    eventually(lambda: bool(server.role()), 60.0)
+    return server
+
+
+@pytest.fixture(scope="module")
+def sasl() -> Iterator[Server]:
+    server = Server(1, **{"authProvider.1": PROVIDER})
+    file = server.folder / "jaas"
+    file.write_text(JAAS)
+    server.properties["java.security.auth.login.config"] = str(file)
+    try:
+        yield started(server)
+    finally:
+        server.remove()
+
+
+def test_a_user_is_let_in_by_sasl_and_owns_what_it_makes(sasl: Server) -> None:
+    place, words = f"{HOST}:{sasl.port}/mine", "sasl=DIGEST-MD5&acl=creator"
+    with holdfast.Client(f"zookeeper://ann:secret@{place}?{words}") as client:
+        with client.lock("a") as lease:
+            assert lease.token > 0
+        assert "secret" not in client.url + repr(client)
+        findings = client.doctor()
+        assert not [finding for finding in findings if finding.level == "fail"]
+    stranger = holdfast.Client(f"zookeeper://bob:other@{place}?{words}")
+    with stranger, pytest.raises(holdfast.Refused, match="NoAuth"):
+        stranger.lock("a").acquire(5.0)
+
+
+def test_sasl_lets_tasks_in_too(sasl: Server) -> None:
+    async def token() -> int:
+        url = f"zookeeper://ann:secret@{HOST}:{sasl.port}/tasks?sasl=DIGEST-MD5"
+        async with holdfast.AsyncClient(url) as client, client.lock("a") as lease:
+            return lease.token
+
+    assert asyncio.run(token()) > 0
+
+
+def test_a_wrong_password_is_refused_and_not_repeated(sasl: Server) -> None:
+    url = f"zookeeper://ann:wrong-one@{HOST}:{sasl.port}/mine?sasl=DIGEST-MD5"
+    client = holdfast.Client(url, op_timeout=5.0)
+    with client, pytest.raises(holdfast.StoreError) as caught:
+        client.lock("a").acquire(0)
+    assert "wrong-one" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def tls() -> Iterator[tuple[Server, int, Certificates]]:
+    port = free_port()
+    server = Server(1, secureClientPort=port, serverCnxnFactory=NETTY)
+    certificates = Certificates(server.folder / "tls")
+    whole = server.folder / "tls" / "whole.pem"
+    whole.write_bytes(certificates.key.read_bytes() + certificates.cert.read_bytes())
+    server.settings |= {
+        "ssl.keyStore.location": whole,
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": certificates.ca,
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": "none",
+    }
+    try:
+        yield started(server), port, certificates
+    finally:
+        server.remove()
+
+
+def test_a_lock_over_tls(tls: tuple[Server, int, Certificates]) -> None:
+    _, port, certificates = tls
+    url = f"zookeeper://{HOST}:{port}/locks?tls=yes&ca={certificates.ca}"
+    with holdfast.Client(url) as client, client.lock("a") as lease:
+        assert lease.token > 0
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused(
+    tls: tuple[Server, int, Certificates],
+) -> None:
+    _, port, certificates = tls
+    stranger = Certificates(certificates.ca.parent / "stranger")
+    url = f"zookeeper://{HOST}:{port}/locks?tls=yes&ca={stranger.ca}"
+    with holdfast.Client(url, op_timeout=3.0) as client, pytest.raises(holdfast.StoreError):
+        client.lock("a").acquire(0)
