@@ -1,4 +1,4 @@
-"""The conformance suite on Redis in the default protocol: one server, Sentinel, a cluster."""
+"""The conformance suite on Redis: one server in both protocols, Sentinel, a cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 CLAIM_TIME = 3.0
 
 
-def store_on(name: str, url: str, servers: Callable[[], Sequence[Redis]]) -> Store:
+def store_on(
+    name: str,
+    url: str,
+    servers: Callable[[], Sequence[Redis]],
+    protocols: tuple[str, ...] = ("hash", "string"),
+) -> Store:
     """A store whose servers are emptied for each scenario."""
 
     def fresh(folder: Path) -> str:
@@ -26,13 +31,20 @@ def store_on(name: str, url: str, servers: Callable[[], Sequence[Redis]]) -> Sto
             server.ask("FLUSHALL")
         return url
 
-    return Store(name, fresh, protocols=("hash",), claim_time=CLAIM_TIME)
+    return Store(name, fresh, protocols=protocols, claim_time=CLAIM_TIME)
 
 
 @pytest.fixture(scope="session")
 def single() -> Iterator[Store]:
     with Redis() as server:
         yield store_on("redis", server.url, lambda: [server])
+
+
+@pytest.fixture(scope="session")
+def string() -> Iterator[Store]:
+    with Redis() as server:
+        url = f"{server.url}?protocol=string"
+        yield store_on("string", url, lambda: [server], ("string", "hash"))
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +61,7 @@ def cluster() -> Iterator[Store]:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
-@pytest.mark.parametrize("topology", ["single", "sentinel", "cluster"])
+@pytest.mark.parametrize("topology", ["single", "string", "sentinel", "cluster"])
 def test_redis(
     topology: str,
     scenario: Scenario,

@@ -48,8 +48,9 @@ class Waiter:
 class AioStore:
     """Carries out requests in the tasks of one loop."""
 
-    def __init__(self, settings: Settings, now: Callable[[], float]) -> None:
+    def __init__(self, settings: Settings, now: Callable[[], float], form: str) -> None:
         self.settings = settings
+        self.form = form
         self.now = now
         self.begin()
 
@@ -60,7 +61,7 @@ class AioStore:
         self.waiting: dict[str, Waiter] = {}
         # Who listens to a channel, in the order they came; the first looks when nobody is named.
         self.listeners: dict[str, dict[str, Waiter]] = {}
-        self.talks = Conversations(self.settings, self.now, _address_of)
+        self.talks = Conversations(self.settings, self.now, _address_of, self.form)
 
     async def call(self, request: object, until: float) -> object:
         """The answer of the store; Refused or Unknown when there is none by *until*."""

@@ -25,9 +25,10 @@ class Conversations:
         settings: Settings,
         now: Callable[[], float],
         address_of: Callable[[Claim], str],
+        form: str,
     ) -> None:
         self.talk = Talk(settings.route(now))
-        self.hash = Hash(self.talk, address_of, settings.replicas)
+        self.hash = Hash(self.talk, address_of, settings.replicas, form)
         self.answers: dict[type, Callable[[Any], Steps[Any]]] = {
             Leave: self.hash.leave,
             Renew: self.hash.renew,

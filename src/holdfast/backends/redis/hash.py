@@ -1,8 +1,10 @@
-"""Redisson's format, with a queue: each request of the core as a script, each reply as an answer.
+"""A lock with a queue in Redis: each request of the core as a script, each reply as an answer.
 
-A lock is a hash with one field, its owner; `keys` says what else there is. The client's own depth
-of nesting never reaches the server, so every script says what shall be, never how much more, and
-can be repeated (Redisson's `RedissonLock` and `RedissonFencedLock` are the format's source).
+A lock is a hash with one field, its owner, as Redisson has it (`RedissonLock`,
+`RedissonFencedLock`); or, in the form "string", that owner as a string, which redis-py's `Lock`,
+redsync and node-redlock keep, too. `keys` says what else there is. The client's own depth of
+nesting never reaches the server, so every script says what shall be, never how much more, and can
+be repeated.
 """
 
 from __future__ import annotations
@@ -33,14 +35,18 @@ STAGGER_MS = 20
 BURIED_MS = 120_000
 REPLICAS_MS = 1000
 NEVER = 1e9
+LOOK_AT_STRANGERS = 0.1
 WAS = ("absent", "held", "waiting")
 
 
 class Hash:
     """The conversations of the default protocol."""
 
-    def __init__(self, talk: Talk, address_of: Callable[[Claim], str], replicas: int) -> None:
+    def __init__(
+        self, talk: Talk, address_of: Callable[[Claim], str], replicas: int, form: str
+    ) -> None:
         self.talk = talk
+        self.form = form
         self.address_of = address_of
         self.replicas = replicas
         self.tickets: dict[str, bytes] = {}
@@ -57,18 +63,31 @@ class Hash:
         if not waits:
             reply = yield from self._try(claim, wait=False)
             if reply[0] != 0 or not request.wait:
-                return _answer(reply)
+                return self._answer(reply)
         try:
             reply = yield from self._try(claim, wait=True)
         except Deaf:
             yield from self._undo(claim)
             raise
-        answer = _answer(reply)
+        answer = self._answer(reply)
         if isinstance(answer, Grant):
             self.tickets.pop(claim.holder, None)
         else:
             self.tickets[claim.holder] = reply[3]
         return answer
+
+    def _answer(self, reply: Sequence[Any]) -> Grant | Busy:
+        if reply[0] == 1:
+            return Grant(int(reply[1]), ())
+        if reply[0] < 0:
+            return Busy(None, NEVER, ())
+        _, left, rank, _, owner, record, token = reply
+        held = held_of(owner, record, token, left)
+        recheck = _recheck(left, rank)
+        if self.form == "string" and rank == 0 and held is not None and not held.client:
+            # Who else keeps a lock as a string tells nobody of a release.
+            recheck = min(recheck, LOOK_AT_STRANGERS)
+        return Busy(held, recheck, ())
 
     def _try(self, claim: Claim, *, wait: bool) -> Steps[Any]:
         if not self.replicas:
@@ -113,6 +132,7 @@ class Hash:
                     self._verb(),
                     wake,
                     LOOK_AGAIN_MS,
+                    self.form,
                 ),
                 waiting=waiting,
                 then=then,
@@ -138,6 +158,7 @@ class Hash:
                 names.wake_channel(keys.lock),
                 names.release_channel(keys.lock),
                 LOOK_AGAIN_MS,
+                self.form,
             ),
         )
         self.tickets.pop(claim.holder, None)
@@ -162,12 +183,12 @@ class Hash:
         words: list[str | int] = []
         for claim in claims:
             words += (round(claim.lease * 1000), names.owner_of(claim.holder))
-        return (yield from self.talk.evaluate(RENEW, both, words))
+        return (yield from self.talk.evaluate(RENEW, both, (*words, self.form)))
 
     def retie(self, request: Retie) -> Steps[Retied]:
         """Note that a hold outlives its client, or that it does not."""
         keys = self._keys(request.claim.name)
-        words = (names.owner_of(request.claim.holder), request.tie)
+        words = (names.owner_of(request.claim.holder), request.tie, self.form)
         reply = yield from self.talk.evaluate(RETIE, (keys.lock, keys.record), words)
         return Retied(reply == 1, ())
 
@@ -176,7 +197,7 @@ class Hash:
         keys = self._keys(request.name)
         wake, release = names.wake_channel(keys.lock), names.release_channel(keys.lock)
         token = "" if request.token is None else str(request.token)
-        words = (token, CLAIM_MS, self._verb(), wake, release, LOOK_AGAIN_MS)
+        words = (token, CLAIM_MS, self._verb(), wake, release, LOOK_AGAIN_MS, self.form)
         done, owner, record, token = yield from self.talk.evaluate(EVICT, keys, words)
         return Broken(held_of(owner, record, token, 0), done == 1, ())
 
@@ -194,7 +215,7 @@ class Hash:
     def _sight(self, name: str) -> Steps[Sight]:
         numsub = "SHARDNUMSUB" if self.talk.route.sharded else "NUMSUB"
         keys = self._keys(name)
-        words = (numsub, names.wake_channel(keys.lock))
+        words = (numsub, names.wake_channel(keys.lock), self.form)
         reply = yield from self.talk.evaluate(LOOK, keys, words)
         left, owner, record, token, *members = reply
         held = held_of(owner, record, token, left)
@@ -222,15 +243,6 @@ def _locks_of(found: Sequence[bytes]) -> set[str]:
     kinds = (f"{names.OURS}queue:", f"{names.OURS}holder:")
     texts = [key.decode("utf-8", "replace") for key in found]
     return {name for key in texts if key.startswith(kinds) and (name := names.name_in(key))}
-
-
-def _answer(reply: Sequence[Any]) -> Grant | Busy:
-    if reply[0] == 1:
-        return Grant(int(reply[1]), ())
-    if reply[0] < 0:
-        return Busy(None, NEVER, ())
-    _, left, rank, _, owner, record, token = reply
-    return Busy(held_of(owner, record, token, left), _recheck(left, rank), ())
 
 
 def _recheck(left: int, rank: int) -> float:

@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 # The server counts its TTLs by the wall clock, which is set now and then: hence the drift, which
 # covers a clock that is slewed, not one that jumps. Its granularity is a millisecond.
 CAPABILITIES = Capabilities(drift=0.001, margin=0.005, life=False, bequest=False)
-PROTOCOLS = ("hash",)
+PROTOCOLS = ("hash", "string")
 
 
 class Store:
     """Carries out requests, each in the thread that asks."""
 
-    def __init__(self, settings: Settings, now: Callable[[], float]) -> None:
+    def __init__(self, settings: Settings, now: Callable[[], float], form: str) -> None:
         self.settings = settings
+        self.form = form
         self.now = now
         self.begin()
 
@@ -46,7 +47,7 @@ class Store:
         self.idle: dict[Address, list[Line]] = {}
         self.waiting: dict[str, Line] = {}
         self.channels: dict[str, list[Confirmation]] = {}
-        self.talks = Conversations(self.settings, self.now, _address_of)
+        self.talks = Conversations(self.settings, self.now, _address_of, self.form)
 
     def call(self, request: object, until: float) -> object:
         """The answer of the store; Refused or Unknown when there is none by *until*."""
@@ -199,16 +200,21 @@ def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -
     """The store that a URL, or a client of the user's, names; nothing is connected yet."""
     settings = settings_of(target)
     default = check_protocol(settings.protocol, PROTOCOLS, "Redis")
-    store: Any
-    if aio:
-        from holdfast.backends.redis.aio import AioStore
-
-        store = AioStore(settings, now)
-    else:
-        store = Store(settings, now)
+    kind = _native() if aio else Store
+    # Each protocol has a node of its own; what is not about one lock is asked of the default's.
+    stores = {protocol: kind(settings, now, protocol) for protocol in PROTOCOLS}
+    names = {protocol: "store" if protocol == default else protocol for protocol in PROTOCOLS}
 
     def backend(protocol: str | None) -> Handed:
-        check_protocol(protocol, PROTOCOLS, "Redis")
-        return Handed(CAPABILITIES, store.forget, store.disturb)
+        chosen = default if protocol is None else check_protocol(protocol, PROTOCOLS, "Redis")
+        store = stores[chosen]
+        return Handed(names[chosen], CAPABILITIES, store.forget, store.disturb)
 
-    return Opened(backend, default, {"store": store}, settings.shown, native=aio)
+    nodes = {names[protocol]: store for protocol, store in stores.items()}
+    return Opened(backend, default, nodes, settings.shown, native=aio)
+
+
+def _native() -> Any:
+    from holdfast.backends.redis.aio import AioStore
+
+    return AioStore

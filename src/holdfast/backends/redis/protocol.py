@@ -42,46 +42,48 @@ class Handed:
 
     def __init__(
         self,
+        node: str,
         capabilities: Capabilities,
         forget: Callable[[str], None],
         disturb: Callable[[], None],
     ) -> None:
+        self.node = node
         self.capabilities = capabilities
         self._forget = forget
         self._disturb = disturb
 
     async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. The node listens before it queues, so no message is missed (hazard E1)."""
-        reply: Grant | Busy = await Call("store", Ask(claim, wait), until)
+        reply: Grant | Busy = await Call(self.node, Ask(claim, wait), until)
         return reply
 
     async def hear(self, claim: Claim, until: float) -> None:
         """Wait for the message."""
-        await Call("store", Hear(claim), until)
+        await Call(self.node, Hear(claim), until)
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
         """Renew all in one request."""
-        answer: Sequence[bool] = await Call("store", Renew(claims), until)
+        answer: Sequence[bool] = await Call(self.node, Renew(claims), until)
         return answer
 
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
         """Release, or leave the queue."""
-        reply: Left = await Call("store", Leave(claim, bury), until)
+        reply: Left = await Call(self.node, Leave(claim, bury), until)
         return reply.was == "held"
 
     async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
         """Change what ends the hold."""
-        answer: Retied = await Call("store", Retie(claim, tie), until)
+        answer: Retied = await Call(self.node, Retie(claim, tie), until)
         return answer
 
     async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
         """Who holds, who waits."""
-        answer: Sequence[Sight] = await Call("store", Look(name, pattern), until)
+        answer: Sequence[Sight] = await Call(self.node, Look(name, pattern), until)
         return answer
 
     async def evict(self, name: str, token: int | None, until: float) -> Broken:
         """Take the lock away."""
-        answer: Broken = await Call("store", Break(name, token), until)
+        answer: Broken = await Call(self.node, Break(name, token), until)
         return answer
 
     def forget(self, claim: Claim) -> None:

@@ -7,14 +7,27 @@
 --        6 longest lease in ms of a grant that is handed over
 --        7 PUBLISH or SPUBLISH   8 beginning of the waiters' channels
 --        9 how soon in ms a waiter looks again by itself
+--        10 hash or string: what the lock is kept as; hash if it is missing
 -- Reply  {1, token}  granted
 --        {0, ms left of the lease, rank in the queue or -1, ticket, owner, record, token}  busy
 --        {-1}  the claim was given up for good
 local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease, member = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local claim_time, verb, channels, look_again = tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
+local form = ARGV[10]
 
 -- [shared: grant, hand over]
+-- Who holds: the field of a hash, which Redisson shares, or the string that redis-py's lock is.
+local function holder()
+  if form == 'string' then return redis.call('GET', lock) end
+  return redis.call('HKEYS', lock)[1]
+end
+
+local function holds(owner)
+  if form == 'string' then return redis.call('GET', lock) == owner end
+  return redis.call('HEXISTS', lock, owner) == 1
+end
+
 -- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
 -- so it does not fall back when the counter is lost with the server's data.
 local function grant(who, what, ms)
@@ -22,8 +35,12 @@ local function grant(who, what, ms)
   local micros = time[1] * 1000000 + time[2]
   local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, micros))
   redis.call('SET', counter, token)
-  redis.call('HSET', lock, who, 1)
-  redis.call('PEXPIRE', lock, ms)
+  if form == 'string' then
+    redis.call('SET', lock, who, 'PX', ms)
+  else
+    redis.call('HSET', lock, who, 1)
+    redis.call('PEXPIRE', lock, ms)
+  end
   redis.call('SET', record, token .. '\nboth\n' .. string.format('%.0f', micros) .. '\n' .. what, 'PX', ms)
   return token
 end
@@ -62,7 +79,7 @@ if redis.call('EXISTS', lock, queue, KEYS[5]) == 0 then
   return {1, grant(owner, member, lease)}
 end
 if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end
-if redis.call('HEXISTS', lock, owner) == 1 then
+if holds(owner) then
   if redis.call('PTTL', lock) < lease then
     redis.call('PEXPIRE', lock, lease)
     redis.call('PEXPIRE', record, lease)
@@ -96,6 +113,6 @@ if ARGV[4] == '1' then
   redis.call('PEXPIRE', queue, 60000)
   rank = redis.call('ZRANK', queue, member)
 end
-local holder = redis.call('HKEYS', lock)[1] or ''
+local held_by = holder() or ''
 local about = redis.call('GET', record) or ''
-return {0, left, rank, ticket, holder, about, redis.call('GET', counter) or '0'}
+return {0, left, rank, ticket, held_by, about, redis.call('GET', counter) or '0'}

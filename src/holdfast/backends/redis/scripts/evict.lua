@@ -4,13 +4,25 @@
 -- ARGV   1 the token of the grant to end, or ''  for any
 --        2 longest lease in ms of a grant that is handed over
 --        3 PUBLISH or SPUBLISH   4 beginning of the waiters' channels   5 Redisson's channel
---        6 how soon in ms a waiter looks again by itself
+--        6 how soon in ms a waiter looks again by itself   7 hash or string
 -- Reply  {1, owner, record, token}  it was taken away
 --        {0, owner, record, token}  it is held by another grant; owner '' when it is free
 local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claim_time, verb, channels, look_again = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[6])
+local form = ARGV[7]
 
 -- [shared: grant, hand over]
+-- Who holds: the field of a hash, which Redisson shares, or the string that redis-py's lock is.
+local function holder()
+  if form == 'string' then return redis.call('GET', lock) end
+  return redis.call('HKEYS', lock)[1]
+end
+
+local function holds(owner)
+  if form == 'string' then return redis.call('GET', lock) == owner end
+  return redis.call('HEXISTS', lock, owner) == 1
+end
+
 -- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
 -- so it does not fall back when the counter is lost with the server's data.
 local function grant(who, what, ms)
@@ -18,8 +30,12 @@ local function grant(who, what, ms)
   local micros = time[1] * 1000000 + time[2]
   local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, micros))
   redis.call('SET', counter, token)
-  redis.call('HSET', lock, who, 1)
-  redis.call('PEXPIRE', lock, ms)
+  if form == 'string' then
+    redis.call('SET', lock, who, 'PX', ms)
+  else
+    redis.call('HSET', lock, who, 1)
+    redis.call('PEXPIRE', lock, ms)
+  end
   redis.call('SET', record, token .. '\nboth\n' .. string.format('%.0f', micros) .. '\n' .. what, 'PX', ms)
   return token
 end
@@ -55,7 +71,7 @@ end
 -- [end of shared]
 
 if redis.call('EXISTS', lock) == 0 then hand_over('') end
-local owner = redis.call('HKEYS', lock)[1]
+local owner = holder()
 if not owner then return {0, '', '', '0'} end
 local about, token = redis.call('GET', record) or '', redis.call('GET', counter) or '0'
 if ARGV[1] ~= '' and ARGV[1] ~= token then return {0, owner, about, token} end

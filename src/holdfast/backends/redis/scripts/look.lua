@@ -1,11 +1,17 @@
 -- Who holds and who waits; changes nothing.
 --
 -- KEYS   1 lock    2 token    3 queue    4 holder record
--- ARGV   1 NUMSUB or SHARDNUMSUB   2 beginning of the waiters' channels
+-- ARGV   1 NUMSUB or SHARDNUMSUB   2 beginning of the waiters' channels   3 hash or string
 -- Reply  {ms left, owner or '', record, token, members of the queue whose channel is heard...}
+local owner
+if ARGV[3] == 'string' then
+  owner = redis.call('GET', KEYS[1])
+else
+  owner = redis.call('HKEYS', KEYS[1])[1]
+end
 local seen = {
   redis.call('PTTL', KEYS[1]),
-  redis.call('HKEYS', KEYS[1])[1] or '',
+  owner or '',
   redis.call('GET', KEYS[4]) or '',
   redis.call('GET', KEYS[2]) or '0',
 }

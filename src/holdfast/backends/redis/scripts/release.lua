@@ -6,12 +6,24 @@
 --        3 for how long in ms to refuse this claim from now on, or 0
 --        4 longest lease in ms of a grant that is handed over
 --        5 PUBLISH or SPUBLISH   6 beginning of the waiters' channels   7 Redisson's channel
---        8 how soon in ms a waiter looks again by itself
+--        8 how soon in ms a waiter looks again by itself   9 hash or string
 -- Reply  1  it held    2  it waited    0  it was not there
 local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claim_time, verb, channels, look_again = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[8])
+local form = ARGV[9]
 
 -- [shared: grant, hand over]
+-- Who holds: the field of a hash, which Redisson shares, or the string that redis-py's lock is.
+local function holder()
+  if form == 'string' then return redis.call('GET', lock) end
+  return redis.call('HKEYS', lock)[1]
+end
+
+local function holds(owner)
+  if form == 'string' then return redis.call('GET', lock) == owner end
+  return redis.call('HEXISTS', lock, owner) == 1
+end
+
 -- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
 -- so it does not fall back when the counter is lost with the server's data.
 local function grant(who, what, ms)
@@ -19,8 +31,12 @@ local function grant(who, what, ms)
   local micros = time[1] * 1000000 + time[2]
   local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, micros))
   redis.call('SET', counter, token)
-  redis.call('HSET', lock, who, 1)
-  redis.call('PEXPIRE', lock, ms)
+  if form == 'string' then
+    redis.call('SET', lock, who, 'PX', ms)
+  else
+    redis.call('HSET', lock, who, 1)
+    redis.call('PEXPIRE', lock, ms)
+  end
   redis.call('SET', record, token .. '\nboth\n' .. string.format('%.0f', micros) .. '\n' .. what, 'PX', ms)
   return token
 end
@@ -82,7 +98,7 @@ local function left_to_redisson(about)
 end
 
 local was, about = 0, nil
-if redis.call('HEXISTS', lock, ARGV[1]) == 1 then
+if holds(ARGV[1]) then
   was = 1
   local waited_for = redis.call('EXISTS', queue) == 1
   if waited_for then about = redis.call('GET', record) or '' end

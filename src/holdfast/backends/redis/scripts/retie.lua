@@ -1,9 +1,15 @@
 -- Change what ends a hold, in its record.
 --
 -- KEYS   1 lock   2 holder record
--- ARGV   1 owner  2 both, or lease for a hold that outlives its client
+-- ARGV   1 owner  2 both, or lease for a hold that outlives its client   3 hash or string
 -- Reply  1 done   0 the lock is not this owner's
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+local held
+if ARGV[3] == 'string' then
+  held = redis.call('GET', KEYS[1]) == ARGV[1]
+else
+  held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+end
+if not held then return 0 end
 local token, rest = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+)\n%a+\n(.*)$')
 if not token then return 0 end
 redis.call('SET', KEYS[2], token .. '\n' .. ARGV[2] .. '\n' .. rest, 'KEEPTTL')
