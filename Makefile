@@ -11,7 +11,7 @@ JOBS ?= 4
 N ?= 20000
 
 .DEFAULT_GOAL = help
-.PHONY: help env test lint types contracts format demo bench interop seeds clean
+.PHONY: help env test lint types contracts format demo bench interop race seeds clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -62,6 +62,9 @@ bench: $(READY) ## measure, next to the peers
 
 interop: $(READY) ## a minute beside Redisson, Curator and kazoo on one lock
 	HOLDFAST_INTEROP_SECONDS=60 $(PY) -m pytest --timeout 300 tests/interop
+
+race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none lost
+	HOLDFAST_INCREMENTS=500 $(PY) -m pytest -qs tests/optimistic/test_race.py
 
 seeds: $(READY) ## simulate: make seeds N=100000
 	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(JOBS)

@@ -29,6 +29,7 @@ PUBLIC_NAMES = [
     "Finding",
     *("HoldfastError", "AcquireTimeout", "NotHeld", "LeaseLost", "InvalidName", "Closed"),
     *("StoreError", "Refused", "Unknown", "UnsafeProtocolWarning", "__version__"),
+    *("StaleVersion", "FenceRejected", "RowMissing"),
 ]
 
 LONGEST_MODULE = 300
@@ -155,6 +156,12 @@ def test_threads_do_without_the_event_loop() -> None:
     assert {"asyncio", "dataclasses", "sqlite3", "ssl"}.isdisjoint(loaded)
 
 
+def test_optimistic_writes_load_no_driver_and_no_event_loop() -> None:
+    loaded = loaded_by("import holdfast.optimistic")
+    assert "holdfast.optimistic.write" in loaded
+    assert {"asyncio", "sqlalchemy", "psycopg", "pymysql", "sqlite3"}.isdisjoint(loaded)
+
+
 # --- sizes and names ----------------------------------------------------------------------------
 
 
@@ -178,12 +185,18 @@ def test_functions_are_short() -> None:
     assert not [function.where for function in long if function.lines > LONGEST_FUNCTION]
 
 
+def is_overload(node: ast.stmt) -> bool:
+    """Whether it is types only, for a function whose docstring follows."""
+    marks = node.decorator_list if isinstance(node, FUNCTION) else []
+    return any(isinstance(mark, ast.Name) and mark.id == "overload" for mark in marks)
+
+
 def undocumented(body: list[ast.stmt], prefix: str) -> Iterator[str]:
     """The public functions and classes of a module or class that have no docstring."""
     for node in body:
         if not isinstance(node, (ast.ClassDef, *FUNCTION)):
             continue
-        if node.name.startswith("_"):
+        if node.name.startswith("_") or is_overload(node):
             continue
         if not ast.get_docstring(node):
             yield f"{prefix}:{node.lineno} {node.name}"

@@ -6,6 +6,9 @@
     ├── LeaseLost                                 the lease ended while it was in use
     ├── InvalidName         (also ValueError)     refused before any store was asked
     ├── Closed                                    the client was closed
+    ├── StaleVersion                              the row has changed since it was read
+    ├── FenceRejected                             a newer holder has written the row
+    ├── RowMissing          (also LookupError)    there is no such row
     └── StoreError                                the store did not do what it was asked
         ├── Refused                               certainly not applied
         └── Unknown                               perhaps applied: no answer arrived
@@ -74,6 +77,67 @@ class Closed(HoldfastError):
     """The client was closed; make a new one."""
 
     __module__ = "holdfast"
+
+
+class StaleVersion(HoldfastError):
+    """The row has not the version it was read with: somebody has changed it. Nothing was written.
+
+    *found* is the version that it has.
+    """
+
+    __module__ = "holdfast"
+
+    def __init__(self, table: str, key: dict[str, object], expected: int, found: int) -> None:
+        super().__init__(table, key, expected, found)
+        self.table = table
+        self.key = key
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        return (
+            f"{self.table} {self.key} has version {self.found}, not {self.expected}: "
+            "it was changed after it was read"
+        )
+
+
+class FenceRejected(HoldfastError):
+    """The row has been written with a newer fencing token. Nothing was written.
+
+    *found* is the token in the row. It equals *token* when a write that may happen once only had
+    happened already.
+    """
+
+    __module__ = "holdfast"
+
+    def __init__(self, table: str, key: dict[str, object], token: int, found: int) -> None:
+        super().__init__(table, key, token, found)
+        self.table = table
+        self.key = key
+        self.token = token
+        self.found = found
+
+    def __str__(self) -> str:
+        if self.found == self.token:
+            return f"{self.table} {self.key} has been written with token {self.token} already"
+        return (
+            f"{self.table} {self.key} refuses token {self.token}: "
+            f"a newer holder, with token {self.found}, has written it"
+        )
+
+
+class RowMissing(HoldfastError, LookupError):
+    """There is no row with this key; nothing was written."""
+
+    __module__ = "holdfast"
+
+    def __init__(self, table: str, key: dict[str, object]) -> None:
+        super().__init__(table, key)
+        self.table = table
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"{self.table} has no row {self.key}"
 
 
 class StoreError(HoldfastError):

@@ -1,0 +1,88 @@
+"""The databases: a file, and servers that are started once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.optimistic.places import ROUTES, Database
+from tests.servers.mariadb import MariaDB
+from tests.servers.postgres import Postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TABLE = """CREATE TABLE account (
+    id INTEGER PRIMARY KEY, owner VARCHAR(40), balance INTEGER NOT NULL DEFAULT 0,
+    version BIGINT DEFAULT 1, fence BIGINT)"""
+KINDS = ["sqlite", "postgres", "mariadb"]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """It is started by the first test that asks for it."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDB]:
+    """It is started by the first test that asks for it."""
+    with MariaDB() as server:
+        yield server
+
+
+# Asyncio's routes need a driver for asyncio, which the tests have not for SQLite.
+PAIRS = [
+    (kind, route)
+    for kind in KINDS
+    for route in ROUTES
+    if not (route.coroutine and kind == "sqlite")
+]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what wants a database on each, and what wants a route by each that leads there."""
+    if "route" in metafunc.fixturenames:
+        names = [f"{kind}-{route.name}" for kind, route in PAIRS]
+        metafunc.parametrize(("database", "route"), PAIRS, indirect=["database"], ids=names)
+    elif "database" in metafunc.fixturenames:
+        metafunc.parametrize("database", KINDS, indirect=True)
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """Each of them, with one account: number 5, which has 100."""
+    return filled(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def postgres(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """PostgreSQL alone."""
+    return filled("postgres", request, tmp_path)
+
+
+@pytest.fixture
+def mariadb(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """MariaDB alone."""
+    return filled("mariadb", request, tmp_path)
+
+
+@pytest.fixture
+def sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """SQLite alone."""
+    return filled("sqlite", request, tmp_path)
+
+
+def filled(kind: str, request: pytest.FixtureRequest, folder: Path) -> Database:
+    """The database, with a fresh table."""
+    if kind == "sqlite":
+        found = Database(kind, f"sqlite:///{folder / 'bank.db'}")
+    else:
+        url = request.getfixturevalue(f"{kind}_server").url
+        driver = {"postgres": "postgresql+psycopg", "mariadb": "mysql+pymysql"}[kind]
+        found = Database(kind, f"{driver}:{url.partition(':')[2]}")
+    found.do("DROP TABLE IF EXISTS account", TABLE)
+    found.do("INSERT INTO account (id, owner, balance) VALUES (5, 'ann', 100), (6, 'ben', 100)")
+    return found

@@ -1,0 +1,63 @@
+"""Many processes write one row at once: every write counts, and whoever was late knows it.
+
+`make race` has each process write 500 times on each database; the suite, on PostgreSQL only.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.optimistic.places import Database
+
+pytestmark = pytest.mark.xdist_group("databases")
+PROCESSES = 20
+TIMES = {"sqlite": 20, "postgres": 500, "mariadb": 50}
+
+
+def test_no_increment_is_lost(database: Database) -> None:
+    times = int(os.environ.get("HOLDFAST_INCREMENTS", TIMES[database.kind]))
+    words = [sys.executable, str(Path(__file__).with_name("incrementer.py"))]
+    crowd = [
+        subprocess.Popen(
+            [*words, database.kind, database.url, str(times)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(PROCESSES)
+    ]
+    try:
+        for process in crowd:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        began = time.monotonic()
+        conflicts = [int(process.communicate()[0]) for process in begun(crowd)]
+        took = time.monotonic() - began
+    finally:
+        for process in crowd:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in crowd] == [0] * PROCESSES
+    assert database.row() == (100 + PROCESSES * times, 1 + PROCESSES * times, None)
+    assert sum(conflicts) > 0
+    print(
+        f"\n{database.kind}: {PROCESSES} processes, {PROCESSES * times} increments, none lost, "
+        f"{sum(conflicts)} conflicts, {took:.1f} s"
+    )
+
+
+def begun(crowd: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
+    """Start them all before anybody's end is waited for."""
+    for process in crowd:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return crowd
