@@ -5,17 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from tests.servers.process import eventually
 
 import holdfast
 
-if TYPE_CHECKING:
-    from tests.servers.redis import Redis
-
 ROOT = Path(__file__).parents[2]
 LOCK = "a"
+
+
+class Place(Protocol):
+    """A store that has a URL."""
+
+    @property
+    def url(self) -> str:
+        """How a client names it."""
+        ...
 
 
 class Granted(NamedTuple):
@@ -64,7 +70,7 @@ class Person:
 class Street:
     """The people of one test, in the order in which they came."""
 
-    def __init__(self, server: Redis) -> None:
+    def __init__(self, server: Place) -> None:
         self.server = server
         self.client = holdfast.Client(server.url)
         self.people: list[Person] = []

@@ -68,13 +68,17 @@ def test_all_waiters_but_the_last_are_dead(colour: str, street: Street) -> None:
 @pytest.mark.parametrize("waiter", COLOURS)
 @pytest.mark.parametrize("holder", COLOURS)
 def test_the_lock_of_a_dead_holder_passes_on_when_its_lease_is_over(
-    holder: str, waiter: str, street: Street, record_property: Callable[[str, object], None]
+    holder: str,
+    waiter: str,
+    server: Redis,
+    street: Street,
+    record_property: Callable[[str, object], None],
 ) -> None:
     victim = street.holder(holder, LEASE)
     victim.granted()
     heir, next_one = street.waiter(waiter, LEASE), street.waiter(waiter, LEASE)
     victim.process.kill()
-    left, now = street.server.ask("PTTL", LOCK), time.monotonic_ns()
+    left, now = server.ask("PTTL", LOCK), time.monotonic_ns()
     late = (heir.granted().at - now) / BILLION - left / 1000
     record_property("late", late)
     assert -0.05 < late < SLACK

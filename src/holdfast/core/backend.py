@@ -10,12 +10,12 @@ answer the same (tests/models).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.core.effects import FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # A hold ends with its lease, with the life of its client where the store can see it, or with
 # whichever comes first. "lease" is a detached hold, "life" one that a child process inherits.
@@ -186,6 +186,15 @@ class Capabilities(NamedTuple):
     Infinite where a hold ends by its own lease. Where it is not, the backend itself ends a hold
     whose lease is over, for as long as its client lives.
     """
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """A backend that sees at once when a hold ends, beside what every backend does."""
+
+    def report_to(self, lose: Callable[[str, str], None]) -> None:
+        """Whom to tell, in a step of the core: the holder, and why its hold has ended."""
+        ...
 
 
 class Backend(Protocol):

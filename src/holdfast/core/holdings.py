@@ -15,7 +15,7 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core import pace
-from holdfast.core.backend import Backend, Claim
+from holdfast.core.backend import Backend, Claim, Watchful
 from holdfast.core.background import Background
 from holdfast.core.effects import FOREVER, Caller, Env, Signal, Sleep, Wait
 from holdfast.errors import Closed, Unknown
@@ -64,6 +64,8 @@ class Holdings:
         self.planned = FOREVER
         self.keeping = Background()
         self.closed = False
+        if isinstance(backend, Watchful):
+            backend.report_to(self.deprived)
         self.begin()
 
     def begin(self) -> None:
@@ -81,6 +83,7 @@ class Holdings:
         What stayed with the process that forked us is its own; what is still *ours* is given back.
         """
         left = [hold for hold in self.held() if ours and hold.ours]
+        orphans = self.orphans if ours else {}
         for hold in self.held():
             hold.lose(reason)
         self.changed = Signal()
@@ -90,6 +93,9 @@ class Holdings:
         self.backend.renewed_identity()
         for hold in left:
             self.orphan(hold.claim)
+        # Given up when their loop was over, or shortly before.
+        for orphan in orphans.values():
+            self.orphan(orphan.claim)
 
     def claim(self, name: str, lease: float, label: str | None, caller: Caller) -> Claim:
         """A fresh claim, known to nobody yet."""
@@ -157,6 +163,13 @@ class Holdings:
         caller, name = hold.caller(), hold.claim.name
         if caller is not None and name in caller.holds and caller.holds[name]() in (hold, None):
             del caller.holds[name]
+
+    def deprived(self, holder: str, reason: str) -> None:
+        """The store's connection that held for *holder* has ended: nobody needs to be asked."""
+        reference = self.holds.get(holder)
+        hold = reference() if reference is not None else None
+        if hold is not None and hold.lose(reason):
+            self.hurry(0.0)
 
     def mourn(self, hold: Hold) -> None:
         """A lost hold has somebody to tell: the keeper does it, even when it is looked after

@@ -72,15 +72,17 @@ async def _take_again(world: World, client: Client, before: Lease) -> None:
 
 @scenario("asyncio")
 async def a_client_is_closed_in_a_second_loop(world: World) -> None:
-    """Nothing of the first one is left in its way."""
+    """Nothing of the first one is left in its way, and what was held there is given back."""
     client = world.connect(world.url)
 
     def twice() -> None:
-        asyncio.run(_take(world, client))
+        lease = asyncio.run(_take(world, client))
         asyncio.run(_close(client))
+        assert lease.lost
 
     await _in_a_thread(world, twice)
-    await (await world.take(world.lock("a"))).release()
+    # Much sooner than its lease is over.
+    await (await world.take(world.lock("a"), 10.0)).release()
 
 
 async def _close(client: Client) -> None:

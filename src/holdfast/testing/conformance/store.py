@@ -35,6 +35,10 @@ class Store(NamedTuple):
     """A lease that is short, and yet renewed in time."""
     claim_time: float = CLAIM_TIME
     """How long a waiter that does not move may delay those behind it."""
+    slow: float = 1.0
+    """How many times longer than a store in memory or on a socket nearby it takes to answer."""
+    crowd: int = 1000
+    """How many can wait at once: for some, each takes a connection of its own."""
     session: float = float("inf")
     """Its holds end with a session, after so many seconds of silence; a lease is believed from
     one proof of life to the next, and nobody but its holder knows its length.

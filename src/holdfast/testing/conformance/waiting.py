@@ -55,12 +55,14 @@ async def a_wait_ends_on_time_however_often_it_is_woken(world: World) -> None:
     async def attempt(name: str) -> None:
         lock = world.client().lock(name)
         async with world.lock(name):
-            ahead = [world.spawn(lock.acquire, 0.3 - 0.01 * n) for n in range(25)]
-            await world.until_waiting(lock, len(ahead))
+            ahead = [
+                world.spawn(lock.acquire, (0.3 - 0.01 * n) * world.store.slow) for n in range(25)
+            ]
+            await world.until_waiting(lock, len(ahead), within=world.store.slow)
             began = world.now()
-            assert await lock.acquire(timeout=0.3) is None
-            assert world.now() - began > 0.299
-            world.punctual(began, 0.5)
+            assert await lock.acquire(timeout=0.3 * world.store.slow) is None
+            assert world.now() - began > 0.299 * world.store.slow
+            world.punctual(began, 0.5 * world.store.slow)
             assert [await other.join() for other in ahead] == [None] * 25
 
     await world.best_of(5, attempt)

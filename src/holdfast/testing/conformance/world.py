@@ -156,13 +156,13 @@ class World(abc.ABC):
             raise Late(f"{lock.name!r} was not to be had for {self.now() - began:.3f} s")
         return lease
 
-    async def until_waiting(self, lock: Lock, count: int) -> None:
-        """Wait until so many wait for *lock*."""
+    async def until_waiting(self, lock: Lock, count: int, within: float = PATIENCE) -> None:
+        """Wait until so many wait for *lock*; Late when they do not *within* seconds."""
 
         async def waiting() -> bool:
             return len(await lock.waiters()) == count
 
-        await self.until(waiting)
+        await self.until(waiting, within)
 
     async def best_of(self, tries: int, attempt: Callable[[str], Awaitable[None]]) -> None:
         """A bound in real time is kept in one of several tries at least: a machine with much
