@@ -61,12 +61,17 @@ SCHEMES = {
     "redis+cluster": "holdfast.backends.redis.nodes",
     "rediss+cluster": "holdfast.backends.redis.nodes",
     "zookeeper": "holdfast.backends.zookeeper.nodes",
+    "postgresql": "holdfast.backends.sql.nodes",
+    "postgres": "holdfast.backends.sql.nodes",
+    "mysql": "holdfast.backends.sql.nodes",
+    "mariadb": "holdfast.backends.sql.nodes",
 }
 # The clients that users have already, by the package that their class, or one above it, is from.
 OBJECTS = {
     "redis": "holdfast.backends.redis.nodes",
     "valkey": "holdfast.backends.redis.nodes",
     "kazoo": "holdfast.backends.zookeeper.nodes",
+    "sqlalchemy": "holdfast.backends.sql.nodes",
 }
 
 

@@ -1,0 +1,147 @@
+"""The ear of protocol "lease": which of the client's waiters have been handed their lock.
+
+    PostgreSQL      a connection that listens: the transaction that hands over also notifies
+    MySQL, MariaDB  a connection that sleeps; whoever hands over leaves a word, and ends the sleep
+    behind a proxy  no connection of its own: it looks for words, several times a second
+
+What is heard first is that everyone should look, for nobody knows what was said before.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends.sql.script import SqlError
+from holdfast.backends.sql.shelf import channel
+from holdfast.core.backend import EVERYONE, Next
+from holdfast.errors import Refused, StoreError
+
+if TYPE_CHECKING:
+    from holdfast.backends.sql.nodes import Store
+    from holdfast.backends.sql.script import Steps
+
+# How often a waiter behind a proxy looks, in seconds; and how long MySQL's ear sleeps unrung.
+POLL = 0.1
+DOZE = 1
+CONNECT_PATIENCE = 10.0
+
+
+class Words:
+    """What was left for a client, for it to take away."""
+
+    def __init__(self, client: str) -> None:
+        self.client = client
+
+    def taken(self) -> Steps[tuple[str, ...]]:
+        """Read it and remove it."""
+        (found,) = yield (("words", {"client": self.client}),)
+        holders = tuple(row[0] for row in found.rows)
+        if holders:
+            yield tuple(("forget word", {"client": self.client, "holder": h}) for h in holders)
+        return holders
+
+    def dozing(self) -> Steps[tuple[str, ...]]:
+        """Sleep until there is something, or somebody rings, or DOZE is over."""
+        try:
+            yield (("doze", {"client": self.client, "seconds": DOZE}),)
+        except SqlError as error:
+            if error.state != RUNG:
+                raise
+        return (yield from self.taken())
+
+
+RUNG = "1317"
+
+
+class Ear:
+    """Hears which of the client's waiters have been handed their lock."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is connected."""
+        self.lines: dict[str, Any] = {}
+        self.ended = threading.Event()
+
+    def call(self, request: object, until: float) -> object:
+        """The next words, however long they take."""
+        if not isinstance(request, Next):
+            raise TypeError(f"the ear was asked {request!r}")
+        try:
+            return self._hear(request.client, until)
+        except StoreError:
+            self._let_go(request.client)
+            if self.ended.is_set():
+                raise Refused("the client was closed") from None
+            raise
+
+    def _hear(self, client: str, until: float) -> tuple[str, ...]:
+        if client not in self.lines:
+            self._connect(client)
+            return (EVERYONE,)
+        while not self.ended.is_set():
+            words = self._words(client, until)
+            if words:
+                return words
+        raise Refused("the client was closed")
+
+    def _connect(self, client: str) -> None:
+        store = self.store
+        until = store.now() + CONNECT_PATIENCE
+        line = self.lines[client] = store.connect(until)
+        if not store.greeted.alone:
+            line.close()
+            return
+        if not store.dialect.rings:
+            line.run(line.listen(channel(client)), until)
+        if store.drive(line, signed(store.greeted.sign(client)), until):
+            store.greeted.listening.add(client)
+
+    def _words(self, client: str, until: float) -> tuple[str, ...]:
+        store, line = self.store, self.lines[client]
+        if not store.greeted.alone:
+            self.ended.wait(POLL)
+            return self._looked(Words(client))
+        if store.dialect.rings:
+            return store.drive(line, Words(client).dozing(), store.now() + CONNECT_PATIENCE)
+        return tuple(line.wait(until))
+
+    def _looked(self, words: Words) -> tuple[str, ...]:
+        if self.ended.is_set():
+            return ()
+        return self.store.converse(words.taken, self.store.now() + CONNECT_PATIENCE)
+
+    def _let_go(self, client: str) -> None:
+        self.store.greeted.listening.discard(client)
+        line = self.lines.pop(client, None)
+        if line is not None:
+            line.close()
+
+    def interrupt(self) -> None:
+        """End the calls under way, and those to come until `close`."""
+        self.ended.set()
+        for line in list(self.lines.values()):
+            if not line.broken:
+                line.cut()
+
+    def close(self) -> None:
+        """Be ready for another life."""
+        for client in list(self.lines):
+            self._let_go(client)
+        self.begin()
+
+    def after_fork(self) -> None:
+        """The child hears nothing of the parent's."""
+        self.store.greeted.listening.clear()
+        for line in self.lines.values():
+            line.abandon()
+        self.begin()
+
+
+def signed(sign: str | int) -> Steps[bool]:
+    """Show that the client lives, for as long as this line lasts; whether that could be done."""
+    (result,) = yield (("sign", {"sign": sign}),)
+    return bool(result.rows[0][0])

@@ -1,0 +1,177 @@
+"""One connection to MySQL or MariaDB, by PyMySQL: it connects and reads, we say how long.
+
+A script is sent as one query of several statements, so that it takes one round trip. A connection
+that owes an answer is never used again, and none is ever reopened by itself (hazard D8).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends import library
+from holdfast.backends.sql.script import Result, SqlError
+from holdfast.core.effects import FOREVER
+from holdfast.errors import Refused, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.backends.sql.script import Row
+    from holdfast.backends.sql.url import Target
+
+EXTRA = "mysql"
+LONGEST_WAIT = 3600.0
+SHORTEST_WAIT = 0.001
+PORT = 3306
+MULTI_STATEMENTS = 1 << 16
+IN_TRANSACTION = 1
+# The connection has ended: gone, lost, killed, shut down, idle for too long.
+ENDED = {2002, 2003, 2006, 2013, 2014, 2055, 1053, 1927, 4031}
+OPTIONS = {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl"}
+
+# Above this, a graveyard: connections that a forked child inherited. A thread that did not come
+# along may be reading from one, and has its buffer locked for ever: to close it would be to wait.
+INHERITED: list[Any] = []
+
+
+def arguments(target: Target) -> dict[str, Any]:
+    """What the client library is told; ValueError for an option that is not known."""
+    unknown = set(target.options) - OPTIONS
+    if unknown:
+        known = ", ".join(sorted({*OPTIONS, "protocol", "session", "pool", "proxy"}))
+        raise ValueError(f"the URL of a MySQL store knows {known}, but not {min(unknown)!r}")
+    words: dict[str, Any] = {
+        "host": target.host or "localhost",
+        "port": target.port or PORT,
+        "user": target.user,
+        "password": target.password or "",
+        "autocommit": True,
+        "charset": "utf8mb4",
+        "client_flag": MULTI_STATEMENTS,
+    }
+    words["database"] = target.database or None
+    if "unix_socket" in target.options:
+        words["unix_socket"] = target.options["unix_socket"]
+    context = _encrypted(target)
+    return words | ({"ssl": context} if context else {})
+
+
+def _encrypted(target: Target) -> ssl.SSLContext | None:
+    options = target.options
+    if not any(key.startswith("ssl") for key in options) or options.get("ssl") == "no":
+        return None
+    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+    if "ssl_cert" in options:
+        context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+    return context
+
+
+class Line:
+    """A connection, asked by one thread at a time."""
+
+    def __init__(self, target: Target, now: Callable[[], float], until: float) -> None:
+        self.pymysql = library("pymysql", EXTRA)
+        self.target = target
+        self.now = now
+        self.broken = False
+        self.backend = 0
+        self.conn = self._connected(until)
+        # What the server said its number is, or a proxy in its stead.
+        self.number: int = self.conn.thread_id()
+
+    def _connected(self, until: float) -> Any:
+        patience = max(SHORTEST_WAIT, self.left(until))
+        try:
+            return self.pymysql.connect(**arguments(self.target), connect_timeout=patience)
+        except (self.pymysql.err.Error, OSError) as error:
+            raise Refused(f"{self.target.shown}: {said(error)}") from error
+
+    def left(self, until: float) -> float:
+        """Seconds until then."""
+        return LONGEST_WAIT if until == FOREVER else max(0.0, until - self.now())
+
+    def fileno(self) -> int:
+        """The descriptor of its socket."""
+        number: int = self.conn._sock.fileno()
+        return number
+
+    def fresh(self) -> bool:
+        """Whether it can be used: the server has neither ended it nor said anything unasked."""
+        if self.broken or self.conn.server_status & IN_TRANSACTION:
+            return False
+        return not readable(self.fileno(), 0.0)
+
+    def run(self, text: str, until: float) -> list[Result]:
+        """Have a script carried out; SqlError where the server refuses, Unknown without answer."""
+        self.conn._read_timeout = self.conn._write_timeout = max(SHORTEST_WAIT, self.left(until))
+        try:
+            with self.conn.cursor() as cursor:
+                cursor.execute(text)
+                results = [taken(cursor, cursor.fetchall())]
+                while cursor.nextset():
+                    results.append(taken(cursor, cursor.fetchall()))
+                return results
+        except (self.pymysql.err.Error, OSError) as error:
+            told = failure(error, self.target.shown)
+            self.broken = not isinstance(told, SqlError)
+            raise told from error
+        except BaseException:
+            self.broken = True
+            raise
+
+    def cut(self) -> None:
+        """End, from another thread, whatever goes on here."""
+        shut(self.conn)
+
+    def close(self) -> None:
+        """End the session. The server sees the end of the connection, as it would of a dead one."""
+        self.broken = True
+        self.conn._force_close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the descriptor, without a word to the server."""
+        if not self.broken:
+            os.close(self.fileno())
+        self.broken = True
+        INHERITED.append(self.conn)
+
+
+def failure(error: BaseException, shown: str) -> Exception:
+    """What an error of the client library means: the server refused, or there is no answer."""
+    number = error.args[0] if error.args else 0
+    refused = isinstance(number, int) and number and number not in ENDED
+    if refused and not isinstance(error, OSError):
+        return SqlError(str(number), said(error))
+    return Unknown(f"{shown}: {said(error)}")
+
+
+def taken(cursor: Any, rows: Any) -> Result:
+    """What the statement at the cursor brought."""
+    return Result([_row(row) for row in rows or ()], max(0, cursor.rowcount), cursor.lastrowid or 0)
+
+
+def _row(row: Row) -> Row:
+    return tuple(value.decode() if isinstance(value, bytes) else value for value in row)
+
+
+def said(error: BaseException) -> str:
+    """What went wrong, in one line."""
+    return " ".join(str(error.args[-1] if error.args else error).split()) or type(error).__name__
+
+
+def readable(descriptor: int, patience: float) -> bool:
+    """Whether there is something to read, or the end."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(patience * 1000))
+
+
+def shut(conn: Any) -> None:
+    """End a connection, so that whoever waits for it is woken."""
+    try:
+        conn._sock.shutdown(2)
+    except (OSError, AttributeError):
+        return  # it has ended already

@@ -1,0 +1,93 @@
+-- tenancy
+-- What would end an idle session is overridden: while a lock is held we speak often enough, and
+-- when we cannot, the server is to end the session after so long, and no sooner.
+SET SESSION wait_timeout = :silence; SET SESSION innodb_lock_wait_timeout = 1
+
+-- advisory try
+SELECT GET_LOCK(:key, 0)
+
+-- advisory count
+-- The session keeps its lock when the transactions of these statements are over.
+SELECT GET_LOCK(:sign, 0);
+INSERT INTO holdfast_lock (name, token, since)
+VALUES (:name, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+    1 + (SELECT CAST(value AS SIGNED) FROM holdfast_fact WHERE fact = 'floor'))), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(GREATEST(token + 1, VALUES(token))),
+    since = VALUES(since);
+INSERT INTO holdfast_seat
+    (session, protocol, name, holder, client, token, backend, sign, about, since)
+VALUES (:session, :protocol, :name, :holder, :client, LAST_INSERT_ID(), :backend, :sign, :about,
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
+    holder = VALUES(holder), client = VALUES(client), token = VALUES(token),
+    backend = VALUES(backend), sign = VALUES(sign), about = VALUES(about), since = VALUES(since);
+SELECT LAST_INSERT_ID(), TRUE
+
+-- advisory wait
+SELECT GET_LOCK(:key, :patience / 1000)
+
+-- advisory free
+SELECT RELEASE_ALL_LOCKS()
+
+-- row take
+BEGIN; SELECT GET_LOCK(:sign, 0);
+SELECT name FROM holdfast_row WHERE name = :name FOR UPDATE SKIP LOCKED
+
+-- row wait
+BEGIN; SELECT GET_LOCK(:sign, 0); SELECT name FROM holdfast_row WHERE name = :name FOR UPDATE
+
+-- row free
+ROLLBACK; SELECT RELEASE_ALL_LOCKS()
+
+-- undo
+ROLLBACK
+
+-- row there
+SELECT COUNT(*) FROM holdfast_row WHERE name = :name
+
+-- row make
+INSERT IGNORE INTO holdfast_row (name) VALUES (:name)
+
+-- row count
+-- On another connection, so that it is committed whatever becomes of the hold. The session that
+-- holds is seen to live while the counter is locked: so tokens rise in the order of the holds.
+BEGIN; INSERT INTO holdfast_lock (name, token, since)
+VALUES (:name, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+    1 + (SELECT CAST(value AS SIGNED) FROM holdfast_fact WHERE fact = 'floor'))), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(GREATEST(token + 1, VALUES(token))),
+    since = VALUES(since);
+INSERT INTO holdfast_seat
+    (session, protocol, name, holder, client, token, backend, sign, about, since)
+VALUES (:session, :protocol, :name, :holder, :client, LAST_INSERT_ID(), :backend, :sign, :about,
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
+    holder = VALUES(holder), client = VALUES(client), token = VALUES(token),
+    backend = VALUES(backend), sign = VALUES(sign), about = VALUES(about), since = VALUES(since);
+SELECT LAST_INSERT_ID(), IS_USED_LOCK(:sign) = :backend
+
+-- seat
+-- One that waits: it has no token yet.
+INSERT INTO holdfast_seat
+    (session, protocol, name, holder, client, token, backend, sign, about, since)
+VALUES (:session, :protocol, :name, :holder, :client, NULL, :backend, :sign, :about, :since)
+ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
+    holder = VALUES(holder), client = VALUES(client), token = VALUES(token),
+    backend = VALUES(backend), sign = VALUES(sign), about = VALUES(about), since = VALUES(since);
+SELECT GET_LOCK(:sign, 0)
+
+-- alive
+SELECT 1
+
+-- seats
+SELECT name, holder, client, token, backend, about, since FROM holdfast_seat
+WHERE protocol = :protocol AND (:name = '' OR name = :name) AND IS_USED_LOCK(sign) = backend
+ORDER BY name, since
+
+-- seat of holder
+-- Of those that hold, not of all who wait: a crowd is not looked through by each of its members.
+SELECT name, holder, client, token, backend, about, since FROM holdfast_seat
+WHERE protocol = :protocol AND name = :name AND token IS NOT NULL AND IS_USED_LOCK(sign) = backend
+ORDER BY token DESC LIMIT 1
+
+-- end session
+KILL :backend

@@ -1,0 +1,117 @@
+"""One database and one protocol under test, and what an administrator sees and does there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.databases import emptied, mariadb, pgbouncer, postgres
+from tests.servers.mariadb import MariaDB
+
+import holdfast
+from holdfast.backends.sql.keys import ADVISORY, word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers.postgres import Postgres
+
+__all__ = ["PROTOCOLS", "Stage", "mariadb", "pgbouncer", "postgres", "server", "stage"]
+PROTOCOLS = ("lease", "row", "advisory")
+DATABASES = ("postgres", "mariadb")
+# What the servers say of locks and open transactions of connections of ours.
+POSTGRES_LOCKS = """
+    SELECT l.locktype, l.mode FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+    WHERE a.application_name = 'holdfast' AND a.pid <> pg_backend_pid()
+"""
+MARIADB_LOCKS = """
+    SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_rows_locked > 0
+    UNION ALL SELECT IS_USED_LOCK('{key}') FROM DUAL WHERE IS_USED_LOCK('{key}') IS NOT NULL
+"""
+
+
+class Stage:
+    """A server with nothing locked, and the URL by which one protocol uses it."""
+
+    def __init__(self, server: Postgres | MariaDB, protocol: str, session: float = 5.0) -> None:
+        self.server = server
+        self.protocol = protocol
+        self.url = f"{emptied(server)}?protocol={protocol}&session={session}"
+        self.clients: list[holdfast.Client] = []
+
+    def client(self) -> holdfast.Client:
+        """Another client."""
+        made = holdfast.Client(self.url)
+        self.clients.append(made)
+        return made
+
+    def table(self, name: str) -> str:
+        """One of our tables, as an administrator names it."""
+        return f"locks.holdfast_{name}" if self.mariadb else f"holdfast_{name}"
+
+    @property
+    def mariadb(self) -> bool:
+        """Which dialect it is."""
+        return isinstance(self.server, MariaDB)
+
+    def sessions(self) -> list[int]:
+        """The numbers of all connections of holdfast's."""
+        if self.mariadb:
+            asked = "SELECT id FROM information_schema.processlist WHERE user = 'holdfast'"
+        else:
+            asked = (
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'holdfast' "
+                "AND pid <> pg_backend_pid()"
+            )
+        return [int(row[0]) for row in self.server.query(asked)]
+
+    def holding(self) -> int:
+        """The number of the connection that holds."""
+        ((number,),) = self.server.query(
+            f"SELECT backend FROM {self.table('seat')} WHERE token IS NOT NULL"
+        )
+        return int(number)
+
+    def change(self, statement: str) -> None:
+        """What an administrator does."""
+        if isinstance(self.server, MariaDB):
+            self.server.do(statement)
+        else:
+            self.server.query(statement)
+
+    def cut(self, *numbers: int) -> None:
+        """End connections, as an administrator does."""
+        if isinstance(self.server, MariaDB):
+            self.server.do(*(f"KILL {number}" for number in numbers))
+            return
+        for number in numbers:
+            self.server.query(f"SELECT pg_terminate_backend({number})")
+
+    def left(self, name: str) -> list[tuple[object, ...]]:
+        """The locks that the server still has for us."""
+        if self.mariadb:
+            return self.server.query(MARIADB_LOCKS.format(key=word(ADVISORY, name)))
+        locks = self.server.query(POSTGRES_LOCKS)
+        # By protocol "lease" each client that listens has one for itself, to show that it lives.
+        signs = [("advisory", "ExclusiveLock")] if self.protocol == "lease" else []
+        return [lock for lock in locks if lock not in signs]
+
+    def close(self) -> None:
+        """End the clients."""
+        for client in self.clients:
+            client.close()
+
+
+@pytest.fixture(params=DATABASES)
+def server(request: pytest.FixtureRequest) -> Postgres | MariaDB:
+    """Each server in turn."""
+    found: Postgres | MariaDB = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=PROTOCOLS)
+def stage(server: Postgres | MariaDB, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """Each protocol on each server."""
+    made = Stage(server, request.param)
+    yield made
+    made.close()

@@ -1,0 +1,152 @@
+"""The tables: made by a command and never by the way, checked at each connection, swept."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.backends.rivals import Waiter, take
+from tests.backends.sql import PROTOCOLS, Stage, mariadb, postgres, server, stage
+from tests.servers.databases import TABLES
+from tests.servers.mariadb import MariaDB
+from tests.servers.process import eventually
+
+import holdfast
+from holdfast.cli import main
+from holdfast.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers.postgres import Postgres
+
+__all__ = ["mariadb", "postgres", "server", "stage"]
+WEEK = 7 * 86400 * 1_000_000
+
+
+@pytest.fixture
+def bare(server: Postgres | MariaDB) -> Iterator[str]:
+    """The URL of a database without any table."""
+    if isinstance(server, MariaDB):
+        server.do("CREATE DATABASE bare", "GRANT ALL ON bare.* TO holdfast@'%'")
+        yield server.url.replace("/locks", "/bare")
+        server.do("DROP DATABASE bare")
+    else:
+        server.query("CREATE DATABASE bare")
+        yield server.url.removesuffix("postgres") + "bare"
+        server.query("DROP DATABASE bare WITH (FORCE)")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_missing_tables_are_an_error_that_names_the_command(bare: str, protocol: str) -> None:
+    with (
+        holdfast.Client(f"{bare}?protocol={protocol}") as client,
+        pytest.raises(Refused, match="no tables of holdfast's: run `holdfast init '") as caught,
+    ):
+        client.lock("a").acquire(timeout=0)
+    assert "client.setup()" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_the_schema_can_be_printed_made_and_made_again(
+    bare: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", bare]) == 1
+    assert "the tables of holdfast are not there" in capsys.readouterr().out
+    assert main(["init", "--print", bare]) == 0
+    printed = capsys.readouterr().out
+    for table in TABLES:
+        assert f"CREATE TABLE IF NOT EXISTS holdfast_{table} (" in printed
+    with holdfast.Client(bare) as client:
+        with pytest.raises(Refused, match="no tables"):
+            client.lock("a").acquire(timeout=0)
+        for statement in client.setup():
+            assert statement in printed
+        assert client.setup() == []
+        take(client, "a").release()
+    assert main(["doctor", bare]) == 0
+
+
+def test_two_set_up_at_the_same_time(bare: str) -> None:
+    made: list[list[str]] = []
+
+    def prepare() -> None:
+        with holdfast.Client(bare) as client:
+            made.append(client.setup())
+
+    threads = [threading.Thread(target=prepare) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 4
+    with holdfast.Client(bare) as client:
+        take(client, "a").release()
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [("0", "version 0, not 1: run `holdfast init '"), ("2", "a newer holdfast made them")],
+)
+def test_tables_of_another_version_are_refused(
+    server: Postgres | MariaDB, version: str, words: str
+) -> None:
+    stage = Stage(server, "lease")
+    fact = stage.table("fact")
+    key = "fact" if stage.mariadb else "key"
+    stage.change(f"UPDATE {fact} SET value = '{version}' WHERE {key} = 'schema'")
+    try:
+        with pytest.raises(Refused, match=words):
+            stage.client().lock("a").acquire(timeout=0)
+    finally:
+        stage.change(f"UPDATE {fact} SET value = '1' WHERE {key} = 'schema'")
+        stage.close()
+
+
+def test_gc_forgets_names_but_no_token(stage: Stage) -> None:
+    """Rows that nobody has used for a week go; tokens rise as if they were there."""
+    client = stage.client()
+    old = take(client, "old")
+    old.release()
+    lease = take(client, "held")
+    stage.change(f"UPDATE {stage.table('lock')} SET token = token + {WEEK}")
+    stage.change(f"UPDATE {stage.table('lock')} SET since = since - {WEEK + 1}")
+    stage.change(f"DELETE FROM {stage.table('seat')} WHERE name = 'old'")
+    assert client.gc() >= 1
+    names = stage.server.query(f"SELECT name FROM {stage.table('lock')}")
+    assert [name for (name,) in names if name in ("old", b"old")] == []
+    assert len(names) == 1
+    lease.ensure()
+    fresh = take(client, "old")
+    assert fresh.token > old.token + WEEK
+    fresh.release()
+
+
+def test_dead_waiters_are_cleared_away(server: Postgres | MariaDB) -> None:
+    """By whoever comes by; and by gc, where nobody does."""
+    stage = Stage(server, "lease")
+    holder, rival = stage.client(), stage.client()
+    lease = take(holder, "a")
+    waiter = Waiter(rival, "a")
+    eventually(lambda: len(holder.lock("a").waiters()) == 1)
+
+    def swept() -> int:
+        stage.change(f"UPDATE {stage.table('waiter')} SET expires = 1")
+        return holder.gc()
+
+    eventually(swept)
+    # It is alive all the same, and comes back with its next question.
+    lease.release()
+    waiter.join().release()
+    stage.close()
+
+
+def test_doctor_knows_what_is_overridden(
+    server: Postgres | MariaDB, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", server.url]) == 0
+    told = capsys.readouterr().out
+    assert "the tables of holdfast are there, version 1" in told
+    assert "nothing is between us and the server" in told
+    assert ("wait_timeout" in told) == isinstance(server, MariaDB)

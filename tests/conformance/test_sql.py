@@ -1,0 +1,78 @@
+"""The conformance suite on PostgreSQL and MariaDB, in each protocol.
+
+Each scenario is played in every protocol; which database, and whether threads or asyncio, goes
+round. In all combinations: HOLDFAST_SQL=all (some five minutes).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.databases import emptied
+
+from holdfast.core.rules import LOOK_AGAIN
+from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PROTOCOLS = ("lease", "row", "advisory")
+DATABASES = ("postgres", "mariadb")
+ALL = os.environ.get("HOLDFAST_SQL") == "all"
+SESSION = 4.0
+
+
+def store_on(server: object, protocol: str) -> Store:
+    def fresh(folder: Path) -> str:
+        return f"{emptied(server)}?protocol={protocol}&session={SESSION}"  # type: ignore[arg-type]
+
+    if protocol == "lease":
+        # One that dies in its turn is noticed when the next looks again.
+        return Store(protocol, fresh, PROTOCOLS, claim_time=LOOK_AGAIN, slow=10.0, crowd=200)
+    return Store(
+        protocol,
+        fresh,
+        PROTOCOLS,
+        # The server has a queue, but whoever waits asks anew every second.
+        fair=False,
+        life=True,
+        detach=False,
+        claim_time=2 * SESSION,
+        slow=10.0,
+        # Each that waits has a connection, of which the servers of these tests have 300.
+        crowd=100,
+        session=SESSION,
+    )
+
+
+def combinations() -> Iterator[tuple[str, str, Scenario, str]]:
+    for n, scenario in enumerate(SCENARIOS):
+        for m, protocol in enumerate(PROTOCOLS):
+            store = store_on(None, protocol)
+            drivers = [driver for driver in DRIVERS if scenario.unfit(store, driver) is None]
+            if ALL or not drivers:
+                yield from ((d, protocol, scenario, c) for d in DATABASES for c in DRIVERS)
+            else:
+                yield DATABASES[(n + m) % 2], protocol, scenario, drivers[n // 2 % len(drivers)]
+
+
+@pytest.mark.parametrize(
+    ("database", "protocol", "scenario", "driver"),
+    list(combinations()),
+    ids=lambda value: value if isinstance(value, str) else repr(value),
+)
+def test_sql(
+    database: str,
+    protocol: str,
+    scenario: Scenario,
+    driver: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+) -> None:
+    store = store_on(request.getfixturevalue(database), protocol)
+    if reason := scenario.unfit(store, driver):
+        pytest.skip(reason)
+    play(scenario, store, driver, tmp_path)
