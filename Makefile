@@ -64,7 +64,7 @@ interop: $(READY) ## a minute beside Redisson, Curator and kazoo on one lock
 	HOLDFAST_INTEROP_SECONDS=60 $(PY) -m pytest --timeout 300 tests/interop
 
 race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none lost
-	HOLDFAST_INCREMENTS=500 $(PY) -m pytest -qs tests/optimistic/test_race.py
+	HOLDFAST_INCREMENTS=500 $(PY) -m pytest -qs tests/sql/test_race.py
 
 seeds: $(READY) ## simulate: make seeds N=100000
 	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(JOBS)

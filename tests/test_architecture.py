@@ -156,9 +156,9 @@ def test_threads_do_without_the_event_loop() -> None:
     assert {"asyncio", "dataclasses", "sqlite3", "ssl"}.isdisjoint(loaded)
 
 
-def test_optimistic_writes_load_no_driver_and_no_event_loop() -> None:
-    loaded = loaded_by("import holdfast.optimistic")
-    assert "holdfast.optimistic.write" in loaded
+def test_writes_and_locks_in_transactions_load_no_driver_and_no_event_loop() -> None:
+    loaded = loaded_by("import holdfast.optimistic, holdfast.sql")
+    assert {"holdfast.optimistic.write", "holdfast.sql"} <= loaded
     assert {"asyncio", "sqlalchemy", "psycopg", "pymysql", "sqlite3"}.isdisjoint(loaded)
 
 

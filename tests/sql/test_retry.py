@@ -7,8 +7,8 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.optimistic.places import Account, async_session, session
-from tests.optimistic.test_alchemy import Versioned
+from tests.sql.places import Account, async_session, session
+from tests.sql.test_alchemy import Versioned
 
 from holdfast.errors import RowMissing, StaleVersion
 from holdfast.optimistic import compare_and_set, retry_on_conflict
@@ -16,7 +16,7 @@ from holdfast.optimistic import compare_and_set, retry_on_conflict
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from tests.optimistic.places import Database
+    from tests.sql.places import Database
 
 pytestmark = pytest.mark.xdist_group("databases")
 ROW: dict[str, object] = {"id": 5}

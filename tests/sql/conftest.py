@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.optimistic.places import ROUTES, Database
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
+from tests.sql.places import ROUTES, Database
+from tests.sql.watch import Watch
+
+from holdfast.sql import mysql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,10 +44,20 @@ PAIRS = [
     if not (route.coroutine and kind == "sqlite")
 ]
 
+# Where transactions have locks, and the connections that SQLAlchemy makes there.
+SERVERS = ["postgres", "mariadb"]
+LOCKED = {"core", "session", "async-core", "async-session"}
+WAYS = [(kind, way) for kind in SERVERS for way in ROUTES if way.name in LOCKED]
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what wants a database on each, and what wants a route by each that leads there."""
-    if "route" in metafunc.fixturenames:
+    if "way" in metafunc.fixturenames:
+        names = [f"{kind}-{way.name}" for kind, way in WAYS]
+        metafunc.parametrize(("database", "way"), WAYS, indirect=["database"], ids=names)
+    elif {"watch", "database"} <= set(metafunc.fixturenames):
+        metafunc.parametrize("database", SERVERS, indirect=True)
+    elif "route" in metafunc.fixturenames:
         names = [f"{kind}-{route.name}" for kind, route in PAIRS]
         metafunc.parametrize(("database", "route"), PAIRS, indirect=["database"], ids=names)
     elif "database" in metafunc.fixturenames:
@@ -75,6 +88,14 @@ def sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     return filled("sqlite", request, tmp_path)
 
 
+@pytest.fixture
+def watch(request: pytest.FixtureRequest) -> Watch:
+    """Sees what is locked in the database of the test."""
+    kind = next((name for name in SERVERS if name in request.fixturenames), None)
+    kind = kind or request.getfixturevalue("database").kind
+    return Watch(kind, request.getfixturevalue(f"{kind}_server").query)
+
+
 def filled(kind: str, request: pytest.FixtureRequest, folder: Path) -> Database:
     """The database, with a fresh table."""
     if kind == "sqlite":
@@ -84,5 +105,7 @@ def filled(kind: str, request: pytest.FixtureRequest, folder: Path) -> Database:
         driver = {"postgres": "postgresql+psycopg", "mariadb": "mysql+pymysql"}[kind]
         found = Database(kind, f"{driver}:{url.partition(':')[2]}")
     found.do("DROP TABLE IF EXISTS account", TABLE)
+    if kind == "mariadb":
+        found.do(mysql.SCHEMA.replace("TABLE", "TABLE IF NOT EXISTS"))
     found.do("INSERT INTO account (id, owner, balance) VALUES (5, 'ann', 100), (6, 'ben', 100)")
     return found

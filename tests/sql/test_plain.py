@@ -17,7 +17,7 @@ from holdfast.optimistic.condition import versioned
 from holdfast.optimistic.plain import Text
 
 if TYPE_CHECKING:
-    from tests.optimistic.places import Database
+    from tests.sql.places import Database
 
 pytestmark = pytest.mark.xdist_group("databases")
 aiomysql: Any = import_module("aiomysql")

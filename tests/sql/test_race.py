@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.optimistic.places import Database
+    from tests.sql.places import Database
 
 pytestmark = pytest.mark.xdist_group("databases")
 PROCESSES = 20

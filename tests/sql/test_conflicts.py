@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy
-from tests.optimistic.places import account
+from tests.sql.places import account
 
 from holdfast.errors import Refused, RowMissing, StaleVersion
 from holdfast.optimistic import compare_and_set, fenced_write
@@ -17,7 +17,7 @@ from holdfast.optimistic.conflicts import is_conflict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.optimistic.places import Database
+    from tests.sql.places import Database
 
 pytestmark = pytest.mark.xdist_group("databases")
 ROW: dict[str, object] = {"id": 5}

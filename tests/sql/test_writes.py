@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import FenceRejected, HoldfastError, Refused, RowMissing, StaleVersion
 
 if TYPE_CHECKING:
-    from tests.optimistic.places import Database, Route
+    from tests.sql.places import Database, Route
 
 pytestmark = pytest.mark.xdist_group("databases")
 MISSING: dict[str, object] = {"id": 7}

@@ -16,13 +16,13 @@ from sqlalchemy.orm import (
     sessionmaker,
 )
 from sqlalchemy.orm.exc import StaleDataError
-from tests.optimistic.places import Account, account, core, session
+from tests.sql.places import Account, account, core, session
 
 from holdfast.errors import FenceRejected, RowMissing, StaleVersion
 from holdfast.optimistic import compare_and_set, fenced_write
 
 if TYPE_CHECKING:
-    from tests.optimistic.places import Database
+    from tests.sql.places import Database
 
 pytestmark = pytest.mark.xdist_group("databases")
 ROW: dict[str, object] = {"id": 5}

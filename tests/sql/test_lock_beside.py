@@ -1,0 +1,41 @@
+"""The lock of a transaction beside the locks of a client: where they are the same, they exclude."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.sql.watch import free
+
+import holdfast
+from holdfast.sql import lock
+
+if TYPE_CHECKING:
+    from tests.sql.places import Database
+
+pytestmark = pytest.mark.xdist_group("databases")
+NAME = "order:5"
+SAME = {"postgres": "advisory", "mariadb": "row"}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_a_client_and_a_transaction_exclude_each_other(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    database: Database = request.getfixturevalue(kind)
+    engine = database.engine()
+    url = database.url.replace("+psycopg", "").replace("+pymysql", "")
+    with holdfast.Client(url) as client:
+        client.setup()
+        theirs = client.lock(NAME, protocol=SAME[kind])
+        with theirs:
+            assert not free(engine, NAME)
+        with engine.begin() as connection, lock(connection, NAME, timeout=5):
+            assert theirs.acquire(timeout=0) is None
+            assert theirs.acquire(timeout=0.1) is None
+        lease = theirs.acquire(timeout=5)
+        assert lease is not None
+        lease.release()
+        client.gc()
+    assert free(engine, NAME)
+    engine.dispose()

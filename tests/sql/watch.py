@@ -1,0 +1,99 @@
+"""Sees from outside what transactions have locked and who waits; takes a lock in any colour."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy
+from tests.servers.process import eventually
+
+from holdfast.errors import AcquireTimeout
+from holdfast.sql import lock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tests.sql.places import Database, Route
+
+LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted = "
+# Not information_schema.innodb_trx: who looks there often is shown what was.
+STATUS = "SHOW ENGINE INNODB STATUS"
+
+
+class Watch(NamedTuple):
+    """One server, asked by its administrator."""
+
+    kind: str
+    query: Callable[[str], list[tuple[Any, ...]]]
+
+    def held(self) -> int:
+        """How many advisory locks are held; in MariaDB, how many transactions are open."""
+        if self.kind == "mariadb":
+            return len(re.findall(r"^---TRANSACTION .*ACTIVE", self._transactions(), re.M))
+        count: int = self.query(LOCKS + "true")[0][0]
+        return count
+
+    def waiting(self) -> int:
+        """How many wait for one."""
+        if self.kind == "mariadb":
+            return len(re.findall(r"^LOCK WAIT ", self._transactions(), re.M))
+        count: int = self.query(LOCKS + "false")[0][0]
+        return count
+
+    def _transactions(self) -> str:
+        """What InnoDB says of those that are open, without the last deadlock."""
+        status: str = self.query(STATUS)[0][2]
+        return status.partition("\nTRANSACTIONS\n")[2]
+
+    def until_waiting(self, count: int = 1) -> None:
+        """Return when so many wait."""
+        eventually(lambda: self.waiting() == count)
+
+    def until_nothing_is_held(self) -> None:
+        """Return when nothing is left; the server may need a moment to notice."""
+        eventually(lambda: self.held() == 0, 10.0)
+
+
+def free(engine: sqlalchemy.Engine, name: str) -> bool:
+    """Whether another transaction could have the lock."""
+    try:
+        with engine.begin() as connection, lock(connection, name, timeout=0):
+            return True
+    except AcquireTimeout:
+        return False
+
+
+@asynccontextmanager
+async def opened(way: Route, database: Database) -> AsyncIterator[Any]:
+    """A connection or session with a transaction, in the way's colour."""
+    if way.coroutine:
+        async with way.opened(database) as target:
+            yield target
+    else:
+        with way.opened(database) as target:
+            yield target
+
+
+@asynccontextmanager
+async def locked(target: Any, name: str, **options: Any) -> AsyncIterator[None]:
+    """`lock`, in the target's colour."""
+    manager: Any = lock(target, name, **options)
+    if hasattr(manager, "__aenter__"):
+        async with manager as value:
+            assert value is None
+            yield
+    else:
+        with manager as value:
+            assert value is None
+            yield
+
+
+async def execute(target: Any, statement: str) -> Any:
+    """The first value that a statement brings, if any."""
+    result = target.execute(sqlalchemy.text(statement))
+    if inspect.isawaitable(result):
+        result = await result
+    return result.scalar() if result.returns_rows else None
