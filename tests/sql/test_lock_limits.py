@@ -344,7 +344,7 @@ def test_what_was_read_before_the_lock_stays_what_it_was(mariadb: Database) -> N
     engine.dispose()
 
 
-def test_where_a_wait_in_vain_ends_the_transaction_nobody_goes_on() -> None:
+def test_a_server_with_settings_that_spoil_a_lock() -> None:
     with MariaDB(**{"innodb-rollback-on-timeout": "ON"}) as server:
         database = Database("mariadb", "mysql+pymysql:" + server.url.partition(":")[2])
         database.do(mysql.SCHEMA, "CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER)")
@@ -359,4 +359,7 @@ def test_where_a_wait_in_vain_ends_the_transaction_nobody_goes_on() -> None:
                         connection.execute(text("INSERT INTO account VALUES (6, 1)"))
         with engine.begin() as connection, lock(connection, NAME, timeout=5):
             assert connection.execute(text("SELECT count(*) FROM account")).scalar() == 0
+        server.do("SET GLOBAL read_only = 1")
+        with engine.begin() as connection, pytest.raises(Refused, match="this server only reads"):
+            wanted(connection)
         engine.dispose()

@@ -39,7 +39,8 @@ NOT_IN_TIME = {1205, 3572}
 LONGEST_WAIT = 2**30
 LONGEST_DOUBLING = 3
 
-SETTINGS = "SELECT @@autocommit, @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout"
+SETTINGS = """SELECT @@autocommit, @@global.read_only,
+    @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout"""
 # Names are bytes there. In hexadecimal no character set and no driver makes others of them.
 LOCK = "SELECT name FROM holdfast_row WHERE name = UNHEX(:name) FOR UPDATE"
 LIMIT = "SET SESSION innodb_lock_wait_timeout = :limit"
@@ -52,9 +53,11 @@ Locking = Generator[Step, Any, bool | None]
 
 def take(name: str, until: float) -> Taking:
     """The steps; without waiting if it is free, else until then."""
-    every, limit, fatal = yield Ask(SETTINGS)
+    every, replica, limit, fatal = yield Ask(SETTINGS)
     if every:
         raise autocommits()
+    if replica:
+        raise Refused("this server only reads: its row locks exclude nobody elsewhere")
     yield Make(name)
     try:
         yield from (_take_once if fatal else _take)(name, until, limit)
