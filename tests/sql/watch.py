@@ -52,6 +52,12 @@ class Watch(NamedTuple):
         """Return when so many wait."""
         eventually(lambda: self.waiting() == count)
 
+    def until_blocked(self) -> None:
+        """Return when somebody waits for a row."""
+        rows = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        mine = self.kind == "mariadb"
+        eventually(self.waiting if mine else lambda: self.query(rows)[0][0])
+
     def until_nothing_is_held(self) -> None:
         """Return when nothing is left; the server may need a moment to notice."""
         eventually(lambda: self.held() == 0, 10.0)

@@ -86,7 +86,7 @@ def retry_on_conflict(
 
     The function must contain its whole transaction, and no side effect outside of it.
     """
-    if attempts is not None and (isinstance(attempts, bool) or attempts < 1):
+    if attempts is not None and (type(attempts) is not int or attempts < 1):
         raise ValueError(f"attempts is 1 or more, or None, not {attempts!r}")
     rules = (attempts, checked_timeout(timeout), on_conflict)
 

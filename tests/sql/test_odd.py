@@ -1,0 +1,161 @@
+"""What users do beside what the manual says: odd names, savepoints, failed transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+from tests.sql.places import Account, Route, account, core, session
+from tests.sql.test_plain import NAMES
+from tests.sql.watch import free
+
+from holdfast.errors import AcquireTimeout, RowMissing, StaleVersion
+from holdfast.optimistic import compare_and_set, retry_on_conflict
+from holdfast.sql import lock
+
+if TYPE_CHECKING:
+    from tests.sql.places import Database
+    from tests.sql.watch import Watch
+
+pytestmark = pytest.mark.xdist_group("databases")
+ROW: dict[str, object] = {"id": 5}
+NAME = "order:5"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sqlalchemy_quotes_names_as_well(database: Database, name: str) -> None:
+    quote = "`" if database.kind == "mariadb" else '"'
+    quoted = quote + name.replace(quote, quote * 2) + quote
+    database.do(
+        f"CREATE TABLE {quoted} (id INTEGER PRIMARY KEY, {quoted} VARCHAR(40), version BIGINT)",
+        f"INSERT INTO {quoted} VALUES (5, 'a', 1)",
+    )
+    try:
+        with core(database) as connection:
+            new: dict[str, object] = {name: "%s?:1"}
+            compare_and_set(connection, name, ROW, new, expected=1)
+            with pytest.raises(StaleVersion):
+                compare_and_set(connection, name, new, {}, expected=1)
+            assert compare_and_set(connection, name, {**ROW, **new}, {}, expected=2) == 3
+    finally:
+        database.do(f"DROP TABLE {quoted}")
+
+
+def test_a_mapped_class_on_a_bare_connection(database: Database) -> None:
+    with core(database) as connection:
+        assert compare_and_set(connection, Account, ROW, {"balance": 1}, expected=1) == 2
+        with pytest.raises(StaleVersion):
+            compare_and_set(connection, Account, ROW, {"balance": 1}, expected=1)
+    assert database.row() == (1, 2, None)
+
+
+def test_a_conflict_inside_a_savepoint_costs_only_that(database: Database) -> None:
+    with session(database) as opened:
+        opened.execute(sqlalchemy.update(account).where(account.c.id == 6).values(balance=7))
+        loaded = opened.get(Account, 5)
+        nested = opened.begin_nested()
+        loaded.owner = "eve"
+        with pytest.raises(StaleVersion):
+            compare_and_set(opened, Account, ROW, {"balance": 1}, expected=9)
+        nested.rollback()
+        assert loaded.owner == "ann"
+        compare_and_set(opened, Account, ROW, {"balance": 2}, expected=1)
+    assert database.row("owner, balance, version") == ("ann", 2, 2)
+    assert database.row("balance", key=6) == (7,)
+
+
+def test_a_session_that_has_failed_says_so_itself(database: Database, watch: Watch) -> None:
+    engine = database.engine()
+    with Session(engine) as opened:
+        opened.add(Account(id=5))
+        with pytest.raises(sqlalchemy.exc.IntegrityError):
+            opened.flush()
+        with pytest.raises(sqlalchemy.exc.PendingRollbackError), lock(opened, NAME):
+            pytest.fail("it was granted")
+        opened.rollback()
+        if database.kind == "postgres":
+            with pytest.raises(sqlalchemy.exc.ProgrammingError):
+                opened.execute(text("SELECT * FROM no_such_table"))
+            with pytest.raises(sqlalchemy.exc.InternalError, match="aborted"), lock(opened, NAME):
+                pytest.fail("it was granted")
+            opened.rollback()
+        compare_and_set(opened, Account, ROW, {"balance": 2}, expected=1)
+        opened.commit()
+    engine.dispose()
+    watch.until_nothing_is_held()
+    assert database.row("balance") == (2,)
+
+
+def test_locks_in_savepoints_of_sessions_and_many_at_once(database: Database, watch: Watch) -> None:
+    engine = database.engine()
+    names = [f"n{number}" for number in range(20)]
+    with Session(engine) as opened, opened.begin():
+        for name in names:
+            with opened.begin_nested(), lock(opened, name, timeout=1):
+                opened.execute(text("SELECT 1"))
+        assert not any(free(engine, name) for name in names)
+    assert all(free(engine, name) for name in names)
+    engine.dispose()
+    watch.until_nothing_is_held()
+
+
+def test_a_wait_in_vain_inside_a_savepoint(database: Database, watch: Watch) -> None:
+    engine = database.engine()
+    with engine.begin() as holder, lock(holder, NAME), engine.begin() as connection:
+        with lock(connection, "mine", timeout=0):
+            nested = connection.begin_nested()
+            connection.execute(text("UPDATE account SET balance = 1 WHERE id = 5"))
+            with pytest.raises(AcquireTimeout), lock(connection, NAME, timeout=0.05):
+                pytest.fail("it is held")
+            nested.commit()
+        assert not free(engine, "mine")
+    assert database.row("balance") == (1,)
+    engine.dispose()
+    watch.until_nothing_is_held()
+
+
+def test_a_session_inside_run_sync(database: Database, watch: Watch) -> None:
+    async def main() -> None:
+        engine = create_async_engine(database.async_url)
+
+        def work(opened: Session) -> int:
+            with lock(opened, NAME, timeout=1):
+                return compare_and_set(opened, Account, ROW, {"balance": 1}, expected=1)
+
+        async with AsyncSession(engine) as opened, opened.begin():
+            assert await opened.run_sync(work) == 2
+        await engine.dispose()
+
+    asyncio.run(main())
+    assert database.row() == (1, 2, None)
+    watch.until_nothing_is_held()
+
+
+def test_a_number_of_attempts_is_an_int() -> None:
+    wrong: Any
+    for wrong in (1.5, "3", True):
+        with pytest.raises(ValueError, match="attempts is 1 or more, or None"):
+            retry_on_conflict(attempts=wrong)
+
+
+def test_a_version_beyond_all_numbers(database: Database) -> None:
+    most = 2**63 - 1
+    database.do(f"UPDATE account SET version = {most}")
+    with core(database) as connection:
+        with pytest.raises((sqlalchemy.exc.DBAPIError, OverflowError)):
+            compare_and_set(connection, account, ROW, {"balance": 1}, expected=most)
+        connection.rollback()
+    assert database.row("balance, version") == (100, most)
+
+
+def test_a_row_that_is_deleted_meanwhile(database: Database, route: Route) -> None:
+    database.do("DELETE FROM account WHERE id = 5")
+    with pytest.raises(RowMissing):
+        route.compare(database, {"balance": 1}, expected=1)
+    with pytest.raises(RowMissing):
+        route.fence(database, {"balance": 1}, token=1)
