@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 import sqlalchemy
 from tests.sql.places import account
 
-from holdfast.errors import Refused, RowMissing, StaleVersion
+from holdfast.errors import FenceRejected, Refused, RowMissing, StaleVersion
 from holdfast.optimistic import compare_and_set, fenced_write
 from holdfast.optimistic.conflicts import is_conflict
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.sql.places import Database
+    from tests.sql.watch import Watch
 
 pytestmark = pytest.mark.xdist_group("databases")
 ROW: dict[str, object] = {"id": 5}
@@ -172,3 +174,40 @@ def test_an_update_that_the_database_suppresses(kind: str, request: pytest.Fixtu
             compare_and_set(connection, "account", ROW, {}, expected=1)
         with pytest.raises(Refused, match="a trigger, a rule or a policy prevents it"):
             fenced_write(connection, "account", ROW, {}, token=1)
+
+
+# --- two at the same time ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_who_had_to_wait_for_the_row_is_judged_by_what_it_is_then(
+    kind: str, kept: bool, request: pytest.FixtureRequest
+) -> None:
+    database: Database = request.getfixturevalue(kind)
+    watch: Watch = request.getfixturevalue("watch")
+
+    def write(number: int) -> int:
+        found: int
+        with database.plain() as connection:
+            if number == 33:
+                found = fenced_write(connection, "account", ROW, {"balance": 1}, token=number)
+            else:
+                found = compare_and_set(connection, "account", {"id": 6}, {}, expected=1)
+        return found
+
+    with ThreadPoolExecutor() as threads, database.plain() as first:
+        fenced_write(first, "account", ROW, {"balance": 2}, token=34)
+        compare_and_set(first, "account", {"id": 6}, {}, expected=1)
+        late = [threads.submit(write, number) for number in (33, 1)]
+        watch.until_blocked(2)
+        if not kept:
+            first.rollback()
+            assert [writer.result(30) for writer in late] == [33, 2]
+            return
+        first.commit()
+        with pytest.raises(FenceRejected, match="with token 34"):
+            late[0].result(30)
+        with pytest.raises(StaleVersion, match="has version 2, not 1"):
+            late[1].result(30)
+    assert database.row() == (2, 1, 34)

@@ -52,11 +52,13 @@ class Watch(NamedTuple):
         """Return when so many wait."""
         eventually(lambda: self.waiting() == count)
 
-    def until_blocked(self) -> None:
-        """Return when somebody waits for a row."""
+    def until_blocked(self, count: int = 1) -> None:
+        """Return when so many wait for rows."""
         rows = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-        mine = self.kind == "mariadb"
-        eventually(self.waiting if mine else lambda: self.query(rows)[0][0])
+        if self.kind == "mariadb":
+            self.until_waiting(count)
+        else:
+            eventually(lambda: self.query(rows) == [(count,)])
 
     def until_nothing_is_held(self) -> None:
         """Return when nothing is left; the server may need a moment to notice."""
