@@ -110,8 +110,8 @@ def test_a_process_that_was_given_up_is_not_begun() -> None:
     process: Process[Any] = waits()
     process.close()
     driver = Threads({})
-    driver._in_background(process)
-    assert driver.background == set()
+    driver._begin(process)
+    assert given_up(process)
 
 
 def test_an_error_of_a_callback_is_reported_and_goes_no_further(
@@ -139,12 +139,12 @@ def test_close_joins_what_runs_but_not_itself() -> None:
         await Spawn(ends_with(signal), "x")
 
     driver.run(spawns())
-    driver.background.add(threading.current_thread())
+    driver.crew.threads.add(threading.current_thread())
     driver.step(signal.set)
     driver.close()
     assert nowhere.calls == ["interrupt", "close"]
-    driver.background.discard(threading.current_thread())
-    assert driver.background == set()
+    driver.crew.threads.discard(threading.current_thread())
+    assert driver.crew.threads == set()
 
 
 def test_a_forked_child_forgets_everything() -> None:

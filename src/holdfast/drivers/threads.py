@@ -21,6 +21,7 @@ from holdfast.core.effects import (
     Tell,
     Wait,
 )
+from holdfast.drivers.crew import Crew
 from holdfast.drivers.machine import Machine, given_up, patience
 from holdfast.drivers.node import DRIVERS, Node, forked_message
 
@@ -38,7 +39,7 @@ class Threads(Machine):
         self.nodes = nodes
         self.monitor = threading.RLock()
         self.local = threading.local()
-        self.background: set[threading.Thread] = set()
+        self.crew = Crew(self._begin)
         self.forgotten: Callable[[str, bool], None] = _nothing
         self.last: Callable[[], Process[None]] | None = None
         DRIVERS.add(self)
@@ -85,7 +86,7 @@ class Threads(Machine):
         if isinstance(effect, Sleep):
             self._wait(Signal(), effect.until)
         elif isinstance(effect, Spawn):
-            self._spawn(effect.process, effect.name)
+            self.crew.start(effect.process, effect.name)
         elif isinstance(effect, Tell):
             self._tell(effect)
         else:
@@ -109,24 +110,9 @@ class Threads(Machine):
                     signal.wakers.remove(gate.release)
         return signal.is_set
 
-    def _spawn(self, process: Process[None], name: str) -> None:
-        thread = threading.Thread(
-            target=self._in_background, args=(process,), name=f"holdfast-{name}", daemon=True
-        )
-        try:
-            thread.start()
-        except BaseException:
-            process.close()
-            raise
-
-    def _in_background(self, process: Process[None]) -> None:
-        thread = threading.current_thread()
-        self.background.add(thread)
-        try:
-            if not given_up(process):
-                self.run(process)
-        finally:
-            self.background.discard(thread)
+    def _begin(self, process: Process[None]) -> None:
+        if not given_up(process):
+            self.run(process)
 
     def _tell(self, effect: Tell) -> None:
         try:
@@ -148,9 +134,7 @@ class Threads(Machine):
         """End the background threads and close the nodes."""
         for node in self.nodes.values():
             node.interrupt()
-        for thread in list(self.background):
-            if thread is not threading.current_thread():
-                thread.join(JOIN_PATIENCE)
+        self.crew.dismiss(JOIN_PATIENCE)
         for node in self.nodes.values():
             node.close()
 
@@ -158,7 +142,7 @@ class Threads(Machine):
         """In a forked child: only the forking thread lives, and nothing is held."""
         self.monitor = threading.RLock()
         self.local = threading.local()
-        self.background = set()
+        self.crew = Crew(self._begin)
         for node in self.nodes.values():
             node.after_fork()
         self.forgotten(forked_message(), False)

@@ -1,0 +1,89 @@
+"""Threads for what runs beside: one that has done its work waits a moment for more of it.
+
+A process of the core that is spawned often, and soon over, would cost a new thread each time.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.core.effects import Process
+
+# How long a thread waits for more to do.
+IDLE = 1.0
+
+Box = SimpleQueue["tuple[Process[None], str] | None"]
+
+
+class Crew:
+    """The background threads of one driver."""
+
+    def __init__(self, run: Callable[[Process[None]], object]) -> None:
+        self.run = run
+        self.threads: set[threading.Thread] = set()
+        # Where those who wait can be given work; whoever takes a box out owes it something.
+        self.idle: list[Box] = []
+        self.leaving = False
+
+    def start(self, process: Process[None], name: str) -> None:
+        """Run *process* beside this thread; it is closed if no thread can be had."""
+        try:
+            box = self.idle.pop()
+        except IndexError:
+            self._hire(process, name)
+        else:
+            box.put((process, name))
+
+    def _hire(self, process: Process[None], name: str) -> None:
+        thread = threading.Thread(
+            target=self._work, args=(process,), name=f"holdfast-{name}", daemon=True
+        )
+        # Known before it runs: who dismisses the crew in this moment must wait for it, too.
+        self.threads.add(thread)
+        try:
+            thread.start()
+        except BaseException:
+            self.threads.discard(thread)
+            process.close()
+            raise
+
+    def _work(self, process: Process[None]) -> None:
+        thread = threading.current_thread()
+        try:
+            self.run(process)
+            while work := self._more():
+                thread.name = f"holdfast-{work[1]}"
+                self.run(work[0])
+        finally:
+            self.threads.discard(thread)
+
+    def _more(self) -> tuple[Process[None], str] | None:
+        box: Box = SimpleQueue()
+        self.idle.append(box)
+        try:
+            return box.get(timeout=0.0 if self.leaving else IDLE)
+        except Empty:
+            pass
+        try:
+            self.idle.remove(box)
+        except ValueError:
+            # Somebody took it out in this moment, and puts something in.
+            return box.get()
+        return None
+
+    def dismiss(self, patience: float) -> None:
+        """Send those who wait home, and wait for all to end their work, each for so long."""
+        self.leaving = True
+        while self.idle:
+            with suppress(IndexError):
+                self.idle.pop().put(None)
+        for thread in list(self.threads):
+            if thread is not threading.current_thread():
+                thread.join(patience)
+        self.leaving = False
