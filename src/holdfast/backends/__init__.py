@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
     from holdfast.core.backend import Backend
@@ -77,11 +77,31 @@ OBJECTS = {
 
 def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The store that *target* names: a URL, or the user's own client; for asyncio with *aio*.
+    Several of them are the masters of a Redlock: a list, or URLs with commas between them.
 
     ValueError when no backend knows the URL, TypeError for an object that is no such client.
     """
+    if isinstance(target, str) and target.count("://") > 1:
+        target = _several(target)
+    if isinstance(target, list | tuple):
+        return _redlock(target, now, aio=aio)
     module = _of_url(target) if isinstance(target, str) else _of_object(target)
     opened: Opened = import_module(module).open_store(target, now, aio=aio)
+    return opened
+
+
+def _several(urls: str) -> object:
+    # A comma may also stand between the hosts of one URL: only before a scheme does it part two.
+    import re
+
+    found = re.split(r",(?=[a-z][a-z+]*://)", urls)
+    return found if len(found) > 1 else urls
+
+
+def _redlock(targets: Sequence[object], now: Callable[[], float], *, aio: bool) -> Opened:
+    opened: Opened = import_module("holdfast.backends.redlock.masters").open_masters(
+        targets, now, aio=aio
+    )
     return opened
 
 

@@ -70,6 +70,28 @@ class Leave(NamedTuple):
     bury: bool
 
 
+class Hear(NamedTuple):
+    """Wait until a message for the claim has come since it asked last. → None"""
+
+    claim: Claim
+
+
+class Undo(NamedTuple):
+    """Give the claim's hold up if it is the grant with that token, and no other. → Left"""
+
+    claim: Claim
+    token: int
+
+
+class Fence(NamedTuple):
+    """Make the token of the claim's hold, and so every later one, no less than this. → bool,
+    whether the claim holds
+    """
+
+    claim: Claim
+    token: int
+
+
 class Retie(NamedTuple):
     """Change what ends the claim's hold. → Retied"""
 
@@ -212,8 +234,8 @@ class Backend(Protocol):
         """
         ...
 
-    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
-        """Renew many at once; for each: does it still hold?"""
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
+        """Renew many at once; for each: does it still hold? None where that is not known."""
         ...
 
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:

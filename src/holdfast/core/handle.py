@@ -148,6 +148,8 @@ class Handle:
         asked = books.env.now()
         until = min(hold.until, asked + books.patience)
         answers = await books.backend.renew([hold.claim._replace(lease=length)], until)
+        if answers[0] is None:
+            raise Unknown(f"whether {hold.claim.name!r} is still held is not known: try again")
         if not answers[0]:
             hold.lose(TAKEN)
             raise self._lost()

@@ -114,9 +114,13 @@ class Keeper:
         except StoreError:
             self._try_again(holds)
             return
+        unknown = [hold for hold, renewed in zip(holds, answers, strict=True) if renewed is None]
         self.failures = 0
         for hold, renewed in zip(holds, answers, strict=True):
-            self._renewed(hold, asked) if renewed else self._taken(hold)
+            if renewed is not None:
+                self._renewed(hold, asked) if renewed else self._taken(hold)
+        if unknown:
+            self._try_again(unknown)
 
     def _try_again(self, holds: list[Hold]) -> None:
         self.failures += 1

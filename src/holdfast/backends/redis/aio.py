@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.line import packed
-from holdfast.backends.redis.protocol import Hear
-from holdfast.backends.redis.steps import Pause, Send, Unreachable, unheard
+from holdfast.backends.redis.steps import Guarded, Pause, Send, Unreachable, unheard
 from holdfast.backends.redis.wire import Wire
-from holdfast.core.backend import Ask, Leave
+from holdfast.core.backend import Ask, Hear, Leave
 from holdfast.core.pace import pause
 from holdfast.errors import Refused
 
@@ -89,12 +88,14 @@ class AioStore:
         except Unreachable as error:
             raise Refused(str(error)) from error
 
-    async def _take(self, step: Send | Pause, until: float) -> object:
+    async def _take(self, step: Send | Guarded | Pause, until: float) -> object:
         if isinstance(step, Pause):
             return await self._pause(step.attempt, until)
         wire = self.wires.get(step.address)
         if wire is None or not wire.open:
             wire = await self._connect(step.address, until)
+        if isinstance(step, Guarded):
+            return await _guarded(wire, step, until)
         if step.waiting is None:
             return await wire.ask(packed(step.commands), len(step.commands), until)
         self._listen(wire, step.waiting)
@@ -238,6 +239,17 @@ class AioStore:
         """The parent's loop is not ours; only the copies of its descriptors are."""
         self.retire()
         self.begin()
+
+
+async def _guarded(wire: Wire, step: Guarded, until: float) -> list[Any]:
+    # What is watched is watched for the whole wire, until the next transaction on it.
+    async with wire.guard:
+        replies = await wire.ask(packed(step.look), len(step.look), until)
+        if replies[-1] != step.value:
+            await wire.ask(packed([("UNWATCH",)]), 1, until)
+            return [*replies, None]
+        transaction = step.transaction()
+        return [*replies, (await wire.ask(packed(transaction), len(transaction), until))[-1]]
 
 
 def _verb(verb: str, sharded: bool) -> str:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis.doctor import examination
+from holdfast.backends.redis.forms import FORMS
 from holdfast.backends.redis.hash import Hash
+from holdfast.backends.redis.older import Older
 from holdfast.backends.redis.talk import Talk
-from holdfast.core.backend import Ask, Break, Examine, Leave, Look, Prepare, Renew, Retie, Sweep
+from holdfast.core.backend import (
+    Ask,
+    Break,
+    Examine,
+    Fence,
+    Leave,
+    Look,
+    Prepare,
+    Renew,
+    Retie,
+    Sweep,
+    Undo,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +43,19 @@ class Conversations:
         form: str,
     ) -> None:
         self.talk = Talk(settings.route(now))
-        self.hash = Hash(self.talk, address_of, settings.replicas, form)
-        self.answers: dict[type, Callable[[Any], Steps[Any]]] = {
-            Leave: self.hash.leave,
-            Renew: self.hash.renew,
-            Retie: self.hash.retie,
-            Break: self.hash.evict,
-            Look: self.hash.look,
+        self.locks: Hash | Older
+        self.answers: dict[type, Callable[[Any], Steps[Any]]] = {}
+        if form in FORMS:
+            self.locks = Older(self.talk, form, time.time)
+        else:
+            self.locks = Hash(self.talk, address_of, settings.replicas, form)
+            self.answers = {Undo: self.locks.undo, Fence: self.locks.fence}
+        self.answers |= {
+            Leave: self.locks.leave,
+            Renew: self.locks.renew,
+            Retie: self.locks.retie,
+            Break: self.locks.evict,
+            Look: self.locks.look,
             Examine: self._examine,
             Prepare: lambda request: _at_once(()),
             Sweep: lambda request: _at_once(0),
@@ -43,7 +64,7 @@ class Conversations:
     def about(self, request: object, waits: bool) -> Steps[Any]:
         """The conversation that answers *request*; a claim that *waits* has a line of its own."""
         if isinstance(request, Ask):
-            return self.hash.ask(request, waits)
+            return self.locks.ask(request, waits)
         return self.answers[type(request)](request)
 
     def _examine(self, request: Examine) -> Steps[Any]:
@@ -51,7 +72,7 @@ class Conversations:
 
     def forget(self, holder: str) -> None:
         """The claim waits no more."""
-        self.hash.tickets.pop(holder, None)
+        self.locks.forget(holder)
 
 
 def _at_once(answer: object) -> Steps[Any]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis import keys as names
 from holdfast.backends.redis.records import held_of, waiter_of
-from holdfast.backends.redis.scripts import ACQUIRE, EVICT, LOOK, RELEASE, RENEW, RETIE
-from holdfast.backends.redis.steps import Deaf, Send, Unreachable, Waiting
+from holdfast.backends.redis.scan import names_found
+from holdfast.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
+from holdfast.backends.redis.steps import Deaf, Unreachable, Waiting
 from holdfast.core.backend import Broken, Busy, Grant, Leave, Left, Retied, Sight
 from holdfast.errors import Refused, Unknown
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.keys import Keys
     from holdfast.backends.redis.steps import Command, Steps
     from holdfast.backends.redis.talk import Talk
-    from holdfast.core.backend import Ask, Break, Claim, Look, Renew, Retie
+    from holdfast.core.backend import Ask, Break, Claim, Fence, Look, Renew, Retie, Undo
 
 # A waiter that is handed the lock must confirm within this time, or the next one has it; and no
 # waiter looks later than this, so each has looked before a grant that it did not see can be over.
@@ -142,27 +143,46 @@ class Hash:
     def leave(self, request: Leave) -> Steps[Left]:
         """Release, or leave the queue."""
         claim = request.claim
-        keys = self._keys(claim.name)
-        owner = names.owner_of(claim.holder)
         # One that never stood in the queue need not be looked for there.
         queued = request.bury or claim.holder in self.tickets
+        member = names.member_of(claim, self.address_of(claim)) if queued else ""
+        left = yield from self._leave(claim, member, BURIED_MS if request.bury else 0, "")
+        self.tickets.pop(claim.holder, None)
+        return left
+
+    def undo(self, request: Undo) -> Steps[Left]:
+        """Give up one grant; the claim itself goes on."""
+        left = yield from self._leave(request.claim, "", 0, str(request.token))
+        self.tickets.pop(request.claim.holder, None)
+        return left
+
+    def _leave(self, claim: Claim, member: str, buried: int, token: str) -> Steps[Left]:
+        keys = self._keys(claim.name)
+        owner = names.owner_of(claim.holder)
         reply = yield from self.talk.evaluate(
             RELEASE,
             (*keys, names.grave(keys.lock, owner)),
             (
                 owner,
-                names.member_of(claim, self.address_of(claim)) if queued else "",
-                BURIED_MS if request.bury else 0,
+                member,
+                buried,
                 CLAIM_MS,
                 self._verb(),
                 names.wake_channel(keys.lock),
                 names.release_channel(keys.lock),
                 LOOK_AGAIN_MS,
                 self.form,
+                token,
             ),
         )
-        self.tickets.pop(claim.holder, None)
         return Left(WAS[reply], ())  # type: ignore[arg-type]
+
+    def fence(self, request: Fence) -> Steps[bool]:
+        """Lift the token to the one that the servers agreed upon."""
+        keys = self._keys(request.claim.name)
+        words = (names.owner_of(request.claim.holder), request.token)
+        reply = yield from self.talk.evaluate(FENCE, (keys.lock, keys.token, keys.record), words)
+        return bool(reply == 1)
 
     def renew(self, request: Renew) -> Steps[tuple[bool, ...]]:
         """Renew many; in a cluster, those of each slot together."""
@@ -205,7 +225,7 @@ class Hash:
         """One lock, or all that leave a trace of ours."""
         if request.name is not None:
             return ((yield from self._sight(request.name)),)
-        found = yield from self._names()
+        found = yield from names_found(self.talk)
         wanted = sorted(name for name in found if fnmatch.fnmatchcase(name, request.pattern))
         sights: list[Sight] = []
         for name in wanted:
@@ -223,26 +243,9 @@ class Hash:
         waiting = tuple(waiter_of(name, member) for member in members)
         return Sight(name, held, remaining, waiting)
 
-    def _names(self) -> Steps[set[str]]:
-        found: set[str] = set()
-        for address in (yield from self.talk.route.masters()):
-            cursor: Any = 0
-            while True:
-                scan = ("SCAN", cursor, "MATCH", f"{names.OURS}*", "COUNT", 1000)
-                (reply,) = yield Send(address, (scan,))
-                if isinstance(reply, Exception):
-                    raise Refused(f"{address}: {reply}")
-                cursor, found_keys = reply
-                found.update(_locks_of(found_keys))
-                if not int(cursor):
-                    break
-        return found
-
-
-def _locks_of(found: Sequence[bytes]) -> set[str]:
-    kinds = (f"{names.OURS}queue:", f"{names.OURS}holder:")
-    texts = [key.decode("utf-8", "replace") for key in found]
-    return {name for key in texts if key.startswith(kinds) and (name := names.name_in(key))}
+    def forget(self, holder: str) -> None:
+        """The claim waits no more."""
+        self.tickets.pop(holder, None)
 
 
 def _recheck(left: int, rank: int) -> float:

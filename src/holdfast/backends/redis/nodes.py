@@ -7,17 +7,19 @@ listener in between.
 from __future__ import annotations
 
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import Opened, check_protocol
 from holdfast.backends.redis.conversations import Conversations
+from holdfast.backends.redis.forms import FORMS
 from holdfast.backends.redis.line import Line, packed
-from holdfast.backends.redis.protocol import Handed, Hear
+from holdfast.backends.redis.protocol import Handed, Polled
 from holdfast.backends.redis.settings import settings_of
-from holdfast.backends.redis.steps import Pause, Send, Unreachable, unheard
-from holdfast.core.backend import Ask, Capabilities, Leave
+from holdfast.backends.redis.steps import Guarded, Pause, Send, Unreachable, unheard
+from holdfast.core.backend import Ask, Capabilities, Hear, Leave
 from holdfast.core.pace import pause
-from holdfast.errors import Refused
+from holdfast.errors import Refused, UnsafeProtocolWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
 # The server counts its TTLs by the wall clock, which is set now and then: hence the drift, which
 # covers a clock that is slewed, not one that jumps. Its granularity is a millisecond.
 CAPABILITIES = Capabilities(drift=0.001, margin=0.005, life=False, bequest=False)
-PROTOCOLS = ("hash", "string")
+PROTOCOLS = ("hash", "string", *FORMS)
+# One server's part in a Redlock, which asks it of several (backends/redlock).
+VOTE = "vote"
+UNSAFE = 'protocol "{}" is kept for programs that use it: {}. The default, "hash", cannot do that'
 
 
 class Store:
@@ -75,14 +80,17 @@ class Store:
         except Unreachable as error:
             raise Refused(str(error)) from error
 
-    def _take(self, step: Send | Pause, until: float) -> object:
+    def _take(self, step: Send | Guarded | Pause, until: float) -> object:
         if isinstance(step, Pause):
             return self._pause(step.attempt, until)
-        if step.waiting is not None:
+        if isinstance(step, Send) and step.waiting is not None:
             return self._send_waiting(step, step.waiting, until)
         line = self._line(step.address, until)
         try:
-            replies = line.ask(packed(step.commands), len(step.commands), until)
+            if isinstance(step, Send):
+                replies = line.ask(packed(step.commands), len(step.commands), until)
+            else:
+                replies = _guarded(line, step, until)
         except BaseException:
             line.close()
             raise
@@ -186,6 +194,15 @@ class Store:
         self.close()
 
 
+def _guarded(line: Line, step: Guarded, until: float) -> list[Any]:
+    replies = line.ask(packed(step.look), len(step.look), until)
+    if replies[-1] != step.value:
+        line.ask(packed([("UNWATCH",)]), 1, until)
+        return [*replies, None]
+    transaction = step.transaction()
+    return [*replies, line.ask(packed(transaction), len(transaction), until)[-1]]
+
+
 def _all(verb: str, channels: Sequence[str], sharded: bool) -> list[Confirmation]:
     """One command for each channel, so that each has its own confirmation."""
     return [(f"S{verb}" if sharded else verb, channel) for channel in channels]
@@ -202,15 +219,19 @@ def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -
     default = check_protocol(settings.protocol, PROTOCOLS, "Redis")
     kind = _native() if aio else Store
     # Each protocol has a node of its own; what is not about one lock is asked of the default's.
-    stores = {protocol: kind(settings, now, protocol) for protocol in PROTOCOLS}
-    names = {protocol: "store" if protocol == default else protocol for protocol in PROTOCOLS}
+    forms = (*PROTOCOLS, VOTE)
+    stores = {form: kind(settings, now, form) for form in forms}
+    names = {form: "store" if form == default else form for form in forms}
 
     def backend(protocol: str | None) -> Handed:
         chosen = default if protocol is None else check_protocol(protocol, PROTOCOLS, "Redis")
         store = stores[chosen]
+        if chosen in FORMS:
+            warnings.warn(UNSAFE.format(chosen, FORMS[chosen].danger), UnsafeProtocolWarning, 2)
+            return Polled(names[chosen], CAPABILITIES, store.forget, store.disturb)
         return Handed(names[chosen], CAPABILITIES, store.forget, store.disturb)
 
-    nodes = {names[protocol]: store for protocol, store in stores.items()}
+    nodes = {names[form]: store for form, store in stores.items()}
     return Opened(backend, default, nodes, settings.shown, native=aio)
 
 

@@ -6,7 +6,7 @@ answers it when a message for the claim has come.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.backend import (
     Ask,
@@ -16,6 +16,7 @@ from holdfast.core.backend import (
     Capabilities,
     Claim,
     Grant,
+    Hear,
     Leave,
     Left,
     Look,
@@ -25,16 +26,10 @@ from holdfast.core.backend import (
     Sight,
     Tie,
 )
-from holdfast.core.effects import Call
+from holdfast.core.effects import Call, Signal, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-
-class Hear(NamedTuple):
-    """Wait until a message for the claim has come since it asked last. → None"""
-
-    claim: Claim
 
 
 class Handed:
@@ -96,3 +91,30 @@ class Handed:
 
     def renewed_identity(self) -> None:
         """After a fork; the node has let go of everything by itself."""
+
+
+class Polled(Handed):
+    """Locks of a format that tells nobody of a release: who waits looks again and again."""
+
+    def __init__(
+        self,
+        node: str,
+        capabilities: Capabilities,
+        forget: Callable[[str], None],
+        disturb: Callable[[], None],
+    ) -> None:
+        super().__init__(node, capabilities, forget, disturb)
+        self.closing = Signal()
+
+    async def hear(self, claim: Claim, until: float) -> None:
+        """Wait until it is time to look again."""
+        await Wait(self.closing, until)
+
+    def disturb(self) -> None:
+        """Wake every waiter; the client is closing."""
+        self.closing.set()
+        super().disturb()
+
+    def renewed_identity(self) -> None:
+        """After a fork, nobody here waits."""
+        self.closing = Signal()

@@ -50,6 +50,22 @@ class Send(NamedTuple):
     waiting: Waiting | None = None
 
 
+class Guarded(NamedTuple):
+    """Send *look*, which watches a key and gets it; and if it is *value*, the commands as one
+    transaction, which does nothing if the key was written meanwhile. On one line, which nobody
+    uses between the two. → list, the replies to *look* and that of the transaction, or None
+    """
+
+    address: Address
+    look: Sequence[Command]
+    value: bytes
+    commands: Sequence[Command]
+
+    def transaction(self) -> Sequence[Command]:
+        """What is sent if the key is as it should be."""
+        return (("MULTI",), *self.commands, ("EXEC",))
+
+
 class Pause(NamedTuple):
     """Let some time pass before the next try. → bool, whether there is time left for one"""
 
@@ -71,4 +87,4 @@ def unheard(address: Address, refusal: Exception) -> Exception:
     return refusal
 
 
-Steps = Generator[Send | Pause, Any, T]
+Steps = Generator[Send | Guarded | Pause, Any, T]

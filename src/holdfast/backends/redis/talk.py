@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.redis.steps import Address, Pause, Send, Unreachable
+from holdfast.backends.redis.steps import Address, Guarded, Pause, Send, Unreachable
 from holdfast.errors import Refused
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Talk:
         *,
         whole: Command | None = None,
         waiting: Waiting | None = None,
+        guard: tuple[bytes, Sequence[Command]] | None = None,
     ) -> Steps[list[Any]]:
         """Send commands to the server of *key*; the replies, the first of which is no error."""
         tries = detours = 0
@@ -80,12 +81,14 @@ class Talk:
             try:
                 address = aside or self.route.known(key) or (yield from self.route.find(key))
                 sent = (ASKING, *commands) if aside else commands
-                replies: list[Any] = (yield Send(address, sent, waiting))[-len(commands) :]
+                step = Guarded(address, sent, *guard) if guard else Send(address, sent, waiting)
+                replies: list[Any] = yield step
             except Unreachable as error:
                 self.route.forget()
                 problem: Exception = Refused(str(error))
                 aside = None
             else:
+                replies = replies[1:] if aside else replies
                 problem = replies[0]
                 if not isinstance(problem, Exception):
                     return replies
@@ -103,6 +106,17 @@ class Talk:
             detours = 0
             if not (yield Pause(tries)):
                 raise problem
+
+    def guarded(self, key: str, value: bytes, commands: Sequence[Command]) -> Steps[bool]:
+        """Carry out commands if *key* is *value*, and stays so meanwhile; says whether it was."""
+        look: Sequence[Command] = (("WATCH", key), ("GET", key))
+        while True:
+            _, found, done = yield from self.ask(key, look, guard=(value, commands))
+            for reply in (found, done):
+                if isinstance(reply, Exception):
+                    raise Refused(f"{key!r}: {reply}")
+            if found != value or done is not None:
+                return bool(found == value)
 
     def _redirected(self, code: str, rest: str, asked: Address) -> Address | None:
         slot, _, place = rest.partition(" ")

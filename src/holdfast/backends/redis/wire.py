@@ -63,6 +63,7 @@ class Wire(asyncio.Protocol):
         self.lost = lost
         self.ended = ended
         self.loop = asyncio.get_running_loop()
+        self.guard = asyncio.Lock()
         self.reader = codec().Reader()
         self.pushed = codec().PushNotification
         # What was sent, in order: a subscription has a confirmation or an error, no reply.

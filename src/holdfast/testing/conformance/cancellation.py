@@ -45,7 +45,7 @@ async def _expect_free(world: World, lock: Lock) -> None:
     world.punctual(began, world.store.claim_time * 0.75)
 
 
-@scenario("asyncio")
+@scenario("owner", "asyncio")
 async def whoever_is_cancelled_in_mid_acquire_holds_nothing(world: World) -> None:
     """At any moment of taking a free lock."""
     rival = world.client()
@@ -61,7 +61,7 @@ async def whoever_is_cancelled_in_mid_acquire_holds_nothing(world: World) -> Non
     await world.best_of(3, attempt)
 
 
-@scenario("asyncio")
+@scenario("queue", "asyncio")
 async def whoever_is_cancelled_in_the_queue_leaves_it(world: World) -> None:
     """At any moment of waiting for a lock that another holds."""
     lock, waiting = world.lock("a"), world.client().lock("a")
@@ -74,7 +74,7 @@ async def whoever_is_cancelled_in_the_queue_leaves_it(world: World) -> None:
     await (await world.take(waiting)).release()
 
 
-@scenario("asyncio")
+@scenario("queue", "asyncio")
 async def whoever_is_cancelled_when_its_turn_comes_passes_it_on(world: World) -> None:
     """At any moment around the hand-over."""
     waiting, rival = world.client(), world.client()
@@ -94,7 +94,7 @@ async def whoever_is_cancelled_when_its_turn_comes_passes_it_on(world: World) ->
     await world.best_of(3, attempt)
 
 
-@scenario("asyncio")
+@scenario("owner", "asyncio")
 async def whoever_is_cancelled_while_it_releases_has_released(world: World) -> None:
     """At any moment of a body that ends at once."""
     rival = world.client()
@@ -110,7 +110,7 @@ async def whoever_is_cancelled_while_it_releases_has_released(world: World) -> N
     await world.best_of(3, attempt)
 
 
-@scenario("asyncio")
+@scenario("queue", "asyncio")
 async def the_undoing_may_be_cancelled_as_well(world: World) -> None:
     """A second cancellation, one turn after the first, changes nothing."""
     lock, waiting = world.lock("a"), world.client()
@@ -124,7 +124,7 @@ async def the_undoing_may_be_cancelled_as_well(world: World) -> None:
             await world.until_waiting(lock, 0)
 
 
-@scenario("asyncio")
+@scenario("queue", "asyncio")
 async def a_timeout_of_asyncio_is_a_cancellation(world: World) -> None:
     """`asyncio.timeout` around an acquire ends it, and leaves the queue."""
     lock, waiting = world.lock("a"), world.client().lock("a")
@@ -139,7 +139,7 @@ async def a_timeout_of_asyncio_is_a_cancellation(world: World) -> None:
     await (await world.take(waiting)).release()
 
 
-@scenario("asyncio")
+@scenario("queue", "asyncio")
 async def a_crowd_is_cancelled(world: World) -> None:
     """Many tasks that wait are cancelled at once, and the queue is empty."""
     lock, waiting = world.lock("a"), world.client()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.testing.conformance.world import World
 
 
-@scenario("detach")
+@scenario("expiry", "detach")
 async def a_detached_lease_outlives_its_client(world: World) -> None:
     """It is adopted by its token, and released by the adopter."""
     client, rival = world.client(), world.lock("a")
@@ -27,7 +27,7 @@ async def a_detached_lease_outlives_its_client(world: World) -> None:
     await (await world.take(rival, 0)).release()
 
 
-@scenario("detach", "processes")
+@scenario("expiry", "detach", "processes")
 async def a_detached_lease_outlives_its_process(world: World) -> None:
     """The process has ended, and its token still holds the lock."""
     child = world.process(detach)
@@ -47,7 +47,7 @@ async def detach(world: World) -> None:
     say(lease.token)
 
 
-@scenario("detach")
+@scenario("expiry", "detach")
 async def a_detached_lease_runs_out(world: World) -> None:
     """Nobody renews it, however long its client lives."""
     lock = world.lock("a", lease=world.store.lease)
@@ -74,7 +74,7 @@ async def a_detached_lease_is_not_ours_to_release(world: World) -> None:
     assert await lock.locked()
 
 
-@scenario("detach")
+@scenario("expiry", "detach")
 async def only_what_is_detached_is_adopted(world: World) -> None:
     """Not a free lock, not one that its holder still has, not with another token."""
     client = world.client()
@@ -90,7 +90,7 @@ async def only_what_is_detached_is_adopted(world: World) -> None:
     await (await client.adopt("a", lease.token)).release()
 
 
-@scenario("detach")
+@scenario("expiry", "detach")
 async def an_adopted_lease_is_extended(world: World) -> None:
     """It is good for as long as the adopter says, and is lost when that has passed."""
     lease = await world.take(world.lock("a", lease=5.0))
@@ -103,7 +103,7 @@ async def an_adopted_lease_is_extended(world: World) -> None:
         await adopted.extend(20.0)
 
 
-@scenario("detach")
+@scenario("expiry", "detach")
 async def adopting_does_not_tie_it_again(world: World) -> None:
     """The adopter's end ends nothing: the lease still is what counts."""
     lease = await world.take(world.lock("a"))

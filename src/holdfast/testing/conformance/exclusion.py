@@ -79,7 +79,7 @@ async def clients_of_one_process_exclude_each_other(world: World) -> None:
     assert tally.tokens == sorted(set(tally.tokens))
 
 
-@scenario()
+@scenario("queue")
 async def a_crowd_waits_for_one_lock(world: World) -> None:
     """Many at once are all served, one after the other."""
     # So many at once keep a small machine's store busy for longer than one answer may take.

@@ -33,7 +33,7 @@ async def a_forked_child_holds_nothing(world: World) -> None:
     await lease.release()
 
 
-@scenario("processes", alone=True)
+@scenario("queue", "processes", alone=True)
 async def a_forked_child_is_another_holder(world: World) -> None:
     """It waits for what its parent holds, by the inherited client, and gets it after it."""
     lock = world.lock("a")
@@ -77,7 +77,7 @@ async def a_forked_child_can_use_the_client_afresh(world: World) -> None:
     await attempt("a")
 
 
-@scenario(alone=True)
+@scenario("queue", alone=True)
 async def a_child_forked_in_the_midst_of_a_wait_is_no_waiter(world: World) -> None:
     """Threads or tasks of the parent that wait do not wait in the child; the parent's go on."""
     lock = world.lock("a")

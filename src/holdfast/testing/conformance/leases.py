@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.testing.conformance.world import World
 
 
-@scenario()
+@scenario("expiry")
 async def a_fixed_lease_runs_out(world: World) -> None:
     """With renew=False: it is lost, everybody is told, and only then another gets in."""
     lock, rival = world.lock("a", lease=world.store.lease, renew=False), world.client().lock("a")
@@ -35,7 +35,7 @@ async def a_fixed_lease_runs_out(world: World) -> None:
     await other.release()
 
 
-@scenario()
+@scenario("expiry")
 async def the_end_of_a_lease_wakes_the_waiters(world: World) -> None:
     """One who waits gets in when the lease is over, not much later."""
 
@@ -92,7 +92,7 @@ async def many_leases_are_renewed_together(world: World) -> None:
     await world.best_of(5, attempt)
 
 
-@scenario()
+@scenario("expiry")
 async def an_extended_lease_ends_later(world: World) -> None:
     """A fixed lease that is extended outlives its length; none is made shorter."""
 
@@ -113,7 +113,7 @@ async def an_extended_lease_ends_later(world: World) -> None:
     await world.best_of(5, attempt)
 
 
-@scenario()
+@scenario("expiry")
 async def a_lost_lease_cannot_be_extended(world: World) -> None:
     """LeaseLost, and the lock stays another's."""
     lock = world.lock("a", lease=world.store.lease, renew=False)
@@ -124,7 +124,7 @@ async def a_lost_lease_cannot_be_extended(world: World) -> None:
     other.ensure()
 
 
-@scenario()
+@scenario("expiry")
 async def an_abandoned_lease_runs_out(world: World) -> None:
     """What nobody has in hand any more is not renewed."""
     held = await _take_and_forget(world, world.store.lease)

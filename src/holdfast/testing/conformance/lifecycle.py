@@ -60,7 +60,7 @@ async def a_client_that_was_never_used_can_be_closed(world: World) -> None:
         await client.lock("a").acquire()
 
 
-@scenario()
+@scenario("queue")
 async def a_wait_ends_when_the_client_is_closed(world: World) -> None:
     """Each waiting acquire gets Closed, and none is left in the queue."""
     lock, client = world.lock("a"), world.client()
@@ -106,7 +106,7 @@ async def the_end_of_with_closes_the_client(world: World) -> None:
     assert not await lock.locked()
 
 
-@scenario("processes")
+@scenario("expiry", "processes")
 async def the_end_of_the_interpreter_releases(world: World) -> None:
     """A program that ends while it holds leaves nothing behind, closed or not."""
 
@@ -137,7 +137,7 @@ async def end_while_holding(world: World, name: str) -> None:
     await hear(world, "end")
 
 
-@scenario("processes")
+@scenario("queue", "processes")
 async def the_end_of_the_interpreter_ends_a_wait(world: World) -> None:
     """A program that ends while a thread or task of it waits leaves the queue."""
     lock = world.lock("a")

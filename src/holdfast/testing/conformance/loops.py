@@ -34,7 +34,7 @@ async def _in_a_thread(world: World, function: Callable[[], None]) -> None:
         raise error
 
 
-@scenario("asyncio")
+@scenario("expiry", "asyncio")
 async def a_client_serves_a_second_loop(world: World) -> None:
     """What was held in the closed one is lost, is told so, and can be taken again."""
     client = world.connect(world.url)
@@ -48,7 +48,7 @@ async def a_client_serves_a_second_loop(world: World) -> None:
 
 async def _take(world: World, client: Client) -> Lease:
     other = asyncio.create_task(client.lock("b", lease=world.store.lease).acquire())
-    lease = await world.take(client.lock("a"))
+    lease = await world.take(client.lock("a", lease=world.store.lease))
     await other
     return lease
 
@@ -70,7 +70,7 @@ async def _take_again(world: World, client: Client, before: Lease) -> None:
     await client.close()
 
 
-@scenario("asyncio")
+@scenario("expiry", "asyncio")
 async def a_client_is_closed_in_a_second_loop(world: World) -> None:
     """Nothing of the first one is left in its way, and what was held there is given back."""
     client = world.connect(world.url)
@@ -109,7 +109,7 @@ async def _acquire(world: World, client: Client) -> Any:
     return await client.lock("b").acquire(timeout=0)
 
 
-@scenario("asyncio")
+@scenario("queue", "asyncio")
 async def a_task_that_was_waiting_when_its_loop_ended_is_forgotten(world: World) -> None:
     """It holds up nobody: neither in the queue, nor in the client's next loop."""
     client = world.connect(world.url)

@@ -58,7 +58,7 @@ async def each_name_is_released_alone(world: World) -> None:
         assert [report.name for report in await world.first.locks()] == left
 
 
-@scenario()
+@scenario("queue")
 async def each_name_can_be_waited_for(world: World) -> None:
     """The waiter is woken by the release of this very name."""
     waiting = world.client()

@@ -76,7 +76,7 @@ async def another_may_release_the_lease_it_was_given(world: World) -> None:
     await (await world.take(lock, 0)).release()
 
 
-@scenario()
+@scenario("expiry")
 async def a_dead_holder_of_a_living_client_is_not_renewed(world: World) -> None:
     """A thread or task that ends while it holds does not hold for ever."""
     lock = world.lock("a", lease=world.store.lease)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.testing.conformance.world import World
 
 
-@scenario("processes")
+@scenario("queue", "processes")
 async def a_dead_holder_is_followed(world: World) -> None:
     """The lock of a killed process passes on: at once, or at the end of its lease."""
 
@@ -44,7 +44,7 @@ async def nobody_is_needed_to_notice_a_death(world: World) -> None:
     await (await world.take(lock, 0.1 * world.store.slow)).release()
 
 
-@scenario("processes")
+@scenario("expiry", "processes")
 async def a_frozen_holder_learns_that_it_has_lost(world: World) -> None:
     """Stopped for longer than its lease, it does not believe its lease when it goes on."""
     lock = world.lock("a")

@@ -17,7 +17,7 @@ AT_ONCE = 1.0
 GRACE = 1.0
 
 
-@scenario("fair")
+@scenario("queue", "fair")
 async def waiters_are_served_in_order(world: World) -> None:
     """In the order in which they came, whichever client they belong to."""
     served: list[int] = []
@@ -38,7 +38,7 @@ async def _be_served(lock: Lock, served: list[int], number: int) -> None:
         served.append(number)
 
 
-@scenario("fair")
+@scenario("queue", "fair")
 async def who_asks_again_does_not_overtake(world: World) -> None:
     """A release hands over to the waiter, however quickly the releaser comes back."""
     lock, waiting = world.lock("a"), world.client().lock("a")
@@ -59,7 +59,7 @@ async def keep(world: World, name: str) -> None:
         await hear(world, "end")
 
 
-@scenario("processes")
+@scenario("queue", "processes")
 async def a_dead_waiter_is_passed_over(world: World) -> None:
     """A process that is killed in mid-queue delays nobody behind it."""
 
@@ -77,7 +77,7 @@ async def a_dead_waiter_is_passed_over(world: World) -> None:
     await world.best_of(3, attempt)
 
 
-@scenario("processes")
+@scenario("queue", "processes")
 async def one_that_dies_in_its_turn_is_passed_over(world: World) -> None:
     """The lock was handed to a process that could not take it any more."""
 
@@ -96,7 +96,7 @@ async def one_that_dies_in_its_turn_is_passed_over(world: World) -> None:
     await world.best_of(3, attempt)
 
 
-@scenario("processes")
+@scenario("queue", "processes")
 async def a_frozen_waiter_delays_no_longer_than_its_claim(world: World) -> None:
     """It is passed over after the claim time, and when it moves again it holds nothing."""
 

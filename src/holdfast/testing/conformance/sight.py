@@ -26,7 +26,7 @@ def _expect_ours(holder: Holder | None, title: str, label: str | None) -> None:
     assert abs(holder.since - time.time()) < CLOCKS
 
 
-@scenario()
+@scenario("expiry")
 async def the_holder_is_shown(world: World) -> None:
     """To everybody: where it runs, since when, by which token, for how much longer."""
     lock, watcher = world.lock("a", lease=20.0, label="nightly"), world.client().lock("a")
@@ -54,7 +54,7 @@ async def the_label_of_the_client_is_the_default(world: World) -> None:
     assert [holder and holder.label for holder in shown] == ["reports", "weekly"]
 
 
-@scenario("fair")
+@scenario("queue", "fair")
 async def the_waiters_are_shown_in_order(world: World) -> None:
     """They have no token yet, and are gone when they have given up."""
     lock, client = world.lock("a"), world.client()
@@ -71,7 +71,7 @@ async def the_waiters_are_shown_in_order(world: World) -> None:
         assert await lock.waiters() == []
 
 
-@scenario()
+@scenario("queue")
 async def the_locks_are_listed(world: World) -> None:
     """Those that are held or waited for, sorted, as far as they match the pattern."""
     assert await world.first.locks() == []
@@ -90,7 +90,7 @@ async def the_locks_are_listed(world: World) -> None:
     await other.join()
 
 
-@scenario()
+@scenario("queue")
 async def a_forced_release_frees_the_lock(world: World) -> None:
     """It says from whom; of a free lock, it says None."""
     client = world.client()
@@ -114,6 +114,7 @@ async def _token(lock: Lock) -> int:
 async def a_forced_release_may_be_of_one_grant_only(world: World) -> None:
     """With another token nothing changes."""
     client = world.client()
+    await (await world.take(world.lock("a"))).release()
     lease = await world.take(world.lock("a"))
     for token in (lease.token - 1, lease.token + 1):
         with raising(NotHeld, "a", str(token)):

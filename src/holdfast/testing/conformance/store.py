@@ -27,8 +27,14 @@ class Store(NamedTuple):
     """Several processes can share one place."""
     fair: bool = True
     """Waiters are served first come, first served."""
+    queue: bool = True
+    """It knows who waits, and wakes them."""
     life: bool = False
     """It notices at once when a process dies."""
+    owner: bool = True
+    """It knows whose a hold is from the moment it is taken."""
+    expiry: bool = True
+    """A hold ends with its lease."""
     detach: bool = True
     """A hold can outlive its client."""
     lease: float = 0.4
@@ -53,6 +59,9 @@ class Store(NamedTuple):
 REASONS = {
     "processes": "several processes cannot share it",
     "fair": "it does not serve waiters in order",
+    "queue": "nobody knows who waits there",
+    "owner": "a reply that is lost leaves a hold that nobody can call his",
+    "expiry": "its holds do not expire",
     "life": "it does not notice at once when a process dies",
     "detach": "its holds end with their client",
 }

@@ -27,7 +27,7 @@ async def a_thousand_grants_rise(world: World) -> None:
     assert min(tokens) > 0
 
 
-@scenario()
+@scenario("expiry")
 async def tokens_rise_after_the_end_of_a_lease(world: World) -> None:
     """A grant that follows one which ran out is a later grant."""
     lost = await world.take(world.lock("a", lease=world.store.lease, renew=False))

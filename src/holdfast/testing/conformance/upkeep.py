@@ -24,7 +24,7 @@ async def a_store_is_examined(world: World) -> None:
     assert not [finding for finding in findings if finding.level == "fail"]
 
 
-@scenario()
+@scenario("queue")
 async def a_store_can_be_prepared_again_and_swept(world: World) -> None:
     """While a lock is held and waited for: neither notices."""
     lock = world.lock("a")

@@ -48,7 +48,7 @@ async def a_wait_ends_on_time(world: World) -> None:
     await world.best_of(5, attempt)
 
 
-@scenario()
+@scenario("queue")
 async def a_wait_ends_on_time_however_often_it_is_woken(world: World) -> None:
     """Those ahead leave one by one, the last first, so that each wakes the one behind."""
 
@@ -82,7 +82,7 @@ async def a_body_is_not_entered_after_the_timeout(world: World) -> None:
         assert lock.owned()
 
 
-@scenario()
+@scenario("queue")
 async def a_wait_without_a_timeout_goes_on(world: World) -> None:
     """None and infinity wait until the lock is free, by the lock or by the call."""
     locks = [world.client().lock("a", timeout=own) for own in (None, float("inf"), 0.01)]
@@ -102,7 +102,7 @@ async def _token(world: World, lock: Lock, timeout: float | None) -> int:
     return lease.token
 
 
-@scenario()
+@scenario("queue")
 async def a_release_wakes_the_waiter(world: World) -> None:
     """At once, be it of the same client or of another."""
 
@@ -124,7 +124,7 @@ async def _when(world: World, lock: Lock) -> float:
         return world.now()
 
 
-@scenario()
+@scenario("queue")
 async def who_gives_up_leaves_the_queue(world: World) -> None:
     """Nobody is left waiting in the store, and the next one is served."""
     lock, impatient = world.lock("a"), world.client().lock("a")

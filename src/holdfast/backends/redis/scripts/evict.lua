@@ -12,25 +12,30 @@ local claim_time, verb, channels, look_again = tonumber(ARGV[2]), ARGV[3], ARGV[
 local form = ARGV[7]
 
 -- [shared: grant, hand over]
--- Who holds: the field of a hash, which Redisson shares, or the string that redis-py's lock is.
+-- Who holds: the field of a hash, which Redisson shares, or the string that redis-py's lock is. A
+-- "vote" is such a string, too: one of several servers' part of a Redlock.
+local plain = form == 'string' or form == 'vote'
+
 local function holder()
-  if form == 'string' then return redis.call('GET', lock) end
+  if plain then return redis.call('GET', lock) end
   return redis.call('HKEYS', lock)[1]
 end
 
 local function holds(owner)
-  if form == 'string' then return redis.call('GET', lock) == owner end
+  if plain then return redis.call('GET', lock) == owner end
   return redis.call('HEXISTS', lock, owner) == 1
 end
 
 -- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
--- so it does not fall back when the counter is lost with the server's data.
+-- so it does not fall back when the counter is lost with the server's data. Votes only count, so
+-- that servers agree.
 local function grant(who, what, ms)
   local time = redis.call('TIME')
   local micros = time[1] * 1000000 + time[2]
-  local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, micros))
+  local least = form == 'vote' and 0 or micros
+  local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, least))
   redis.call('SET', counter, token)
-  if form == 'string' then
+  if plain then
     redis.call('SET', lock, who, 'PX', ms)
   else
     redis.call('HSET', lock, who, 1)

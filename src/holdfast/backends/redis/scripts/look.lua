@@ -4,7 +4,7 @@
 -- ARGV   1 NUMSUB or SHARDNUMSUB   2 beginning of the waiters' channels   3 hash or string
 -- Reply  {ms left, owner or '', record, token, members of the queue whose channel is heard...}
 local owner
-if ARGV[3] == 'string' then
+if ARGV[3] == 'string' or ARGV[3] == 'vote' then
   owner = redis.call('GET', KEYS[1])
 else
   owner = redis.call('HKEYS', KEYS[1])[1]

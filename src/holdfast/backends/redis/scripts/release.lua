@@ -7,31 +7,37 @@
 --        4 longest lease in ms of a grant that is handed over
 --        5 PUBLISH or SPUBLISH   6 beginning of the waiters' channels   7 Redisson's channel
 --        8 how soon in ms a waiter looks again by itself   9 hash or string
+--        10 the token of the only grant that is meant, or '' for any
 -- Reply  1  it held    2  it waited    0  it was not there
 local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claim_time, verb, channels, look_again = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[8])
 local form = ARGV[9]
 
 -- [shared: grant, hand over]
--- Who holds: the field of a hash, which Redisson shares, or the string that redis-py's lock is.
+-- Who holds: the field of a hash, which Redisson shares, or the string that redis-py's lock is. A
+-- "vote" is such a string, too: one of several servers' part of a Redlock.
+local plain = form == 'string' or form == 'vote'
+
 local function holder()
-  if form == 'string' then return redis.call('GET', lock) end
+  if plain then return redis.call('GET', lock) end
   return redis.call('HKEYS', lock)[1]
 end
 
 local function holds(owner)
-  if form == 'string' then return redis.call('GET', lock) == owner end
+  if plain then return redis.call('GET', lock) == owner end
   return redis.call('HEXISTS', lock, owner) == 1
 end
 
 -- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
--- so it does not fall back when the counter is lost with the server's data.
+-- so it does not fall back when the counter is lost with the server's data. Votes only count, so
+-- that servers agree.
 local function grant(who, what, ms)
   local time = redis.call('TIME')
   local micros = time[1] * 1000000 + time[2]
-  local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, micros))
+  local least = form == 'vote' and 0 or micros
+  local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, least))
   redis.call('SET', counter, token)
-  if form == 'string' then
+  if plain then
     redis.call('SET', lock, who, 'PX', ms)
   else
     redis.call('HSET', lock, who, 1)
@@ -97,8 +103,14 @@ local function left_to_redisson(about)
   return true
 end
 
+-- A request for one grant that comes late must not end a later one.
+local function meant()
+  local only = ARGV[10] or ''
+  return only == '' or string.match(redis.call('GET', record) or '', '^%d+') == only
+end
+
 local was, about = 0, nil
-if holds(ARGV[1]) then
+if holds(ARGV[1]) and meant() then
   was = 1
   local waited_for = redis.call('EXISTS', queue) == 1
   if waited_for then about = redis.call('GET', record) or '' end

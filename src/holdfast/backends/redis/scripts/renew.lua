@@ -7,7 +7,7 @@ local form, held = ARGV[#KEYS + 1], {}
 for i = 1, #KEYS, 2 do
   local lease, owner = tonumber(ARGV[i]), ARGV[i + 1]
   local ours
-  if form == 'string' then
+  if form == 'string' or form == 'vote' then
     ours = redis.call('GET', KEYS[i]) == owner and 1 or 0
   else
     ours = redis.call('HEXISTS', KEYS[i], owner)

@@ -4,7 +4,7 @@
 -- ARGV   1 owner  2 both, or lease for a hold that outlives its client   3 hash or string
 -- Reply  1 done   0 the lock is not this owner's
 local held
-if ARGV[3] == 'string' then
+if ARGV[3] == 'string' or ARGV[3] == 'vote' then
   held = redis.call('GET', KEYS[1]) == ARGV[1]
 else
   held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1

@@ -1,0 +1,108 @@
+"""All masters together: who is asked, who keeps the line, who is not asked for a moment.
+
+A request goes to all at once: one is asked in person, the others each by a process of its own,
+which goes on when the matter is decided without it. A master that did not answer is left alone
+for a second, as long as the others are a majority, so that one that is away costs little.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends.redlock.ballot import Ballot
+from holdfast.core.effects import Call, Spawn, Wait
+from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from holdfast.backends.redlock.masters import Master
+
+# Who is asked in person is given this long; it may be the one that is away.
+PATIENCE = 0.5
+SUSPECT = 1.0
+
+
+class Assembly:
+    """The masters of one Redlock, as one client knows them."""
+
+    def __init__(self, masters: Sequence[Master], now: Callable[[], float]) -> None:
+        self.masters = masters
+        self.now = now
+        self.suspects: dict[int, tuple[float, StoreError]] = {}
+
+    def __len__(self) -> int:
+        return len(self.masters)
+
+    def line(self) -> int:
+        """The master where waiters stand in line: the first that answers."""
+        return next((i for i in range(len(self)) if not self._suspect(i)), 0)
+
+    def each(self, request: object) -> dict[int, object]:
+        """The same request to all, to be put to the keeper of the line in person."""
+        line = self.line()
+        return dict.fromkeys((line, *(i for i in range(len(self)) if i != line)), request)
+
+    def ballot(self) -> Ballot:
+        """A fresh one."""
+        return Ballot(len(self))
+
+    async def poll(
+        self,
+        requests: Mapping[int, object],
+        until: float,
+        decided: Callable[[Ballot], bool],
+        late: Callable[[int, object], Awaitable[None]] | None = None,
+        ballot: Ballot | None = None,
+    ) -> Ballot:
+        """Ask, and wait until it is *decided*. *late* is told each answer when the ballot has
+        failed before: None is no answer.
+        """
+        ballot = ballot or self.ballot()
+        ballot.asked = len(requests)
+        shunned = self._shunned(requests)
+        first = next(i for i in requests if i not in shunned)
+        for i, request in requests.items():
+            if i in shunned:
+                ballot.fail(i, self.suspects[i][1])
+            elif i != first:
+                await Spawn(self._collect(ballot, i, request, until, late), "vote")
+        soon = min(until, self.now() + PATIENCE)
+        await self._collect(ballot, first, requests[first], soon, late)
+        while not (ballot.complete or decided(ballot)):
+            ballot.changed.clear()
+            if not await Wait(ballot.changed, until):
+                break
+        return ballot
+
+    def _shunned(self, requests: Mapping[int, object]) -> set[int]:
+        suspects = {i for i in requests if self._suspect(i)}
+        others = len(self) - sum(self._suspect(i) for i in range(len(self)))
+        return suspects if others > len(self) // 2 and len(suspects) < len(requests) else set()
+
+    def _suspect(self, master: int) -> bool:
+        return master in self.suspects and self.now() < self.suspects[master][0]
+
+    async def _collect(
+        self,
+        ballot: Ballot,
+        master: int,
+        request: object,
+        until: float,
+        late: Callable[[int, object], Awaitable[None]] | None,
+    ) -> None:
+        answer: Any = None
+        try:
+            answer = await Call(self.masters[master].node, request, until)
+        except StoreError as error:
+            self.suspects[master] = (self.now() + SUSPECT, error)
+            ballot.fail(master, error)
+        else:
+            self.suspects.pop(master, None)
+            ballot.answer(master, answer)
+        if ballot.failed and late is not None:
+            await late(master, answer)
+
+    def error(self, ballot: Ballot, what: str) -> StoreError:
+        """Why there is no majority."""
+        return ballot.error(what, [master.shown for master in self.masters])

@@ -1,0 +1,296 @@
+"""Redlock (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), fenced.
+
+All masters are asked at once; who has the votes of a majority holds, for the lease less the time
+that took. The votes of a try that failed are given back. The token is the greatest of the
+majority's; where they differ it is written to a majority before the grant counts, and as any two
+majorities share a master, tokens only rise.
+
+Waiters stand in line at one master, the first that answers: it wakes them in order, so they need
+not meet in a race for the others. The line is a courtesy, a majority is the law.
+
+A vote that was given back once is never counted again, whatever an answer says: the request that
+gives it back may still be under way (hazard D2).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.backends.redlock.assembly import PATIENCE, Assembly
+from holdfast.backends.redlock.ballot import agreed, busiest, merged
+from holdfast.backends.redlock.debts import Debts
+from holdfast.core.backend import (
+    Ask,
+    Break,
+    Broken,
+    Busy,
+    Capabilities,
+    Claim,
+    Fence,
+    Grant,
+    Hear,
+    Leave,
+    Left,
+    Look,
+    Renew,
+    Retie,
+    Retied,
+    Sight,
+    Tie,
+    Undo,
+)
+from holdfast.core.effects import Call, Signal, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from holdfast.backends.redlock.ballot import Ballot
+    from holdfast.backends.redlock.masters import Master
+
+# A majority that the keeper of the line has no part in is believed after so long.
+STUBBORN = 3.0
+SPLIT = 0.03
+PAUSES = (0.001, 0.002, 0.004, 0.0)
+
+
+class Redlock:
+    """One client's way of locking on several masters."""
+
+    def __init__(
+        self,
+        masters: Sequence[Master],
+        capabilities: Capabilities,
+        now: Callable[[], float],
+        random: Callable[[], float],
+    ) -> None:
+        self.masters = masters
+        self.capabilities = capabilities
+        self.now = now
+        self.quorum = len(masters) // 2 + 1
+        self.random = random
+        self.renewed_identity()
+
+    def renewed_identity(self) -> None:
+        """After a fork, nobody here waits, and nothing is owed."""
+        self.closing = Signal()
+        self.all = Assembly(self.masters, self.now)
+        self.stubborn: dict[int, float] = {}
+        self.latest: dict[str, Ballot] = {}
+        self.undone: dict[str, set[tuple[int, int]]] = {}
+        self.places: dict[str, int] = {}
+        self.unsure: set[str] = set()
+        self.debts = Debts(self.masters, self.now, self.closing)
+
+    # --- a try ----------------------------------------------------------------------------------
+
+    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+        """One try. Who is at the head of the line asks the others again for a moment: whoever
+        held before may have told them of his release a little later.
+        """
+        for pause in PAUSES[: None if wait else 1]:
+            line = self.all.line()
+            ballot = await self._ballot(claim, line, wait, until)
+            votes = self._votes(ballot, claim)
+            if self._won(ballot, votes, line):
+                token = await self._token(claim, votes, until)
+                if token is not None:
+                    return Grant(token, ())
+            if line not in votes or await Wait(self.closing, self.now() + pause):
+                break
+        ballot.failed = True
+        await self._give_back(claim, votes, until)
+        self._owe(ballot, claim, wait)
+        return self._busy(ballot, claim, line)
+
+    async def _ballot(self, claim: Claim, line: int, wait: bool, until: float) -> Ballot:
+        ballot = self.latest[claim.holder] = self.all.ballot()
+
+        async def late(master: int, answer: object) -> None:
+            await self._late(ballot, claim, wait, master, answer)
+
+        requests = {i: Ask(claim, wait and i == line) for i in self.all.each(None)}
+        enough = partial(_asked_enough, line)
+        await self.all.poll(requests, until, enough, late, ballot)
+        if ballot.errors or not ballot.complete:
+            self.unsure.add(claim.holder)
+        return ballot
+
+    async def _late(
+        self, ballot: Ballot, claim: Claim, wait: bool, master: int, answer: object
+    ) -> None:
+        """An answer to a try that has failed without it; a newer try will find it by itself."""
+        if self.latest.get(claim.holder, ballot) is not ballot:
+            return
+        if isinstance(answer, Grant):
+            self.undone.setdefault(claim.holder, set()).add((master, answer.token))
+            self.debts.owe(master, claim, answer.token)
+            await self.debts.repay(master)
+        elif answer is None and not wait:
+            self.debts.owe(master, claim)
+            await self.debts.start()
+
+    def _votes(self, ballot: Ballot, claim: Claim) -> dict[int, int]:
+        undone = self.undone.get(claim.holder, ())
+        return {i: token for i, token in ballot.votes().items() if (i, token) not in undone}
+
+    def _won(self, ballot: Ballot, votes: Mapping[int, int], line: int) -> bool:
+        if len(votes) < ballot.quorum:
+            return False
+        if not isinstance(ballot.answers.get(line), Busy):
+            self.stubborn.pop(line, None)
+            return True
+        # Somebody is in front of us there; or it has something that is on no other master.
+        since = self.stubborn.setdefault(line, self.now())
+        return self.now() - since > STUBBORN
+
+    async def _token(self, claim: Claim, votes: Mapping[int, int], until: float) -> int | None:
+        token = max(votes.values())
+        if agreed(votes.values(), self.quorum):
+            return token
+        fences = dict.fromkeys(votes, Fence(claim, token))
+        ballot = await self.all.poll(fences, until, lambda b: b.settled(_true(b)))
+        return token if _true(ballot) >= self.quorum else None
+
+    async def _give_back(self, claim: Claim, votes: Mapping[int, int], until: float) -> None:
+        if not votes:
+            return
+        self.undone.setdefault(claim.holder, set()).update(votes.items())
+        undos = {i: Undo(claim, token) for i, token in votes.items()}
+        await self.all.poll(undos, min(until, self.now() + PATIENCE), lambda b: False)
+
+    def _owe(self, ballot: Ballot, claim: Claim, wait: bool) -> None:
+        if not wait:
+            for master in ballot.errors:
+                self.debts.owe(master, claim)
+
+    def _busy(self, ballot: Ballot, claim: Claim, line: int) -> Busy:
+        if not ballot.heard():
+            raise self.all.error(ballot, f"no majority for {claim.name!r}")
+        reply = busiest(ballot)
+        self.places.pop(claim.holder, None)
+        at_line = ballot.answers.get(line)
+        if isinstance(at_line, Busy):
+            self.places[claim.holder] = line
+            return reply._replace(recheck=at_line.recheck)
+        # Several had some votes each; who comes back first is left to chance.
+        return reply._replace(recheck=SPLIT * (0.1 + self.random()))
+
+    async def hear(self, claim: Claim, until: float) -> None:
+        """Wait for a message from the master where the claim stands in line."""
+        place = self.places.get(claim.holder)
+        if place is None:
+            await Wait(self.closing, until)
+            return
+        await Call(self.masters[place].node, Hear(claim), until)
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
+        """Renew all on every master: those that most masters renewed hold."""
+        asked = self.all.each(Renew(claims))
+
+        def verdicts(ballot: Ballot) -> list[bool | None]:
+            columns = list(zip(*ballot.answers.values(), strict=True)) or [()] * len(claims)
+            return [ballot.verdict(sum(c), len(c) - sum(c)) for c in columns]
+
+        ballot = await self.all.poll(asked, until, lambda b: None not in verdicts(b))
+        if not ballot.heard():
+            raise self.all.error(ballot, "no majority to renew")
+        return verdicts(ballot)
+
+    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+        """Give up everywhere; who does not answer is told later."""
+        request = Leave(claim, bury or claim.holder in self.unsure)
+        ballot = await self.all.poll(self.all.each(request), until, lambda b: b.settled(_held(b)))
+        for master in set(range(len(self.masters))) - set(ballot.answers):
+            self.debts.owe(master, claim)
+        if not ballot.heard():
+            raise self.all.error(ballot, f"no majority to give {claim.name!r} back")
+        self._done_with(claim)
+        await self.debts.start()
+        return ballot.verdict(_held(ballot), len(ballot.answers) - _held(ballot)) is not False
+
+    def _done_with(self, claim: Claim) -> None:
+        self.latest.pop(claim.holder, None)
+        self.undone.pop(claim.holder, None)
+        self.unsure.discard(claim.holder)
+        self.forget(claim)
+
+    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
+        """Change what ends the hold, on every master that has it."""
+        ballot = await self.all.poll(
+            self.all.each(Retie(claim, tie)), until, lambda b: b.settled(_tied(b))
+        )
+        if not ballot.heard():
+            raise self.all.error(ballot, f"no majority for {claim.name!r}")
+        return Retied(_tied(ballot) >= ballot.quorum, ())
+
+    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+        """Who holds a majority, who waits. One that is slow is not waited for."""
+        asked = self.all.each(Look(name, pattern))
+        ballot = await self.all.poll(asked, min(until, self.now() + PATIENCE), lambda b: False)
+        if not ballot.heard():
+            raise self.all.error(ballot, "no majority to look at")
+        names = {sight.name for sights in ballot.answers.values() for sight in sights}
+        seen = (self._merged(each, ballot) for each in sorted(names))
+        return tuple(sight for sight in seen if name is not None or sight.held or sight.waiting)
+
+    def _merged(self, name: str, ballot: Ballot) -> Sight:
+        sights = {i: s for i, found in ballot.answers.items() for s in found if s.name == name}
+        return merged(name, sights, ballot.quorum)
+
+    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+        """Take the lock from who has a majority of the masters, on each that it has."""
+        asked = self.all.each(Look(name, "*"))
+        ballot = await self.all.poll(asked, min(until, self.now() + PATIENCE), lambda b: False)
+        if not ballot.heard():
+            raise self.all.error(ballot, f"no majority to break {name!r}")
+        held = self._merged(name, ballot).held
+        if held is None or token not in (None, held.token):
+            return Broken(held, False, ())
+        breaks: dict[int, object] = {
+            i: Break(name, sight.held.token)
+            for i, (sight,) in ballot.answers.items()
+            if sight.held is not None and sight.held.holder == held.holder
+        }
+        done = await self.all.poll(breaks, until, lambda b: False)
+        broken = sum(answer.done for answer in done.answers.values())
+        if len(breaks) - broken >= ballot.quorum:
+            raise self.all.error(done, f"{name!r} could not be broken on most masters")
+        return Broken(held, True, ())
+
+    def forget(self, claim: Claim) -> None:
+        """The claim waits no more."""
+        self.places.pop(claim.holder, None)
+        ballot = self.latest.get(claim.holder)
+        if ballot is not None and ballot.failed:
+            del self.latest[claim.holder]
+        for master in self.masters:
+            master.forget(claim.holder)
+
+    def disturb(self) -> None:
+        """Wake every waiter: the client is closing."""
+        self.closing.set()
+        for master in self.masters:
+            master.disturb()
+
+
+def _asked_enough(line: int, ballot: Ballot) -> bool:
+    """A majority that includes who keeps the line, or none any more."""
+    votes = ballot.votes()
+    if len(votes) >= ballot.quorum:
+        return line in votes or line in ballot.errors
+    return ballot.settled(len(votes))
+
+
+def _true(ballot: Ballot) -> int:
+    return sum(answer is True for answer in ballot.answers.values())
+
+
+def _held(ballot: Ballot) -> int:
+    return sum(isinstance(a, Left) and a.was == "held" for a in ballot.answers.values())
+
+
+def _tied(ballot: Ballot) -> int:
+    return sum(isinstance(a, Retied) and a.held for a in ballot.answers.values())

@@ -1,0 +1,51 @@
+"""The conformance suite on the older formats, as far as each can: what it cannot, it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.redis import Redis
+
+from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FORMS = ("setnx-expire", "getset", "setnx", "incr")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Redis]:
+    with Redis() as server:
+        yield server
+
+
+def store_on(server: Redis, form: str) -> Store:
+    def fresh(folder: Path) -> str:
+        server.ask("FLUSHALL")
+        return f"{server.url}?protocol={form}"
+
+    return Store(
+        form,
+        fresh,
+        protocols=(form, "hash"),
+        fair=False,
+        queue=False,
+        owner=form != "incr",
+        expiry=form in ("setnx-expire", "getset"),
+        # EXPIRE counts in whole seconds.
+        lease=1.0 if form == "setnx-expire" else 0.4,
+    )
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+@pytest.mark.parametrize("form", FORMS)
+def test_forms(form: str, scenario: Scenario, driver: str, server: Redis, tmp_path: Path) -> None:
+    store = store_on(server, form)
+    if reason := scenario.unfit(store, driver):
+        pytest.skip(reason)
+    play(scenario, store, driver, tmp_path)

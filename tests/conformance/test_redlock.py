@@ -1,0 +1,44 @@
+"""The conformance suite on Redlock, of three and of five masters."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.redis import Redis
+
+from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+CLAIM_TIME = 3.0
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[Redis]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Redis()) for _ in range(5)]
+
+
+def store_on(servers: Sequence[Redis]) -> Store:
+    def fresh(folder: Path) -> str:
+        for server in servers:
+            server.ask("FLUSHALL")
+        return ",".join(server.url for server in servers)
+
+    return Store(f"redlock of {len(servers)}", fresh, protocols=("redlock",), claim_time=CLAIM_TIME)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+@pytest.mark.parametrize("masters", [3, 5])
+def test_redlock(
+    masters: int, scenario: Scenario, driver: str, servers: list[Redis], tmp_path: Path
+) -> None:
+    store = store_on(servers[:masters])
+    if reason := scenario.unfit(store, driver):
+        pytest.skip(reason)
+    play(scenario, store, driver, tmp_path)
