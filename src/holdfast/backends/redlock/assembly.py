@@ -64,7 +64,7 @@ class Assembly:
         first = next(i for i in requests if i not in shunned)
         for i, request in requests.items():
             if i in shunned:
-                ballot.fail(i, self.suspects[i][1])
+                ballot.fail(i, shunned[i])
             elif i != first:
                 await Spawn(self._collect(ballot, i, request, until, late), "vote")
         soon = min(until, self.now() + PATIENCE)
@@ -75,10 +75,10 @@ class Assembly:
                 break
         return ballot
 
-    def _shunned(self, requests: Mapping[int, object]) -> set[int]:
-        suspects = {i for i in requests if self._suspect(i)}
+    def _shunned(self, requests: Mapping[int, object]) -> dict[int, StoreError]:
+        suspects = {i: self.suspects[i][1] for i in requests if self._suspect(i)}
         others = len(self) - sum(self._suspect(i) for i in range(len(self)))
-        return suspects if others > len(self) // 2 and len(suspects) < len(requests) else set()
+        return suspects if others > len(self) // 2 and len(suspects) < len(requests) else {}
 
     def _suspect(self, master: int) -> bool:
         return master in self.suspects and self.now() < self.suspects[master][0]
@@ -104,5 +104,8 @@ class Assembly:
             await late(master, answer)
 
     def error(self, ballot: Ballot, what: str) -> StoreError:
-        """Why there is no majority."""
+        """Why there is no majority; of who has had no time to answer, what was wrong before."""
+        for master, (_, error) in self.suspects.items():
+            if master not in ballot.answers:
+                ballot.errors.setdefault(master, error)
         return ballot.error(what, [master.shown for master in self.masters])

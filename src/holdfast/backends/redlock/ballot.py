@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Ballot:
     """The answers so far."""
 
-    __slots__ = ("answers", "asked", "changed", "errors", "failed", "masters")
+    __slots__ = ("answers", "asked", "changed", "errors", "failed", "final", "masters")
 
     def __init__(self, masters: int) -> None:
         self.masters = masters
@@ -29,6 +29,7 @@ class Ballot:
         self.errors: dict[int, StoreError] = {}
         self.changed = Signal()
         self.failed = False
+        self.final = False
 
     @property
     def quorum(self) -> int:

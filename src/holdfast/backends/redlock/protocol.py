@@ -14,6 +14,7 @@ gives it back may still be under way (hazard D2).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ from holdfast.core.backend import (
     Undo,
 )
 from holdfast.core.effects import Call, Signal, Wait
+from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,15 +101,21 @@ class Redlock:
             if line not in votes or await Wait(self.closing, self.now() + pause):
                 break
         ballot.failed = True
-        await self._give_back(claim, votes, until)
-        self._owe(ballot, claim, wait)
-        return self._busy(ballot, claim, line)
+        # Those that do not count any more, too: what should have ended them did not arrive.
+        await self._give_back(claim, ballot.votes(), until)
+        busy = self._busy(ballot, claim, line)
+        if not wait:
+            # The claim ends here. Only now: one that may yet be granted must not be given back.
+            ballot.final = True
+            for master in ballot.errors:
+                self.debts.owe(master, claim)
+        return busy
 
     async def _ballot(self, claim: Claim, line: int, wait: bool, until: float) -> Ballot:
         ballot = self.latest[claim.holder] = self.all.ballot()
 
         async def late(master: int, answer: object) -> None:
-            await self._late(ballot, claim, wait, master, answer)
+            await self._late(ballot, claim, master, answer)
 
         requests = {i: Ask(claim, wait and i == line) for i in self.all.each(None)}
         enough = partial(_asked_enough, line)
@@ -116,9 +124,7 @@ class Redlock:
             self.unsure.add(claim.holder)
         return ballot
 
-    async def _late(
-        self, ballot: Ballot, claim: Claim, wait: bool, master: int, answer: object
-    ) -> None:
+    async def _late(self, ballot: Ballot, claim: Claim, master: int, answer: object) -> None:
         """An answer to a try that has failed without it; a newer try will find it by itself."""
         if self.latest.get(claim.holder, ballot) is not ballot:
             return
@@ -126,7 +132,7 @@ class Redlock:
             self.undone.setdefault(claim.holder, set()).add((master, answer.token))
             self.debts.owe(master, claim, answer.token)
             await self.debts.repay(master)
-        elif answer is None and not wait:
+        elif answer is None and ballot.final:
             self.debts.owe(master, claim)
             await self.debts.start()
 
@@ -159,11 +165,6 @@ class Redlock:
         undos = {i: Undo(claim, token) for i, token in votes.items()}
         await self.all.poll(undos, min(until, self.now() + PATIENCE), lambda b: False)
 
-    def _owe(self, ballot: Ballot, claim: Claim, wait: bool) -> None:
-        if not wait:
-            for master in ballot.errors:
-                self.debts.owe(master, claim)
-
     def _busy(self, ballot: Ballot, claim: Claim, line: int) -> Busy:
         if not ballot.heard():
             raise self.all.error(ballot, f"no majority for {claim.name!r}")
@@ -182,7 +183,9 @@ class Redlock:
         if place is None:
             await Wait(self.closing, until)
             return
-        await Call(self.masters[place].node, Hear(claim), until)
+        with suppress(StoreError):
+            # It is away, and so are its messages: to look again tells more.
+            await Call(self.masters[place].node, Hear(claim), until)
 
     # --- what follows ---------------------------------------------------------------------------
 

@@ -1,0 +1,228 @@
+"""Redlock on real masters of which some are dead, frozen or forgetful."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.redis import Redis
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOON = 10.0
+
+
+@pytest.fixture(params=[3, 5])
+def masters(request: pytest.FixtureRequest) -> Iterator[list[Redis]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Redis()) for _ in range(request.param)]
+
+
+@pytest.fixture
+def three() -> Iterator[list[Redis]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Redis()) for _ in range(3)]
+
+
+def urls(masters: list[Redis]) -> list[str]:
+    return [master.url for master in masters]
+
+
+def until_all_have_voted(masters: list[Redis]) -> None:
+    """A grant does not wait for the last vote."""
+    until = time.monotonic() + SOON
+    while not all(master.ask("EXISTS", "a") for master in masters):
+        assert time.monotonic() < until
+
+
+def test_a_minority_may_be_dead(masters: list[Redis]) -> None:
+    with holdfast.Client(urls(masters)) as one, holdfast.Client(urls(masters)) as two:
+        for master in masters[: len(masters) // 2]:
+            master.kill()
+        with one.lock("a") as lease:
+            assert two.lock("a").acquire(timeout=0) is None
+            assert str(two.lock("a").holder()) == str(one.lock("a").holder())
+        later = two.lock("a").acquire(timeout=SOON)
+        assert later is not None
+        assert later.token > lease.token
+        later.release()
+
+
+def test_a_majority_may_not(masters: list[Redis]) -> None:
+    dead = masters[: len(masters) // 2 + 1]
+    for master in dead:
+        master.kill()
+    with holdfast.Client(urls(masters), op_timeout=1.0) as client:
+        with pytest.raises(holdfast.StoreError, match=f"of {len(masters)} masters") as told:
+            client.lock("a").acquire(timeout=0)
+        assert str(dead[0].port) in str(told.value)
+        for master in dead:
+            master.start()
+        with client.lock("a", timeout=SOON) as lease:
+            lease.ensure()
+
+
+def test_a_frozen_master_costs_its_patience_once_in_a_while(masters: list[Redis]) -> None:
+    with holdfast.Client(urls(masters)) as client:
+        lock = client.lock("a")
+        with lock:
+            pass
+        masters[0].pause()
+        try:
+            began = time.monotonic()
+            for _ in range(20):
+                with lock as lease:
+                    lease.ensure()
+            assert time.monotonic() - began < SOON
+        finally:
+            masters[0].cont()
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_tokens_rise_whichever_majority_there_is(three: list[Redis], lost: int) -> None:
+    """Any two majorities have a master in common, which knows the greatest token."""
+    tokens: list[int] = []
+    for turn in range(3):
+        away = three[(lost + turn) % 3]
+        away.restart()
+        away.pause()
+        with holdfast.Client(urls(three)) as client, client.lock("a", timeout=SOON) as lease:
+            tokens.append(lease.token)
+        away.cont()
+    assert tokens == sorted(set(tokens))
+
+
+def test_who_loses_a_majority_is_told(three: list[Redis]) -> None:
+    told = threading.Event()
+    with holdfast.Client(urls(three)) as client:
+        lease = client.lock("a", lease=1.0).acquire()
+        assert lease is not None
+        lease.on_lost(lambda lease: told.set())
+        until_all_have_voted(three)
+        for master in three[:2]:
+            master.ask("FLUSHALL")
+        assert told.wait(SOON)
+        assert lease.lost
+        with pytest.raises(holdfast.LeaseLost):
+            lease.release()
+
+
+def test_who_loses_a_minority_is_not(three: list[Redis]) -> None:
+    with holdfast.Client(urls(three)) as client:
+        lease = client.lock("a", lease=0.6).acquire()
+        assert lease is not None
+        until_all_have_voted(three)
+        three[1].ask("FLUSHALL")
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            lease.ensure()
+            threading.Event().wait(0.05)
+        lease.release()
+
+
+def test_what_no_majority_says_is_not_known(three: list[Redis]) -> None:
+    """One has the vote, one has lost it, one is silent: an error now, and a loss in the end."""
+    told = threading.Event()
+    with holdfast.Client(urls(three), op_timeout=1.0) as client:
+        lease = client.lock("a", lease=1.5).acquire()
+        assert lease is not None
+        lease.on_lost(lambda lease: told.set())
+        until_all_have_voted(three)
+        three[1].ask("FLUSHALL")
+        three[2].kill()
+        with pytest.raises(holdfast.Unknown, match="not known"):
+            lease.extend(5.0)
+        assert told.wait(SOON)
+
+
+def test_a_vote_on_a_master_that_was_away_is_given_back(three: list[Redis]) -> None:
+    with holdfast.Client(urls(three)) as client:
+        lease = client.lock("a", lease=60.0).acquire()
+        assert lease is not None
+        until_all_have_voted(three)
+        three[2].pause()
+        lease.release()
+        three[2].cont()
+        until = time.monotonic() + SOON
+        while three[2].ask("EXISTS", "a") and time.monotonic() < until:
+            threading.Event().wait(0.01)
+        assert three[2].ask("EXISTS", "a") == 0
+
+
+async def until_waiting(lock: holdfast.AsyncLock, count: int) -> None:
+    while len(await lock.waiters()) < count:
+        pass
+
+
+def test_tasks_wait_in_line(three: list[Redis]) -> None:
+    order: list[int] = []
+
+    async def contend() -> None:
+        async with holdfast.AsyncClient(urls(three)) as client:
+            lock = client.lock("a")
+
+            async def enter(number: int) -> None:
+                async with lock:
+                    order.append(number)
+
+            async with lock:
+                tasks = []
+                for number in range(10):
+                    tasks.append(asyncio.create_task(enter(number)))
+                    await until_waiting(lock, number + 1)
+            await asyncio.gather(*tasks)
+
+    asyncio.run(contend())
+    assert order == list(range(10))
+
+
+def test_a_forced_release_reaches_every_master(three: list[Redis]) -> None:
+    with holdfast.Client(urls(three)) as client:
+        lease = client.lock("a", lease=2.0).acquire()
+        assert lease is not None
+        with pytest.raises(holdfast.NotHeld, match="not broken"):
+            client.break_lock("a", token=lease.token + 1)
+        assert client.break_lock("a", token=lease.token) is not None
+        assert [master.ask("EXISTS", "a") for master in three] == [0, 0, 0]
+        assert client.break_lock("a") is None
+        with pytest.raises(holdfast.LeaseLost):
+            lease.release()
+
+
+def test_the_doctor_looks_at_each(three: list[Redis]) -> None:
+    three[1].kill()
+    with holdfast.Client(urls(three), op_timeout=1.0) as client:
+        findings = client.doctor()
+        assert "loss of 1" in findings[0].what
+        (failed,) = [f for f in findings if f.level == "fail"]
+        assert str(three[1].port) in failed.what
+    with holdfast.Client([*urls(three), "redis://127.0.0.1:1"]) as client:
+        assert client.doctor()[0].level == "warn"
+
+
+@pytest.mark.parametrize(
+    ("masters", "message"),
+    [
+        (["redis://a", "redis://b"], "at least 3"),
+        (["redis://a", "redis://b", "redis://a"], "twice"),
+        (["redis://a", "redis://b", "sqlite:///x.db"], "made of Redis"),
+        (["redis://a", "redis://b", "redis://c?protocol=hash"], "knows redlock"),
+    ],
+)
+def test_what_is_no_redlock(masters: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        holdfast.Client(masters)
+
+
+def test_one_text_names_them_all(three: list[Redis]) -> None:
+    text = ",".join(urls(three)) + "?protocol=redlock"
+    with holdfast.Client(text) as client, client.lock("a") as lease:
+        lease.ensure()
+        assert client.url.count("redis://") == 3
