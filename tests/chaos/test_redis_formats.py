@@ -1,0 +1,167 @@
+"""What the older formats lose, shown on a real server: the stories of the page redis-formats."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.proxy import Proxy
+
+import holdfast
+
+if TYPE_CHECKING:
+    from tests.servers.redis import Redis
+
+pytestmark = pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+
+SOON = 10.0
+
+
+def client_of(server: Redis, form: str) -> holdfast.Client:
+    return holdfast.Client(f"{server.url}?protocol={form}")
+
+
+@pytest.fixture(autouse=True)
+def empty(server: Redis) -> None:
+    server.ask("FLUSHALL")
+
+
+@pytest.mark.parametrize("form", ["setnx-expire", "getset", "setnx", "incr"])
+def test_each_warns_of_what_it_can_lose(server: Redis, form: str) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with client_of(server, form) as client, client.lock("a"):
+            pass
+    assert any(form in str(w.message) and "hash" in str(w.message) for w in told)
+    assert {w.category for w in told} == {holdfast.UnsafeProtocolWarning}
+
+
+@pytest.mark.parametrize("form", ["hash", "string"])
+def test_the_others_do_not(server: Redis, form: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with client_of(server, form) as client, client.lock("a"):
+            pass
+
+
+def test_a_crash_between_setnx_and_expire_holds_until_somebody_asks(server: Redis) -> None:
+    server.ask("SETNX", "a", "one that died before its EXPIRE")
+    assert server.ask("TTL", "a") == -1
+    with client_of(server, "setnx-expire") as client:
+        lock = client.lock("a", lease=1.0)
+        assert lock.acquire(timeout=0) is None
+        assert 0 <= server.ask("TTL", "a") <= 1
+        began = time.monotonic()
+        lease = lock.acquire(timeout=SOON)
+        assert lease is not None
+        assert time.monotonic() - began < 3.0
+        lease.release()
+
+
+def test_setnx_expire_gives_back_only_its_own(server: Redis) -> None:
+    with client_of(server, "setnx-expire") as client:
+        lease = client.lock("a").acquire()
+        assert lease is not None
+        server.ask("SET", "a", "another", "EX", 100)
+        with pytest.raises(holdfast.LeaseLost):
+            lease.release()
+        assert server.ask("GET", "a") == "another"
+
+
+def test_a_shorter_extension_does_not_shorten(server: Redis) -> None:
+    with client_of(server, "setnx-expire") as client:
+        lease = client.lock("a", lease=20.0, renew=False).acquire()
+        assert lease is not None
+        lease.extend(100.0)
+        lease.extend(1.0)
+        assert server.ask("TTL", "a") > 90
+        lease.release()
+
+
+def test_a_clock_that_runs_ahead_takes_a_lock_that_is_held(
+    server: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two believe: it is for this that the format is unsafe, and for this that there are tokens."""
+    with client_of(server, "getset") as honest:
+        held = honest.lock("a", lease=30.0).acquire()
+        assert held is not None
+        true_time = time.time
+        monkeypatch.setattr("time.time", lambda: true_time() + 60.0)
+        with client_of(server, "getset") as ahead:
+            other = ahead.lock("a", lease=30.0).acquire(timeout=0)
+            assert other is not None
+            held.ensure()
+            assert other.token > held.token
+            other.release()
+        monkeypatch.undo()
+        with pytest.raises(holdfast.LeaseLost):
+            held.release()
+
+
+def test_the_loser_of_a_getset_changes_the_winners_time(server: Redis) -> None:
+    """As the commands go: the value that stands is the loser's."""
+    server.ask("SET", "a", "1000")
+    with client_of(server, "getset") as client:
+        lease = client.lock("a", lease=30.0).acquire()
+        assert lease is not None
+        winner = int(server.ask("GET", "a"))
+        server.ask("GETSET", "a", str(winner + 5000))
+        with pytest.raises(holdfast.LeaseLost):
+            lease.release()
+        assert int(server.ask("GET", "a")) == winner + 5000
+
+
+def test_a_time_that_has_passed_is_taken_over(server: Redis) -> None:
+    server.ask("SET", "a", str(int(time.time() * 1000) - 1))
+    with client_of(server, "getset") as client, client.lock("a", timeout=SOON) as lease:
+        assert int(server.ask("GET", "a")) > time.time() * 1000
+        lease.ensure()
+    assert server.ask("EXISTS", "a") == 0
+
+
+@pytest.mark.parametrize("form", ["setnx", "incr"])
+def test_a_crash_holds_for_ever_until_it_is_broken(server: Redis, form: str) -> None:
+    with client_of(server, form) as dead:
+        lease = dead.lock("a", lease=0.2).acquire()
+        assert lease is not None
+        lease.detach()
+    with client_of(server, form) as client:
+        assert client.lock("a").acquire(timeout=1.0) is None
+        assert server.ask("TTL", "a") == -1
+        assert client.break_lock("a") is not None
+        with client.lock("a", timeout=SOON) as later:
+            assert later.token > lease.token
+
+
+def test_a_lost_reply_to_incr_holds_for_nobody(server: Redis) -> None:
+    with Proxy(server.port) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}/0?protocol=incr"
+        with holdfast.Client(url, op_timeout=0.5) as client:
+            with client.lock("warm"):
+                pass
+            proxy.lose_reply(b"INCR")
+            assert client.lock("a").acquire(timeout=0) is None
+        assert int(server.ask("GET", "a")) > 1
+        with client_of(server, "incr") as client:
+            assert client.lock("a").acquire(timeout=0.2) is None
+            assert "another program" in str(client.lock("a").holder())
+
+
+def test_anybodys_del_frees_it(server: Redis) -> None:
+    with client_of(server, "incr") as one, client_of(server, "incr") as two:
+        lease = one.lock("a").acquire()
+        assert lease is not None
+        server.ask("DEL", "a")
+        other = two.lock("a").acquire(timeout=0)
+        assert other is not None
+        lease.ensure()  # both believe
+        other.release()
+
+
+def test_a_hash_is_no_string(server: Redis) -> None:
+    old = "setnx-expire"
+    with client_of(server, "hash") as now, now.lock("a"), client_of(server, old) as before:
+        with pytest.raises(holdfast.Refused, match="in use for something else"):
+            before.lock("a").acquire(timeout=0)
