@@ -161,7 +161,10 @@ def test_anybodys_del_frees_it(server: Redis) -> None:
 
 
 def test_a_hash_is_no_string(server: Redis) -> None:
-    old = "setnx-expire"
-    with client_of(server, "hash") as now, now.lock("a"), client_of(server, old) as before:
-        with pytest.raises(holdfast.Refused, match="in use for something else"):
-            before.lock("a").acquire(timeout=0)
+    with (
+        client_of(server, "hash") as now,
+        client_of(server, "setnx-expire") as before,
+        now.lock("a"),
+        pytest.raises(holdfast.Refused, match="in use for something else"),
+    ):
+        before.lock("a").acquire(timeout=0)
