@@ -34,6 +34,22 @@ def witness(ensemble: Ensemble) -> Iterator[Any]:
     client.close()
 
 
+def test_a_queue_is_no_longer_than_an_answer_can_be(
+    ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is one too many is told so, and leaves no node behind (hazard I9)."""
+    monkeypatch.setattr("holdfast.backends.zookeeper.queue.MOST_WAITERS", 1)
+    url = fresh(ensemble)
+    with holdfast.Client(url) as one, holdfast.Client(url) as two:
+        with one.lock("a") as lease:
+            with pytest.raises(Refused, match=r"1 wait for 'a' already.*jute\.maxbuffer"):
+                two.lock("a").acquire(timeout=5.0)
+            assert len(one.lock("a").waiters()) == 0
+            lease.ensure()
+        with two.lock("a", timeout=5.0):
+            pass
+
+
 @pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
 @pytest.mark.parametrize(("protocol", "woken"), [("queue", 1), ("single", WAITERS)])
 def test_whom_a_release_wakes(ensemble: Ensemble, protocol: str, woken: int) -> None:

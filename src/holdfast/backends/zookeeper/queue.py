@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
     from holdfast.backends.zookeeper.stay import Stay
 
+# The names of so many fit into the megabyte that an answer may have (hazard I9), those of other
+# programs with theirs, and what enters while this one is read.
+MOST_WAITERS = 10_000
+
 
 class Queue(Holds):
     """The queue of nodes; *mark* is how ours are written."""
@@ -77,6 +81,8 @@ class Queue(Holds):
             return None
         path = path_of(self.root, stay.claim.name)
         nodes = await self._enter(stay, path, until) if not stay.tried else None
+        if nodes is not None and len(nodes) > MOST_WAITERS:
+            await self._leave_the_crowd(stay, len(nodes), until)
         if nodes is None:
             _, listed = await self.fly(until, Sync(path), Children(path))
             nodes = _names(listed)
@@ -116,6 +122,13 @@ class Queue(Holds):
         await self.fly(until, Delete(path))
         stay.begin_anew()
         return False
+
+    async def _leave_the_crowd(self, stay: Stay, count: int, until: float) -> None:
+        await self.leave(stay.claim, bury=True, until=until)
+        raise Refused(
+            f"{count - 1} wait for {stay.claim.name!r} already: a longer list would not fit into "
+            "one answer of ZooKeeper (jute.maxbuffer), and then nobody could go on; use more locks"
+        )
 
     async def _turn_back(self, stay: Stay, foreign: str, until: float) -> None:
         await self.leave(stay.claim, bury=True, until=until)
