@@ -9,9 +9,10 @@ CODE = src tests benchmarks examples
 # How many processes run the tests (they mostly wait), and how many seeds the simulation tries.
 JOBS ?= 4
 N ?= 20000
+SECONDS ?= 30
 
 .DEFAULT_GOAL = help
-.PHONY: help env test lint types contracts format demo bench interop race seeds clean
+.PHONY: chaos help env test lint types contracts format demo bench interop race seeds clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -65,6 +66,9 @@ interop: $(READY) ## a minute beside Redisson, Curator and kazoo on one lock
 
 race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none lost
 	HOLDFAST_INCREMENTS=500 $(PY) -m pytest -qs tests/sql/test_race.py
+
+chaos: $(READY) ## storms on private servers: make chaos SECONDS=60
+	$(PY) -m tests.storms --seconds $(SECONDS)
 
 seeds: $(READY) ## simulate: make seeds N=100000
 	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(JOBS)

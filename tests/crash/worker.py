@@ -10,7 +10,10 @@ import asyncio
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from tests.crash.register import Register
 
 import holdfast
 from holdfast.testing.history import Recorder
@@ -32,14 +35,19 @@ class Job(NamedTuple):
     role: str
 
 
+def register_of(job: Job) -> Register:
+    """What all processes of one test write to."""
+    return Register(Path(job.folder).parent / "register")
+
+
 def granted(attempt: Attempt, lease: holdfast.Lease | holdfast.AsyncLease) -> None:
     # The clock first: the sum must not be later than the truth.
     now = time.monotonic_ns()
     attempt.granted(lease.token, valid_until=now + round(lease.remaining * 1e9))
 
 
-def work(job: Job, lock: holdfast.Lock, recorder: Recorder) -> None:
-    """Take it, hold it, give it back."""
+def work(job: Job, lock: holdfast.Lock, recorder: Recorder, register: Register) -> None:
+    """Take it, hold it, write, give it back."""
     attempt = recorder.ask(LOCK)
     try:
         lease = lock.acquire()
@@ -52,6 +60,7 @@ def work(job: Job, lock: holdfast.Lock, recorder: Recorder) -> None:
         print("holding", flush=True)
         threading.Event().wait()
     time.sleep(HOLD)
+    register.write(attempt, lease.token)
     attempt.releasing()
     try:
         lease.release()
@@ -63,7 +72,9 @@ def work(job: Job, lock: holdfast.Lock, recorder: Recorder) -> None:
         attempt.released()
 
 
-async def work_async(job: Job, lock: holdfast.AsyncLock, recorder: Recorder, task: int) -> None:
+async def work_async(
+    job: Job, lock: holdfast.AsyncLock, recorder: Recorder, register: Register, task: int
+) -> None:
     """The same in a task."""
     attempt = recorder.ask(LOCK, task=task)
     try:
@@ -77,6 +88,7 @@ async def work_async(job: Job, lock: holdfast.AsyncLock, recorder: Recorder, tas
         print("holding", flush=True)
         await asyncio.Event().wait()
     await asyncio.sleep(HOLD)
+    register.write(attempt, lease.token)
     attempt.releasing()
     try:
         await lease.release()
@@ -96,9 +108,10 @@ def in_threads(job: Job) -> None:
         # One for each thread: of two threads that begin a recorder at once, one takes its files
         # away again, perhaps while the test reads them.
         recorder = Recorder(job.folder)
+        register = register_of(job)
         lock = client.lock(LOCK, lease=job.lease)
         while True:
-            work(job, lock, recorder)
+            work(job, lock, recorder, register)
 
     threads = [threading.Thread(target=forever) for _ in range(HOLDERS)]
     for thread in threads:
@@ -110,12 +123,12 @@ def in_threads(job: Job) -> None:
 async def in_asyncio(job: Job) -> None:
     """Several tasks of one client."""
     client = holdfast.AsyncClient(job.url)
-    recorder = Recorder(job.folder)
+    recorder, register = Recorder(job.folder), register_of(job)
 
     async def forever(task: int) -> None:
         lock = client.lock(LOCK, lease=job.lease)
         while True:
-            await work_async(job, lock, recorder, task)
+            await work_async(job, lock, recorder, register, task)
 
     await asyncio.gather(*(forever(task) for task in range(1, HOLDERS + 1)))
 
