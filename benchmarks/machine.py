@@ -10,7 +10,10 @@ from pathlib import Path
 from benchmarks.contestants import ALL, contestant
 
 # What belongs to the machine and is told there.
-PARTS = ("flock", "sqlite", "redis", "raw-redis", "zookeeper", "raw-zookeeper")
+PARTS = (
+    *("flock", "sqlite", "redis", "raw-redis", "zookeeper", "raw-zookeeper"),
+    *(f"{kind}-{way}" for kind in ("sql", "raw-sql") for way in ("lease", "row", "advisory")),
+)
 
 
 def processor() -> str:

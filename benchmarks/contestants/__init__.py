@@ -56,7 +56,19 @@ ON_ZOOKEEPER = {
     "raw-zookeeper": "raw_zookeeper:Raw",
 }
 
-ALL = CLASSES | ON_REDIS | ON_ZOOKEEPER
+# Those who need a database; the file "url" in their folder says where it is.
+ON_SQL = {
+    "sql-lease": "sql_ours:Lease",
+    "sql-row": "sql_ours:Row",
+    "sql-advisory": "sql_ours:Advisory",
+    "raw-sql-lease": "raw_sql:RawLease",
+    "raw-sql-row": "raw_sql:RawRow",
+    "raw-sql-advisory": "raw_sql:RawAdvisory",
+    "sqlalchemy-dlock": "sql_peers:Dlock",
+    "tooz": "sql_peers:Tooz",
+}
+
+ALL = CLASSES | ON_REDIS | ON_ZOOKEEPER | ON_SQL
 TITLES = {
     "holdfast": "**holdfast**, SQLite",
     "filelock": "filelock",
@@ -70,6 +82,14 @@ TITLES = {
     "zookeeper": "**holdfast**, ZooKeeper",
     "kazoo": "kazoo's Lock",
     "raw-zookeeper": "bare requests of the recipe",
+    "sql-lease": "**holdfast**, lease",
+    "sql-row": "**holdfast**, row",
+    "sql-advisory": "**holdfast**, advisory",
+    "raw-sql-lease": "two bare updates of a row",
+    "raw-sql-row": "bare SELECT … FOR UPDATE, counter, note",
+    "raw-sql-advisory": "bare named lock, counter, note",
+    "sqlalchemy-dlock": "sqlalchemy-dlock (no token)",
+    "tooz": "tooz (no token)",
 }
 
 

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from benchmarks.scale import Scale
     from benchmarks.tables import Table
 
-NAMES = ("pair", "nested", "contention", "waiting", "startup", "redis", "redis_tasks", "zookeeper")
+NAMES = (
+    *("pair", "nested", "contention", "waiting", "startup"),
+    *("redis", "redis_tasks", "zookeeper", "sql"),
+)
 
 
 def workload(name: str) -> Callable[[Scale], list[Table]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
@@ -98,6 +99,11 @@ def test_a_task_whose_connection_is_ended_is_stopped_in_its_body(stage: Stage) -
 def test_a_lease_outlives_every_connection(server: object) -> None:
     """All are ended, twice: it is renewed on others, and the waiter is woken as before."""
     stage = Stage(server, "lease")  # type: ignore[arg-type]
+    with closing(stage):
+        _outlive(stage)
+
+
+def _outlive(stage: Stage) -> None:
     lease = take(stage.client(), LOCK)
     waiter = Waiter(stage.client(), LOCK)
     eventually(lambda: len(stage.clients[0].lock(LOCK).waiters()) == 1)
@@ -110,7 +116,6 @@ def test_a_lease_outlives_every_connection(server: object) -> None:
     following = waiter.join()
     assert following.token > lease.token
     following.release()
-    stage.close()
 
 
 def test_a_statement_that_fails_in_the_body_leaves_nothing(stage: Stage) -> None:
@@ -143,7 +148,7 @@ def test_whoever_stops_waiting_leaves_nothing(stage: Stage) -> None:
         waiter.thread.join()
         if waiter.lease is not None:
             waiter.lease.release()
-        take(holder, LOCK, timeout=5.0).release()
+        take(holder, LOCK).release()
     holder.close()
     rival.close()
     eventually(lambda: not stage.left(LOCK))

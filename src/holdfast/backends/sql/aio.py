@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.backends.sql.aio_lines import MysqlLine, PostgresLine
-from holdfast.backends.sql.ear import CONNECT_PATIENCE, POLL, Words, signed
+from holdfast.backends.sql.aio_lines import MysqlLine, PostgresLine, asked
 from holdfast.backends.sql.lease import Lease, client_of
 from holdfast.backends.sql.script import SqlError, dialect_of
-from holdfast.backends.sql.shelf import channel
 from holdfast.backends.sql.upkeep import UPKEEP, Greeted, greeting, refusal, upkeep
-from holdfast.core.backend import EVERYONE, Ask, Next
-from holdfast.errors import Refused, StoreError
+from holdfast.core.backend import Ask, Look, Renew
+from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SPARE = 2
+AGAIN = (Ask, Renew, Look)
 LONGEST_WAIT = 3600.0
 
 
@@ -54,7 +53,8 @@ class AioStore:
         if isinstance(request, UPKEEP):
             making = self.converse(lambda: upkeep(request, self.greeted), until, bare=True)
         else:
-            making = self.converse(lambda: self._about(request), until, isinstance(request, Ask))
+            more, again = isinstance(request, Ask), isinstance(request, AGAIN)
+            making = self.converse(lambda: self._about(request), until, more, again=again)
         return await self.apart(making)
 
     def _about(self, request: object) -> Steps[object]:
@@ -74,18 +74,30 @@ class AioStore:
             task.exception()
 
     async def converse(
-        self, about: Callable[[], Steps[T]], until: float, more: bool = False, bare: bool = False
+        self,
+        about: Callable[[], Steps[T]],
+        until: float,
+        more: bool = False,
+        *,
+        bare: bool = False,
+        again: bool = False,
     ) -> T:
-        """One conversation on any line; *more* says that it asks for more than there is."""
+        """One conversation on any line; *more* says that it asks for more than there is, *again*
+        that it may be asked twice: a line that lay idle may have ended without a word.
+        """
         await self._enter(until, self.target.pool + (0 if more else SPARE))
         try:
-            line = await self._taken(until, bare)
-            try:
-                return await self.drive(line, about(), until)
-            except SqlError as error:
-                raise refusal(error, self.greeted) from error
-            finally:
-                self._lay_down(line)
+            while True:
+                line = await self._taken(until, bare)
+                try:
+                    return await self.drive(line, about(), until)
+                except SqlError as error:
+                    raise refusal(error, self.greeted) from error
+                except Unknown:
+                    if not (again and line.worn and self.now() < until):
+                        raise
+                finally:
+                    self._lay_down(line)
         finally:
             self._exit()
 
@@ -95,11 +107,11 @@ class AioStore:
             script = next(steps)
             while True:
                 try:
-                    results = await line.run(self.dialect.text(script), until)
+                    results = await asked(line, self.dialect, script, until)
                 except SqlError as error:
                     script = steps.throw(error)
                 else:
-                    script = steps.send(self.dialect.grouped(script, results))
+                    script = steps.send(results)
         except StopIteration as done:
             result: T = done.value
             return result
@@ -165,6 +177,7 @@ class AioStore:
 
     def _lay_down(self, line: Any) -> None:
         if line.fresh() and line in self.lines:
+            line.worn = True
             self.idle.append(line)
         else:
             self.drop(line)
@@ -198,103 +211,3 @@ class AioStore:
         self.begin()
         for line in lines:
             line.abandon()
-
-
-class AioEar:
-    """Hears which of the client's waiters have been handed their lock."""
-
-    def __init__(self, store: AioStore) -> None:
-        self.store = store
-        self.begin()
-
-    def begin(self) -> None:
-        """Nothing is connected."""
-        self.lines: dict[str, Any] = {}
-        self.ended = False
-        self.hearing: set[asyncio.Task[tuple[str, ...]]] = set()
-
-    async def call(self, request: object, until: float) -> object:
-        """The next words, however long they take."""
-        if not isinstance(request, Next):
-            raise TypeError(f"the ear was asked {request!r}")
-        if self.ended:
-            raise Refused("the client was closed")
-        client = request.client
-        hearing = asyncio.ensure_future(self._hear(client, until))
-        self.hearing.add(hearing)
-        try:
-            return await hearing
-        except asyncio.CancelledError:
-            self._let_go(client)
-            if not self.ended:
-                raise
-            raise Refused("the client was closed") from None
-        except StoreError:
-            self._let_go(client)
-            raise
-        finally:
-            self.hearing.discard(hearing)
-
-    async def _hear(self, client: str, until: float) -> tuple[str, ...]:
-        if client not in self.lines:
-            await self._connect(client)
-            return (EVERYONE,)
-        while True:
-            words = await self._words(client, until)
-            if words:
-                return words
-
-    async def _connect(self, client: str) -> None:
-        store = self.store
-        until = store.now() + CONNECT_PATIENCE
-        line = self.lines[client] = await store.connect(until)
-        if not store.greeted.alone:
-            store.drop(line)
-            return
-        if not store.dialect.rings:
-            await line.run(line.listen(channel(client)), until)
-        if await store.drive(line, signed(store.greeted.sign(client)), until):
-            store.greeted.listening.add(client)
-
-    async def _words(self, client: str, until: float) -> tuple[str, ...]:
-        store, line = self.store, self.lines[client]
-        patience = store.now() + CONNECT_PATIENCE
-        if not store.greeted.alone:
-            await asyncio.sleep(POLL)
-            return await store.converse(Words(client).taken, patience)
-        if store.dialect.rings:
-            return await store.drive(line, Words(client).dozing(), patience)
-        return tuple(await line.wait(until))
-
-    def _let_go(self, client: str) -> None:
-        self.store.greeted.listening.discard(client)
-        line = self.lines.pop(client, None)
-        if line is not None:
-            self.store.drop(line)
-
-    def interrupt(self) -> None:
-        """End the calls under way, and those to come until `close`."""
-        self.ended = True
-        for hearing in self.hearing:
-            if not hearing.get_loop().is_closed():
-                hearing.cancel()
-
-    async def finish(self) -> None:
-        """End the connections."""
-        for client in list(self.lines):
-            self._let_go(client)
-
-    def retire(self) -> None:
-        """The lines are the store's to let go."""
-        self.lines = {}
-        self.hearing = set()
-        self.store.greeted.listening.clear()
-
-    def close(self) -> None:
-        """Be ready for another life."""
-        self.begin()
-
-    def after_fork(self) -> None:
-        """The child hears nothing of the parent's."""
-        self.retire()
-        self.begin()

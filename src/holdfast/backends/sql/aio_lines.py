@@ -11,13 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.sql import mysql, postgres
 from holdfast.backends.sql.postgres import READ, WRITE
-from holdfast.backends.sql.script import SqlError
+from holdfast.backends.sql.script import SqlError, forget, remember
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor, Future
 
-    from holdfast.backends.sql.script import Result
+    from holdfast.backends.sql.script import Dialect, Result, Script
     from holdfast.backends.sql.url import Target
+
+
+async def asked(line: Any, dialect: Dialect, script: Script, until: float) -> list[Result]:
+    """Have a line carry out a script; one result for each part."""
+    text, added = dialect.text(script, line.kept)
+    try:
+        results = await line.run(text, until)
+    except SqlError:
+        forget(line)
+        raise
+    return dialect.grouped(script, remember(line, added, results))
 
 
 class PostgresLine:
@@ -27,6 +39,8 @@ class PostgresLine:
         self.blocking = blocking
         self.number = blocking.number
         self.backend = 0
+        self.worn = False
+        self.kept: set[str] | None = None
         self.fresh = blocking.fresh
         self.close = blocking.close
         self.abandon = blocking.abandon
@@ -36,7 +50,10 @@ class PostgresLine:
     @classmethod
     async def connect(cls, target: Target, now: Callable[[], float], until: float) -> PostgresLine:
         """A new one. A thread does it, since libpq looks up names while nothing else can run."""
-        return cls(await _made(postgres.Line, target, now, until))
+        worker = ThreadPoolExecutor(1, "holdfast-connect")
+        blocking = await _made(worker, postgres.Line, target, now, until)
+        worker.shutdown(wait=False)
+        return cls(blocking)
 
     @property
     def broken(self) -> bool:
@@ -77,17 +94,21 @@ class PostgresLine:
         return self.blocking.listen(channel)
 
 
-async def _made(line: type[Any], target: Target, now: Callable[[], float], until: float) -> Any:
-    """A blocking line, connected in a thread; one that comes too late for its task is closed."""
-    making = asyncio.ensure_future(asyncio.to_thread(line, target, now, until))
+async def _made(
+    worker: Executor, line: type[Any], target: Target, now: Callable[[], float], until: float
+) -> Any:
+    """A blocking line, connected in a thread that is its own: the loop's may all be busy."""
+    making = worker.submit(line, target, now, until)
     try:
-        return await asyncio.shield(making)
-    except asyncio.CancelledError:
+        return await asyncio.wrap_future(making)
+    except BaseException:
+        # One that comes too late for its task is closed.
         making.add_done_callback(_close)
+        worker.shutdown(wait=False)
         raise
 
 
-def _close(made: asyncio.Future[Any]) -> None:
+def _close(made: Future[Any]) -> None:
     if not made.cancelled() and made.exception() is None:
         made.result().close()
 
@@ -118,19 +139,22 @@ async def ready(descriptor: int, events: int, patience: float) -> int:
 class MysqlLine:
     """A connection to MySQL or MariaDB, asked by one task at a time, each in its own thread."""
 
-    def __init__(self, blocking: mysql.Line) -> None:
+    def __init__(self, blocking: mysql.Line, worker: Executor) -> None:
         self.blocking = blocking
         self.number = blocking.number
         self.backend = 0
+        self.worn = False
+        self.kept: set[str] | None = None
         self.fresh = blocking.fresh
         self.cut = blocking.cut
         self.fileno = blocking.fileno
-        self.worker = ThreadPoolExecutor(1, "holdfast-line")
+        self.worker = worker
 
     @classmethod
     async def connect(cls, target: Target, now: Callable[[], float], until: float) -> MysqlLine:
         """A new one."""
-        return cls(await _made(mysql.Line, target, now, until))
+        worker = ThreadPoolExecutor(1, "holdfast-line")
+        return cls(await _made(worker, mysql.Line, target, now, until), worker)
 
     @property
     def broken(self) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.backends.sql.aio_lines import asked
 from holdfast.backends.sql.ends import Ends, Watch
 from holdfast.backends.sql.places import GRACE, Place, Places, once, refuse
 from holdfast.backends.sql.script import SqlError
@@ -185,8 +186,7 @@ class AioSeating(Places):
                 try:
                     if isinstance(item, Own):
                         assert place is not None
-                        raw = await place.line.run(dialect.text(item.script), until)
-                        results = dialect.grouped(item.script, raw)
+                        results = await asked(place.line, dialect, item.script, until)
                     else:
                         results = await self._shared(item, until)
                 except SqlError as error:

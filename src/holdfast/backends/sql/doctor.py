@@ -29,7 +29,7 @@ def examined(greeted: Greeted) -> Steps[object]:
 
 def _tables(greeted: Greeted) -> Steps[Finding]:
     try:
-        (version,) = yield (("fact", {"key": "schema"}),)
+        (version,) = yield (("fact", {"fact": "schema"}),)
     except SqlError as error:
         if error.state not in greeted.dialect.missing:
             return Finding("fail", f"the tables cannot be read: {error.text}", "grant the rights")

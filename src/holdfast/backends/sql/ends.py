@@ -14,7 +14,6 @@ import select
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.backend import Next
-from holdfast.core.effects import FOREVER
 from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ class Ends:
 
     def left(self, until: float) -> float:
         """Seconds until then."""
-        return LONGEST_WAIT if until == FOREVER else max(0.0, until - self.now())
+        return min(LONGEST_WAIT, max(0.0, until - self.now()))
 
     def interrupt(self) -> None:
         """End the calls under way, and those to come until `close`."""

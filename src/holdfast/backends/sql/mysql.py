@@ -6,14 +6,15 @@ that owes an answer is never used again, and none is ever reopened by itself (ha
 
 from __future__ import annotations
 
+import math
 import os
 import select
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
 from holdfast.backends.sql.script import Result, SqlError
-from holdfast.core.effects import FOREVER
 from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
@@ -35,6 +36,20 @@ OPTIONS = {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl"}
 # Above this, a graveyard: connections that a forked child inherited. A thread that did not come
 # along may be reading from one, and has its buffer locked for ever: to close it would be to wait.
 INHERITED: list[Any] = []
+# A server that vanished without a word is noticed in about 15 seconds (hazard D5).
+QUICK = [
+    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
+    *(
+        ((socket.IPPROTO_TCP, getattr(socket, name)), value)
+        for name, value in (
+            ("TCP_KEEPIDLE", 5),
+            ("TCP_KEEPINTVL", 3),
+            ("TCP_KEEPCNT", 3),
+            ("TCP_USER_TIMEOUT", 15000),
+        )
+        if hasattr(socket, name)
+    ),
+]
 
 
 def arguments(target: Target) -> dict[str, Any]:
@@ -69,6 +84,49 @@ def _encrypted(target: Target) -> ssl.SSLContext | None:
     return context
 
 
+class Wire:
+    """PyMySQL's bytes, read and written for it: with one deadline, and the fewest system calls.
+
+    PyMySQL sets the socket's timeout anew before each of the two reads of a packet.
+    """
+
+    def __init__(self, conn: Any, now: Callable[[], float]) -> None:
+        self.now = now
+        self.until = now()
+        self.socket = conn._sock
+        self.socket.settimeout(None)
+        if self.socket.family != socket.AF_UNIX:
+            for option, value in QUICK:
+                self.socket.setsockopt(*option, value)
+        self.poll = select.poll()
+        self.poll.register(self.socket, select.POLLIN)
+        self.buffer = b""
+        self.place = 0
+        # What TLS has taken from the kernel already.
+        self.pending: Callable[[], int] = getattr(self.socket, "pending", lambda: 0)
+        conn._read_bytes = self.read
+        conn._write_bytes = self.socket.sendall
+
+    def read(self, count: int) -> bytes:
+        """So many bytes; OSError when they do not come."""
+        end = self.place + count
+        while end > len(self.buffer):
+            self.buffer = self.buffer[self.place :] + self._received()
+            self.place, end = 0, count
+        data = self.buffer[self.place : end]
+        self.place = end
+        return data
+
+    def _received(self) -> bytes:
+        left = min(LONGEST_WAIT, max(0.0, self.until - self.now()))
+        if not self.pending() and not self.poll.poll(math.ceil(left * 1000)):
+            raise TimeoutError("the server did not answer in time")
+        data: bytes = self.socket.recv(1 << 16)
+        if not data:
+            raise ConnectionResetError("the server has closed the connection")
+        return data
+
+
 class Line:
     """A connection, asked by one thread at a time."""
 
@@ -77,8 +135,13 @@ class Line:
         self.target = target
         self.now = now
         self.broken = False
+        # It has been used before, and lay idle since.
+        self.worn = False
         self.backend = 0
+        # It keeps no statements.
+        self.kept: set[str] | None = None
         self.conn = self._connected(until)
+        self.wire = Wire(self.conn, now)
         # What the server said its number is, or a proxy in its stead.
         self.number: int = self.conn.thread_id()
 
@@ -91,7 +154,7 @@ class Line:
 
     def left(self, until: float) -> float:
         """Seconds until then."""
-        return LONGEST_WAIT if until == FOREVER else max(0.0, until - self.now())
+        return min(LONGEST_WAIT, max(0.0, until - self.now()))
 
     def fileno(self) -> int:
         """The descriptor of its socket."""
@@ -106,14 +169,14 @@ class Line:
 
     def run(self, text: str, until: float) -> list[Result]:
         """Have a script carried out; SqlError where the server refuses, Unknown without answer."""
-        self.conn._read_timeout = self.conn._write_timeout = max(SHORTEST_WAIT, self.left(until))
+        self.wire.until = until
         try:
-            with self.conn.cursor() as cursor:
-                cursor.execute(text)
-                results = [taken(cursor, cursor.fetchall())]
-                while cursor.nextset():
-                    results.append(taken(cursor, cursor.fetchall()))
-                return results
+            self.conn.query(text)
+            results = [taken(self.conn._result)]
+            while self.conn._result.has_next:
+                self.conn.next_result()
+                results.append(taken(self.conn._result))
+            return results
         except (self.pymysql.err.Error, OSError) as error:
             told = failure(error, self.target.shown)
             self.broken = not isinstance(told, SqlError)
@@ -148,13 +211,14 @@ def failure(error: BaseException, shown: str) -> Exception:
     return Unknown(f"{shown}: {said(error)}")
 
 
-def taken(cursor: Any, rows: Any) -> Result:
-    """What the statement at the cursor brought."""
-    return Result([_row(row) for row in rows or ()], max(0, cursor.rowcount), cursor.lastrowid or 0)
+def taken(result: Any) -> Result:
+    """What one statement brought."""
+    rows = [_row(row) for row in result.rows or ()]
+    return Result(rows, result.affected_rows, result.insert_id or 0)
 
 
 def _row(row: Row) -> Row:
-    return tuple(value.decode() if isinstance(value, bytes) else value for value in row)
+    return tuple([value.decode() if isinstance(value, bytes) else value for value in row])
 
 
 def said(error: BaseException) -> str:

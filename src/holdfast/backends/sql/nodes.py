@@ -14,14 +14,14 @@ from holdfast.backends import Opened, check_protocol
 from holdfast.backends.sql.ear import Ear
 from holdfast.backends.sql.ends import Ends
 from holdfast.backends.sql.lease import Lease, client_of
-from holdfast.backends.sql.script import SqlError, dialect_of
+from holdfast.backends.sql.script import SqlError, asked, dialect_of
 from holdfast.backends.sql.seating import Seating
 from holdfast.backends.sql.sessions import Sessions
 from holdfast.backends.sql.upkeep import UPKEEP, Greeted, greeting, refusal, upkeep
 from holdfast.backends.sql.url import PROTOCOLS, parsed, target_of
-from holdfast.core.backend import Ask, Capabilities
+from holdfast.core.backend import Ask, Capabilities, Look, Renew
 from holdfast.core.queue import Queue
-from holdfast.errors import Refused
+from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,8 @@ T = TypeVar("T")
 CAPABILITIES = Capabilities(drift=0.001, margin=0.002, life=False, bequest=False)
 # Beyond the size of the pool, for requests that keep or give back.
 SPARE = 2
+# What may be asked twice without harm.
+AGAIN = (Ask, Renew, Look)
 
 
 def line_module(target: Target) -> Any:
@@ -70,21 +72,34 @@ class Store:
         """The answer of the database; Refused or Unknown when there is none by *until*."""
         if isinstance(request, UPKEEP):
             return self.converse(lambda: upkeep(request, self.greeted), until, bare=True)
-        return self.converse(lambda: self._about(request), until, isinstance(request, Ask))
+        more, again = isinstance(request, Ask), isinstance(request, AGAIN)
+        return self.converse(lambda: self._about(request), until, more, again=again)
 
     def converse(
-        self, about: Callable[[], Steps[T]], until: float, more: bool = False, bare: bool = False
+        self,
+        about: Callable[[], Steps[T]],
+        until: float,
+        more: bool = False,
+        *,
+        bare: bool = False,
+        again: bool = False,
     ) -> T:
-        """One conversation on any line; *more* says that it asks for more than there is."""
+        """One conversation on any line; *more* says that it asks for more than there is, *again*
+        that it may be asked twice: a line that lay idle may have ended without a word.
+        """
         self._enter(until, self.target.pool + (0 if more else SPARE))
         try:
-            line = self._taken(until, bare)
-            try:
-                return self.drive(line, about(), until)
-            except SqlError as error:
-                raise refusal(error, self.greeted) from error
-            finally:
-                self._lay_down(line)
+            while True:
+                line = self._taken(until, bare)
+                try:
+                    return self.drive(line, about(), until)
+                except SqlError as error:
+                    raise refusal(error, self.greeted) from error
+                except Unknown:
+                    if not (again and line.worn and self.now() < until):
+                        raise
+                finally:
+                    self._lay_down(line)
         finally:
             self._exit()
 
@@ -97,11 +112,11 @@ class Store:
             script = next(steps)
             while True:
                 try:
-                    results = line.run(self.dialect.text(script), until)
+                    results = asked(line, self.dialect, script, until)
                 except SqlError as error:
                     script = steps.throw(error)
                 else:
-                    script = steps.send(self.dialect.grouped(script, results))
+                    script = steps.send(results)
         except StopIteration as done:
             result: T = done.value
             return result
@@ -145,6 +160,7 @@ class Store:
 
     def _lay_down(self, line: Any) -> None:
         if line.fresh():
+            line.worn = True
             self.idle.append(line)
         else:
             line.close()
@@ -185,7 +201,8 @@ def open_store(named: object, now: Callable[[], float], *, aio: bool = False) ->
 
 def _nodes(target: Target, now: Callable[[], float], aio: bool) -> dict[str, Any]:
     if aio:
-        from holdfast.backends.sql.aio import AioEar, AioStore
+        from holdfast.backends.sql.aio import AioStore
+        from holdfast.backends.sql.aio_ear import AioEar
         from holdfast.backends.sql.aio_seating import AioEnds, AioSeating
 
         asked, told = AioStore(target, now), AioEnds(now)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
 from holdfast.backends.sql.script import Result, SqlError
-from holdfast.core.effects import FOREVER
 from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
@@ -63,7 +62,11 @@ class Line:
         self.target = target
         self.now = now
         self.broken = False
+        # It has been used before, and lay idle since.
+        self.worn = False
         self.backend = 0
+        # Titles of the statements that the session keeps; None where it is to keep none.
+        self.kept: set[str] | None = None
         self.conn = self._connected(until)
         self.conn.nonblocking = 1
         # libpq closes its own descriptor as it likes, and the number may be another's then.
@@ -96,7 +99,7 @@ class Line:
 
     def left(self, until: float) -> float:
         """Seconds until then."""
-        return LONGEST_WAIT if until == FOREVER else max(0.0, until - self.now())
+        return min(LONGEST_WAIT, max(0.0, until - self.now()))
 
     def fileno(self) -> int:
         """The descriptor of its socket."""
@@ -208,6 +211,11 @@ class Line:
         self.broken = True
         self.conn.finish()
         self.socket.close()
+
+    def __del__(self) -> None:
+        # Of one that nobody got to have: its task, or its loop, had ended by then.
+        if hasattr(self, "socket"):
+            self.socket.close()
 
     def abandon(self) -> None:
         """In a forked child: let go of the descriptors, without a word to the server."""

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
 T = TypeVar("T")
 Value = str | int | None
@@ -27,6 +27,10 @@ Row = tuple[Any, ...]
 Part = str | tuple[str, Words]
 # A statement of the schema, as it stands in its file.
 RAW = "raw"
+# Which words are numbers; the others are texts.
+NUMBERS = frozenset(
+    ("backend", "before", "beside", "expires", "key", "lease", "now", "polls", "sign", "since")
+) | {"ticket", "token"}
 _HERE = os.path.dirname(__file__)
 # Not the second colon of a cast, and not ":=".
 _WORD = re.compile(r"(?<!:):([a-z]+)")
@@ -59,6 +63,19 @@ Script = tuple[Part, ...]
 Steps = Generator[Script, list[Result], T]
 
 
+class Kept(NamedTuple):
+    """A statement that PostgreSQL keeps for a session, under a name."""
+
+    name: str
+    prepare: str
+    order: tuple[str, ...]
+
+    def execute(self, literal: Callable[[Value], str], words: Words) -> str:
+        """Have it carried out."""
+        values = ", ".join([literal(words[word]) for word in self.order])
+        return f"EXECUTE {self.name} ({values})"
+
+
 class Dialect(NamedTuple):
     """How one kind of database is spoken to."""
 
@@ -76,10 +93,19 @@ class Dialect(NamedTuple):
     """Errors that mean: the lock is somebody else's, and the time to wait for it is over."""
     rings: bool
     """Whether a waiting connection is woken by interrupting its query."""
+    kept: Mapping[str, Kept]
+    """What a session may keep, parsed and planned, instead of being told it each time."""
 
-    def text(self, script: Script) -> str:
-        """The script as it is sent."""
-        return ";\n".join(map(self._statement, script))
+    def text(self, script: Script, kept: set[str] | None = None) -> tuple[str, list[str]]:
+        """The script as it is sent, and what it adds to the statements *kept* by the server."""
+        added: list[str] = []
+        if kept is not None:
+            wanted = {part[0] for part in script if not isinstance(part, str)}
+            added = [title for title in wanted - kept if title in self.kept]
+            kept = kept | set(added)
+        lines = [self.kept[title].prepare for title in added]
+        lines += [self._statement(part, kept or ()) for part in script]
+        return ";\n".join(lines), added
 
     def grouped(self, script: Script, results: list[Result]) -> list[Result]:
         """One result for each part: that of its last statement."""
@@ -89,8 +115,10 @@ class Dialect(NamedTuple):
             grouped.append(results[end - 1])
         return grouped
 
-    def _statement(self, part: Part) -> str:
+    def _statement(self, part: Part, kept: Container[str]) -> str:
         name, words = (part, None) if isinstance(part, str) else part
+        if words and name in kept:
+            return self.kept[name].execute(self.literal, words)
         if words and name == RAW:
             return str(words["text"])
         return self.fill(self.statements[name], words) if words else self.statements[name]
@@ -132,6 +160,46 @@ def _named(blocks: list[str]) -> dict[str, str]:
     return named
 
 
+def _kept(statements: Mapping[str, str]) -> dict[str, Kept]:
+    """Of each statement that is but one, and has words."""
+    made = {}
+    for title, body in statements.items():
+        if ";" not in body and title != RAW and _WORD.search(body):
+            made[title] = _keeping(title, body)
+    return made
+
+
+def _keeping(title: str, body: str) -> Kept:
+    order = tuple(dict.fromkeys(_WORD.findall(body)))
+    types = ", ".join("bigint" if word in NUMBERS else "text" for word in order)
+    numbered = _WORD.sub(lambda match: f"${order.index(match[1]) + 1}", body)
+    name = "holdfast_" + title.replace(" ", "_")
+    return Kept(name, f"PREPARE {name} ({types}) AS {numbered}", order)
+
+
+def asked(line: Any, dialect: Dialect, script: Script, until: float) -> list[Result]:
+    """Have a line carry out a script; one result for each part."""
+    text, added = dialect.text(script, line.kept)
+    try:
+        results = line.run(text, until)
+    except SqlError:
+        forget(line)
+        raise
+    return dialect.grouped(script, remember(line, added, results))
+
+
+def forget(line: Any) -> None:
+    """Nobody knows what the session keeps, after an error: from now on it is told everything."""
+    line.kept = None
+
+
+def remember(line: Any, added: list[str], results: list[Result]) -> list[Result]:
+    """The session keeps what was *added*; the results of all the rest."""
+    if added:
+        line.kept.update(added)
+    return results[len(added) :]
+
+
 @lru_cache(2)
 def dialect_of(name: str) -> Dialect:
     """The dialect of that name."""
@@ -147,4 +215,5 @@ def dialect_of(name: str) -> Dialect:
         missing=frozenset(("42P01", "42703") if postgres else ("1146", "1054")),
         taken=frozenset(("55P03", "57014") if postgres else ("1205", "3572", "1317", "1969")),
         rings=not postgres,
+        kept=_kept(statements) if postgres else {},
     )

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.backends.sql.places import GRACE, Place, Places, once, refuse
-from holdfast.backends.sql.script import SqlError
+from holdfast.backends.sql.script import SqlError, asked
 from holdfast.backends.sql.seats import Await, By, Own, Seats, Shared
 from holdfast.backends.sql.upkeep import refusal
 from holdfast.core.backend import Ask, Break, Claim, Leave, Left, Look, Renew
@@ -141,8 +141,7 @@ class Seating(Places):
                 try:
                     if isinstance(item, Own):
                         assert place is not None
-                        raw = place.line.run(dialect.text(item.script), until)
-                        results = dialect.grouped(item.script, raw)
+                        results = asked(place.line, dialect, item.script, until)
                     else:
                         results = self._shared(item, until)
                 except SqlError as error:

@@ -15,7 +15,7 @@ import fnmatch
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from holdfast.backends.sql.keys import ADVISORY, HOLDER, number, word
+from holdfast.backends.sql.keys import HOLDER, lock_number, lock_word, number, sign_word
 from holdfast.backends.sql.script import SqlError
 from holdfast.backends.sql.shelf import micros
 from holdfast.core.backend import Ask, Break, Broken, Busy, Claim, Grant, Held, Look, Sight
@@ -71,6 +71,8 @@ class Seat:
     def __init__(self, session: str, backend: int) -> None:
         self.session = session
         self.backend = backend
+        # The session has a row among the seats.
+        self.noted = False
         self.clear()
 
     def clear(self) -> None:
@@ -93,10 +95,11 @@ class Seats:
         """What the statements about a seat need."""
         claim = seat.claim
         assert claim is not None
-        key = number if self.postgres else word
+        sign = number if self.postgres else sign_word
+        key = lock_number if self.postgres else lock_word
         return {
-            "key": key(ADVISORY, claim.name),
-            "sign": key(HOLDER, claim.holder),
+            "key": key(claim.name),
+            "sign": sign(HOLDER, claim.holder),
             "name": claim.name,
             "holder": claim.holder,
             "client": claim.client,
@@ -143,24 +146,22 @@ class Seats:
         if seat.protocol == "row":
             if not seat.got:
                 seat.got = yield from self._row(words)
-            return (yield from self._counted(words)) if seat.got else None
-        if self.postgres:
-            (result,) = yield Own((("advisory take", words),))
-            row = result.one()
-            return None if row is None else int(row[0])
-        (result,) = yield Own((("advisory try", words),))
-        if result.rows[0][0] != 1:
-            return None
-        (result,) = yield Own((("advisory count", words),))
-        return int(result.rows[0][0])
+            return (yield from self._counted(seat, words)) if seat.got else None
+        if seat.noted and not self.postgres:
+            taken, noted = yield Own((("advisory retake", words), ("advisory renote", words)))
+            if taken.amount and noted.amount:
+                return taken.number
+        (result,) = yield Own((("advisory take", words),))
+        row = result.one()
+        seat.noted = seat.noted or row is not None
+        return None if row is None else int(row[0])
 
     def _row(self, words: dict[str, Value]) -> Steps[bool]:
-        (result,) = yield Own((("row take", words),))
-        if result.rows:
+        taking: Script = ("open", ("row try", words))
+        if (yield Own(taking))[-1].rows:
             return True
-        (there,) = yield Own((("row there", words),))
-        yield Own(("undo",))
-        if there.rows[0][0]:
+        results = yield Own((("row there", words), "undo"))
+        if results[0].rows[0][0]:
             return False
         # A row that does not exist cannot be locked (hazard J17). It is made outside of any
         # transaction; and by each on its own connection, for it may have to wait for another.
@@ -170,16 +171,21 @@ class Seats:
             if error.state not in self.dialect.contended | self.dialect.taken:
                 raise
             return False
-        (result,) = yield Own((("row take", words),))
-        if not result.rows:
-            yield Own(("undo",))
-        return bool(result.rows)
+        if (yield Own(taking))[-1].rows:
+            return True
+        yield Own(("undo",))
+        return False
 
-    def _counted(self, words: dict[str, Value]) -> Steps[int | None]:
-        shared = yield Shared((("row count", words), "commit"))
-        token, lives = shared[0].rows[0]
+    def _counted(self, seat: Seat, words: dict[str, Value]) -> Steps[int | None]:
+        if seat.noted and not self.postgres:
+            counted, noted = yield Shared((("row recount", words), ("row renote", words)))
+            if counted.amount and noted.amount:
+                return counted.number
+        results = yield Shared(("open", ("row count", words), "close"))
+        token, lives = results[1].rows[0]
         if not lives:
             raise Unknown(f"the session that locked {words['name']!r} was ended by the server")
+        seat.noted = True
         return int(token)
 
     def wait(self, seat: Seat, patience: float) -> Steps[None]:
@@ -194,7 +200,7 @@ class Seats:
                 raise
             # The time may have been up just when the lock was granted (hazard J2).
             free: Script = ("advisory free",) if seat.protocol == "advisory" else ()
-            yield Own(("undo", *free, ("sign", words)))
+            yield Own(("undo", *free, ("seal", words)))
             return
         seat.got = seat.protocol == "row" and bool(result.rows)
         if seat.protocol == "row" and not seat.got:

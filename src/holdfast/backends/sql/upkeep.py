@@ -61,12 +61,14 @@ def greeting(greeted: Greeted, line: Any, bare: bool) -> Steps[None]:
     if bare:
         (number,) = yield ("greet",)
     else:
-        number, version = yield ("greet", ("fact", {"key": "schema"}))
+        number, version = yield ("greet", ("fact", {"fact": "schema"}))
         row = version.one()
         _check(greeted, row[0] if row else "0")
     # A proxy answers the handshake itself, with a number of its own.
     line.backend = number.rows[0][0]
     greeted.proxied = line.backend != line.number
+    # Behind a proxy the next statement may be another session's.
+    line.kept = set() if greeted.alone and greeted.dialect.kept else None
 
 
 def _check(greeted: Greeted, found: str) -> None:
@@ -117,7 +119,7 @@ def _prepared(greeted: Greeted, dry: bool) -> Steps[object]:
 def version_of(greeted: Greeted) -> Steps[str | None]:
     """Of which version the tables are; None where there are none."""
     try:
-        (version,) = yield (("fact", {"key": "schema"}),)
+        (version,) = yield (("fact", {"fact": "schema"}),)
     except SqlError as error:
         if error.state not in greeted.dialect.missing:
             raise

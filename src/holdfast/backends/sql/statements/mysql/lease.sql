@@ -15,7 +15,7 @@ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION innodb_lock_
 SET SESSION wait_timeout = 3600; SELECT CONNECTION_ID()
 
 -- fact
-SELECT value FROM holdfast_fact WHERE fact = :key
+SELECT value FROM holdfast_fact WHERE fact = :fact
 
 -- take
 -- The short way in: one statement for a lock that is free, with nobody beside it.

@@ -13,7 +13,7 @@ ROLLBACK
 SELECT pg_backend_pid()::bigint
 
 -- fact
-SELECT value FROM holdfast_fact WHERE key = :key
+SELECT value FROM holdfast_fact WHERE key = :fact
 
 -- take
 -- The short way in: one statement for a lock that is free, with nobody beside it.

@@ -39,9 +39,19 @@ BEGIN; SET LOCAL lock_timeout = :patience; SELECT pg_advisory_lock(:key); COMMIT
 -- advisory free
 SELECT pg_advisory_unlock_all()
 
--- row take
-BEGIN; SELECT pg_try_advisory_lock(:sign);
-SELECT name FROM holdfast_row WHERE name = :name FOR UPDATE SKIP LOCKED
+-- seal
+-- What shows that the session lives.
+SELECT pg_try_advisory_lock(:sign)
+
+-- open
+BEGIN
+
+-- close
+COMMIT
+
+-- row try
+SELECT name, pg_try_advisory_lock(:sign) FROM holdfast_row WHERE name = :name
+FOR UPDATE SKIP LOCKED
 
 -- row wait
 BEGIN; SET LOCAL lock_timeout = :patience; SELECT pg_try_advisory_lock(:sign);
@@ -79,9 +89,7 @@ ON CONFLICT (session) DO UPDATE SET
     protocol = excluded.protocol, name = excluded.name, holder = excluded.holder,
     client = excluded.client, token = excluded.token, backend = excluded.backend,
     sign = excluded.sign, about = excluded.about, since = excluded.since
-RETURNING token, EXISTS (SELECT 1 FROM pg_locks p
-    WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted AND p.pid = :backend
-      AND (p.classid::bigint << 32 | p.objid::bigint) = :sign)
+RETURNING token, NOT pg_try_advisory_xact_lock_shared(:sign)
 
 -- seat
 -- One that waits: it has no token yet.
@@ -115,4 +123,4 @@ WHERE s.protocol = :protocol AND s.name = :name AND s.token IS NOT NULL
 ORDER BY s.token DESC LIMIT 1
 
 -- end session
-SELECT pg_terminate_backend(:backend)
+SELECT pg_terminate_backend(:backend::integer)
