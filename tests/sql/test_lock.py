@@ -270,21 +270,23 @@ def test_a_holder_whose_connection_is_ended_has_lost_it(
 def test_two_that_wait_for_one_another_are_told(engine: sqlalchemy.Engine, watch: Watch) -> None:
     both = threading.Barrier(2)
     lost: list[Exception] = []
+    _, show, _ = SETTING[watch.kind]
+    usual = {"postgres": "0", "mariadb": 50}[watch.kind]
 
     def take(first: str, second: str) -> None:
-        try:
-            with engine.begin() as connection, lock(connection, first):
-                both.wait(10)
+        with engine.connect() as connection, lock(connection, first):
+            both.wait(10)
+            try:
                 with lock(connection, second, timeout=30):
-                    pass
-        except sqlalchemy.exc.DBAPIError as error:
-            lost.append(error)
+                    assert free(engine, "c")
+            except sqlalchemy.exc.DBAPIError as error:
+                lost.append(error)
+            connection.rollback()
+            assert connection.execute(sqlalchemy.text(show)).scalar() == usual
 
-    threads = [threading.Thread(target=take, args=pair) for pair in (("a", "b"), ("b", "a"))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as threads:
+        for work in [threads.submit(take, *pair) for pair in (("a", "b"), ("b", "a"))]:
+            work.result(60)
     assert len(lost) == 1
     assert is_conflict(lost[0])
     watch.until_nothing_is_held()

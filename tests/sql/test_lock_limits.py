@@ -363,3 +363,19 @@ def test_a_server_with_settings_that_spoil_a_lock() -> None:
         with engine.begin() as connection, pytest.raises(Refused, match="this server only reads"):
             wanted(connection)
         engine.dispose()
+
+
+def test_a_wait_in_vain_keeps_nobody_from_other_names(mariadb: Database, watch: Watch) -> None:
+    # Not even from new ones that sort next to it: no gap stays locked (hazard J10).
+    engine = mariadb.engine()
+    with engine.begin() as holder, lock(holder, "m"), engine.begin() as other:
+        for timeout in (0, 1):
+            with pytest.raises(AcquireTimeout):
+                wanted(other, "m", timeout=timeout)
+        for name in ("l", "ma", "n", "zzz"):
+            with engine.begin() as third, lock(third, name, timeout=0):
+                third.execute(text("SELECT 1"))
+            with lock(other, name + "'", timeout=0):
+                other.execute(text("SELECT 1"))
+    engine.dispose()
+    watch.until_nothing_is_held()
