@@ -29,6 +29,7 @@ SHORTEST_WAIT = 0.001
 PORT = 3306
 MULTI_STATEMENTS = 1 << 16
 IN_TRANSACTION = 1
+SET_OPTION, SEVERAL = 0x1B, b"\x00\x00"
 # The connection has ended: gone, lost, killed, shut down, idle for too long.
 ENDED = {2002, 2003, 2006, 2013, 2014, 2055, 1053, 1927, 4031}
 OPTIONS = {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl"}
@@ -148,8 +149,10 @@ class Line:
     def _connected(self, until: float) -> Any:
         patience = max(SHORTEST_WAIT, self.left(until))
         try:
+            if self.target.connect is not None:
+                return opened(self.target.connect())
             return self.pymysql.connect(**arguments(self.target), connect_timeout=patience)
-        except (self.pymysql.err.Error, OSError) as error:
+        except Exception as error:
             raise Refused(f"{self.target.shown}: {said(error)}") from error
 
     def left(self, until: float) -> float:
@@ -200,6 +203,16 @@ class Line:
             os.close(self.fileno())
         self.broken = True
         INHERITED.append(self.conn)
+
+
+def opened(conn: Any) -> Any:
+    """A connection that an engine has made, as ours are: several statements, each committed."""
+    conn.rollback()
+    conn.autocommit(True)
+    conn._execute_command(SET_OPTION, SEVERAL)
+    conn._read_packet()
+    conn.client_flag |= MULTI_STATEMENTS
+    return conn
 
 
 def failure(error: BaseException, shown: str) -> Exception:

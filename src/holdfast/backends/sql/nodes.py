@@ -18,7 +18,7 @@ from holdfast.backends.sql.script import SqlError, asked, dialect_of
 from holdfast.backends.sql.seating import Seating
 from holdfast.backends.sql.sessions import Sessions
 from holdfast.backends.sql.upkeep import UPKEEP, Greeted, greeting, refusal, upkeep
-from holdfast.backends.sql.url import PROTOCOLS, parsed, target_of
+from holdfast.backends.sql.url import PROTOCOLS, parsed
 from holdfast.core.backend import Ask, Capabilities, Look, Renew
 from holdfast.core.queue import Queue
 from holdfast.errors import Refused, Unknown
@@ -185,7 +185,7 @@ class Store:
 
 def open_store(named: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The database that a URL, or an engine of the user's, names; nothing is connected yet."""
-    target = parsed(named) if isinstance(named, str) else target_of(named)
+    target = parsed(named) if isinstance(named, str) else _of_engine(named)
     default = check_protocol(target.protocol, PROTOCOLS, "SQL")
     nodes = _nodes(target, now, aio)
 
@@ -197,6 +197,12 @@ def open_store(named: object, now: Callable[[], float], *, aio: bool = False) ->
         return Sessions(wanted, target.session, now, nodes["seats"].disturb, coarse=coarse)
 
     return Opened(backend, default, nodes, target.shown, native=aio)
+
+
+def _of_engine(engine: object) -> Target:
+    from holdfast.backends.sql.engines import target_of
+
+    return target_of(engine)
 
 
 def _nodes(target: Target, now: Callable[[], float], aio: bool) -> dict[str, Any]:

@@ -67,12 +67,26 @@ class Line:
         self.backend = 0
         # Titles of the statements that the session keeps; None where it is to keep none.
         self.kept: set[str] | None = None
-        self.conn = self._connected(until)
+        self.owner: Any = None
+        self.conn = self._borrowed() if target.connect else self._connected(until)
         self.conn.nonblocking = 1
         # libpq closes its own descriptor as it likes, and the number may be another's then.
         self.socket = socket.socket(fileno=os.dup(self.conn.socket))
         # What the server said its number is, or a proxy in its stead.
         self.number: int = self.conn.backend_pid
+
+    def _borrowed(self) -> Any:
+        """The connection that an engine makes, in whatever way; its time limits are its own."""
+        assert self.target.connect is not None
+        try:
+            # The object is kept, for it ends its connection with itself.
+            self.owner = self.target.connect()
+        except Exception as error:
+            raise Refused(f"{self.target.shown}: {said(str(error))}") from error
+        conn = self.owner.pgconn
+        if conn.transaction_status != self.pq.TransactionStatus.IDLE:
+            conn.exec_(b"ROLLBACK")
+        return conn
 
     def _connected(self, until: float) -> Any:
         ok, failed, reading = (
@@ -223,7 +237,7 @@ class Line:
             os.close(self.conn.socket)
         self.broken = True
         self.socket.close()
-        INHERITED.append(self.conn)
+        INHERITED.append((self.conn, self.owner))
 
 
 def _result(result: Any) -> Result:

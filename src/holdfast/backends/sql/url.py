@@ -1,16 +1,12 @@
-"""Which database is meant: by a URL, or by an engine of SQLAlchemy's that the user has.
-
-An engine is read, never used or changed: locks need connections of their own, outside of every
-pool that may take one away, and outside of the user's transactions (hazards D6, D7, D8).
-"""
+"""Which database a URL means, and how it is to be used."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 PROTOCOLS = ("lease", "row", "advisory")
 SESSION = 30.0
@@ -46,6 +42,8 @@ class Target(NamedTuple):
     """How many connections serve the requests of one client at the same time."""
     direct: bool = False
     """A proxy in between keeps one server connection for each of ours: the user says so."""
+    connect: Callable[[], Any] | None = None
+    """Makes a connection of the client library; None where the URL says everything."""
 
 
 def parsed(url: str) -> Target:
@@ -97,30 +95,3 @@ def _proxy(text: str) -> bool:
     if text not in ("session", "transaction"):
         raise ValueError(f"?proxy= is how a proxy pools: session or transaction, not {text!r}")
     return text == "session"
-
-
-def target_of(engine: Any) -> Target:
-    """The database of an Engine or AsyncEngine; TypeError for anything else of SQLAlchemy's."""
-    url = getattr(engine, "url", None)
-    if url is None or not hasattr(engine, "dialect"):
-        raise TypeError(
-            f"a store is named by an Engine or AsyncEngine of SQLAlchemy's, not by a "
-            f"{type(engine).__name__}: hand in the engine that it is bound to"
-        )
-    name = url.get_backend_name()
-    if name not in DIALECTS:
-        raise ValueError(f"an engine for {name} is no store: locks know PostgreSQL, MySQL, MariaDB")
-    words = {key: value for key, value in url.query.items() if isinstance(value, str)}
-    plain = f"{name}://{_account(url)}{_bracketed(url.host)}{f':{url.port}' if url.port else ''}"
-    return parsed(f"{plain}/{quote(url.database or '')}?{urlencode(words)}")
-
-
-def _account(url: Any) -> str:
-    if url.username is None:
-        return ""
-    secret = "" if url.password is None else ":" + quote(str(url.password), safe="")
-    return f"{quote(url.username, safe='')}{secret}@"
-
-
-def _bracketed(host: str | None) -> str:
-    return f"[{host}]" if host and ":" in host else host or ""

@@ -1,0 +1,134 @@
+"""Engines of SQLAlchemy's name the database; their pools and transactions are left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session
+from tests.backends.rivals import Waiter, take
+from tests.backends.sql import PROTOCOLS, mariadb, postgres, server
+from tests.servers.databases import emptied
+from tests.servers.mariadb import MariaDB
+from tests.servers.process import eventually
+
+import holdfast
+from holdfast.backends.sql.url import parsed
+
+if TYPE_CHECKING:
+    from tests.servers.postgres import Postgres
+
+__all__ = ["mariadb", "postgres", "server"]
+
+
+def url_of(server: Postgres | MariaDB, *, aio: bool = False) -> str:
+    """As SQLAlchemy wants it."""
+    url = emptied(server)
+    if isinstance(server, MariaDB):
+        return url.replace("mysql:", "mysql+aiomysql:" if aio else "mysql+pymysql:")
+    return url.replace("postgresql:", "postgresql+psycopg:")
+
+
+def connect(server: Postgres | MariaDB) -> Any:
+    """One of the user's own connections, without an engine."""
+    if not isinstance(server, MariaDB):
+        return psycopg.connect(server.url)
+    to = parsed(server.url)
+    words = {"host": to.host, "port": to.port, "user": to.user, "password": to.password}
+    return import_module("pymysql").connect(**words, database=to.database)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_engine_is_a_store(server: Postgres | MariaDB, protocol: str) -> None:
+    """Held, waited for, handed over; and its pool has lent nothing."""
+    engine = create_engine(url_of(server), pool_size=1, max_overflow=0)
+    with engine.connect() as only, holdfast.Client(engine) as one, holdfast.Client(engine) as two:
+        only.execute(text("SELECT 1"))
+        lease = one.lock("a", protocol=protocol).acquire()
+        assert lease is not None
+        waiter = Waiter(two, "a") if protocol == "lease" else None
+        if waiter is not None:
+            eventually(lambda: len(one.lock("a").waiters()) == 1)
+        only.rollback()
+        lease.ensure()
+        lease.release()
+        if waiter is not None:
+            assert waiter.join().token > lease.token
+            waiter.join().release()
+        assert engine.pool.checkedout() == 1  # type: ignore[attr-defined]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_engine_with_a_creator_is_a_store(server: Postgres | MariaDB, protocol: str) -> None:
+    """Its URL names no host, and its connections are set up by the user's events."""
+    scheme = url_of(server).partition("//")[0]
+    made: list[Any] = []
+
+    def create() -> Any:
+        made.append(connect(server))
+        return made[-1]
+
+    engine = create_engine(f"{scheme}//", creator=create)
+    seen: list[Any] = []
+    event.listen(engine, "connect", lambda connection, _: seen.append(connection))
+    with holdfast.Client(engine) as client:
+        lock = client.lock("a", protocol=protocol)
+        with lock as lease:
+            lease.ensure()
+        with lock as again:
+            assert again.token > lease.token
+    assert made
+    assert len(seen) == len(made)
+    engine.dispose()
+
+
+def test_what_the_user_has_begun_is_neither_committed_nor_ended(
+    server: Postgres | MariaDB,
+) -> None:
+    engine = create_engine(url_of(server))
+    with holdfast.Client(engine) as client, Session(engine) as session:
+        name = "bench_begun" if not isinstance(server, MariaDB) else "begun"
+        session.execute(text(f"CREATE TABLE IF NOT EXISTS {name} (n integer)"))
+        session.commit()
+        session.execute(text(f"INSERT INTO {name} VALUES (1)"))
+        take(client, "a").release()
+        session.rollback()
+        assert session.execute(text(f"SELECT * FROM {name}")).all() == []
+        session.rollback()
+        session.execute(text(f"DROP TABLE {name}"))
+        session.commit()
+    engine.dispose()
+
+
+def test_an_asynchronous_engine_is_a_store(server: Postgres | MariaDB) -> None:
+    async def story() -> None:
+        engine = create_async_engine(url_of(server, aio=True))
+        async with holdfast.AsyncClient(engine) as client:
+            for protocol in PROTOCOLS:
+                async with client.lock("a", protocol=protocol) as lease:
+                    lease.ensure()
+        await engine.dispose()
+
+    asyncio.run(story())
+
+
+def test_a_password_never_shows(server: Postgres | MariaDB) -> None:
+    engine = create_engine(url_of(server))
+    with holdfast.Client(engine) as client:
+        assert "secret" not in repr(client)
+    engine.dispose()
+
+
+def test_other_objects_and_databases_are_refused(server: Postgres | MariaDB) -> None:
+    engine = create_engine(url_of(server))
+    with engine.connect() as connection, pytest.raises(TypeError, match="the engine that it is"):
+        holdfast.Client(connection)
+    with pytest.raises(ValueError, match="an engine for sqlite is no store"):
+        holdfast.Client(create_engine("sqlite://"))
+    engine.dispose()
