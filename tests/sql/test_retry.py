@@ -12,6 +12,7 @@ from tests.sql.test_alchemy import Versioned
 
 from holdfast.errors import RowMissing, StaleVersion
 from holdfast.optimistic import compare_and_set, retry_on_conflict
+from holdfast.optimistic.retry import Tries
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -78,6 +79,19 @@ def test_it_is_given_up_after_some_time(colour: str) -> None:
     assert "holdfast: given up after" in error.__notes__[0]
     with pytest.raises(StaleVersion):
         run(colour, 999, STALE, timeout=0)
+
+
+def test_pauses_grow_at_random_up_to_a_second() -> None:
+    def lengths() -> list[float]:
+        tries = Tries(None, None, None)
+        return [tries.pause_after(STALE) or 0.0 for _ in range(20)]
+
+    several = [lengths() for _ in range(50)]
+    for number, most in enumerate([0.005, 0.01, 0.02, 0.04, 0.08]):
+        drawn = {found[number] for found in several}
+        assert all(most / 10 <= length <= most for length in drawn)
+        assert len(drawn) > 10
+    assert all(0.1 <= found[-1] <= 1.0 for found in several)
 
 
 def test_other_errors_are_raised_at_once(colour: str) -> None:
