@@ -1,0 +1,144 @@
+"""Stories on PostgreSQL: the production text of protocol "lease" on a model of its tables.
+
+python -m tests.simulation.sql SEEDS
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.judge import Judge, Violation
+from tests.simulation.story import Outcome, Story
+
+from holdfast.backends.sql.model import Model
+from holdfast.backends.sql.nodes import CAPABILITIES
+from holdfast.core.effects import FOREVER
+from holdfast.core.lease import State
+from holdfast.core.queue import Queue
+
+if TYPE_CHECKING:
+    from holdfast.core.lease import Hold
+    from holdfast.drivers.simulated import Machine
+
+LAST_LINES = 60
+
+
+class SqlJudge(Judge):
+    """What the tables have is known between transactions only; fairness is not judged."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.given_up_by: dict[str, float] = {}
+
+    def check(self) -> None:
+        """After each step: no two believe, and tokens rise."""
+        believers: dict[str, str] = {}
+        for name, service in self.services.items():
+            machine = self.machines[name]
+            if machine.alive:
+                books = service.desks[None].books
+                for orphan in books.orphans.values():
+                    self.given_up_by[orphan.claim.holder] = orphan.until
+                for hold in books.held():
+                    if hold.believed(machine.now()):
+                        self._believer(hold, machine, believers)
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        """What the table has, outside of transactions, is what somebody wants."""
+        model: Any = self.model
+        now = model.tables.micros()
+        for name, row in model.tables.locks.items():
+            if name in model.owners or row["holder"] is None or row["expires"] <= now:
+                continue
+            hold = self.believed.get(row["holder"])
+            if hold is not None and hold.state is State.FREE:
+                raise Violation(f"{row['holder']} was released, and holds again")
+            if hold is None and self._is_ghost(row["client"], row["holder"]):
+                raise Violation(f"{row['holder']} holds for nobody")
+
+    def _is_ghost(self, client: str, holder: str) -> bool:
+        # A machine names its clients after itself.
+        name = client.partition(".")[0]
+        if not self.machines[name].alive:
+            return False
+        books = self.services[name].desks[None].books
+        # Nobody tries for ever to give back what ends with its lease: a row that others have
+        # locked for so long leaves it to that.
+        given_up = self.given_up_by.get(holder, FOREVER) <= self.machines[name].now()
+        return not books.crowd.active and holder not in books.orphans and not given_up
+
+    def _check_order(self, hold: Hold) -> None:
+        """The order of grants is that of the tokens, which is checked."""
+
+    def at_rest(self) -> None:
+        """Everybody was served, nobody holds or waits for nothing, and no row is locked."""
+        tables: Any = self.model.tables  # type: ignore[attr-defined]
+        now = tables.micros()
+        for machine in self.machines.values():
+            for run in machine.runs:
+                if run.name.startswith("user"):
+                    raise Violation(f"{machine.name} {run.name} waits for ever")
+        for name, row in tables.locks.items():
+            if row["holder"] is not None and row["expires"] > now:
+                raise Violation(f"{name!r} is held by nobody: {row['holder']}")
+        for name, queue in tables.waiters.items():
+            if [waiter for waiter in queue if waiter["expires"] > now]:
+                raise Violation(f"somebody is left in the queue of {name!r}")
+        if self.model.owners:  # type: ignore[attr-defined]
+            raise Violation("a transaction was left open")
+        for name, service in self.services.items():
+            if self.machines[name].alive and service.desks[None].books.orphans:
+                raise Violation("an orphan was never given back")
+
+
+class SqlStory(Story):
+    """One seed."""
+
+    def make_model(self) -> Any:
+        """A server."""
+        world = self.world
+        return Model(lambda: world.time, self._micros, world.after, self._thaws, self._delay)
+
+    def _thaws(self, name: str) -> float | None:
+        machine = self.judge.machines[name]
+        return max(0.0, machine.frozen_until - self.world.time) if machine.alive else None
+
+    def _delay(self) -> float | None:
+        chance, faults = self.world.chance, self.world.faults
+        if chance.random() < faults.lost_request / 2:
+            return None
+        return chance.expovariate(1.0 / faults.delay)
+
+    def make_judge(self) -> SqlJudge:
+        """Of tables."""
+        return SqlJudge(self.world, self.model, self.calm, max(self.leases))
+
+    def make_backend(self, machine: Machine) -> Queue:
+        """The queue."""
+        return Queue(CAPABILITIES)
+
+
+def play(seed: int, traced: bool = False) -> Outcome:
+    """One seed."""
+    return SqlStory(seed, traced).tell()
+
+
+def report(seed: int) -> str:
+    """The trace of a failing seed, for people."""
+    outcome = play(seed, traced=True)
+    return "\n".join([f"seed {seed}: {outcome.violation}", *outcome.trace[-LAST_LINES:]])
+
+
+def main(count: int) -> int:
+    """Play many."""
+    failed = [seed for seed in range(count) if play(seed).violation is not None]
+    for seed in failed[:1]:
+        print(report(seed))
+    print(f"{count} seeds, {len(failed)} failed: {failed[:10]}")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
