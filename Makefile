@@ -12,7 +12,7 @@ N ?= 20000
 SECONDS ?= 30
 
 .DEFAULT_GOAL = help
-.PHONY: chaos help env test lint types contracts format demo bench interop race seeds clean
+.PHONY: chaos conformance help env test lint types contracts format demo bench interop race seeds clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -60,6 +60,9 @@ $(DEMO_READY): pyproject.toml scripts/venv
 
 bench: $(READY) ## measure, next to the peers
 	$(PY) -m benchmarks
+
+conformance: $(READY) ## the whole suite on every store, in threads and in asyncio
+	HOLDFAST_CONFORMANCE=all $(PY) -m pytest -p tests.skips -n $(JOBS) --dist loadgroup tests/conformance
 
 interop: $(READY) ## a minute beside Redisson, Curator and kazoo on one lock
 	HOLDFAST_INTEROP_SECONDS=60 $(PY) -m pytest --timeout 300 tests/interop

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conformance.share import name, shared
 from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
 from tests.servers.sentinel import Sentinels
@@ -59,9 +60,13 @@ def cluster() -> Iterator[Store]:
         yield store_on("cluster", nodes.url, nodes.masters)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
-@pytest.mark.parametrize("topology", ["single", "string", "sentinel", "cluster"])
+def combinations() -> Iterator[tuple[str, Scenario, str]]:
+    for scenario in SCENARIOS:
+        yield from (("single", scenario, driver) for driver in DRIVERS)
+    yield from shared(("string", "sentinel", "cluster"))
+
+
+@pytest.mark.parametrize(("topology", "scenario", "driver"), list(combinations()), ids=name)
 def test_redis(
     topology: str,
     scenario: Scenario,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conformance.share import name, shared
 from tests.servers.redis import Redis
 
-from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from holdfast.testing.conformance import Scenario, Store, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,9 +42,7 @@ def store_on(server: Redis, form: str) -> Store:
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "scenario", "driver"), shared(FORMS), ids=name)
 def test_forms(form: str, scenario: Scenario, driver: str, server: Redis, tmp_path: Path) -> None:
     store = store_on(server, form)
     if reason := scenario.unfit(store, driver):

@@ -6,9 +6,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conformance.share import name, shared
 from tests.servers.redis import Redis
 
-from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from holdfast.testing.conformance import Scenario, Store, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,13 +33,11 @@ def store_on(servers: Sequence[Redis]) -> Store:
     return Store(f"redlock of {len(servers)}", fresh, protocols=("redlock",), claim_time=CLAIM_TIME)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
-@pytest.mark.parametrize("masters", [3, 5])
+@pytest.mark.parametrize(("masters", "scenario", "driver"), shared(("3", "5")), ids=name)
 def test_redlock(
-    masters: int, scenario: Scenario, driver: str, servers: list[Redis], tmp_path: Path
+    masters: str, scenario: Scenario, driver: str, servers: list[Redis], tmp_path: Path
 ) -> None:
-    store = store_on(servers[:masters])
+    store = store_on(servers[: int(masters)])
     if reason := scenario.unfit(store, driver):
         pytest.skip(reason)
     play(scenario, store, driver, tmp_path)

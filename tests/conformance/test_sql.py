@@ -1,15 +1,15 @@
 """The conformance suite on PostgreSQL and MariaDB, in each protocol.
 
 Each scenario is played in every protocol; which database, and whether threads or asyncio, goes
-round. In all combinations: HOLDFAST_SQL=all (some five minutes).
+round. In all combinations: HOLDFAST_CONFORMANCE=all (some five minutes).
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conformance.share import ALL
 from tests.servers.databases import emptied
 
 from holdfast.core.rules import LOOK_AGAIN
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("lease", "row", "advisory")
 DATABASES = ("postgres", "mariadb")
-ALL = os.environ.get("HOLDFAST_SQL") == "all"
 SESSION = 4.0
 
 
