@@ -71,8 +71,8 @@ class Line:
     """One blocking connection, used by one call at a time."""
 
     __slots__ = (
-        *("address", "ended", "heard", "now", "owed", "patience", "pushed", "reader", "refusal"),
-        *("sock", "spoiled", "used"),
+        *("address", "ended", "heard", "now", "owed", "patience", "pool", "pushed", "reader"),
+        *("refusal", "sock", "spoiled", "used"),
     )
 
     def __init__(
@@ -89,6 +89,8 @@ class Line:
         self.spoiled = False
         self.used = now()
         self.patience = -1.0
+        # Where it is laid down when it is done with; whoever has closed that closes it, too.
+        self.pool: object = None
         self.sock = self._connect(settings, until)
         self.reader = codec().Reader()
         self.pushed = codec().PushNotification
@@ -99,8 +101,11 @@ class Line:
         connection = kind_for(module, settings, self.address)(**terms)
         try:
             connection.connect()
-        except (module.RedisError, OSError) as error:
-            raise refusal(self.address, error) from error
+        except BaseException as error:
+            connection.disconnect()
+            if isinstance(error, (module.RedisError, OSError)):
+                raise refusal(self.address, error) from error
+            raise
         # From here on the socket is ours, and redis-py must not close it.
         sock, connection._sock = connection._sock, None
         return sock

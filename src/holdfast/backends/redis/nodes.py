@@ -98,8 +98,10 @@ class Store:
         return replies
 
     def _lay_down(self, line: Line) -> None:
-        """Keep a line for the next question; not one that still listens to something."""
-        if line.spoiled:
+        """Keep a line for the next question; not one that still listens to something, nor one
+        from before the store was closed.
+        """
+        if line.spoiled or line.pool is not self.idle:
             line.close()
         else:
             self.idle.setdefault(line.address, []).append(line)
@@ -121,7 +123,10 @@ class Store:
             if line.fresh():
                 return line
             line.close()
-        return Line(self.settings, address, self.now, until)
+        pool = self.idle
+        line = Line(self.settings, address, self.now, until)
+        line.pool = pool
+        return line
 
     def _send_waiting(self, step: Send, waiting: Waiting, until: float) -> object:
         """Over the waiter's own line, which listens before it asks."""
