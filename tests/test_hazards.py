@@ -1,0 +1,132 @@
+"""The page of hazards leaves none out, and what it says shows the answer exists.
+
+Law: every hazard has a row, in order; every reference in the last column names a test, a scenario,
+a planted bug or a source file that is there, or else the row says plainly that there is none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from holdfast.testing.conformance import SCENARIOS
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "explanation" / "hazards.md"
+# How many hazards each letter has: a row that vanishes is noticed.
+COUNTS = {"A": 15, "B": 14, "C": 13, "D": 14, "E": 16, "F": 15}
+COUNTS |= {"G": 18, "H": 8, "I": 12, "J": 20, "K": 7, "L": 10}
+IDS = [f"{letter}{n}" for letter, count in COUNTS.items() for n in range(1, count + 1)]
+PLAIN = ("not defended", "not offered", "not tested")
+BUGS = "tests/simulation/planted/"
+ROW = re.compile(r"^\| ([A-Z][0-9]+) \|(.*)\|$", re.MULTILINE)
+NAMED = re.compile(r"hazards? ((?:[A-L][0-9]+)(?:, [A-L][0-9]+)*)")
+
+
+class Row(NamedTuple):
+    """One hazard: what can happen, what is done about it, what shows that."""
+
+    name: str
+    happens: str
+    answer: str
+    shown: str
+
+
+def rows_of(text: str) -> list[Row]:
+    return [
+        Row(name, *(cell.strip() for cell in rest.split(" | "))) for name, rest in ROW.findall(text)
+    ]
+
+
+ROWS = rows_of(PAGE.read_text("utf-8"))
+KNOWN = {scenario.name for scenario in SCENARIOS}
+
+
+@cache
+def functions_in(path: Path) -> frozenset[str]:
+    """What a file defines at its top."""
+    tree = ast.parse(path.read_text("utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+def problem_of(reference: str) -> str | None:
+    """Why a reference leads nowhere; None when it leads somewhere."""
+    file, colons, function = reference.partition("::")
+    if reference.startswith("scenario "):
+        found = reference.removeprefix("scenario ") in KNOWN
+    elif colons:
+        path = ROOT / file
+        found = path.is_file() and function.startswith("test_") and function in functions_in(path)
+    elif reference.startswith((BUGS, "src/holdfast/")):
+        found = (ROOT / file).is_file()
+    else:
+        return f"{reference!r} is no reference"
+    return None if found else f"{reference!r} does not exist"
+
+
+def problems_of(row: Row) -> list[str]:
+    """What is wrong with the last column of a row."""
+    references = re.findall(r"`([^`]*)`", row.shown)
+    problems = [problem for reference in references if (problem := problem_of(reference))]
+    if not references and not row.shown.startswith(PLAIN):
+        problems.append("neither a reference nor a plain word that there is none")
+    if any(r.startswith("src/") for r in references) and "by construction: `src/" not in row.shown:
+        problems.append("a source file shows nothing: say that it is by construction")
+    return problems
+
+
+def test_every_hazard_has_its_row_in_order() -> None:
+    assert [row.name for row in ROWS] == IDS
+
+
+def test_every_row_is_under_its_letter() -> None:
+    _, *sections = re.split(r"^(?=## [A-Z]\. )", PAGE.read_text("utf-8"), flags=re.MULTILINE)
+    letters = [section[3] for section in sections]
+    assert letters == list(COUNTS)
+    for letter, section in zip(letters, sections, strict=True):
+        assert {row.name[0] for row in rows_of(section)} == {letter}
+
+
+def test_every_row_has_an_answer() -> None:
+    assert [row.name for row in ROWS if not (row.happens and row.answer and row.shown)] == []
+
+
+@pytest.mark.parametrize("letter", COUNTS)
+def test_what_shows_the_answers_exists(letter: str) -> None:
+    wrong = {row.name: problems_of(row) for row in ROWS if row.name.startswith(letter)}
+    assert {name: problems for name, problems in wrong.items() if problems} == {}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "`tests/test_hazards.py::test_of_nothing`",
+        "`tests/test_nowhere.py::test_of_nothing`",
+        "`tests/test_hazards.py::rows_of`",
+        "`scenario leases.of_nothing`",
+        "`tests/simulation/planted/of_nothing.py`",
+        "by construction: `src/holdfast/of_nothing.py`",
+        "`src/holdfast/errors.py`",
+        "`getset`",
+        "somewhere",
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_found(shown: str) -> None:
+    assert problems_of(Row("A1", "it happens", "it is answered", shown)) != []
+
+
+def test_a_hazard_that_a_comment_names_is_on_the_page() -> None:
+    files = [file for folder in ("src", "tests") for file in (ROOT / folder).rglob("*.py")]
+    named = {
+        name
+        for file in files
+        for found in NAMED.findall(file.read_text("utf-8"))
+        for name in found.split(", ")
+    }
+    assert len(named) > 20
+    assert named <= set(IDS)
