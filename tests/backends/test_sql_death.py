@@ -7,6 +7,7 @@ nothing stays behind on the server.
 from __future__ import annotations
 
 import asyncio
+import select
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
@@ -81,6 +82,18 @@ def test_a_holder_whose_connection_is_ended_is_told(stage: Stage) -> None:
         lease.release()
     following.ensure()
     following.release()
+
+
+def test_where_there_is_no_epoll_the_next_proof_of_life_tells(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(select, "epoll")
+    if stage.protocol == "lease":
+        pytest.skip("a lease does not end with a connection")
+    lease = take(stage.client(), LOCK)
+    stage.cut(stage.holding())
+    eventually(lambda: lease.lost)
+    take(stage.clients[0], LOCK + "b").release()
 
 
 def test_a_task_whose_connection_is_ended_is_stopped_in_its_body(stage: Stage) -> None:

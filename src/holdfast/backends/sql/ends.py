@@ -20,6 +20,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST_WAIT = 3600.0
+# EPOLLIN and EPOLLRDHUP; the names are not there where epoll is not.
+READABLE, ENDED = 0x001, 0x2000
+
+
+class Deaf:
+    """In place of an epoll, where the system has none: it hears of nothing but the one pipe."""
+
+    def __init__(self, pipe: int) -> None:
+        self.pipe = pipe
+        self.waiting = select.poll()
+        self.waiting.register(pipe, select.POLLIN)
+
+    def register(self, descriptor: int, events: int) -> None:
+        """The others are not listened to."""
+
+    def unregister(self, descriptor: int) -> None:
+        """Nor need they be forgotten."""
+
+    def poll(self, seconds: float) -> list[tuple[int, int]]:
+        """Wait for the pipe."""
+        return self.waiting.poll(seconds * 1000)
+
+    def fileno(self) -> int:
+        """What a loop may wait for."""
+        return self.pipe
+
+    def close(self) -> None:
+        """The pipe is another's to close."""
 
 
 class Watch:
@@ -30,14 +58,14 @@ class Watch:
         self.read, self.write = os.pipe()
         os.set_blocking(self.read, False)
         os.set_blocking(self.write, False)
-        self.epoll = select.epoll()
-        self.epoll.register(self.read, select.EPOLLIN)
+        self.epoll: Any = select.epoll() if hasattr(select, "epoll") else Deaf(self.read)
+        self.epoll.register(self.read, READABLE)
 
     def add(self, place: Any) -> None:
         """Watch a connection."""
         descriptor = place.line.fileno()
         self.places[descriptor] = place
-        self.epoll.register(descriptor, select.EPOLLRDHUP)
+        self.epoll.register(descriptor, ENDED)
 
     def remove(self, place: Any) -> None:
         """Watch it no more; it is about to be closed."""
