@@ -53,6 +53,12 @@ QUICK = [
 ]
 
 
+def check(target: Target) -> None:
+    """ImportError where the client library is missing, ValueError for what it does not know."""
+    library("pymysql", EXTRA)
+    arguments(target)
+
+
 def arguments(target: Target) -> dict[str, Any]:
     """What the client library is told; ValueError for an option that is not known."""
     unknown = set(target.options) - OPTIONS

@@ -187,6 +187,7 @@ def open_store(named: object, now: Callable[[], float], *, aio: bool = False) ->
     """The database that a URL, or an engine of the user's, names; nothing is connected yet."""
     target = parsed(named) if isinstance(named, str) else _of_engine(named)
     default = check_protocol(target.protocol, PROTOCOLS, "SQL")
+    line_module(target).check(target)
     nodes = _nodes(target, now, aio)
 
     def backend(protocol: str | None) -> Queue | Sessions:

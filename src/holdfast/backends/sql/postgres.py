@@ -43,6 +43,15 @@ SETTINGS = {
 INHERITED: list[Any] = []
 
 
+def check(target: Target) -> None:
+    """ImportError where the client library is missing, ValueError for what it does not know."""
+    psycopg = library("psycopg", EXTRA)
+    try:
+        conninfo(target)
+    except psycopg.ProgrammingError as error:
+        raise ValueError(f"the URL of a PostgreSQL store: {said(str(error))}") from error
+
+
 def conninfo(target: Target) -> str:
     """What libpq is told."""
     words = {**SETTINGS, **target.options}

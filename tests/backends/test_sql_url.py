@@ -1,0 +1,46 @@
+"""What a URL may say, and what is said of one that is wrong: before anything is connected."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import holdfast
+
+WRONG = {
+    "postgresql://h/d?protocol=queue": "it knows lease, row, advisory",
+    "postgresql://h/d?session=0.5": r"\?session= is 1 to 3600 seconds, not 0.5",
+    "postgresql://h/d?session=soon": r"\?session= is 1 to 3600 seconds, not soon",
+    "mysql://h/d?pool=0": r"\?pool= is a number of connections from 1 to 1000",
+    "mysql://h/d?proxy=yes": r"\?proxy= is how a proxy pools: session or transaction",
+    "mysql://h/d?charset=latin1": "knows .*unix_socket, but not 'charset'",
+    "postgresql://h/d?colour=blue": 'invalid connection option "colour"',
+}
+
+
+@pytest.mark.parametrize("url", WRONG)
+def test_a_wrong_url_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ValueError, match=WRONG[url]):
+        holdfast.Client(url)
+    with pytest.raises(ValueError, match=WRONG[url]):
+        holdfast.AsyncClient(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "library", "extra"),
+    [("postgresql://h/d", "psycopg", "postgres"), ("mariadb://h/d", "pymysql", "mysql")],
+)
+def test_a_missing_library_is_named_with_what_installs_it(
+    url: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=rf"pip install 'holdfast\[{extra}\]'"):
+        holdfast.Client(url)
+
+
+def test_the_secrets_of_a_url_are_not_shown() -> None:
+    for url in ("postgresql://me:pass%40word@h:1/d", "mysql://me:pass%40word@h:1/d?ssl=no"):
+        with holdfast.Client(url) as client:
+            assert "h:1/d" in repr(client)
+            assert "word" not in repr(client)
