@@ -66,7 +66,7 @@ def test_long_names_and_names_in_other_letters_are_different_locks(stage: Stage)
     """Longer than the 64 characters of GET_LOCK; and no case, space or accent is overlooked."""
     client = stage.client()
     names = [LONG, LONG[:-1], "Lock", "lock", "lock ", "löck", "%", "a'b\\"]
-    leases = [take(client, name, timeout=0.0) for name in names]
+    leases = [take(client, name) for name in names]
     assert sorted(report.name for report in client.locks("*")) == sorted(names)
     for lease in leases:
         lease.release()
@@ -117,7 +117,7 @@ def test_an_index_is_made_concurrently_while_somebody_waits(postgres: Postgres) 
 def test_row_locks_one_row(mariadb: MariaDB) -> None:
     """It is found by a unique index: neighbours, and names that nobody has used, stay free."""
     stage = Stage(mariadb, "row")
-    leases = [take(stage.client(), name, timeout=0.0) for name in ("b", "a", "c", "aa")]
+    leases = [take(stage.client(), name) for name in ("b", "a", "c", "aa")]
     ((locked,),) = mariadb.query("SELECT SUM(trx_rows_locked) FROM information_schema.innodb_trx")
     assert locked == len(leases)
     for lease in leases:

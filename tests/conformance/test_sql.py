@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("lease", "row", "advisory")
 DATABASES = ("postgres", "mariadb")
-SESSION = 4.0
+SESSION = 6.0
 
 
 def store_on(server: object, protocol: str, database: str = "") -> Store:

@@ -63,7 +63,7 @@ async def each_name_can_be_waited_for(world: World) -> None:
     """The waiter is woken by the release of this very name."""
     waiting = world.client()
     for name in GOOD:
-        lease = await world.take(world.lock(name), 0)
+        lease = await world.take(world.lock(name))
         other = world.spawn(waiting.lock(name).acquire, 20.0)
         await world.until_waiting(world.lock(name), 1)
         await lease.release()
