@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 STORM = 4.0
 PIECES = (b"EVALSHA", b"SUBSCRIBE", b"")
-LEAST_GRANTS = 50
+LEAST_GRANTS = 20
 
 
 def storm(proxy: Proxy, lots: random.Random) -> None:

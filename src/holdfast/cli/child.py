@@ -145,10 +145,16 @@ class Child:
 
         An ended command keeps its number until it is reaped, so its group can be signalled.
         """
-        wanted = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        if os.waitid(os.P_PID, self.pid, wanted) is not None:
+        # Asked for stopped children alone, Linux says of one that has just died that there is
+        # none: so it is looked for both at once.
+        wanted = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        seen = os.waitid(os.P_PID, self.pid, wanted)
+        if seen is None or seen.si_code != os.CLD_STOPPED:
+            return seen is not None, 0
+        try:
+            stopped = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
+        except ChildProcessError:
             return True, 0
-        stopped = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
         return False, 0 if stopped is None else stopped.si_status
 
     def send(self, number: int) -> None:
