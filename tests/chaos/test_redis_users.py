@@ -32,6 +32,7 @@ USERS = [
     f"user locks on >pw resetchannels {KEYS} {CHANNELS} -@all {COMMANDS}",
     f"user mute on >pw resetchannels {KEYS} -@all {COMMANDS}",
     f"user unscripted on >pw resetchannels {KEYS} {CHANNELS} -@all {COMMANDS} -@scripting",
+    f"user endless on >pw resetchannels {KEYS} {CHANNELS} -@all {COMMANDS} -pexpire",
 ]
 
 
@@ -140,6 +141,21 @@ async def in_and_out(world: World, other: Client, name: str) -> None:
 async def holder_of(client: Client, name: str) -> int | None:
     holder = await client.lock(name).holder()
     return None if holder is None else holder.token
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_who_may_let_nothing_expire_makes_no_lock_without_an_end(
+    colour: str, guarded: Redis, tmp_path: Path
+) -> None:
+    """Refused means that nothing was applied (hazards A11, D14)."""
+    world = world_of(colour, guarded, tmp_path, "endless")
+
+    async def story() -> None:
+        with pytest.raises(Refused, match="permission denied"):
+            await world.lock("orders:5").acquire(timeout=0)
+        assert guarded.ask("EXISTS", "orders:5") == 0
+
+    world.run(world.whole(story()))
 
 
 @pytest.mark.parametrize("colour", COLOURS)

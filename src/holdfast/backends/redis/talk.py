@@ -30,6 +30,7 @@ ADVICE = {
     "OOM": "the server has no memory left: it needs more, or fewer keys of others",
     "MISCONF": "the server cannot save its data, and so takes no more: see its log",
 }
+MAY_NOT = "The user executing the script can't"
 ASKING: Command = ("ASKING",)
 REDIRECTS = 8
 
@@ -131,5 +132,6 @@ class Talk:
         if code in PASSING:
             self.route.forget()
             return Refused(f"{address}: {problem}")
-        advice = ADVICE.get(code)
+        # Within a script, a missing right is told in other words.
+        advice = ADVICE.get("NOPERM" if MAY_NOT in str(problem) else code)
         raise Refused(f"{address}: {problem}" + (f" ({advice})" if advice else ""))

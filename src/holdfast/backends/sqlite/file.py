@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.backends.sqlite.clients import Clients
 from holdfast.backends.sqlite.database import INHERITED, connect
 from holdfast.backends.sqlite.life import Life
-from holdfast.backends.sqlite.place import prepare, unchanged
+from holdfast.backends.sqlite.place import log_of, prepare, unchanged
 from holdfast.errors import Refused
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class File:
         self.resting = False
         self.place: Place | None = None
         self.looked = 0.0
+        self.log: int | None = None
         self.database: sqlite3.Connection | None = None
         self.cursor: sqlite3.Cursor | None = None
         self.life: Life | None = None
@@ -71,7 +72,9 @@ class File:
         now = self.now()
         if now - self.looked < LOOK_AGAIN:
             return True
-        same = unchanged(place)
+        log = log_of(place)
+        self.log = self.log or log
+        same = unchanged(place) and log == self.log
         if same:
             self.looked = now
         return same

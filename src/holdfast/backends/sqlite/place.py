@@ -18,7 +18,16 @@ from holdfast.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Place", "boot", "check_mount", "default_path", "path_of", "prepare", "unchanged"]
+__all__ = [
+    "Place",
+    "boot",
+    "check_mount",
+    "default_path",
+    "log_of",
+    "path_of",
+    "prepare",
+    "unchanged",
+]
 
 _EXAMPLE = "sqlite:///locks.db (relative) or sqlite:////var/lib/app/locks.db (absolute)"
 _PRIVATE = 0o700
@@ -127,6 +136,17 @@ def unchanged(place: Place) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     return found.st_ino == place.inode and found.st_dev == place.device
+
+
+def log_of(place: Place) -> int | None:
+    """The inode of the file's log, if it has one. As long as we have the file open, nobody may
+    remove it. Somebody who believes to be alone does: for when this process opens and closes
+    the file by other means, the kernel drops SQLite's locks on it (hazard K2).
+    """
+    try:
+        return os.lstat(f"{place.path}-wal").st_ino
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _located(path: str) -> tuple[str, os.stat_result]:

@@ -40,13 +40,15 @@ local function grant(who, what, ms)
   local least = form == 'vote' and 0 or micros
   local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, least))
   redis.call('SET', counter, token)
+  redis.call('SET', record, token .. '\nboth\n' .. string.format('%.0f', micros) .. '\n' .. what, 'PX', ms)
   if plain then
     redis.call('SET', lock, who, 'PX', ms)
   else
+    -- Once before there is anything to expire: who may not do that must not make a lock without end.
+    redis.call('PEXPIRE', lock, ms)
     redis.call('HSET', lock, who, 1)
     redis.call('PEXPIRE', lock, ms)
   end
-  redis.call('SET', record, token .. '\nboth\n' .. string.format('%.0f', micros) .. '\n' .. what, 'PX', ms)
   return token
 end
 

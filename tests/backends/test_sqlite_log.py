@@ -1,0 +1,54 @@
+"""A process that opens the lock file by other means, whereupon the kernel drops SQLite's locks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import holdfast
+from holdfast.backends.sqlite.file import LOOK_AGAIN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OTHER = """
+import holdfast, sys
+with holdfast.Client(sys.argv[1]) as client, client.lock("other"):
+    pass
+"""
+
+
+def another_comes_and_goes(url: str) -> None:
+    subprocess.run([sys.executable, "-c", OTHER, url], check=True)
+
+
+def test_a_log_that_was_removed_under_us_is_noticed(tmp_path: Path) -> None:
+    """POSIX: closing any descriptor of a file ends all locks that the process has on it. The next
+    client to go then takes itself for the last one, and removes the log (hazard K2).
+    """
+    path = tmp_path / "locks.db"
+    url = f"sqlite:///{path}"
+    with holdfast.Client(url) as client:
+        with client.lock("a"):
+            pass
+        path.read_bytes()
+        another_comes_and_goes(url)
+        time.sleep(2 * LOOK_AGAIN)  # what was looked at a moment ago is not looked at again
+        with pytest.raises(holdfast.Refused, match="removed or replaced while it was in use"):
+            client.lock("a").acquire(timeout=0)
+
+
+def test_a_log_that_stays_is_none(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    with holdfast.Client(url) as client:
+        for _ in range(3):
+            with client.lock("a"):
+                pass
+            another_comes_and_goes(url)
+            time.sleep(2 * LOOK_AGAIN)
+        with client.lock("a") as lease:
+            lease.ensure()
