@@ -1,0 +1,72 @@
+"""Grants that wait for replicas, and servers that have no memory left or are no masters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.process import eventually
+from tests.servers.redis import Redis
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOON = 10.0
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Redis, Redis]]:
+    with Redis() as master, Redis(replica_of=master) as replica:
+        eventually(lambda: "master_link_status:up" in str(replica.ask("INFO", "replication")))
+        yield master, replica
+
+
+def test_a_grant_is_on_its_replicas(pair: tuple[Redis, Redis]) -> None:
+    master, replica = pair
+    with holdfast.Client(f"{master.url}?replicas=1") as client, client.lock("a"):
+        assert replica.ask("EXISTS", "a") == 1
+
+
+def test_a_grant_that_no_replica_confirms_is_given_back(pair: tuple[Redis, Redis]) -> None:
+    """WAIT counts one too few: nobody holds, and the error says so (hazard G1)."""
+    master, replica = pair
+    replica.pause()
+    try:
+        with holdfast.Client(f"{master.url}?replicas=1") as client:
+            with pytest.raises(holdfast.StoreError, match="0 of 1 replicas confirmed"):
+                client.lock("a").acquire(timeout=0)
+            assert master.ask("EXISTS", "a") == 0
+    finally:
+        replica.cont()
+    url = f"{master.url}?replicas=1"
+    with holdfast.Client(url) as client, client.lock("a", timeout=SOON) as lease:
+        lease.ensure()
+
+
+def test_a_replica_takes_no_locks(pair: tuple[Redis, Redis]) -> None:
+    _, replica = pair
+    with holdfast.Client(replica.url, op_timeout=0.5) as client:
+        with pytest.raises(holdfast.Refused, match="READONLY"):
+            client.lock("a").acquire(timeout=0)
+        assert any(finding.level == "fail" for finding in client.doctor())
+
+
+@pytest.mark.parametrize("waited", [False, True])
+def test_a_server_without_memory_frees_what_is_held(waited: bool) -> None:
+    """What gives memory back is allowed to it still; what takes more is refused (hazard G5)."""
+    with Redis() as server, holdfast.Client(server.url) as client:
+        lease = client.lock("a").acquire()
+        assert lease is not None
+        with holdfast.Client(server.url) as other:
+            if waited:
+                assert other.lock("a").acquire(timeout=0.1) is None
+            server.ask("CONFIG", "SET", "maxmemory", "1")
+            with pytest.raises(holdfast.Refused, match="no memory left"):
+                other.lock("b").acquire(timeout=0)
+            lease.release()
+            assert server.ask("EXISTS", "a") == 0
+            server.ask("CONFIG", "SET", "maxmemory", "0")
+            with other.lock("b", timeout=SOON):
+                pass
