@@ -1,7 +1,7 @@
 """Holders that die, connections that are ended, bodies that fail, in each protocol.
 
-Law: whoever has lost a lock is told before another has it; the next one's token is greater; and
-nothing stays behind on the server.
+Law: whoever has lost a lock is told without asking, the next one's token is greater, and nothing
+stays behind on the server.
 """
 
 from __future__ import annotations
