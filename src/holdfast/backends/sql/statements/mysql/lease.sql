@@ -68,21 +68,20 @@ SELECT holder FROM holdfast_grave WHERE name = :name AND holder = :holder
 
 -- waiters
 -- The head of the queue, its tail, and who is beside the one that asks; and whether each is dead.
-SELECT q.*, sign IS NOT NULL AND IS_USED_LOCK(sign) IS NULL
+-- Only their tickets are put together: a table of texts would go to the disk, by way of an engine
+-- in which MariaDB 10.11 has been seen to crash when such a statement is killed.
+SELECT w.ticket, w.holder, w.client, w.lease, w.about, w.since, w.polls, w.sign,
+    w.sign IS NOT NULL AND IS_USED_LOCK(w.sign) IS NULL
 FROM (
-    (SELECT ticket, holder, client, lease, about, since, polls, sign
-     FROM holdfast_waiter WHERE name = :name ORDER BY ticket LIMIT 3)
-    UNION (SELECT ticket, holder, client, lease, about, since, polls, sign
-     FROM holdfast_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
-    UNION (SELECT ticket, holder, client, lease, about, since, polls, sign
-     FROM holdfast_waiter WHERE name = :name
-       AND ticket < (SELECT w.ticket FROM holdfast_waiter w WHERE w.holder = :holder)
+    (SELECT ticket FROM holdfast_waiter WHERE name = :name ORDER BY ticket LIMIT 3)
+    UNION (SELECT ticket FROM holdfast_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
+    UNION (SELECT ticket FROM holdfast_waiter WHERE name = :name
+       AND ticket < (SELECT o.ticket FROM holdfast_waiter o WHERE o.holder = :holder)
      ORDER BY ticket DESC LIMIT 2)
-    UNION (SELECT ticket, holder, client, lease, about, since, polls, sign
-     FROM holdfast_waiter WHERE name = :name
-       AND ticket >= (SELECT w.ticket FROM holdfast_waiter w WHERE w.holder = :holder)
+    UNION (SELECT ticket FROM holdfast_waiter WHERE name = :name
+       AND ticket >= (SELECT o.ticket FROM holdfast_waiter o WHERE o.holder = :holder)
      ORDER BY ticket LIMIT 2)
-) q
+) q STRAIGHT_JOIN holdfast_waiter w ON w.name = :name AND w.ticket = q.ticket
 
 -- store
 UPDATE holdfast_lock SET token = :token, beside = :beside, holder = :holder, client = :client,
