@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     *("pair", "nested", "contention", "waiting", "startup"),
-    *("redis", "redis_tasks", "zookeeper", "sql"),
+    *("redis", "redis_tasks", "zookeeper", "sql", "stores"),
 )
 
 
