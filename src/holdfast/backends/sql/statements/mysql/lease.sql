@@ -69,7 +69,7 @@ SELECT holder FROM holdfast_grave WHERE name = :name AND holder = :holder
 -- waiters
 -- The head of the queue, its tail, and who is beside the one that asks; and whether each is dead.
 -- Only their tickets are put together: a table of texts would go to the disk, by way of an engine
--- in which MariaDB 10.11 has been seen to crash when such a statement is killed.
+-- (Aria) in which MariaDB 10.11 has crashed in our tests, which kill connections at any moment.
 SELECT w.ticket, w.holder, w.client, w.lease, w.about, w.since, w.polls, w.sign,
     w.sign IS NOT NULL AND IS_USED_LOCK(w.sign) IS NULL
 FROM (
