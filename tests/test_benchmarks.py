@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 LEDGER = [[Stint(0, 10, 20), Stint(20, 50, 60)], [Stint(0, 20, 50)]]
 
 
+# It starts many servers, one after the other; a busy machine takes its time for that.
+@pytest.mark.timeout(400)
 def test_a_quick_run_measures_everything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
