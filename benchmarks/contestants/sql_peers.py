@@ -55,7 +55,7 @@ class Tooz:
             url = f"{server}?dbname={database}"
         # It warns of its own PostgreSQL driver, and PyMySQL of how it is used.
         warnings.filterwarnings(
-            "ignore", "PostgreSQL driver is|'(passwd|db)' is", DeprecationWarning
+            "ignore", "PostgreSQL driver is|'(passwd|db)' is|single argument", DeprecationWarning
         )
         get = import_module("tooz.coordination").get_coordinator
         self.coordinator: Any = get(url, b"bench")
