@@ -7,8 +7,10 @@ import pytest
 
 pytest.register_assert_rewrite("holdfast.testing.conformance")
 
-# A server of Java's is heavy: one process of a parallel run starts it, and runs all that need it.
+# A server of Java's, or a database, is heavy: one process of a parallel run starts it, and runs all
+# that need it.
 HEAVY = {"ensemble"}
+DATABASES = ("tests/sql/", "test_sql")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -16,3 +18,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for fixture in HEAVY.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(fixture))
+        if any(word in item.nodeid for word in DATABASES):
+            item.add_marker(pytest.mark.xdist_group("databases"))

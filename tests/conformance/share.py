@@ -1,7 +1,8 @@
 """Which share of the suite is played on a store that is a variant of another one.
 
-Every scenario is played on each, in threads or in asyncio, by turns: so a run of all tests stays
-short. With HOLDFAST_CONFORMANCE=all, which `make conformance` sets, it is both.
+Every scenario is played on one variant or several, in threads or in asyncio, by turns: so a run of
+all tests stays short. With HOLDFAST_CONFORMANCE=all, which `make conformance` sets, it is
+on each and in both.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ if TYPE_CHECKING:
 ALL = os.environ.get("HOLDFAST_CONFORMANCE") == "all"
 
 
-def shared(variants: Sequence[str]) -> list[tuple[str, Scenario, str]]:
-    """Each variant with each scenario, and the driver whose turn it is."""
-    return list(_shared(variants))
+def shared(variants: Sequence[str], at_once: int = 1) -> list[tuple[str, Scenario, str]]:
+    """Each scenario with so many of the variants, and the drivers whose turn it is."""
+    return list(_shared(variants, len(variants) if ALL else at_once))
 
 
-def _shared(variants: Sequence[str]) -> Iterator[tuple[str, Scenario, str]]:
+def _shared(variants: Sequence[str], at_once: int) -> Iterator[tuple[str, Scenario, str]]:
     for n, scenario in enumerate(SCENARIOS):
         own = [driver for driver in DRIVERS if driver in scenario.needs] or DRIVERS
-        for m, variant in enumerate(variants):
-            for driver in own if ALL else [own[(n + m) % len(own)]]:
-                yield variant, scenario, driver
+        for m in range(at_once):
+            turn = n * at_once + m
+            for driver in own if ALL else [own[turn // len(variants) % len(own)]]:
+                yield variants[turn % len(variants)], scenario, driver
 
 
 def name(value: object) -> str:

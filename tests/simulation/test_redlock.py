@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.backend import Claim
 
-SEEDS, ENOUGH = 300, 1500
+SEEDS, ENOUGH = 150, 1500
 
 Patch = pytest.MonkeyPatch
 

@@ -1,4 +1,4 @@
-"""A short storm on each of three stores; the long ones are for `make chaos`."""
+"""A short storm on each of two stores; the long ones are for `make chaos`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("name", ["sqlite", "redlock-3", "postgres-lease"])
+@pytest.mark.parametrize("name", ["sqlite", "redlock-3"])
 def test_a_short_storm(name: str, tmp_path: Path) -> None:
     told: list[str] = []
     report = play(name, 1, 3.0, tmp_path / "storm", told.append)

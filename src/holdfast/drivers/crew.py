@@ -30,6 +30,7 @@ class Crew:
         # Where those who wait can be given work; whoever takes a box out owes it something.
         self.idle: list[Box] = []
         self.leaving = False
+        self.hiring = threading.Lock()
 
     def start(self, process: Process[None], name: str) -> None:
         """Run *process* beside this thread; it is closed if no thread can be had."""
@@ -44,17 +45,19 @@ class Crew:
         thread = threading.Thread(
             target=self._work, args=(process,), name=f"holdfast-{name}", daemon=True
         )
-        # Known before it runs: who dismisses the crew in this moment must wait for it, too.
-        self.threads.add(thread)
         try:
-            thread.start()
+            # Who dismisses the crew in this moment must know of it, and be able to wait for it.
+            with self.hiring:
+                thread.start()
+                self.threads.add(thread)
         except BaseException:
-            self.threads.discard(thread)
             process.close()
             raise
 
     def _work(self, process: Process[None]) -> None:
         thread = threading.current_thread()
+        with self.hiring:
+            pass  # until it is known
         try:
             self.run(process)
             while work := self._more():
@@ -83,7 +86,9 @@ class Crew:
         while self.idle:
             with suppress(IndexError):
                 self.idle.pop().put(None)
-        for thread in list(self.threads):
+        with self.hiring:
+            threads = list(self.threads)
+        for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(patience)
         self.leaving = False
