@@ -40,20 +40,25 @@ class MariaDB:
         self.settings = {**SETTINGS, **settings}
         self.port = 0
         self.process: Process | None = None
-        subprocess.run(
-            [
-                *as_user("mysql"),
-                *(program("mariadb-install-db"), "--no-defaults", f"--datadir={self.data}"),
-                *("--auth-root-authentication-method=normal", "--skip-test-db"),
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        self._install()
         self.start()
         self.query("CREATE USER IF NOT EXISTS holdfast@'%' IDENTIFIED BY 'secret'")
         self.query("CREATE DATABASE IF NOT EXISTS locks")
         self.query("GRANT ALL ON locks.* TO holdfast@'%'")
+
+    def _install(self) -> None:
+        """Make its folder. MariaDB 10.11 fails at that once in a while, for no reason of ours."""
+        command = [
+            *as_user("mysql"),
+            *(program("mariadb-install-db"), "--no-defaults", f"--datadir={self.data}"),
+            *("--auth-root-authentication-method=normal", "--skip-test-db"),
+        ]
+        for _ in range(STARTS):
+            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            if not done.returncode:
+                return
+            shutil.rmtree(self.data, ignore_errors=True)
+        raise RuntimeError(f"mariadb-install-db fails: {done.stderr.decode()}")
 
     @property
     def data(self) -> str:

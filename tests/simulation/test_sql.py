@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.backend import Claim, Held
 
-SEEDS, ENOUGH = 400, 1000
+SEEDS, ENOUGH = 120, 1000
 
 Patch = pytest.MonkeyPatch
 

@@ -15,7 +15,7 @@ from holdfast.core import pace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SEEDS, ENOUGH = 600, 1500
+SEEDS, ENOUGH = 200, 1500
 
 Patch = pytest.MonkeyPatch
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from holdfast.core.lease import Hold
 
+# Not long before the first seed that finds it, which takes its time.
+FIRST = 350
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

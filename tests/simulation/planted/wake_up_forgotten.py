@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from holdfast.core.backend import Busy, Claim, Grant
 
+# Not long before the first seed that finds it, which takes its time.
+FIRST = 2300
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
