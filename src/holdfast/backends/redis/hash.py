@@ -35,7 +35,7 @@ LOOK_AGAIN_MS = 3000
 STAGGER_MS = 20
 BURIED_MS = 120_000
 # Less than a try that does not wait has time for.
-REPLICAS_MS = 400
+REPLICAS_MS = 300
 NEVER = 1e9
 LOOK_AT_STRANGERS = 0.1
 WAS = ("absent", "held", "waiting")
