@@ -71,10 +71,23 @@ class Handle:
 
     async def release(self) -> None:
         """Give back this acquisition; the last one frees the lock."""
-        if self._put_down():
-            await self._free(self.hold)
+        hold, books = self.hold, self.books
+        now = books.env.now()
+        if not self._put_down():
+            hold.check(now)
+            return
+        books.remove(hold)
+        if hold.believed(now):
+            hold.step("release")
+        if books.closed or hold.claim.client != books.client:
+            hold.lose("its client was closed")
+        elif await self._leave(hold, now):
+            hold.step("done")
         else:
-            self.hold.check(self.books.env.now())
+            hold.lose(NOT_OURS)
+        if hold.state is not State.FREE:
+            hold.lose(RAN_OUT)
+            raise self._lost()
 
     def drop(self) -> None:
         """Give back this acquisition where nothing can be awaited: the keeper does it."""
@@ -91,22 +104,6 @@ class Handle:
         self.released = True
         self.hold.depth -= 1
         return not self.hold.depth
-
-    async def _free(self, hold: Hold) -> None:
-        books = self.books
-        books.remove(hold)
-        now = books.env.now()
-        if hold.believed(now):
-            hold.step("release")
-        if books.closed or hold.claim.client != books.client:
-            hold.lose("its client was closed")
-        elif await self._leave(hold, now):
-            hold.step("done")
-        else:
-            hold.lose(NOT_OURS)
-        if hold.state is not State.FREE:
-            hold.lose(RAN_OUT)
-            raise self._lost()
 
     def _lost(self) -> LeaseLost:
         self.books.mourn(self.hold)

@@ -9,7 +9,7 @@ Law 3: below this line there are deadlines; `timeout` is turned into one at once
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from holdfast.core import pace
 from holdfast.core.backend import Busy, Claim, Grant, Sight
@@ -29,6 +29,7 @@ from holdfast.errors import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.core.effects import Process
     from holdfast.core.holdings import Holdings
     from holdfast.core.keeper import Keeper
 
@@ -70,31 +71,34 @@ class Mutex:
         # The handles of each thread or task, in the order taken. An entry dies with its caller.
         self.handles: dict[weakref.ref[Caller], list[Handle]] = {}
 
-    async def acquire(self, timeout: float | None) -> Handle | None:
+    def acquire(self, timeout: float | None) -> Process[Handle | None]:
         """Take the lock; None when *timeout* (else the lock's own) passes first."""
-        result = await self._acquire(checked_timeout(timeout))
-        return result if isinstance(result, Handle) else None
+        return self._acquire(checked_timeout(timeout), entering=False)
 
-    async def enter(self) -> Handle:
+    def enter(self) -> Process[Handle]:
         """Take the lock for the body of a `with`, which is stopped when the lease is lost."""
-        result = await self._acquire(None)
-        if not isinstance(result, Handle):
-            message = busy_message(self.name, result, self.terms.timeout, self.books.env.wall())
-            raise AcquireTimeout(self.name, message)
-        result.watch_over(self.books.env.guard())
-        return result
+        process: Process[Any] = self._acquire(None, entering=True)
+        return process
 
-    async def _acquire(self, timeout: float | None) -> Handle | Busy:
-        caller = self.books.env.caller()
-        hold = self.books.of(caller, self.name)
+    async def _acquire(self, timeout: float | None, entering: bool) -> Handle | None:
+        books = self.books
+        caller = books.env.caller()
+        hold = books.of(caller, self.name)
         if hold is not None:
             self._nest(hold)
         else:
             fresh = await self._obtain(caller, self._deadline(timeout))
             if not isinstance(fresh, Hold):
-                return fresh
+                return self._too_late(fresh) if entering else None
             hold = fresh
-        return self._keep(Handle(self.books, hold), caller)
+        handle = self._keep(Handle(books, hold), caller)
+        if entering:
+            handle.watch_over(books.env.guard())
+        return handle
+
+    def _too_late(self, busy: Busy) -> NoReturn:
+        message = busy_message(self.name, busy, self.terms.timeout, self.books.env.wall())
+        raise AcquireTimeout(self.name, message)
 
     def _keep(self, handle: Handle, caller: Caller) -> Handle:
         # Handles do not know this list: a cycle would keep alive what its owner has let go.

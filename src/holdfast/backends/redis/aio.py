@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis.conversations import Conversations
-from holdfast.backends.redis.line import packed
+from holdfast.backends.redis.line import counted, packed
 from holdfast.backends.redis.steps import Guarded, Pause, Send, Unreachable, unheard
 from holdfast.backends.redis.wire import Wire
 from holdfast.core.backend import Ask, Hear, Leave
@@ -97,9 +97,9 @@ class AioStore:
         if isinstance(step, Guarded):
             return await _guarded(wire, step, until)
         if step.waiting is None:
-            return await wire.ask(packed(step.commands), len(step.commands), until)
+            return await wire.ask(packed(step.commands), counted(step.commands), until)
         self._listen(wire, step.waiting)
-        replies = await wire.ask(packed(step.commands), len(step.commands), until)
+        replies = await wire.ask(packed(step.commands), counted(step.commands), until)
         # Refused before the replies came, since it was asked before.
         refused = (wire.refused.get(channel) for channel in step.waiting.channels)
         refusal = next(filter(None, refused), None)

@@ -13,6 +13,7 @@ import fnmatch
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis import keys as names
+from holdfast.backends.redis.ready import Ready
 from holdfast.backends.redis.records import held_of, waiter_of
 from holdfast.backends.redis.scan import names_found
 from holdfast.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
@@ -38,7 +39,7 @@ BURIED_MS = 120_000
 REPLICAS_MS = 300
 NEVER = 1e9
 LOOK_AT_STRANGERS = 0.1
-WAS = ("absent", "held", "waiting")
+WAS = (Left("absent", ()), Left("held", ()), Left("waiting", ()))
 
 
 class Hash:
@@ -52,6 +53,7 @@ class Hash:
         self.address_of = address_of
         self.replicas = replicas
         self.tickets: dict[str, bytes] = {}
+        self.ready = Ready(talk.route, address_of, self._taking, self._giving)
 
     def _keys(self, name: str) -> Keys:
         return names.keys_of(name, self.talk.route.sharded)
@@ -63,7 +65,9 @@ class Hash:
         """Try; if it is taken and shall be waited for, listen and stand in the queue."""
         claim = request.claim
         if not waits:
-            reply = yield from self._try(claim, wait=False)
+            reply = yield from self._try_first(claim)
+            if reply[0] == 1:
+                return Grant(int(reply[1]), ())
             if reply[0] != 0 or not request.wait:
                 return self._answer(reply)
         try:
@@ -77,6 +81,13 @@ class Hash:
         else:
             self.tickets[claim.holder] = reply[3]
         return answer
+
+    def _try_first(self, claim: Claim) -> Steps[Any]:
+        if not self.replicas and claim.holder not in self.tickets:
+            reply = yield from self.talk.shortly(*self.ready.to_take(claim))
+            if reply is not None:
+                return reply
+        return (yield from self._try(claim, wait=False))
 
     def _answer(self, reply: Sequence[Any]) -> Grant | Busy:
         if reply[0] == 1:
@@ -112,77 +123,71 @@ class Hash:
             raise Unknown(f"{claim.name!r} could not be given back: {error}") from error
 
     def _acquire(self, claim: Claim, wait: bool, then: Sequence[Command]) -> Steps[Any]:
-        keys = self._keys(claim.name)
         address = self.address_of(claim)
-        owner = names.owner_of(claim.holder)
-        wake = names.wake_channel(keys.lock)
         waiting = None
         if wait:
-            channels = (wake + address, names.release_channel(keys.lock))
+            lock = self._keys(claim.name).lock
+            channels = (names.wake_channel(lock) + address, names.release_channel(lock))
             waiting = Waiting(claim, channels, self.talk.route.sharded)
-        return (
-            yield from self.talk.evaluate(
-                ACQUIRE,
-                (*keys, names.grave(keys.lock, owner)),
-                (
-                    owner,
-                    round(claim.lease * 1000),
-                    names.member_of(claim, address),
-                    int(wait),
-                    self.tickets.get(claim.holder, b""),
-                    CLAIM_MS,
-                    self._verb(),
-                    wake,
-                    LOOK_AGAIN_MS,
-                    self.form,
-                ),
-                waiting=waiting,
-                then=then,
-            )
+        command = self._taking(
+            claim.name,
+            names.owner_of(claim.holder),
+            round(claim.lease * 1000),
+            names.member_of(claim, address),
+            int(wait),
+            self.tickets.get(claim.holder, b""),
         )
+        return (yield from self.talk.evaluate(ACQUIRE, command, waiting=waiting, then=then))
+
+    def _taking(
+        self, name: str, owner: str, ms: int, member: str, wait: int = 0, ticket: bytes = b""
+    ) -> Command:
+        keys = self._keys(name)
+        wake = names.wake_channel(keys.lock)
+        words = (owner, ms, member, wait, ticket, CLAIM_MS, self._verb(), wake, LOOK_AGAIN_MS)
+        grave = names.grave(keys.lock, owner)
+        return ACQUIRE.command((*keys, grave), (*words, self.form))
+
+    def _giving(
+        self, name: str, owner: str, member: str = "", buried: int = 0, token: str = ""
+    ) -> Command:
+        keys = self._keys(name)
+        wake, freed = names.wake_channel(keys.lock), names.release_channel(keys.lock)
+        words = (owner, member, buried, CLAIM_MS, self._verb(), wake, freed, LOOK_AGAIN_MS)
+        grave = names.grave(keys.lock, owner)
+        return RELEASE.command((*keys, grave), (*words, self.form, token))
 
     def leave(self, request: Leave) -> Steps[Left]:
         """Release, or leave the queue."""
         claim = request.claim
         # One that never stood in the queue need not be looked for there.
-        queued = request.bury or claim.holder in self.tickets
-        member = names.member_of(claim, self.address_of(claim)) if queued else ""
-        left = yield from self._leave(claim, member, BURIED_MS if request.bury else 0, "")
+        if not request.bury and claim.holder not in self.tickets:
+            reply = yield from self.talk.shortly(*self.ready.to_give(claim))
+            return WAS[reply] if reply is not None else (yield from self._leave(claim))
+        member = names.member_of(claim, self.address_of(claim))
+        left = yield from self._leave(claim, member, BURIED_MS if request.bury else 0)
         self.tickets.pop(claim.holder, None)
         return left
 
     def undo(self, request: Undo) -> Steps[Left]:
         """Give up one grant; the claim itself goes on."""
-        left = yield from self._leave(request.claim, "", 0, str(request.token))
+        left = yield from self._leave(request.claim, token=str(request.token))
         self.tickets.pop(request.claim.holder, None)
         return left
 
-    def _leave(self, claim: Claim, member: str, buried: int, token: str) -> Steps[Left]:
-        keys = self._keys(claim.name)
+    def _leave(
+        self, claim: Claim, member: str = "", buried: int = 0, token: str = ""
+    ) -> Steps[Left]:
         owner = names.owner_of(claim.holder)
-        reply = yield from self.talk.evaluate(
-            RELEASE,
-            (*keys, names.grave(keys.lock, owner)),
-            (
-                owner,
-                member,
-                buried,
-                CLAIM_MS,
-                self._verb(),
-                names.wake_channel(keys.lock),
-                names.release_channel(keys.lock),
-                LOOK_AGAIN_MS,
-                self.form,
-                token,
-            ),
-        )
-        return Left(WAS[reply], ())  # type: ignore[arg-type]
+        command = self._giving(claim.name, owner, member, buried, token)
+        return WAS[(yield from self.talk.evaluate(RELEASE, command))]
 
     def fence(self, request: Fence) -> Steps[bool]:
         """Lift the token to the one that the servers agreed upon."""
         keys = self._keys(request.claim.name)
         words = (names.owner_of(request.claim.holder), request.token)
-        reply = yield from self.talk.evaluate(FENCE, (keys.lock, keys.token, keys.record), words)
+        command = FENCE.command((keys.lock, keys.token, keys.record), words)
+        reply = yield from self.talk.evaluate(FENCE, command)
         return bool(reply == 1)
 
     def renew(self, request: Renew) -> Steps[tuple[bool, ...]]:
@@ -204,13 +209,14 @@ class Hash:
         words: list[str | int] = []
         for claim in claims:
             words += (round(claim.lease * 1000), names.owner_of(claim.holder))
-        return (yield from self.talk.evaluate(RENEW, both, (*words, self.form)))
+        return (yield from self.talk.evaluate(RENEW, RENEW.command(both, (*words, self.form))))
 
     def retie(self, request: Retie) -> Steps[Retied]:
         """Note that a hold outlives its client, or that it does not."""
         keys = self._keys(request.claim.name)
         words = (names.owner_of(request.claim.holder), request.tie, self.form)
-        reply = yield from self.talk.evaluate(RETIE, (keys.lock, keys.record), words)
+        command = RETIE.command((keys.lock, keys.record), words)
+        reply = yield from self.talk.evaluate(RETIE, command)
         return Retied(reply == 1, ())
 
     def evict(self, request: Break) -> Steps[Broken]:
@@ -219,7 +225,9 @@ class Hash:
         wake, release = names.wake_channel(keys.lock), names.release_channel(keys.lock)
         token = "" if request.token is None else str(request.token)
         words = (token, CLAIM_MS, self._verb(), wake, release, LOOK_AGAIN_MS, self.form)
-        done, owner, record, token = yield from self.talk.evaluate(EVICT, keys, words)
+        done, owner, record, token = yield from self.talk.evaluate(
+            EVICT, EVICT.command(keys, words)
+        )
         return Broken(held_of(owner, record, token, 0), done == 1, ())
 
     def look(self, request: Look) -> Steps[tuple[Sight, ...]]:
@@ -237,7 +245,7 @@ class Hash:
         numsub = "SHARDNUMSUB" if self.talk.route.sharded else "NUMSUB"
         keys = self._keys(name)
         words = (numsub, names.wake_channel(keys.lock), self.form)
-        reply = yield from self.talk.evaluate(LOOK, keys, words)
+        reply = yield from self.talk.evaluate(LOOK, LOOK.command(keys, words))
         left, owner, record, token, *members = reply
         held = held_of(owner, record, token, left)
         remaining = left / 1000 if held and left >= 0 else None

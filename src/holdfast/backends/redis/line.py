@@ -8,6 +8,8 @@ is closed, for a reply that nobody read would be taken for the next one's (hazar
 from __future__ import annotations
 
 import socket
+import struct
+import sys
 from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.settings import Settings
     from holdfast.backends.redis.steps import Address, Command
 
-READ_SIZE = 16384
+READ_SIZE = 4096
+# A plain socket can have the kernel keep the time in `recv` itself. Python's own time-outs ask
+# `poll` before every call, which doubles the calls to the system; TLS knows nothing else.
+KERNEL_KEEPS_TIME = sys.platform != "win32"
+AT_ONCE = getattr(socket, "MSG_DONTWAIT", 0)
 LONGEST_WAIT = 3600.0
 IDLE_TOO_LONG = 1.0
 MESSAGES = (b"message", b"smessage")
@@ -71,8 +77,8 @@ class Line:
     """One blocking connection, used by one call at a time."""
 
     __slots__ = (
-        *("address", "ended", "heard", "now", "owed", "patience", "pool", "pushed", "reader"),
-        *("refusal", "sock", "spoiled", "used"),
+        *("address", "blocking", "ended", "heard", "now", "owed", "patience", "pool", "pushed"),
+        *("reader", "refusal", "sock", "spoiled", "used"),
     )
 
     def __init__(
@@ -108,6 +114,9 @@ class Line:
             raise
         # From here on the socket is ours, and redis-py must not close it.
         sock, connection._sock = connection._sock, None
+        self.blocking = KERNEL_KEEPS_TIME and type(sock) is socket.socket
+        if self.blocking:
+            sock.settimeout(None)
         return sock
 
     def _left(self, until: float) -> float:
@@ -115,32 +124,46 @@ class Line:
 
     def _bear(self, seconds: float) -> None:
         self.patience = seconds
-        self.sock.settimeout(seconds)
+        if not self.blocking:
+            self.sock.settimeout(seconds)
+            return
+        whole = int(seconds)
+        interval = struct.pack("@ll", whole, int((seconds - whole) * 1e6))
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, interval)
 
-    def _be_done_by(self, until: float) -> None:
-        """Let nothing on the socket last beyond *until*; it may well end a little sooner.
+    def _be_done_by(self, until: float) -> float:
+        """Let nothing on the socket last beyond *until*; it may well end a little sooner. The time.
 
         To say so is a call to the system, so what was said for the last question stands if it does.
         """
-        left = self._left(until)
+        now = self.now()
+        left = until - now
         if not left / 2 < self.patience <= left:
-            self._bear(left * 0.95)
+            self._bear(max(0.001, min(left, LONGEST_WAIT)) * 0.95)
+        return now
 
     def fresh(self) -> bool:
         """Whether the line is likely to be open still: it was used just now, or is silent."""
         if self.now() - self.used < IDLE_TOO_LONG:
             return True
-        self._bear(0.0)
         try:
-            return not self._more()
+            return not self._more(self._at_once())
         except BlockingIOError:
             return True
         except OSError:
             return False
 
-    def _more(self) -> bool:
+    def _at_once(self) -> int:
+        """Let the next call not wait; with the flag that says so to the kernel."""
+        if self.blocking:
+            return AT_ONCE
+        self._bear(0.0)
+        return 0
+
+    def _more(self, flag: int = 0) -> bool:
         """Read what has come; True at the end of the line."""
-        data = self.sock.recv(READ_SIZE)
+        data = self.sock.recv(READ_SIZE, flag)
         self.reader.feed(data)
         return not data
 
@@ -156,26 +179,28 @@ class Line:
         *owed* are the subscriptions among what is sent, which come first; if one was refused,
         `refusal` says so afterwards.
         """
-        self.owed.extend(owed)
+        if owed:
+            self.owed.extend(owed)
         try:
-            self._be_done_by(until)
+            self.used = self._be_done_by(until)
             self.sock.sendall(packed)
-            replies = self._replies(count, until)
+            return self._replies(count, until)
+        except (TimeoutError, BlockingIOError) as error:
+            raise Unknown(f"{self.address} did not answer in time") from error
         except OSError as error:
-            raise Unknown(
-                f"{self.address} did not answer: {str(error) or 'no more time'}"
-            ) from error
-        self.used = self.now()
-        return replies
+            raise Unknown(f"{self.address} did not answer: {error}") from error
 
     def _replies(self, count: int, until: float) -> list[Any]:
         replies: list[Any] = []
+        reader = self.reader
+        closed = self._more()
         while len(replies) < count:
-            reply = self.reader.gets()
+            reply = reader.gets()
             if reply is False:
-                if self._more():
+                if closed:
                     raise ConnectionError("it closed the connection")
                 self._be_done_by(until)
+                closed = self._more()
             elif type(reply) is self.pushed:
                 self._note(reply)
             elif self.owed:
@@ -209,7 +234,7 @@ class Line:
                 self._bear(self._left(until))
                 if self._more():
                     return False
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             return True
         except OSError:
             return False
@@ -219,8 +244,7 @@ class Line:
         """Send commands that are only confirmed; False when they cannot go out at once."""
         self.owed.extend(owed)
         try:
-            self._bear(0.0)
-            return bool(self.sock.send(packed) == len(packed))
+            return bool(self.sock.send(packed, self._at_once()) == len(packed))
         except OSError:
             return False
 
@@ -249,10 +273,17 @@ def codec() -> Any:
     return library("hiredis", "redis")
 
 
-def packed(commands: Sequence[Command]) -> bytes:
+def packed(commands: Sequence[Command] | bytes) -> bytes:
     """Commands as they travel."""
+    if isinstance(commands, bytes):
+        return commands
     pack = codec().pack_command
     if len(commands) == 1:
         alone: bytes = pack(commands[0])
         return alone
     return b"".join([pack(command) for command in commands])
+
+
+def counted(commands: Sequence[Command] | bytes) -> int:
+    """How many they are."""
+    return 1 if isinstance(commands, bytes) else len(commands)

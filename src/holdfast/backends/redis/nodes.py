@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.backends import Opened, check_protocol
 from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.forms import FORMS
-from holdfast.backends.redis.line import Line, packed
+from holdfast.backends.redis.line import Line, counted, packed
 from holdfast.backends.redis.protocol import Handed, Polled
 from holdfast.backends.redis.settings import settings_of
 from holdfast.backends.redis.steps import Guarded, Pause, Send, Unreachable, unheard
@@ -59,9 +59,10 @@ class Store:
         if isinstance(request, Hear):
             self._hear(request.claim, until)
             return None
-        waits = isinstance(request, Ask) and request.claim.holder in self.waiting
+        waits = bool(self.waiting) and isinstance(request, Ask)
+        waits = waits and request.claim.holder in self.waiting  # type: ignore[attr-defined]
         answer = self._converse(self.talks.about(request, waits), until)
-        if isinstance(request, Leave):
+        if self.channels and isinstance(request, Leave):
             self.forget(request.claim.holder)
         return answer
 
@@ -88,7 +89,7 @@ class Store:
         line = self._line(step.address, until)
         try:
             if isinstance(step, Send):
-                replies = line.ask(packed(step.commands), len(step.commands), until)
+                replies = line.ask(packed(step.commands), counted(step.commands), until)
             else:
                 replies = _guarded(line, step, until)
         except BaseException:
@@ -140,8 +141,8 @@ class Store:
             subscriptions = _all("SUBSCRIBE", waiting.channels, waiting.sharded)
         line.heard = False
         try:
-            commands = packed([*subscriptions, *step.commands])
-            replies = line.ask(commands, len(step.commands), until, subscriptions)
+            commands = packed(subscriptions) + packed(step.commands)
+            replies = line.ask(commands, counted(step.commands), until, subscriptions)
         except BaseException:
             line.close()
             raise

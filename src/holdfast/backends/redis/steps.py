@@ -43,10 +43,13 @@ class Waiting(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send commands together and read their replies. → list, one reply each"""
+    """Send commands together and read their replies. → list, one reply each
+
+    Bytes are one command that is packed already.
+    """
 
     address: Address
-    commands: Sequence[Command]
+    commands: Sequence[Command] | bytes
     waiting: Waiting | None = None
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.backends.redis.route import Route
     from holdfast.backends.redis.scripts import Script
-    from holdfast.backends.redis.steps import Command, Steps, Waiting, Word
+    from holdfast.backends.redis.steps import Command, Steps, Waiting
 
 PASSING = {
     *("LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN"),
@@ -41,29 +41,32 @@ class Talk:
     def __init__(self, route: Route) -> None:
         self.route = route
 
+    def shortly(self, lock: str, command: bytes) -> Steps[Any]:
+        """Send one packed command where its first key is: what happens nearly always, without the
+        detours. The reply; None where it has to be asked the long way.
+        """
+        address = self.route.known(lock)
+        if address is None:
+            return None
+        try:
+            (reply,) = yield Send(address, command)
+        except Unreachable:
+            self.route.forget()
+            return None
+        return None if isinstance(reply, Exception) else reply
+
     def evaluate(
         self,
         script: Script,
-        keys: Sequence[str],
-        words: Sequence[Word],
+        command: Command,
         *,
         waiting: Waiting | None = None,
         then: Sequence[Command] = (),
     ) -> Steps[Any]:
         """Run a script where its first key is; the reply, or all when *then* adds commands."""
-        short: Command = ("EVALSHA", script.sha, len(keys), *keys, *words)
-        address = self.route.known(keys[0])
-        if address is not None and waiting is None and not then:
-            # What happens nearly always, without the detours.
-            try:
-                (reply,) = yield Send(address, (short,))
-            except Unreachable:
-                self.route.forget()
-            else:
-                if not isinstance(reply, Exception):
-                    return reply
-        whole: Command = ("EVAL", script.text, len(keys), *keys, *words)
-        replies = yield from self.ask(keys[0], (short, *then), whole=whole, waiting=waiting)
+        whole: Command = ("EVAL", script.text, *command[2:])
+        key = str(command[3])
+        replies = yield from self.ask(key, (command, *then), whole=whole, waiting=waiting)
         return replies if then else replies[0]
 
     def ask(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from hashlib import sha1
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Script(NamedTuple):
@@ -12,6 +15,12 @@ class Script(NamedTuple):
 
     text: str
     sha: str
+
+    def command(
+        self, keys: Sequence[str], words: Sequence[str | bytes | int | float]
+    ) -> tuple[str | bytes | int | float, ...]:
+        """What runs the script in a server that has seen it."""
+        return ("EVALSHA", self.sha, len(keys), *keys, *words)
 
 
 def script(name: str) -> Script:
