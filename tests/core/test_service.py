@@ -250,7 +250,7 @@ def test_a_nested_acquire_suspends_nowhere() -> None:
         assert outer is not None
         process = longer.acquire(None)
         with pytest.raises(StopIteration) as done:
-            process.send(None)
+            _ = process.send(None)
         inner = done.value.value
         assert inner.hold is outer.hold
         assert outer.hold.claim.lease == 60.0
@@ -603,7 +603,7 @@ def test_closing_waits_for_one_who_is_about_to_ask() -> None:
     closing = scene.begin(machine, service.close())
     assert not closing.ended
     with pytest.raises(Closed):
-        acquiring.send(None)
+        _ = acquiring.send(None)
     spawn.process.close()
     scene.world.play(scene.world.time + 0.1)
     assert closing.ended
