@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,6 +59,29 @@ def test_a_grant_that_no_replica_confirms_is_given_back(pair: tuple[Redis, Redis
         lock = client.lock("a")
         eventually(lambda: granted(lock))
         lock.release()
+
+
+def test_a_waiter_whose_grant_no_replica_confirms_goes_on_waiting(
+    pair: tuple[Redis, Redis],
+) -> None:
+    """What was given back is that grant, not the claim, which stands in line still."""
+    master, replica = pair
+    counter = "redisson_lock_token:{a}"
+    with holdfast.Client(master.url) as holder, ThreadPoolExecutor() as pool:
+        lease = holder.lock("a").acquire()
+        assert lease is not None
+        token = master.ask("GET", counter)
+        with holdfast.Client(f"{master.url}?replicas=1") as client:
+            replica.pause()
+            try:
+                waiter = pool.submit(client.lock("a").acquire, timeout=3 * SOON)
+                eventually(lambda: master.ask("EXISTS", "holdfast:queue:{a}"))
+                lease.release()
+                eventually(lambda: master.ask("GET", counter) != token)
+                eventually(lambda: not master.ask("EXISTS", "a"))
+            finally:
+                replica.cont()
+            assert waiter.result() is not None
 
 
 def test_a_replica_takes_no_locks(pair: tuple[Redis, Redis]) -> None:
