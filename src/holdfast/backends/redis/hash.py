@@ -18,16 +18,16 @@ from holdfast.backends.redis.records import held_of, waiter_of
 from holdfast.backends.redis.scan import names_found
 from holdfast.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
 from holdfast.backends.redis.steps import Deaf, Unreachable, Waiting
-from holdfast.core.backend import Broken, Busy, Grant, Leave, Left, Retied, Sight
+from holdfast.core.backend import Broken, Busy, Grant, Left, Retied, Sight
 from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.backends.redis.keys import Keys
-    from holdfast.backends.redis.steps import Command, Steps
+    from holdfast.backends.redis.steps import Command, Steps, Word
     from holdfast.backends.redis.talk import Talk
-    from holdfast.core.backend import Ask, Break, Claim, Fence, Look, Renew, Retie, Undo
+    from holdfast.core.backend import Ask, Break, Claim, Fence, Leave, Look, Renew, Retie, Undo
 
 # A waiter that is handed the lock must confirm within this time, or the next one has it; and no
 # waiter looks later than this, so each has looked before a grant that it did not see can be over.
@@ -73,14 +73,13 @@ class Hash:
         try:
             reply = yield from self._try(claim, wait=True)
         except Deaf:
-            yield from self._undo(claim)
+            yield from self._undo(claim, "")
             raise
-        answer = self._answer(reply)
-        if isinstance(answer, Grant):
-            self.tickets.pop(claim.holder, None)
-        else:
+        if reply[0] == 0:
             self.tickets[claim.holder] = reply[3]
-        return answer
+        else:
+            self.tickets.pop(claim.holder, None)
+        return self._answer(reply)
 
     def _try_first(self, claim: Claim) -> Steps[Any]:
         if not self.replicas and claim.holder not in self.tickets:
@@ -108,17 +107,19 @@ class Hash:
         wait_for_them: Command = ("WAIT", self.replicas, REPLICAS_MS)
         reply, copies = yield from self._acquire(claim, wait, (wait_for_them,))
         if reply[0] == 1 and not (isinstance(copies, int) and copies >= self.replicas):
-            yield from self._undo(claim)
+            yield from self._undo(claim, reply[1])
             raise Refused(
                 f"{claim.name!r} was granted and given back: {copies} of {self.replicas} "
                 f"replicas confirmed the grant within {REPLICAS_MS} ms"
             )
         return reply
 
-    def _undo(self, claim: Claim) -> Steps[None]:
-        """Give back what nobody is told of; Unknown where that fails, so that it is tried again."""
+    def _undo(self, claim: Claim, token: Word) -> Steps[None]:
+        """Give back what nobody is told of; Unknown where that fails, so that it is tried again.
+        The claim is not buried: one that stands in line asks again.
+        """
         try:
-            yield from self.leave(Leave(claim, bury=True))
+            yield from self._leave(claim, names.member_of(claim, self.address_of(claim)), 0, token)
         except (Refused, Unreachable) as error:
             raise Unknown(f"{claim.name!r} could not be given back: {error}") from error
 
@@ -149,7 +150,7 @@ class Hash:
         return ACQUIRE.command((*keys, grave), (*words, self.form))
 
     def _giving(
-        self, name: str, owner: str, member: str = "", buried: int = 0, token: str = ""
+        self, name: str, owner: str, member: str = "", buried: int = 0, token: Word = ""
     ) -> Command:
         keys = self._keys(name)
         wake, freed = names.wake_channel(keys.lock), names.release_channel(keys.lock)
@@ -176,7 +177,7 @@ class Hash:
         return left
 
     def _leave(
-        self, claim: Claim, member: str = "", buried: int = 0, token: str = ""
+        self, claim: Claim, member: str = "", buried: int = 0, token: Word = ""
     ) -> Steps[Left]:
         owner = names.owner_of(claim.holder)
         command = self._giving(claim.name, owner, member, buried, token)
