@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 STALL = 8 * CLAIM_TIME + 10.0
 CALM_STALL = 0.5
 MOST_SPINS = 2000
+# Beside the lease, or what an extension made of it: for how long a loss may not be noticed.
+EXTENSION, TOLD = 3.0, 0.1
 
 
 class Violation(Exception):
@@ -37,6 +39,9 @@ class Judge:
         self.machines: dict[str, Machine] = {}
         self.breaking = False
         self.grants = 0
+        # Since when which two believe, where the store promises no better and the story shows that.
+        self.overlaps: dict[tuple[str, str], float] = {}
+        self.shows = False
         self.highest: dict[str, int] = {}
         self.stall = STALL + longest
         self.believed: dict[str, Hold] = {}
@@ -49,13 +54,24 @@ class Judge:
 
     def check(self) -> None:
         """After each step."""
+        self.check_time()
+        entries = self.model.table.entries.values()
+        for entry in entries:
+            self._remember_places(entry)
+        believers = self.believers()
+        for entry in entries:
+            self._check_entry(entry)
+        self._check_stalls(believers)
+
+    def check_time(self) -> None:
+        """Something that never waits never ends."""
         self.spins = self.spins + 1 if self.world.time == self.moment else 0
         self.moment = self.world.time
         if self.spins > MOST_SPINS:
             raise Violation("something goes round and round while no time passes")
-        entries = self.model.table.entries.values()
-        for entry in entries:
-            self._remember_places(entry)
+
+    def believers(self) -> dict[str, str]:
+        """Who may believe to hold what: no two the same, and each with a token above the last."""
         believers: dict[str, str] = {}
         for name, service in self.services.items():
             machine = self.machines[name]
@@ -64,17 +80,25 @@ class Judge:
                 for hold in service.desks[None].books.held():
                     if hold.believed(now):
                         self._believer(hold, machine, believers)
-        for entry in entries:
-            self._check_entry(entry)
-        self._check_stalls(believers)
+        return believers
 
     def _believer(self, hold: Hold, machine: Machine, believers: dict[str, str]) -> None:
         name, holder = hold.claim.name, hold.claim.holder
         if holder not in self.believed:
             self._granted(hold, machine)
         other = believers.setdefault(name, holder)
-        if other != holder and not self.breaking:
-            raise Violation(f"{name!r} is believed held by {other} and by {holder} at once")
+        if other != holder:
+            self._overlap(name, other, holder)
+
+    def _overlap(self, name: str, one: str, other: str) -> None:
+        """Two believe. Where that may be, whoever lost the lock is told, or ends by itself."""
+        if not (self.breaking or self.shows):
+            raise Violation(f"{name!r} is believed held by {one} and by {other} at once")
+        if (one, other) not in self.overlaps:
+            self.overlaps[one, other] = self.world.time
+        old = min(self.believed[one], self.believed[other], key=lambda hold: hold.token)
+        if self.world.time - self.overlaps[one, other] > max(old.claim.lease, EXTENSION) + TOLD:
+            raise Violation(f"{one} and {other} go on believing that they hold {name!r}")
 
     def _granted(self, hold: Hold, machine: Machine) -> None:
         name = hold.claim.name
@@ -83,7 +107,8 @@ class Judge:
         self._check_order(hold)
         self.world.note(machine, f"holds {name} with token {hold.token}")
         # What an operator broke while its holder was frozen is believed late, with its token.
-        if hold.token <= self.highest.get(name, 0) and not self.breaking:
+        late = self.breaking or self.shows
+        if hold.token <= self.highest.get(name, 0) and not late:
             raise Violation(
                 f"token {hold.token} of {name!r} does not rise above {self.highest[name]}"
             )
@@ -159,12 +184,16 @@ class Judge:
         held = self.model.table.entries[name].held
         return held is not None and held.expires <= self.world.time + CALM_STALL
 
-    def at_rest(self) -> None:
-        """After the end: everybody was served, and nothing is left."""
+    def all_were_served(self) -> None:
+        """Nobody waits at the end."""
         for machine in self.machines.values():
             for run in machine.runs:
                 if run.name.startswith("user"):
                     raise Violation(f"{machine.name} {run.name} waits for ever")
+
+    def at_rest(self) -> None:
+        """After the end: everybody was served, and nothing is left."""
+        self.all_were_served()
         for name, entry in self.model.table.entries.items():
             place = Place(self.model.table, "", name)
             if entry.held is not None and not rules.over(place, entry.held):

@@ -35,23 +35,15 @@ class RedlockJudge(Judge):
 
     def check(self) -> None:
         """After each step: no two believe, and tokens rise."""
-        believers: dict[str, str] = {}
-        for name, service in self.services.items():
-            machine = self.machines[name]
-            if machine.alive:
-                for hold in service.desks[None].books.held():
-                    if hold.believed(machine.now()):
-                        self._believer(hold, machine, believers)
+        self.check_time()
+        self.believers()
 
     def _check_order(self, hold: Hold) -> None:
         """The line is a courtesy."""
 
     def at_rest(self) -> None:
         """Everybody was served, and nobody has a vote."""
-        for machine in self.machines.values():
-            for run in machine.runs:
-                if run.name.startswith("user"):
-                    raise Violation(f"{machine.name} {run.name} waits for ever")
+        self.all_were_served()
         for number, master in enumerate(self.masters):
             for name, entry in master.table.entries.items():
                 held = entry.held

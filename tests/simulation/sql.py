@@ -33,16 +33,12 @@ class SqlJudge(Judge):
 
     def check(self) -> None:
         """After each step: no two believe, and tokens rise."""
-        believers: dict[str, str] = {}
+        self.check_time()
         for name, service in self.services.items():
-            machine = self.machines[name]
-            if machine.alive:
-                books = service.desks[None].books
-                for orphan in books.orphans.values():
+            if self.machines[name].alive:
+                for orphan in service.desks[None].books.orphans.values():
                     self.given_up_by[orphan.claim.holder] = orphan.until
-                for hold in books.held():
-                    if hold.believed(machine.now()):
-                        self._believer(hold, machine, believers)
+        self.believers()
         self._check_rows()
 
     def _check_rows(self) -> None:
@@ -76,10 +72,7 @@ class SqlJudge(Judge):
         """Everybody was served, nobody holds or waits for nothing, and no row is locked."""
         tables: Any = self.model.tables  # type: ignore[attr-defined]
         now = tables.micros()
-        for machine in self.machines.values():
-            for run in machine.runs:
-                if run.name.startswith("user"):
-                    raise Violation(f"{machine.name} {run.name} waits for ever")
+        self.all_were_served()
         for name, row in tables.locks.items():
             if row["holder"] is not None and row["expires"] > now:
                 raise Violation(f"{name!r} is held by nobody: {row['holder']}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.simulation.judge import Judge, Violation
+from tests.simulation.judge import EXTENSION, Judge, Violation
 
 from holdfast.backends.sqlite.model import Model
 from holdfast.backends.sqlite.nodes import CAPABILITIES
@@ -40,10 +40,15 @@ class Outcome(NamedTuple):
     grants: int
     steps: int
     trace: list[str]
+    overlaps: int = 0
 
 
 class Story:
     """One seed."""
+
+    # How long those who hold work, on the average.
+    works: tuple[float, ...] = (0.01, 0.3, 1.5)
+    end = END
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         self.seed = seed
@@ -152,17 +157,20 @@ class Story:
         try:
             self.world.after(1.0, self._disturb)
             self.world.after(HEAL, self._heal)
-            self.world.play(END)
+            self.world.play(self.end)
             self.judge.at_rest()
         except Violation as found:
             violation = str(found)
+        except Exception as unexpected:  # the end of a process in a way that nobody planned
+            violation = repr(unexpected)
         finally:
             for machine in self.judge.machines.values():
                 if machine.alive:
                     machine.crash()
             gc.enable()
         trace = self.world.trace or []
-        return Outcome(self.seed, violation, self.judge.grants, self.world.steps, trace)
+        overlaps = len(self.judge.overlaps)
+        return Outcome(self.seed, violation, self.judge.grants, self.world.steps, trace, overlaps)
 
 
 class User:
@@ -224,13 +232,13 @@ class User:
 
     async def _work(self, mutex: Mutex, handle: Handle) -> None:
         for _ in range(self.chance.choice((1, 2, 4))):
-            await self._pause(self.chance.choice((0.01, 0.3, 1.5)))
+            await self._pause(self.chance.choice(self.story.works))
             if handle.lost():
                 return
             if self.chance.random() < 0.2:
                 await self._nest(mutex, handle)
             if self.chance.random() < 0.05 and not handle.lost():
-                await self._tolerant(lambda: handle.extend(3.0))
+                await self._tolerant(lambda: handle.extend(EXTENSION))
 
     async def _nest(self, mutex: Mutex, handle: Handle) -> None:
         before = handle.hold.depth

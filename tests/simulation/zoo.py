@@ -28,23 +28,15 @@ class ZooJudge(Judge):
 
     def check(self) -> None:
         """After each step: no two believe, and tokens rise."""
-        believers: dict[str, str] = {}
-        for name, service in self.services.items():
-            machine = self.machines[name]
-            if machine.alive:
-                for hold in service.desks[None].books.held():
-                    if hold.believed(machine.now()):
-                        self._believer(hold, machine, believers)
+        self.check_time()
+        self.believers()
 
     def _check_order(self, hold: Hold) -> None:
         """The order of grants is that of the tokens, which is checked."""
 
     def at_rest(self) -> None:
         """Everybody was served, and no node is left."""
-        for machine in self.machines.values():
-            for run in machine.runs:
-                if run.name.startswith("user"):
-                    raise Violation(f"{machine.name} {run.name} waits for ever")
+        self.all_were_served()
         tree: Any = self.model.tree  # type: ignore[attr-defined]
         left = [path for path in tree.nodes if contender(path.rpartition("/")[2])]
         if left:

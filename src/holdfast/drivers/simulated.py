@@ -12,30 +12,20 @@ from __future__ import annotations
 
 import heapq
 import random
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.effects import FOREVER, Call, Caller, Sleep, Spawn, Tell, Wait
 from holdfast.drivers.machine import given_up
+from holdfast.drivers.simulated_model import Near
 from holdfast.errors import HoldfastError, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast.core.effects import Effect, Guard, Process, Signal
+    from holdfast.drivers.simulated_model import Model
 
 EPOCH = 1_700_000_000.0
-
-
-class Model(Protocol):
-    """What a store does with requests."""
-
-    def ask(self, client: str, request: Any, reply: Callable[[object], None]) -> None:
-        """Carry out one request of the machine *client*, and answer when there is an answer."""
-        ...
-
-    def die(self, client: str) -> None:
-        """The machine *client* is gone."""
-        ...
 
 
 class Faults(NamedTuple):
@@ -141,7 +131,7 @@ class Machine:
 class World:
     """The agenda, the clock, the machines, and the models of the stores."""
 
-    def __init__(self, seed: int, models: Mapping[str, Model], faults: Faults) -> None:
+    def __init__(self, seed: int, models: Mapping[str, Model | Near], faults: Faults) -> None:
         self.chance = random.Random(seed)
         self.models = models
         self.faults = faults
@@ -243,6 +233,10 @@ class World:
     def _call(self, run: Run, call: Call, resume: Callable[..., None]) -> None:
         machine, faults = run.machine, self.faults
         self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
+        node = self.models[call.node]
+        if isinstance(node, Near):
+            self._call_near(run, call, node, resume)
+            return
         self._at(machine, call.until, lambda: resume(None, Unknown("no answer in time")))
         self._perhaps_freeze(machine, faults)
         # An ear is in the process that asks it, however long it is to listen.
@@ -259,11 +253,24 @@ class World:
                 self.after(self._delay(faults), lambda: self._arrive(machine, answer, resume))
 
         def arrive() -> None:
-            self.models[call.node].ask(machine.name, call.request, reply)
+            node.ask(machine.name, call.request, reply)
 
         # What was sent arrives, even when its sender has crashed meanwhile. What a frozen
         # sender has not sent yet does not.
         self.after(thaw, lambda: self._send(machine, arrive))
+
+    def _call_near(self, run: Run, call: Call, node: Near, resume: Callable[..., None]) -> None:
+        machine, turn = run.machine, run.turn
+
+        def wanted() -> bool:
+            return run.turn == turn and not run.ended
+
+        def reply(answer: object) -> None:
+            self.after(0.0, lambda: self._arrive(machine, answer, resume))
+
+        self._perhaps_freeze(machine, self.faults)
+        thaw = max(0.0, machine.frozen_until - self.time)
+        self.after(thaw, lambda: node.carry_out(machine, call, wanted, reply))
 
     def _send(self, machine: Machine, arrive: Callable[[], None]) -> None:
         if machine.alive:
@@ -272,7 +279,10 @@ class World:
     def _arrive(self, machine: Machine, answer: object, resume: Callable[..., None]) -> None:
         self._perhaps_freeze(machine, self.faults)
         self.note(machine, f"is answered {answer!r}")
-        resume(answer)
+        if isinstance(answer, Exception):
+            resume(None, answer)
+        else:
+            resume(answer)
 
     def _delay(self, faults: Faults) -> float:
         slow = 1000.0 if self.chance.random() < faults.slow else 1.0

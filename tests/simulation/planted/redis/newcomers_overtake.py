@@ -1,0 +1,20 @@
+"""A lock that has run out goes to whoever asks, past those who wait (hazard E5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.lua import rewrite
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    rewrite(
+        patch,
+        "ACQUIRE",
+        "local next_one = hand_over(owner)",
+        "local next_one = owner",
+    )

@@ -1,0 +1,15 @@
+"""A waiter trusts that a message comes (hazard E2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.redis import hash as conversations
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(conversations, "_recheck", lambda left, rank: 1e9)

@@ -1,0 +1,22 @@
+"""A renewal of a hold that has ended makes it anew (hazard A4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.lua import rewrite
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    rewrite(
+        patch,
+        "RENEW",
+        "    ours = redis.call('HEXISTS', KEYS[i], owner)",
+        "    redis.call('HSET', KEYS[i], owner, 1)\n"
+        "    redis.call('PEXPIRE', KEYS[i], lease)\n"
+        "    ours = 1",
+    )

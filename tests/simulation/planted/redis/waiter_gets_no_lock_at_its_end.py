@@ -1,0 +1,20 @@
+"""A lock that has run out is handed to nobody, not even to who asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.lua import rewrite
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    rewrite(
+        patch,
+        "ACQUIRE",
+        "elseif left == -2 then",
+        "elseif left == -3 then",
+    )

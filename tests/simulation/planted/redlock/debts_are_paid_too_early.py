@@ -1,0 +1,27 @@
+"""Who did not answer is told at once to forget the claim, which may yet be granted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends.redlock.protocol import Redlock
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.backends.redlock.ballot import Ballot
+    from holdfast.core.backend import Claim
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    ballot_of = Redlock._ballot
+
+    async def hasty(self: Redlock, claim: Claim, *words: Any) -> Ballot:
+        ballot = await ballot_of(self, claim, *words)
+        for master in ballot.errors:
+            self.debts.owe(master, claim)
+        await self.debts.start()
+        return ballot
+
+    patch.setattr(Redlock, "_ballot", hasty)

@@ -1,0 +1,15 @@
+"""The greatest token of the voters is taken, and the others are left behind (hazard H7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.redlock import protocol
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(protocol, "agreed", lambda tokens, quorum: True)

@@ -1,0 +1,15 @@
+"""A question that comes after its asker gave up is answered (hazard D2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.sql.shelf import LockShelf
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(LockShelf, "buried", lambda self, holder: False)

@@ -1,0 +1,21 @@
+"""Leases are compared with a clock that is not the one they were written by (hazard B9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends.sql.shelf import LockShelf
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    make = LockShelf.__init__
+
+    def careless(self: LockShelf, *arguments: Any) -> None:
+        make(self, *arguments)
+        self.now += 0.7
+
+    patch.setattr(LockShelf, "__init__", careless)

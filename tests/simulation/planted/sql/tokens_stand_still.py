@@ -1,0 +1,26 @@
+"""A hand-over takes the token that is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.sql.shelf import LockShelf
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Claim, Held
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    grant = LockShelf.grant
+
+    def careless(self: LockShelf, claim: Claim, expires: float) -> Held:
+        before = self.token
+        held = grant(self, claim, expires)._replace(token=before)
+        self.token = before
+        self.keep(held)
+        return held
+
+    patch.setattr(LockShelf, "grant", careless)

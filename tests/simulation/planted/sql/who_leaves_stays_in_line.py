@@ -1,0 +1,23 @@
+"""The row of one who leaves is not removed, so it is handed the lock that it wants no more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.sql.shelf import LockShelf
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    leave = LockShelf.quit
+
+    def careless(self: LockShelf, holder: str) -> bool:
+        was_there = leave(self, holder)
+        if was_there:
+            self.writes.pop()
+        return was_there
+
+    patch.setattr(LockShelf, "quit", careless)

@@ -1,0 +1,15 @@
+"""A grant that is answered after its lease was over is taken as if its node stood."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.zookeeper.stay import Stay
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(Stay, "has_ended", lambda self: False)

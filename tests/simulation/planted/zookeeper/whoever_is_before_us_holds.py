@@ -1,0 +1,22 @@
+"""The end of the one before is taken for a release, wherever that one stood."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.zookeeper.holds import Holds
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.backends.zookeeper.stay import Stay
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    watch = Holds.watch
+
+    def careless(self: Holds, stay: Stay, path: str, second: bool = False) -> None:
+        watch(self, stay, path, second=True)
+
+    patch.setattr(Holds, "watch", careless)

@@ -1,0 +1,15 @@
+"""A proof is taken to be good for a whole session, and a bit (hazard I1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core import pace
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(pace, "PROVEN", 1.2)

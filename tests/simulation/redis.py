@@ -1,0 +1,247 @@
+"""Stories on Redis: the production text, its scripts among it, on a model of the server.
+
+The clients are threads or tasks, behind one address or behind sentinels. What the store promises to
+survive happens in `RedisStory`; what it does not, in `ForgetfulStory`, which is there to show it.
+
+python -m tests.simulation.redis SEEDS
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.redis_client import Client, Tasks, Threads
+from tests.simulation.redis_judge import RedisJudge
+from tests.simulation.redis_net import Network, Sentinel
+from tests.simulation.story import HEAL, Outcome, Story
+
+from holdfast.backends.redis.model import Server
+from holdfast.backends.redis.nodes import CAPABILITIES
+from holdfast.backends.redis.protocol import Handed
+from holdfast.backends.redis.settings import settings_of
+from holdfast.backends.redis.steps import Address
+from holdfast.drivers.simulated import EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.core.effects import Call
+    from holdfast.drivers.simulated import Machine
+
+ONE = settings_of("redis://master:1")
+WATCHED = settings_of("redis+sentinel://s1:1,s2:2,s3:3/main")
+DRIFT = 0.0005
+# The longest that a server is away, that it is busy, and that its clock is set back.
+AWAY, BUSY, BACK = 2.0, 1.0, 3.0
+
+
+class Near:
+    """The nodes of all machines."""
+
+    def __init__(self, net: Network, make: Callable[[Machine], Client]) -> None:
+        self.net = net
+        self.make = make
+        self.clients: dict[str, Client] = {}
+
+    def of(self, machine: Machine) -> Client:
+        """The one of that machine."""
+        client = self.clients.get(machine.name)
+        if client is None:
+            client = self.clients[machine.name] = self.make(machine)
+        return client
+
+    def carry_out(
+        self,
+        machine: Machine,
+        call: Call,
+        wanted: Callable[[], bool],
+        reply: Callable[[object], None],
+    ) -> None:
+        """One request of a machine."""
+        self.of(machine).call(call, wanted, reply)
+
+    def die(self, name: str) -> None:
+        """Its links end."""
+        if name in self.clients:
+            self.net.forget(self.clients[name].machine)
+
+
+class RedisStory(Story):
+    """One seed."""
+
+    form: str | None = None
+
+    def make_model(self) -> Any:
+        """The server, what leads there, and who asks it."""
+        world, chance = self.world, self.world.chance
+        self.offset, self.drift = 0.0, chance.uniform(-DRIFT, DRIFT)
+        self.kept = self.form or chance.choice(("hash", "string"))
+        self.settings = chance.choice((ONE, ONE, WATCHED))
+        if chance.random() < 0.2:
+            self.settings = self.settings._replace(replicas=1)
+        self.net = Network(world)
+        self.master = Address("master", 1)
+        self.net.listen(self.master, self.server())
+        for address in WATCHED.addresses:
+            self.net.listen(address, Sentinel(lambda: self.master))
+        if not self.calm:
+            world.after(chance.expovariate(0.5), self._trouble)
+        return Near(self.net, self._client)
+
+    def server(self) -> Server:
+        """A new one, by the clock of all."""
+        return Server(self.micros, self._replicas)
+
+    def micros(self) -> int:
+        """The servers' clock."""
+        return int((EPOCH + self.world.time * (1.0 + self.drift) + self.offset) * 1e6)
+
+    def _replicas(self, wanted: int) -> int:
+        return wanted if self.calm or self.world.chance.random() < 0.9 else 0
+
+    def _client(self, machine: Machine) -> Client:
+        kind = self.world.chance.choice((Threads, Tasks))
+        return kind(self.net, machine, self.settings, self.kept)
+
+    def make_judge(self) -> RedisJudge:
+        """Who sees what the server has."""
+        return RedisJudge(self, self.calm, max(self.leases))
+
+    def make_backend(self, machine: Machine) -> Handed:
+        """The production text."""
+        client = self.model.of(machine)
+        return Handed("store", CAPABILITIES, client.forget, client.disturb)
+
+    # --- what goes wrong ------------------------------------------------------------------------
+
+    def troubles(self) -> list[Callable[[], None]]:
+        """What the store promises to survive."""
+        return [self.restart, self.cut, self.be_busy, self.flush_scripts, self.set_back]
+
+    def _trouble(self) -> None:
+        if self.world.time < HEAL - AWAY:
+            self.world.chance.choice(self.troubles())()
+            self.world.after(self.world.chance.expovariate(0.3), self._trouble)
+
+    def note(self, text: str) -> None:
+        """A line of the trace."""
+        if self.world.trace is not None:
+            self.world.trace.append(f"{self.world.time:10.4f}  server {text}")
+
+    def restart(self, lost: int = 0) -> None:
+        """The server ends, and comes back with all but the last changes; or another comes in its
+        place, where sentinels watch.
+        """
+        host = self.net.hosts[self.master]
+        if not host.up:
+            return
+        server = host.server
+        self.note(f"ends; {lost} of {len(server.changes)} changes will be lost")
+        host.stop()
+        back = self.master
+        if self.settings.topology == "sentinel" and self.world.chance.random() < 0.7:
+            back = Address("master", self.master.port + 1)
+        known = len(server.changes) - lost
+        self.world.after(self.world.chance.uniform(0.01, AWAY), partial(self._back, back, known))
+
+    def _back(self, address: Address, known: int) -> None:
+        server = self.net.hosts[self.master].server
+        server.restart(known)
+        self.net.listen(address, server)
+        self.master = address
+        self.note(f"is back as {address}")
+
+    def cut(self) -> None:
+        """The links of one machine are cut."""
+        name = self.world.chance.choice(sorted(self.judge.machines))
+        self.note(f"is cut off from {name}")
+        for link in list(self.net.hosts[self.master].links):
+            if link.machine.name == name:
+                link.cut()
+
+    def be_busy(self) -> None:
+        """It answers nobody for a while, and everybody then."""
+        host = self.net.hosts[self.master]
+        host.busy_until = self.world.time + self.world.chance.uniform(0.0, BUSY)
+
+    def flush_scripts(self) -> None:
+        """It forgets the scripts."""
+        self.net.hosts[self.master].server.scripts.clear()
+
+    def set_back(self) -> None:
+        """Its clock is set back: leases last longer."""
+        seconds = min(self.world.chance.expovariate(1.0), BACK + self.offset)
+        self.note(f"has its clock set back by {seconds:.3f} s")
+        self.offset -= seconds
+
+
+class ForgetfulStory(RedisStory):
+    """What the store does not survive; two may believe, and only their tokens tell them apart."""
+
+    works = (0.3, 1.0, 3.0)
+    end = 200.0
+
+    def make_judge(self) -> RedisJudge:
+        """Who counts overlaps instead."""
+        judge = super().make_judge()
+        judge.shows = True
+        return judge
+
+    def troubles(self) -> list[Callable[[], None]]:
+        """Data that is lost, and a clock that jumps ahead."""
+        return [self.lose_all, self.lose_the_last, self.lose_the_last, self.set_ahead, self.cut]
+
+    def lose_all(self) -> None:
+        """A restart without persistence."""
+        self.restart(len(self.net.hosts[self.master].server.changes))
+
+    def lose_the_last(self) -> None:
+        """A restart with what was synced a second ago; a failover to a replica that lags."""
+        changes = self.net.hosts[self.master].server.changes
+        since = self.micros() - int(self.world.chance.uniform(0.0, 1.0) * 1e6)
+        self.restart(sum(change.at > since for change in changes))
+
+    def set_ahead(self) -> None:
+        """Leases end early."""
+        self.offset += self.world.chance.uniform(0.0, BACK)
+
+
+class RewoundStory(ForgetfulStory):
+    """The data is lost, and the clock is behind: even tokens start again."""
+
+    def troubles(self) -> list[Callable[[], None]]:
+        """Both."""
+        return [self._rewind]
+
+    def _rewind(self) -> None:
+        self.offset -= 60.0
+        self.lose_all()
+
+
+def play(seed: int, traced: bool = False, kind: type[RedisStory] = RedisStory) -> Outcome:
+    """One seed."""
+    return kind(seed, traced).tell()
+
+
+def report(seed: int, kind: type[RedisStory] = RedisStory) -> str:
+    """The trace of a failing seed, for people."""
+    outcome = play(seed, traced=True, kind=kind)
+    return "\n".join([f"seed {seed}: {outcome.violation}", *outcome.trace[-80:]])
+
+
+def main() -> None:
+    """Play so many seeds."""
+    outcomes = [play(seed) for seed in range(int(sys.argv[1]))]
+    failed = [outcome.seed for outcome in outcomes if outcome.violation]
+    grants, steps = sum(o.grants for o in outcomes), sum(o.steps for o in outcomes)
+    print(
+        f"{len(outcomes)} seeds, {grants} grants, {steps} steps: {len(failed)} failed {failed[:9]}"
+    )
+    if failed:
+        print(report(failed[0]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,367 @@
+"""The node of a simulated client of Redis: it carries out the production conversations.
+
+`Threads` has a link for each call and each waiter, `Tasks` one for all, as the nodes of the library
+have them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends.redis.conversations import Conversations
+from holdfast.backends.redis.steps import Guarded, Pause, Unreachable
+from holdfast.core.backend import Ask, Claim, Hear, Leave
+from holdfast.core.effects import FOREVER
+from holdfast.core.pace import pause
+from holdfast.errors import Refused, StoreError, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.redis_net import Link, Network
+
+    from holdfast.backends.redis.settings import Settings
+    from holdfast.backends.redis.steps import Address, Send, Steps, Waiting
+    from holdfast.core.effects import Call
+    from holdfast.drivers.simulated import Machine
+
+SOON = 0.001
+
+
+class Conversation:
+    """One request on its way, step by step."""
+
+    def __init__(
+        self,
+        client: Client,
+        call: Call,
+        wanted: Callable[[], bool],
+        reply: Callable[[object], None],
+    ) -> None:
+        self.client = client
+        self.until = call.until
+        self.wanted = wanted
+        self.reply = reply
+        self.turn = 0
+        self.asked = 0.0
+        self.link: Link | None = None
+        request = call.request
+        waits = isinstance(request, Ask) and request.claim.holder in client.waiting
+        self.steps: Steps[Any] = client.talks.about(request, waits)
+        self.leaves = request.claim.holder if isinstance(request, Leave) else ""
+
+    def advance(self, step: Callable[[], Any]) -> None:
+        """The client's part, unless it is dead, frozen, or does not want to know any more."""
+        machine = self.client.machine
+        thaw = machine.frozen_until - machine.world.time
+        self.turn += 1
+        if not machine.alive:
+            return
+        if thaw > 0.0:
+            machine.world.after(thaw, lambda: self.advance(step))
+        elif not self.wanted():
+            self.steps.close()
+            self.client.abandoned(self.link)
+        else:
+            self._advance(step)
+
+    def _advance(self, step: Callable[[], Any]) -> None:
+        try:
+            wanted = step()
+        except StopIteration as done:
+            if self.leaves:
+                self.client.forget(self.leaves)
+            self.reply(done.value)
+        except Unreachable as error:
+            self.reply(Refused(str(error)))
+        except StoreError as error:
+            self.reply(error.with_traceback(None))
+        else:
+            self._take(wanted)
+
+    def _take(self, step: Send | Guarded | Pause) -> None:
+        client = self.client
+        if isinstance(step, Pause):
+            seconds = pause(step.attempt + 2, 0.5)
+            enough = client.machine.now() + seconds < self.until
+            client.after(seconds if enough else 0.0, self.resume(enough))
+            return
+        client.after(max(SOON, self.until - client.machine.now()), self._too_late(self.turn))
+        turn, self.asked = self.turn, client.machine.now()
+        client.link(step.address, getattr(step, "waiting", None), partial(self._send, step, turn))
+
+    def resume(self, outcome: object) -> Callable[[], None]:
+        """Go on with an outcome, if nothing else has happened."""
+        turn = self.turn
+
+        def go() -> None:
+            if self.turn != turn:
+                return
+            if isinstance(outcome, Exception):
+                self.advance(lambda: self.steps.throw(outcome))
+            else:
+                self.advance(lambda: self.steps.send(outcome))
+
+        return go
+
+    def _too_late(self, turn: int) -> Callable[[], None]:
+        def late() -> None:
+            if self.turn == turn:
+                self.client.abandoned(self.link, self.asked)
+                self.resume(Unknown("no answer in time"))()
+
+        return late
+
+    def _send(self, step: Send | Guarded, turn: int, link: Link | None, new: bool) -> None:
+        if self.turn != turn:
+            if link is not None:
+                self.client.lay_down(link)
+            return
+        self.link = link
+        if link is None:
+            self.resume(Unreachable("nobody listens"))()
+        elif isinstance(step, Guarded):
+            link.ask(step.look, self._hear(partial(self._guarded, step, link), turn))
+        else:
+            waiting = step.waiting
+            channels = self.client.listen(link, waiting, new) if waiting is not None else ()
+            link.ask(step.commands, self._hear(partial(self._done, step, link), turn), channels)
+
+    def _hear(
+        self, then: Callable[[list[Any]], None], turn: int
+    ) -> Callable[[list[Any] | None], None]:
+        def hear(replies: list[Any] | None) -> None:
+            if self.turn == turn and replies is None:
+                self.resume(Unknown("the connection was lost"))()
+            elif self.turn == turn and replies is not None:
+                then(replies)
+
+        return hear
+
+    def _done(self, step: Send, link: Link, replies: list[Any]) -> None:
+        if step.waiting is None:
+            self._lay_down(link)
+        self.resume(replies)()
+
+    def _guarded(self, step: Guarded, link: Link, replies: list[Any]) -> None:
+        if replies[-1] != step.value:
+            link.ask([("UNWATCH",)], lambda _: None)
+            self._finish(link, [*replies, None])
+            return
+
+        def carried_out(last: list[Any]) -> None:
+            self._finish(link, [*replies, last[-1]])
+
+        link.ask(step.transaction(), self._hear(carried_out, self.turn))
+
+    def _lay_down(self, link: Link) -> None:
+        self.client.lay_down(link)
+        self.link = None
+
+    def _finish(self, link: Link, replies: list[Any]) -> None:
+        self._lay_down(link)
+        self.resume(replies)()
+
+
+class Client:
+    """What one machine has of links; here as threads have them."""
+
+    def __init__(self, net: Network, machine: Machine, settings: Settings, form: str) -> None:
+        self.net = net
+        self.machine = machine
+        self.talks = Conversations(settings, machine.now, self.address_of, form)
+        self.after = net.world.after
+        self.idle: dict[Address, list[Link]] = {}
+        self.waiting: dict[str, Link] = {}
+        self.channels: dict[str, tuple[str, ...]] = {}
+        self.hearers: dict[str, Callable[[], None]] = {}
+
+    def address_of(self, claim: Claim) -> str:
+        """Each waiting thread has a channel of its own."""
+        return claim.holder
+
+    def call(self, call: Call, wanted: Callable[[], bool], reply: Callable[[object], None]) -> None:
+        """One request."""
+        if isinstance(call.request, Hear):
+            self._hear(call.request.claim.holder, call.until, reply)
+        else:
+            talk = Conversation(self, call, wanted, reply)
+            talk.advance(lambda: next(talk.steps))
+
+    def link(
+        self,
+        address: Address,
+        waiting: Waiting | None,
+        then: Callable[[Link | None, bool], None],
+    ) -> None:
+        """A link for a step; it says whether it must be told to listen."""
+        if waiting is not None:
+            link = self.waiting.get(waiting.claim.holder)
+            if link is not None and link.address == address:
+                then(link, False)
+                return
+        idle = [link for link in self.idle.pop(address, []) if link.open]
+        if idle:
+            self.idle[address] = idle[1:]
+            then(idle[0], True)
+        else:
+            self.net.connect(self.machine, address, self, lambda link: then(link, True))
+
+    def listen(self, link: Link, waiting: Waiting, new: bool) -> tuple[str, ...]:
+        """The claim's own link hears its channels before it asks."""
+        holder = waiting.claim.holder
+        link.heard, link.holder = False, holder
+        self.waiting[holder], self.channels[holder] = link, waiting.channels
+        return waiting.channels if new else ()
+
+    def lay_down(self, link: Link) -> None:
+        """Keep it for the next question."""
+        if link.open:
+            self.idle.setdefault(link.address, []).append(link)
+
+    def abandoned(self, link: Link | None, asked: float = 0.0) -> None:
+        """A question was given up: its link is closed."""
+        if link is not None and link not in self.idle.get(link.address, []):
+            if self.waiting.get(link.holder) is link:
+                del self.waiting[link.holder]
+            link.close()
+
+    def heard(self, link: Link, channel: str, word: str) -> None:
+        """A message."""
+        link.heard = True
+        self.wake(link.holder)
+
+    def lost(self, link: Link) -> None:
+        """A link has ended: whoever listened must look."""
+        self.wake(link.holder)
+
+    def wake(self, holder: str) -> None:
+        """End a wait."""
+        hearer = self.hearers.pop(holder, None)
+        if hearer is not None:
+            hearer()
+
+    def deaf(self, holder: str) -> bool:
+        """Whether there is nothing to wait for, or something was heard."""
+        link = self.waiting.get(holder)
+        if link is not None and not link.open:
+            del self.waiting[holder]
+        return link is None or link.heard or not link.open
+
+    def _hear(self, holder: str, until: float, reply: Callable[[object], None]) -> None:
+        if self.deaf(holder):
+            reply(None)
+            return
+        hearer = self.hearers[holder] = partial(reply, None)
+
+        def late() -> None:
+            if self.hearers.get(holder) is hearer:
+                self.wake(holder)
+
+        if until < FOREVER:
+            self.after(max(0.0, until - self.machine.now()), late)
+
+    def forget(self, holder: str) -> None:
+        """The claim waits no more: its link can serve others."""
+        self.talks.forget(holder)
+        self.hearers.pop(holder, None)
+        link = self.waiting.pop(holder, None)
+        channels = self.channels.pop(holder, ())
+        if link is not None and link.open:
+            link.holder = ""
+            link.unsubscribe(channels)
+            self.lay_down(link)
+
+    def disturb(self) -> None:
+        """Wake every waiter."""
+        for holder in list(self.hearers):
+            self.wake(holder)
+
+
+class Threads(Client):
+    """As it is."""
+
+
+class Tasks(Client):
+    """One link for all; all waiters for one lock share a channel, which names the one meant."""
+
+    def __init__(self, net: Network, machine: Machine, settings: Settings, form: str) -> None:
+        super().__init__(net, machine, settings, form)
+        self.connecting: dict[Address, list[Callable[[Link | None, bool], None]]] = {}
+        self.told: set[str] = set()
+
+    def address_of(self, claim: Claim) -> str:
+        """All waiting tasks of a client share one."""
+        return claim.client
+
+    def link(
+        self,
+        address: Address,
+        waiting: Waiting | None,
+        then: Callable[[Link | None, bool], None],
+    ) -> None:
+        """The wire."""
+        wires = [link for link in self.idle.get(address, []) if link.open]
+        if wires:
+            then(wires[0], True)
+            return
+        askers = self.connecting.setdefault(address, [])
+        askers.append(then)
+        if len(askers) == 1:
+            self.net.connect(self.machine, address, self, partial(self._connected, address))
+
+    def _connected(self, address: Address, link: Link | None) -> None:
+        if link is not None:
+            self.idle[address] = [link]
+        for then in self.connecting.pop(address):
+            then(link, True)
+
+    def listen(self, link: Link, waiting: Waiting, new: bool) -> tuple[str, ...]:
+        """Tell the server of channels that nobody here listens to yet."""
+        holder = waiting.claim.holder
+        heard = {c for h, its in self.channels.items() if self.waiting.get(h) is link for c in its}
+        self.waiting[holder], self.channels[holder] = link, waiting.channels
+        self.told.discard(holder)
+        return tuple(channel for channel in waiting.channels if channel not in heard)
+
+    def lay_down(self, link: Link) -> None:
+        """It lies there all the time."""
+
+    def abandoned(self, link: Link | None, asked: float = 0.0) -> None:
+        """The wire stays, unless nothing has come over it for so long."""
+        if link is not None and link.last_heard < asked:
+            link.close()
+            self.lost(link)
+
+    def heard(self, link: Link, channel: str, word: str) -> None:
+        """To whom it is for; or to anyone, if it is for nobody here."""
+        named = word if word in self.waiting else next(iter(self._listeners(channel)), None)
+        if named is not None:
+            self.told.add(named)
+            self.wake(named)
+
+    def _listeners(self, channel: str) -> list[str]:
+        return [holder for holder in self.waiting if channel in self.channels[holder]]
+
+    def lost(self, link: Link) -> None:
+        """Whoever listened here must look."""
+        for holder in [holder for holder, its in self.waiting.items() if its is link]:
+            self.told.add(holder)
+            self.wake(holder)
+
+    def deaf(self, holder: str) -> bool:
+        """Whether there is nothing to wait for, or something was heard."""
+        link = self.waiting.get(holder)
+        return link is None or holder in self.told or not link.open
+
+    def forget(self, holder: str) -> None:
+        """The claim waits no more."""
+        self.talks.forget(holder)
+        self.hearers.pop(holder, None)
+        self.told.discard(holder)
+        link = self.waiting.pop(holder, None)
+        channels = self.channels.pop(holder, ())
+        left = [channel for channel in channels if not self._listeners(channel)]
+        if link is not None and link.open and left:
+            link.unsubscribe(left)

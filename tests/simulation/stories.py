@@ -1,0 +1,32 @@
+"""All stories, by the name of the store that they are played on."""
+
+from __future__ import annotations
+
+from tests.simulation.redis import ForgetfulStory, RedisStory
+from tests.simulation.redlock import RedlockStory
+from tests.simulation.sql import SqlStory
+from tests.simulation.story import Outcome, Story
+from tests.simulation.zoo import ZooStory
+
+# What no fault in it may break.
+KINDS: dict[str, type[Story]] = {
+    "sqlite": Story,
+    "redis": RedisStory,
+    "redlock": RedlockStory,
+    "zookeeper": ZooStory,
+    "sql": SqlStory,
+}
+# With faults that the store does not survive: played to show what is left then.
+SHOWN: dict[str, type[Story]] = {"redis that forgets": ForgetfulStory}
+LAST_LINES = 80
+
+
+def play(kind: str, seed: int, traced: bool = False) -> Outcome:
+    """One seed of one kind."""
+    return (KINDS | SHOWN)[kind](seed, traced).tell()
+
+
+def report(kind: str, seed: int) -> str:
+    """The trace of a failing seed, for people."""
+    outcome = play(kind, seed, traced=True)
+    return "\n".join([f"{kind}, seed {seed}: {outcome.violation}", *outcome.trace[-LAST_LINES:]])

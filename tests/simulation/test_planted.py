@@ -1,0 +1,32 @@
+"""Every planted bug is found, and is on the page."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.simulation.bugs import BUGS, Bug, table
+from tests.simulation.stories import play
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "planted.md"
+SECONDS = 60.0
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    seed, until = bug.first, time.monotonic() + SECONDS
+    while play(bug.kind, seed).violation is None:
+        assert time.monotonic() < until, f"{bug.name} was not found by {seed - bug.first} seeds"
+        seed += 1
+
+
+def test_there_are_enough_planted_bugs() -> None:
+    kinds = {bug.kind for bug in BUGS}
+    assert len(BUGS) >= 30
+    assert kinds >= {"sqlite", "redis", "redlock", "zookeeper", "sql"}
+
+
+def test_the_page_lists_them() -> None:
+    assert table() in PAGE.read_text("utf-8"), "python -m tests.simulation.bugs prints the table"
