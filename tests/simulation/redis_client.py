@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis.conversations import Conversations
+from holdfast.backends.redis.line import codec
 from holdfast.backends.redis.steps import Guarded, Pause, Unreachable
 from holdfast.core.backend import Ask, Claim, Hear, Leave
 from holdfast.core.effects import FOREVER
@@ -17,12 +18,12 @@ from holdfast.core.pace import pause
 from holdfast.errors import Refused, StoreError, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.simulation.redis_net import Link, Network
 
     from holdfast.backends.redis.settings import Settings
-    from holdfast.backends.redis.steps import Address, Send, Steps, Waiting
+    from holdfast.backends.redis.steps import Address, Command, Send, Steps, Waiting
     from holdfast.core.effects import Call
     from holdfast.drivers.simulated import Machine
 
@@ -126,7 +127,9 @@ class Conversation:
         else:
             waiting = step.waiting
             channels = self.client.listen(link, waiting, new) if waiting is not None else ()
-            link.ask(step.commands, self._hear(partial(self._done, step, link), turn), channels)
+            link.ask(
+                unpacked(step.commands), self._hear(partial(self._done, step, link), turn), channels
+            )
 
     def _hear(
         self, then: Callable[[list[Any]], None], turn: int
@@ -162,6 +165,15 @@ class Conversation:
     def _finish(self, link: Link, replies: list[Any]) -> None:
         self._lay_down(link)
         self.resume(replies)()
+
+
+def unpacked(commands: Sequence[Command] | bytes) -> Sequence[Command]:
+    """One that is packed already is unpacked, for the model."""
+    if not isinstance(commands, bytes):
+        return commands
+    reader = codec().Reader()
+    reader.feed(commands)
+    return [tuple(reader.gets())]
 
 
 class Client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.redis import keys
+from holdfast.backends.redis import keys, ready
 
 if TYPE_CHECKING:
     import pytest
@@ -12,4 +12,5 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(keys, "owner_of", lambda holder: holder.partition(":")[0] + ":1")
+    for module in (keys, ready):
+        patch.setattr(module, "owner_of", lambda holder: holder.partition(":")[0] + ":1")
