@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from holdfast.core.backend import Sight
     from holdfast.core.lease import Callback, Hold
 
+# A text as JSON has it; `json.dumps` makes an encoder for each that is not ASCII alone.
+quoted = json.JSONEncoder(ensure_ascii=False).encode
+
 
 class Orphan(NamedTuple):
     """A claim to give back, and until when that makes sense."""
@@ -76,6 +79,7 @@ class Holdings:
         self.holds: dict[str, weakref.ref[Hold]] = {}
         self.orphans: dict[str, Orphan] = {}
         self.bereaved: list[Callback] = []
+        self.places: dict[str | None, tuple[str, str]] = {}
 
     def abandon(self, reason: str, ours: bool) -> None:
         """Nobody here holds anything any more: a forked child, or the tasks of a closed loop.
@@ -109,9 +113,14 @@ class Holdings:
     def _about(self, label: str | None, caller: Caller) -> str:
         text = caller.about.get(label)
         if text is None:
-            host, pid = self.env.place()
-            words = {"host": host, "pid": pid, "thread": caller.title, "label": label}
-            text = caller.about[label] = json.dumps(words, ensure_ascii=False)
+            if label not in self.places:
+                host, pid = self.env.place()
+                words = json.dumps({"host": host, "pid": pid}, ensure_ascii=False)[:-1]
+                self.places[label] = words, json.dumps(label, ensure_ascii=False)
+            place, shown = self.places[label]
+            # The same as of one dictionary, but thousands of tasks share most of it.
+            text = f'{place}, "thread": {quoted(caller.title)}, "label": {shown}}}'
+            caller.about[label] = text
         return text
 
     def add(self, hold: Hold, caller: Caller | None, asked: float) -> None:

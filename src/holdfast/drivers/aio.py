@@ -27,7 +27,7 @@ from holdfast.drivers.machine import Machine, given_up, patience
 from holdfast.drivers.node import DRIVERS, forked_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from holdfast.drivers.node import AioNode
 
@@ -158,20 +158,19 @@ class Aio(Machine):
         """One step that awaits nothing."""
         function(*arguments)
 
-    async def _perform(self, effect: Effect[Any]) -> object:
+    def _perform(self, effect: Effect[Any]) -> Awaitable[object]:
+        """What to await for the answer. No coroutine of its own: tasks that wait pay for each."""
         if isinstance(effect, Call):
-            return await self.nodes[effect.node].call(effect.request, effect.until)
+            return self.nodes[effect.node].call(effect.request, effect.until)
         if isinstance(effect, Wait):
-            return await self._wait(effect.signal, effect.until)
+            return self._wait(effect.signal, effect.until)
         if isinstance(effect, Sleep):
-            await self._wait(Signal(), effect.until)
-        elif isinstance(effect, Spawn):
-            self._spawn(effect.process, effect.name)
-        elif isinstance(effect, Tell):
-            await self._tell(effect)
-        else:
-            raise TypeError(f"the core awaited {effect!r}, which is not an effect")
-        return None
+            return self._sleep(effect.until)
+        if isinstance(effect, Tell):
+            return self._tell(effect)
+        if isinstance(effect, Spawn):
+            return self._start(effect)
+        raise TypeError(f"the core awaited {effect!r}, which is not an effect")
 
     async def _wait(self, signal: Signal, until: float) -> bool:
         if signal.is_set:
@@ -188,6 +187,12 @@ class Aio(Machine):
             if wake in signal.wakers:
                 signal.wakers.remove(wake)
         return signal.is_set
+
+    async def _sleep(self, until: float) -> None:
+        await self._wait(Signal(), until)
+
+    async def _start(self, effect: Spawn) -> None:
+        self._spawn(effect.process, effect.name)
 
     def _spawn(self, process: Process[None], name: str) -> None:
         loop = asyncio.get_running_loop()

@@ -11,37 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.line import counted, packed
+from holdfast.backends.redis.listening import Listening
 from holdfast.backends.redis.steps import Guarded, Pause, Send, Unreachable, unheard
 from holdfast.backends.redis.wire import Wire
-from holdfast.core.backend import Ask, Hear, Leave
+from holdfast.core.backend import Ask, Busy, Hear, Leave, Left
 from holdfast.core.pace import pause
 from holdfast.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from holdfast.backends.redis.settings import Settings
-    from holdfast.backends.redis.steps import Address, Steps, Waiting
+    from holdfast.backends.redis.steps import Address
     from holdfast.core.backend import Claim
-
-
-class Waiter:
-    """One waiting task: the wire it listens on, and whether a message has come."""
-
-    __slots__ = ("channels", "future", "heard", "wire")
-
-    def __init__(self, wire: Wire, channels: tuple[str, ...]) -> None:
-        self.wire = wire
-        self.channels = channels
-        self.heard = False
-        self.future: asyncio.Future[None] | None = None
-
-    def wake(self) -> None:
-        """A message has come, or may have been missed."""
-        self.heard = True
-        future = self.future
-        if future is not None and not future.done() and not future.get_loop().is_closed():
-            future.set_result(None)
 
 
 class AioStore:
@@ -57,48 +39,69 @@ class AioStore:
         """Nothing is connected, and nobody waits."""
         self.wires: dict[Address, Wire] = {}
         self.connecting: dict[Address, asyncio.Task[Wire]] = {}
-        self.waiting: dict[str, Waiter] = {}
-        # Who listens to a channel, in the order they came; the first looks when nobody is named.
-        self.listeners: dict[str, dict[str, Waiter]] = {}
+        self.listening = Listening(self.now)
         self.talks = Conversations(self.settings, self.now, _address_of, self.form)
 
     async def call(self, request: object, until: float) -> object:
         """The answer of the store; Refused or Unknown when there is none by *until*."""
         if isinstance(request, Hear):
-            await self._hear(request.claim, until)
+            await self.listening.hear(request.claim, until)
             return None
-        waits = isinstance(request, Ask) and request.claim.holder in self.waiting
-        answer = await self._converse(self.talks.about(request, waits), until)
-        if isinstance(request, Leave):
-            self.forget(request.claim.holder)
-        return answer
-
-    async def _converse(self, steps: Steps[Any], until: float) -> object:
+        busy = bool(self.listening.waiting)
+        steps = self.talks.about(request, busy and self._waits(request))
         try:
             step = next(steps)
             while True:
                 try:
-                    outcome = await self._take(step, until)
+                    asked = self._asked(step, until)
+                    outcome = await (asked or self._take(step, until))
                 except Exception as error:
                     step = steps.throw(error)
                 else:
                     step = steps.send(outcome)
         except StopIteration as done:
-            return done.value
+            return self._answered(request, done.value) if self.listening.waiting else done.value
         except Unreachable as error:
             raise Refused(str(error)) from error
+
+    def _asked(self, step: Send | Guarded | Pause, until: float) -> Awaitable[object] | None:
+        """What happens nearly always, without the detours."""
+        if type(step) is Send and step.waiting is None:
+            wire = self.wires.get(step.address)
+            if wire is not None and wire.open:
+                return wire.ask(packed(step.commands), counted(step.commands), until)
+        return None
+
+    def _waits(self, request: object) -> bool:
+        """Whether the claim stands in the queue, or should at once: where others of ours do."""
+        if not isinstance(request, Ask):
+            return False
+        claim, listening = request.claim, self.listening
+        return claim.holder in listening.waiting or (
+            request.wait and claim.name in listening.crowds
+        )
+
+    def _answered(self, request: object, answer: object) -> object:
+        if isinstance(request, Leave) and isinstance(answer, Left):
+            self.listening.forget(request.claim.holder, gave_up=answer.was != "held")
+        elif isinstance(request, Ask) and isinstance(answer, Busy):
+            return self.listening.watched(request.claim, answer)
+        return answer
 
     async def _take(self, step: Send | Guarded | Pause, until: float) -> object:
         if isinstance(step, Pause):
             return await self._pause(step.attempt, until)
         wire = self.wires.get(step.address)
         if wire is None or not wire.open:
-            wire = await self._connect(step.address, until)
+            began = self.now()
+            wire = await self._connect(step.address, until - began)
+            # Many may have waited for the same wire: each has its time to ask yet.
+            until += self.now() - began
         if isinstance(step, Guarded):
             return await _guarded(wire, step, until)
         if step.waiting is None:
             return await wire.ask(packed(step.commands), counted(step.commands), until)
-        self._listen(wire, step.waiting)
+        self.listening.listen(wire, step.waiting)
         replies = await wire.ask(packed(step.commands), counted(step.commands), until)
         # Refused before the replies came, since it was asked before.
         refused = (wire.refused.get(channel) for channel in step.waiting.channels)
@@ -112,7 +115,7 @@ class AioStore:
         await asyncio.sleep(seconds)
         return True
 
-    async def _connect(self, address: Address, until: float) -> Wire:
+    async def _connect(self, address: Address, seconds: float) -> Wire:
         """The wire to *address*; whoever else wants it waits for the same one.
 
         It is made in a task of its own: no asker that is cancelled takes it from the others, and
@@ -121,14 +124,20 @@ class AioStore:
         """
         task = self.connecting.get(address)
         if task is None:
-            task = asyncio.create_task(self._open(address, until), name="holdfast-connect")
+            task = asyncio.create_task(self._open(address, seconds), name="holdfast-connect")
             self.connecting[address] = task
             task.add_done_callback(lambda task: self._connected(address, task))
         return await asyncio.shield(task)
 
-    async def _open(self, address: Address, until: float) -> Wire:
-        wire = Wire(address, self.now, self._heard, self._lost, self._ended)
-        await wire.connect(self.settings, until)
+    async def _open(self, address: Address, seconds: float) -> Wire:
+        wire = Wire(
+            address,
+            self.now,
+            self.listening.heard,
+            self.listening.lost,
+            self.listening.ended,
+        )
+        await wire.connect(self.settings, self.now() + seconds)
         return wire
 
     def _connected(self, address: Address, task: asyncio.Task[Wire]) -> None:
@@ -137,79 +146,15 @@ class AioStore:
         if not task.cancelled() and task.exception() is None:
             self.wires[address] = task.result()
 
-    def _listen(self, wire: Wire, waiting: Waiting) -> None:
-        """Have the claim's channels listened to on *wire*, before what is sent next."""
-        holder = waiting.claim.holder
-        waiter = self.waiting.get(holder)
-        if waiter is not None and waiter.wire is wire:
-            waiter.heard = False
-            return
-        if waiter is not None:
-            self._deafen(holder, waiter)
-        waiter = self.waiting[holder] = Waiter(wire, waiting.channels)
-        for channel in waiting.channels:
-            listeners = self.listeners.setdefault(channel, {})
-            heard = any(other.wire is wire for other in listeners.values())
-            if not heard or channel in wire.refused:
-                wire.tell(_verb("SUBSCRIBE", waiting.sharded), channel)
-            listeners[holder] = waiter
-
-    def _deafen(self, holder: str, waiter: Waiter) -> None:
-        for channel in waiter.channels:
-            listeners = self.listeners.get(channel, {})
-            listeners.pop(holder, None)
-            if not listeners:
-                self.listeners.pop(channel, None)
-                if waiter.wire.open:
-                    sharded = self.talks.talk.route.sharded
-                    waiter.wire.tell(_verb("UNSUBSCRIBE", sharded), channel)
-
-    def _heard(self, channel: str, word: str) -> None:
-        waiter = self.waiting.get(word)
-        if waiter is None:
-            # Not for one of ours by name: a release by another program. One of us looks.
-            waiter = next(iter(self.listeners.get(channel, {}).values()), None)
-        if waiter is not None:
-            waiter.wake()
-
-    def _lost(self, wire: Wire) -> None:
-        """Messages may be missed from now on: whoever listened here must look."""
-        for waiter in self.waiting.values():
-            if waiter.wire is wire:
-                waiter.wake()
-
-    def _ended(self, wire: Wire, channel: str) -> None:
-        """The server has ended a subscription: whoever listened must look, and listen anew."""
-        for holder, waiter in list(self.listeners.get(channel, {}).items()):
-            if waiter.wire is wire:
-                del self.waiting[holder]
-                self._deafen(holder, waiter)
-                waiter.wake()
-
-    async def _hear(self, claim: Claim, until: float) -> None:
-        waiter = self.waiting.get(claim.holder)
-        if waiter is None or waiter.heard or not waiter.wire.open:
-            return
-        loop = asyncio.get_running_loop()
-        waiter.future = loop.create_future()
-        timer = loop.call_later(max(0.0, min(until - self.now(), 3600.0)), waiter.wake)
-        try:
-            await waiter.future
-        finally:
-            timer.cancel()
-            waiter.future = None
-
     def forget(self, holder: str) -> None:
         """The claim waits no more."""
-        self.talks.forget(holder)
-        waiter = self.waiting.pop(holder, None)
-        if waiter is not None:
-            self._deafen(holder, waiter)
+        gave_up = self.talks.forget(holder)
+        if self.listening.waiting:
+            self.listening.forget(holder, gave_up=gave_up)
 
     def disturb(self) -> None:
         """Wake every waiting task: the client is closing."""
-        for waiter in list(self.waiting.values()):
-            waiter.wake()
+        self.listening.disturb()
 
     def interrupt(self) -> None:
         """No call lasts beyond its deadline but those that wait."""
@@ -250,10 +195,6 @@ async def _guarded(wire: Wire, step: Guarded, until: float) -> list[Any]:
             return [*replies, None]
         transaction = step.transaction()
         return [*replies, (await wire.ask(packed(transaction), len(transaction), until))[-1]]
-
-
-def _verb(verb: str, sharded: bool) -> str:
-    return f"S{verb}" if sharded else verb
 
 
 def _address_of(claim: Claim) -> str:

@@ -70,9 +70,9 @@ class Conversations:
     def _examine(self, request: Examine) -> Steps[Any]:
         return examination(self.talk)
 
-    def forget(self, holder: str) -> None:
-        """The claim waits no more."""
-        self.locks.forget(holder)
+    def forget(self, holder: str) -> bool:
+        """The claim waits no more; says whether it stood in the queue still."""
+        return self.locks.forget(holder)
 
 
 def _at_once(answer: object) -> Steps[Any]:

@@ -253,9 +253,9 @@ class Hash:
         waiting = tuple(waiter_of(name, member) for member in members)
         return Sight(name, held, remaining, waiting)
 
-    def forget(self, holder: str) -> None:
-        """The claim waits no more."""
-        self.tickets.pop(holder, None)
+    def forget(self, holder: str) -> bool:
+        """The claim waits no more; says whether it stood in the queue still."""
+        return self.tickets.pop(holder, None) is not None
 
 
 def _recheck(left: int, rank: int) -> float:

@@ -124,5 +124,6 @@ class Older:
         yield from sent(self.talk, keys, ("DEL", keys.lock, keys.record))
         return Broken(held, True, ())
 
-    def forget(self, holder: str) -> None:
+    def forget(self, holder: str) -> bool:
         """Nothing is kept of a claim that waits."""
+        return False

@@ -6,6 +6,7 @@ Others write there, too, in other versions and languages: nothing in it is taken
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
 from holdfast.backends.redis.keys import holder_of
 from holdfast.core.backend import Claim, Held, Tie
@@ -15,15 +16,21 @@ def held_of(owner: bytes, record: bytes, token: bytes, left: int) -> Held | None
     """The hold of *owner*, with what the record says of it, if the record is that holder's."""
     if not owner:
         return None
+    return _told(owner, record, token)._replace(expires=left / 1000)
+
+
+# Thousands may wait for one holder: they all share what is told of it.
+@lru_cache(maxsize=64)
+def _told(owner: bytes, record: bytes, token: bytes) -> Held:
     who = owner.decode("utf-8", "replace")
     parts = record.decode("utf-8", "replace").split("\n", 7)
     if len(parts) != 8 or parts[3] != who or not parts[2].isdigit():
-        return Held(who, "", "both", _number(token), left / 1000, _stranger(who), 0.0)
+        return Held(who, "", "both", _number(token), 0.0, _stranger(who), 0.0)
     holder = holder_of(who)
     tie: Tie = "lease" if parts[1] == "lease" else "both"
     client = holder.partition(":")[0]
     since = int(parts[2]) / 1e6
-    return Held(holder, client, tie, _number(parts[0]), left / 1000, parts[7], since)
+    return Held(holder, client, tie, _number(parts[0]), 0.0, parts[7], since)
 
 
 def waiter_of(name: str, member: bytes) -> Claim:

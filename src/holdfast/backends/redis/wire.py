@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.settings import Settings
     from holdfast.backends.redis.steps import Address
 
+# Replies that come at least so often, in seconds, are a server at work.
+FLOWING = 0.25
+# How much longer than it may take a reply that is behind others can take while those come.
+GRACE = 3.0
+# Who has no time left has that much: a loop that was busy for long is not a silent server.
+LEAST = 0.25
+# Fewer questions than these leave a turn of the loop in no time.
+MANY = 1000
+
 
 class Question:
     """Some commands that were sent, and the replies that are missing."""
@@ -71,6 +80,7 @@ class Wire(asyncio.Protocol):
         self.refused: dict[str, Exception] = {}
         self.outgoing: list[bytes] = []
         self.last_heard = now()
+        self.unsent = 0
         self.timer: asyncio.TimerHandle | None = None
         self.timer_at = float("inf")
         self.open = True
@@ -96,7 +106,11 @@ class Wire(asyncio.Protocol):
         if not self.open:
             future.set_exception(Unknown(f"the connection to {self.address} was lost"))
             return future
-        self.questions.append(Question(future, count, self.now(), until))
+        now = self.now()
+        if until < now + LEAST:
+            until = now + LEAST
+        self.questions.append(Question(future, count, now, until))
+        self.unsent += 1
         self._write(packed)
         if until < self.timer_at:
             self._watch(until)
@@ -115,8 +129,18 @@ class Wire(asyncio.Protocol):
 
     def _flush(self) -> None:
         outgoing, self.outgoing = self.outgoing, []
+        unsent, self.unsent = self.unsent, 0
         if self.open and outgoing:
             self.transport.write(b"".join(outgoing))
+            if unsent > MANY:
+                self._excuse(unsent)
+
+    def _excuse(self, count: int) -> None:
+        """The time that so many took of this loop before they were sent is not the server's."""
+        questions = [q for q in list(self.questions)[-count:] if isinstance(q, Question)]
+        late = self.now() - questions[0].asked if questions else 0.0
+        for question in questions:
+            question.until += late
 
     def _watch(self, until: float) -> None:
         if self.timer is not None:
@@ -125,15 +149,22 @@ class Wire(asyncio.Protocol):
         self.timer = self.loop.call_later(max(0.0, until - self.now()), self._check)
 
     def _check(self) -> None:
-        """Tell whoever has waited long enough that nothing is known; the reply may still come."""
+        """Tell whoever has waited long enough that nothing is known; the reply may still come.
+
+        While replies come, those to many questions of one turn may take a little longer.
+        """
         now = self.now()
         self.timer, self.timer_at = None, float("inf")
         soonest = float("inf")
+        flowing = now - self.last_heard < FLOWING
         for question in self.questions:
             if isinstance(question, tuple) or question.future.done():
                 continue
             if question.until > now:
                 soonest = min(soonest, question.until)
+                continue
+            if flowing and now < question.until + GRACE:
+                soonest = min(soonest, now + FLOWING / 4)
                 continue
             question.future.set_exception(Unknown(f"{self.address} did not answer in time"))
             if self.last_heard < question.asked:
@@ -153,8 +184,9 @@ class Wire(asyncio.Protocol):
         """Replies go to the questions in order, messages to whom they are for."""
         self.last_heard = self.now()
         self.reader.feed(data)
-        while (reply := self.reader.gets()) is not False:
-            if type(reply) is self.pushed:
+        gets, pushed = self.reader.gets, self.pushed
+        while (reply := gets()) is not False:
+            if type(reply) is pushed:
                 self._pushed(reply)
             else:
                 self._replied(reply)
@@ -165,11 +197,12 @@ class Wire(asyncio.Protocol):
             self.questions.popleft()
             self.refused[question[1]] = reply
             return
-        question.replies.append(reply)
-        if len(question.replies) == question.count:
+        replies = question.replies
+        replies.append(reply)
+        if len(replies) == question.count:
             self.questions.popleft()
             if not question.future.done():
-                question.future.set_result(question.replies)
+                question.future.set_result(replies)
 
     def _pushed(self, push: Sequence[Any]) -> None:
         if len(push) != 3:

@@ -1,0 +1,139 @@
+"""Many waiting tasks of one client: one of them looks for all, and none is forgotten.
+
+Law: however many wait, the server is asked as if one did; and whatever happens to the one that
+looks, another does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.process import eventually
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.servers.redis import Redis
+
+LOCK = "crowded"
+QUEUE = f"holdfast:queue:{{{LOCK}}}"
+CROWD = 50
+# A look is about a dozen commands, at most one in three seconds; each without the law.
+WATCHED, COMMANDS = 4.0, 60
+
+
+@pytest.fixture
+def empty(server: Redis) -> Redis:
+    server.ask("FLUSHALL")
+    return server
+
+
+def hold(server: Redis, ms: int) -> None:
+    """As another program would, which dies."""
+    server.ask("HSET", LOCK, "somebody:1", 1)
+    server.ask("PEXPIRE", LOCK, ms)
+
+
+async def settled(happened: Callable[[], bool]) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, eventually, happened, 30.0)
+
+
+async def queue_up(server: Redis, lock: holdfast.AsyncLock, count: int) -> list[asyncio.Task[None]]:
+    async def once() -> None:
+        async with lock:
+            pass
+
+    tasks = [asyncio.create_task(once()) for _ in range(count)]
+    await settled(lambda: server.ask("ZCARD", QUEUE) == count)
+    return tasks
+
+
+async def end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_one_looks_for_all(empty: Redis) -> None:
+    async def scene() -> int:
+        async with holdfast.AsyncClient(empty.url) as client:
+            tasks = await queue_up(empty, client.lock(LOCK), CROWD)
+            before = empty.command_count()
+            await asyncio.sleep(WATCHED)
+            asked = empty.command_count() - before
+            await end(tasks)
+            return asked
+
+    hold(empty, 600_000)
+    assert asyncio.run(scene()) < COMMANDS
+
+
+def test_the_crowd_moves_on_when_the_holder_dies(empty: Redis) -> None:
+    async def scene() -> float:
+        async with holdfast.AsyncClient(empty.url) as client:
+            tasks = await queue_up(empty, client.lock(LOCK), CROWD)
+            began = time.monotonic()
+            await asyncio.wait_for(asyncio.gather(*tasks), 30.0)
+            return time.monotonic() - began
+
+    hold(empty, 1000)
+    assert asyncio.run(scene()) < 5.0
+
+
+def test_when_the_one_that_looks_gives_up_the_next_one_does(empty: Redis) -> None:
+    async def scene() -> float:
+        async with holdfast.AsyncClient(empty.url) as client:
+            tasks = await queue_up(empty, client.lock(LOCK), CROWD)
+            await end(tasks[: CROWD // 2])
+            began = time.monotonic()
+            await asyncio.wait_for(asyncio.gather(*tasks[CROWD // 2 :]), 30.0)
+            return time.monotonic() - began
+
+    hold(empty, 1500)
+    assert asyncio.run(scene()) < 5.0
+
+
+def test_who_became_the_first_by_a_grant_looks_soon(empty: Redis) -> None:
+    """The one that looked was granted the lock, and the server forgets everything meanwhile."""
+
+    async def scene() -> float:
+        async with holdfast.AsyncClient(empty.url) as client:
+            lock = client.lock(LOCK)
+            gate = asyncio.Event()
+
+            async def first() -> None:
+                async with lock:
+                    empty.ask("DEL", QUEUE)
+                    hold(empty, 500)
+                    await gate.wait()
+
+            waiting = asyncio.create_task(first())
+            await settled(lambda: empty.ask("ZCARD", QUEUE) == 1)
+            tasks = [asyncio.create_task(lock.acquire()) for _ in range(2)]
+            await settled(lambda: empty.ask("ZCARD", QUEUE) == 3)
+            empty.ask("DEL", LOCK)
+            began = time.monotonic()
+            done, _ = await asyncio.wait(tasks, timeout=30.0, return_when="FIRST_COMPLETED")
+            took = time.monotonic() - began
+            assert len(done) == 1
+            for task in (*tasks, waiting):
+                task.cancel()
+            await asyncio.gather(*tasks, waiting, return_exceptions=True)
+            return took
+
+    hold(empty, 600_000)
+    assert asyncio.run(scene()) < 8.0
+
+
+def test_a_burst_of_many_is_not_taken_for_a_silent_server(empty: Redis) -> None:
+    async def scene() -> None:
+        async with holdfast.AsyncClient(empty.url, op_timeout=0.5) as client:
+            await end(await queue_up(empty, client.lock(LOCK), 3000))
+
+    hold(empty, 600_000)
+    asyncio.run(scene())
