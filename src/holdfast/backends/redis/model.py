@@ -59,7 +59,7 @@ class Connection:
     def _transaction(self, verb: bytes, keys: Sequence[bytes]) -> Reply | ErrorReply:
         versions, queued = self.server.versions, self.queued
         if verb == b"WATCH":
-            self.watched |= {key: versions.get(key, 0) for key in keys}
+            self.watched = {key: versions.get(key, 0) for key in keys} | self.watched
         elif verb == b"MULTI":
             self.queued = []
         else:

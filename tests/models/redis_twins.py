@@ -1,0 +1,288 @@
+"""A real Redis and its model, side by side: the same commands, and then the same replies and keys.
+
+Law: what the library would send is sent to both, and only then does the library see a reply. Both
+live at the server's own time: it is asked for it before each step, the scripts are told it in place
+of their TIME, and no step is taken while a key is about to end, so that none ends between the two.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from hashlib import sha1
+from typing import TYPE_CHECKING, Any
+
+from tests.servers.process import eventually
+from tests.servers.resp import packed, read_reply
+from tests.simulation.redis_client import unpacked
+
+from holdfast.backends.redis.conversations import Conversations
+from holdfast.backends.redis.model import Connection, Server
+from holdfast.backends.redis.model_data import Hash, Sorted
+from holdfast.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
+from holdfast.backends.redis.settings import settings_of
+from holdfast.backends.redis.steps import Guarded, Pause, Unreachable
+from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.servers.redis import Redis
+
+    from holdfast.backends.redis.steps import Send, Steps
+    from holdfast.core.backend import Claim
+
+SCRIPTS = (ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE)
+# A script whose TIME is what its last two words say.
+GIVEN = """local given, server = {ARGV[#ARGV - 1], ARGV[#ARGV]}, redis
+ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
+local redis = {
+  call = function(name, ...)
+    if name == 'TIME' then return given end
+    return server.call(name, ...)
+  end,
+  pcall = function(...) return server.pcall(...) end,
+}
+"""
+ALL_KEYS = """local found = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local kind, value = redis.call('TYPE', key).ok, nil
+  if kind == 'string' then value = redis.call('GET', key) end
+  if kind == 'hash' then value = redis.call('HGETALL', key) end
+  if kind == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end
+  found[#found + 1] = {key, kind, value, redis.call('PEXPIRETIME', key)}
+end
+return found
+"""
+# How much of a millisecond clock two servers may be apart, on a machine with much else to do.
+APART = 12
+
+
+class Unlucky(Exception):
+    """The machine was too slow to say whether a key had ended: nothing is learned."""
+
+
+class Ear:
+    """One client's subscriptions, on both sides."""
+
+    def __init__(self, twins: Twins) -> None:
+        self.wire = twins.redis.wire()
+        self.number = self.wire.ask("CLIENT", "ID")
+        self.told: list[list[str]] = []
+        self.count = 0
+        self.connection = Connection(twins.model, self._push)
+
+    def _push(self, channel: bytes, word: bytes) -> None:
+        self.told.append(["message", channel.decode(), word.decode()])
+
+    def subscribe(self, channels: Sequence[str]) -> None:
+        """Listen on both."""
+        self.compare()
+        for channel in channels:
+            self.wire.ask("SUBSCRIBE", channel)
+            self.connection.subscribe(channel)
+
+    def unsubscribe(self, channels: Sequence[str]) -> None:
+        """Listen no more."""
+        self.compare()
+        for channel in channels:
+            self.wire.ask("UNSUBSCRIBE", channel)
+            self.connection.unsubscribe(channel)
+
+    def compare(self) -> None:
+        """Both have heard the same."""
+        self.wire.socket.sendall(packed("PING"))
+        heard: list[Any] = []
+        while (said := self.wire.hear()) not in (["pong", ""], "PONG"):
+            heard.append(said)
+        assert heard == self.told
+        self.count += len(heard)
+        self.told.clear()
+
+    def close(self) -> None:
+        """Both hear that it is gone."""
+        self.wire.close()
+        self.connection.close()
+
+
+class Twins:
+    """Both servers, and what is asked of them."""
+
+    def __init__(self, redis: Redis, form: str) -> None:
+        self.redis = redis
+        self.wire = redis.wire()
+        self.wire.ask("FLUSHALL")
+        self.micros = 0
+        self.model = Server(lambda: self.micros)
+        self.plain = Connection(self.model, lambda channel, word: None)
+        self.texts = {script.sha: script.text for script in SCRIPTS}
+        self.form = form
+        # How often a lock was seen that was left to Redisson.
+        self.left = 0
+        settings = settings_of("redis://nowhere")
+        self.talks = Conversations(settings, lambda: 0.0, lambda claim: claim.holder, form)
+        self.ears: dict[str, Ear] = {}
+        self.channels: dict[str, tuple[str, ...]] = {}
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def ask(self, request: object, waits: bool = False) -> object:
+        """The library's answer to a request, or its error."""
+        try:
+            return self._converse(self.talks.about(request, waits))
+        except (StoreError, Unreachable) as error:
+            return error
+
+    def _converse(self, steps: Steps[Any]) -> object:
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(self._take(step))
+        except StopIteration as done:
+            return done.value
+
+    def _take(self, step: Send | Guarded | Pause) -> object:
+        if isinstance(step, Pause):
+            return False
+        if isinstance(step, Guarded):
+            replies = self.carry_out(step.look)
+            if replies[-1] != step.value:
+                self.carry_out([("UNWATCH",)])
+                return [*replies, None]
+            return [*replies, self.carry_out(step.transaction())[-1]]
+        if step.waiting is not None:
+            claim = step.waiting.claim
+            if claim.holder not in self.channels:
+                self.ear(claim.client).subscribe(step.waiting.channels)
+                self.channels[claim.holder] = step.waiting.channels
+        return self.carry_out(unpacked(step.commands))
+
+    def ear(self, client: str) -> Ear:
+        """The one of a client."""
+        if client not in self.ears:
+            self.ears[client] = Ear(self)
+        return self.ears[client]
+
+    def forget(self, claim: Claim) -> None:
+        """It waits no more."""
+        self.talks.forget(claim.holder)
+        channels = self.channels.pop(claim.holder, ())
+        if channels and claim.client in self.ears:
+            kept = {c for its in self.channels.values() for c in its}
+            self.ears[claim.client].unsubscribe([c for c in channels if c not in kept])
+
+    def die(self, client: str) -> None:
+        """A client is gone, and both servers have seen it."""
+        ear = self.ears.pop(client, None)
+        if ear is not None:
+            ear.close()
+            eventually(lambda: not self.wire.ask("CLIENT", "LIST", "ID", ear.number))
+        for holder in [h for h in self.channels if h.startswith(f"{client}:")]:
+            del self.channels[holder]
+
+    # --- both at once ---------------------------------------------------------------------------
+
+    def carry_out(self, commands: Sequence[Any]) -> list[Any]:
+        """The same on both; the replies, which are the same."""
+        now = self._moment()
+        real = [self._really(command, now) for command in commands]
+        self.micros = now
+        model = [self.plain.do(command) for command in commands]
+        keys = self._keys()
+        self._check_moment(now)
+        for command, one, other in zip(commands, real, model, strict=True):
+            if command[0] == "SCAN":
+                one[1].sort()  # their order is anybody's guess
+            assert same(one, other), (command, one, other)
+        self._compare(keys)
+        return model
+
+    def _time(self) -> int:
+        seconds, micros = self.wire.ask("TIME")
+        return int(seconds) * 1_000_000 + int(micros)
+
+    def _moment(self) -> int:
+        """A time at which nothing is about to end."""
+        while True:
+            now = self._time()
+            ms, ends = now // 1000, self.model.data.ends.values()
+            if not any(ms - 2 <= end <= ms + APART for end in ends):
+                return now
+            time.sleep(0.002)
+
+    def _check_moment(self, began: int) -> None:
+        if self._time() - began > APART * 1000:
+            raise Unlucky
+
+    def _really(self, command: Any, now: int) -> Any:
+        if command[0] in ("EVALSHA", b"EVALSHA"):
+            sha = command[1] if isinstance(command[1], str) else command[1].decode()
+            text = GIVEN + self.texts[sha]
+            given = (now // 1_000_000, now % 1_000_000)
+            loaded = sha1(text.encode(), usedforsecurity=False).hexdigest()
+            reply = self._asked("EVALSHA", loaded, *command[2:], *given)
+            if "NOSCRIPT" in str(reply):
+                reply = self._asked("EVAL", text, *command[2:], *given)
+            if (sha.encode()) not in self.model.scripts:
+                self.model.scripts[sha.encode()] = self.texts[sha]
+            return reply
+        return self._asked(*command)
+
+    def _asked(self, *words: Any) -> Any:
+        self.wire.socket.sendall(packed(*words))
+        return read_reply(self.wire.stream)
+
+    def _keys(self) -> dict[str, tuple[str, Any, int]]:
+        return {
+            key: (kind, value, end) for key, kind, value, end in self._asked("EVAL", ALL_KEYS, 0)
+        }
+
+    def _compare(self, keys: dict[str, tuple[str, Any, int]]) -> None:
+        data = self.model.data
+        here = {key.decode() for key in [*data.values] if data.find(key) is not None}
+        assert set(keys) == here
+        for key, (kind, value, end) in keys.items():
+            raw = key.encode()
+            assert (kind, value) == shown(data.values[raw])
+            self.left += value == "left"
+            assert (end < 0) == (raw not in data.ends)
+            if end >= 0:
+                assert abs(end - data.ends[raw]) <= APART, key
+                data.ends[raw] = end
+
+    def compare_what_is_heard(self) -> int:
+        """Every client has heard the same on both sides; how much that was, all in all."""
+        for ear in self.ears.values():
+            ear.compare()
+        return sum(ear.count for ear in self.ears.values())
+
+    def close(self) -> None:
+        """Hang up."""
+        for ear in self.ears.values():
+            ear.close()
+        with suppress(OSError):
+            self.wire.close()
+
+
+def shown(value: object) -> tuple[str, Any]:
+    """A value of the model as `ALL_KEYS` shows it."""
+    if isinstance(value, Hash):
+        return "hash", [word.decode() for pair in value.items() for word in pair]
+    if isinstance(value, Sorted):
+        pairs = [(member, b"%.17g" % value[member]) for member in value.in_order()]
+        return "zset", [word.decode() for pair in pairs for word in pair]
+    assert isinstance(value, bytes)
+    return "string", value.decode()
+
+
+def same(real: Any, model: Any) -> bool:
+    """Whether two replies are: of errors, the first word; of times that are left, nearly."""
+    if isinstance(real, Exception) or isinstance(model, Exception):
+        return type(real) is not type(model) and str(real).split()[0] == str(model).split()[0]
+    if isinstance(real, list) and isinstance(model, list):
+        return len(real) == len(model) and all(map(same, real, model))
+    if isinstance(model, bytes):
+        return bool(real == model.decode())
+    if isinstance(real, int) and isinstance(model, int) and real > APART:
+        return abs(real - model) <= APART
+    return bool(real == model)
