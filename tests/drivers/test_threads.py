@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from typing import Any
@@ -205,3 +206,9 @@ def test_chance_is_a_number_below_one() -> None:
     drawn = {Machine().random() for _ in range(100)}
     assert len(drawn) > 90
     assert all(0.0 <= chance < 1.0 for chance in drawn)
+
+
+def test_the_name_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Machine().place() == (socket.gethostname(), os.getpid())
+    monkeypatch.delattr(os, "uname")  # as on Windows
+    assert Machine().place() == (socket.gethostname(), os.getpid())

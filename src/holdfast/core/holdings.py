@@ -10,7 +10,6 @@ effect can be awaited any more; the keeper gives orphans back.
 
 from __future__ import annotations
 
-import json
 import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +17,7 @@ from holdfast.core import pace
 from holdfast.core.backend import Backend, Claim, Watchful
 from holdfast.core.background import Background
 from holdfast.core.effects import FOREVER, Caller, Env, Signal, Sleep, Wait
+from holdfast.core.sight import quoted
 from holdfast.errors import Closed, Unknown
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
     from holdfast.core.backend import Sight
     from holdfast.core.lease import Callback, Hold
-
-# A text as JSON has it; `json.dumps` makes an encoder for each that is not ASCII alone.
-quoted = json.JSONEncoder(ensure_ascii=False).encode
-
 
 class Orphan(NamedTuple):
     """A claim to give back, and until when that makes sense."""
@@ -115,10 +111,8 @@ class Holdings:
         if text is None:
             if label not in self.places:
                 host, pid = self.env.place()
-                words = json.dumps({"host": host, "pid": pid}, ensure_ascii=False)[:-1]
-                self.places[label] = words, json.dumps(label, ensure_ascii=False)
+                self.places[label] = f'{{"host": {quoted(host)}, "pid": {pid}', quoted(label)
             place, shown = self.places[label]
-            # The same as of one dictionary, but thousands of tasks share most of it.
             text = f'{place}, "thread": {quoted(caller.title)}, "label": {shown}}}'
             caller.about[label] = text
         return text

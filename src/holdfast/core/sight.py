@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.core.backend import Busy, Claim, Held, Sight
+
+ESCAPED = {code: f"\\u{code:04x}" for code in range(0x20)} | {0x22: '\\"', 0x5C: "\\\\"}
 
 
 class Holder(NamedTuple):
@@ -38,6 +39,11 @@ class Report(NamedTuple):
     waiters: tuple[Holder, ...]
 
 
+def quoted(text: str | None) -> str:
+    """A text as JSON has it."""
+    return "null" if text is None else f'"{text.translate(ESCAPED)}"'
+
+
 def holder_of(held: Held | None, remaining: float | None) -> Holder | None:
     """The holder that a hold on record names."""
     if held is None:
@@ -62,6 +68,8 @@ def reports_of(sights: Sequence[Sight]) -> list[Report]:
 
 
 def _about(text: str, since: float) -> tuple[str, int, str, float, str | None]:
+    import json  # only where somebody is told, for it takes its time to load
+
     # Written by other programs, of other versions: nothing in it is taken for granted.
     try:
         words = json.loads(text)

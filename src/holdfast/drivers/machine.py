@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from functools import partial
 
@@ -44,7 +43,15 @@ class Machine:
 
     def place(self) -> tuple[str, int]:
         """This host's name and this process's number."""
-        return socket.gethostname(), os.getpid()
+        return _host(), os.getpid()
+
+
+def _host() -> str:
+    if hasattr(os, "uname"):
+        return os.uname().nodename
+    import socket  # takes longer to load than all that the drivers need
+
+    return socket.gethostname()
 
 
 def given_up(process: object) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import quote
 
 from holdfast.backends.sqlite.clients import Clients
 from holdfast.backends.sqlite.kernel import boot
@@ -98,7 +97,9 @@ def connect(place: Place, now: Callable[[], float], until: float) -> sqlite3.Con
 
 def _uri(path: str) -> str:
     # Not to be created: the file was made with the right permissions, or it is gone again.
-    return f"file:{quote(path)}?mode=rw"
+    # What has a meaning in such a URI: https://www.sqlite.org/uri.html, section 3.1.
+    plain = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file:{plain}?mode=rw"
 
 
 def _prepare(database: sqlite3.Connection, place: Place) -> None:

@@ -1,0 +1,15 @@
+"""What people are shown of a lock is written by hand, and read as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.sight import quoted
+
+
+@given(st.none() | st.text())
+def test_quoted(text: str | None) -> None:
+    assert json.loads(quoted(text)) == text
