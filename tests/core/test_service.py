@@ -13,6 +13,7 @@ from holdfast.core.backend import (
     Break,
     Busy,
     Claim,
+    Crowded,
     Examine,
     Grant,
     Leave,
@@ -42,6 +43,7 @@ class Store(Model):
         self.refused: tuple[type, ...] = ()
         self.silent: tuple[type, ...] = ()
         self.lost_replies = 0
+        self.crowded = False
         self.seen: list[Any] = []
 
     def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
@@ -65,6 +67,8 @@ class Refusing(Queue):
     async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         if Ask in self.store.refused:
             raise Refused("out of reach")
+        if self.store.crowded:
+            raise Crowded("all connections were busy")
         return await super().ask(claim, wait=wait, until=until)
 
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
@@ -142,6 +146,22 @@ def test_a_store_that_cannot_be_reached_is_refused_and_owed_nothing() -> None:
         scene.do(machine, mutex_of(service).acquire(None))
     assert not service.desks[None].books.orphans
     assert scene.store.seen == []
+
+
+def test_a_client_whose_connections_are_busy_waits_for_one_as_long_as_it_may() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.crowded = True
+    run = scene.begin(machine, mutex_of(service).acquire(0.9))
+    scene.world.play(scene.world.time + 0.2)
+    scene.store.crowded = False
+    scene.world.play(scene.world.time + 0.2)
+    assert run.ended
+    assert run.result is not None
+    scene.store.crowded = True
+    with pytest.raises(Refused, match="all connections were busy"):
+        scene.do(machine, mutex_of(service, "b").acquire(0.9))
+    assert not service.desks[None].books.orphans
 
 
 def test_a_refusal_says_nothing_of_an_earlier_question_without_an_answer() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.core.effects import FOREVER
+from holdfast.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +24,10 @@ Tie = Literal["both", "lease", "life"]
 
 # What an ear says when every waiter of its client should look again: one they watched has died.
 EVERYONE = ""
+
+
+class Crowded(Refused):
+    """A client has more to ask at once than its connections can carry: this was not sent."""
 
 
 class Claim(NamedTuple):

@@ -12,7 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from holdfast.core import pace
-from holdfast.core.backend import Busy, Claim, Grant, Sight
+from holdfast.core.backend import Busy, Claim, Crowded, Grant, Sight
 from holdfast.core.effects import FOREVER, Caller, Sleep
 from holdfast.core.handle import Handle, doubt
 from holdfast.core.lease import Hold
@@ -216,11 +216,14 @@ class Mutex:
             except StoreError as error:
                 if not tries and isinstance(error, Refused) and not attempt.queued:
                     attempt.placed = placed
-                    raise
-                attempt.doubtful = True
-                tries += 1
-                if env.now() >= give_up:
-                    raise doubt(error) from error.__cause__
+                    # Where only our own connections are too few, a wait is what was asked for.
+                    if not isinstance(error, Crowded) or env.now() >= give_up:
+                        raise
+                else:
+                    attempt.doubtful = True
+                    tries += 1
+                    if env.now() >= give_up:
+                        raise doubt(error) from error.__cause__
             self._check_open()
             await Sleep(min(give_up, env.now() + pace.pause(tries, env.random())))
             attempt.asked = now = env.now()

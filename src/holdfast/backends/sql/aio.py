@@ -13,8 +13,8 @@ from holdfast.backends.sql.aio_lines import MysqlLine, PostgresLine, asked
 from holdfast.backends.sql.lease import Lease, client_of
 from holdfast.backends.sql.script import SqlError, dialect_of
 from holdfast.backends.sql.upkeep import UPKEEP, Greeted, greeting, refusal, upkeep
-from holdfast.core.backend import Ask, Look, Renew
-from holdfast.errors import Refused, Unknown
+from holdfast.core.backend import Ask, Crowded, Look, Renew
+from holdfast.errors import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -132,7 +132,7 @@ class AioStore:
                 self._exit()
             if isinstance(error, TimeoutError):
                 words = f"all {most} connections to {self.target.shown} were busy"
-                raise Refused(words) from None
+                raise Crowded(words) from None
             raise
 
     def _exit(self) -> None:

@@ -19,9 +19,9 @@ from holdfast.backends.sql.seating import Seating
 from holdfast.backends.sql.sessions import Sessions
 from holdfast.backends.sql.upkeep import UPKEEP, Greeted, greeting, refusal, upkeep
 from holdfast.backends.sql.url import PROTOCOLS, parsed
-from holdfast.core.backend import Ask, Capabilities, Look, Renew
+from holdfast.core.backend import Ask, Capabilities, Crowded, Look, Renew
 from holdfast.core.queue import Queue
-from holdfast.errors import Refused, Unknown
+from holdfast.errors import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ class Store:
             while self.used >= most:
                 left = min(until - self.now(), 3600.0)
                 if left <= 0.0 or not self.room.wait(left):
-                    raise Refused(f"all {most} connections to {self.target.shown} were busy")
+                    raise Crowded(f"all {most} connections to {self.target.shown} were busy")
             self.used += 1
 
     def _exit(self) -> None:

@@ -56,7 +56,7 @@ async def a_wait_ends_on_time_however_often_it_is_woken(world: World) -> None:
         lock = world.client().lock(name)
         async with world.lock(name):
             ahead = [
-                world.spawn(lock.acquire, (0.3 - 0.01 * n) * world.store.slow) for n in range(25)
+                world.spawn(lock.acquire, (0.3 - 0.006 * n) * world.store.slow) for n in range(25)
             ]
             await world.until_waiting(lock, len(ahead), within=world.store.slow)
             began = world.now()
