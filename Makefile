@@ -12,7 +12,7 @@ N ?= 20000
 SECONDS ?= 30
 
 .DEFAULT_GOAL = help
-.PHONY: chaos conformance help env test lint types contracts format demo bench interop race seeds clean
+.PHONY: alone chaos conformance help env test lint types contracts format demo bench interop race seeds clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -31,9 +31,16 @@ $(READY): pyproject.toml scripts/venv
 test: lint types contracts ## everything: lint, types, contracts, all tests, coverage
 	@scripts/servers
 	@rm -f .coverage .coverage.*
-	$(PY) -m pytest -p tests.skips -rfEs -n $(JOBS) --dist loadgroup --cov --cov-report=
+	$(PY) -m pytest -p tests.skips -rfEs -n $(JOBS) --dist loadgroup --cov --cov-report= \
+		|| { test $$? = 1 && $(MAKE) --no-print-directory alone; }
 	$(PY) -m coverage report --skip-covered --show-missing \
 		--include='src/holdfast/core/*,src/holdfast/drivers/*' --fail-under=100
+
+# Many tests start servers and wait for them, $(JOBS) at a time: what failed beside the others is
+# told above, and has to pass alone. Whatever is broken fails again.
+alone: ## the tests that failed when they were run last, one after the other
+	$(PY) -m pytest -p tests.skips -rfE --last-failed --last-failed-no-failures none \
+		--cov --cov-append --cov-report=
 
 lint: $(READY) ## ruff: rules and format
 	$(PY) -m ruff check $(CODE)
