@@ -6,6 +6,7 @@ SQLite's own way of waiting sleeps for milliseconds, so we wait ourselves, and t
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from typing import TYPE_CHECKING, TypeVar
@@ -26,9 +27,10 @@ SCHEMA = "1"
 PRUNE_AFTER = 7 * 86400.0
 FIRST_PAUSE = 0.00002
 LONGEST_PAUSE = 0.001
+PAGE = 512
 SETTINGS = (
     # Small pages: a lock's row is small, and every commit writes whole pages.
-    "PRAGMA page_size = 512",
+    f"PRAGMA page_size = {PAGE}",
     "PRAGMA journal_mode = WAL",
     # Survives a crash of any process. A power cut may lose the last commits; but it ends every
     # hold, too, and tokens cannot fall back, since they follow the clock.
@@ -49,6 +51,25 @@ def busy(error: sqlite3.Error) -> bool:
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
     )
+
+
+def relieved(error: sqlite3.Error, database: sqlite3.Connection) -> bool:
+    """Whether *error* says that the disk is full, and the log has been made to start anew.
+
+    What was refused may be tried again then: the log's own space on the disk is used again.
+    """
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_FULL:
+        return False
+    return started_anew(database)
+
+
+def started_anew(database: sqlite3.Connection) -> bool:
+    """Bring the log into the file, whose pages must have room on the disk; False if not."""
+    try:
+        database.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+    except sqlite3.Error:
+        return False  # what was to be done before says why
+    return True
 
 
 def patiently(attempt: Callable[[], T], now: Callable[[], float], until: float, path: str) -> T:
@@ -106,6 +127,10 @@ def _prepare(database: sqlite3.Connection, place: Place) -> None:
     for setting in SETTINGS:
         database.execute(setting).fetchall()
     transact(database, lambda: _lay_out(database, place))
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    if os.stat(place.path).st_size < pages * PAGE:
+        # As long as there is room on the disk: a full one leaves only what the file has.
+        started_anew(database)
 
 
 def transact(database: sqlite3.Connection, work: Callable[[], T]) -> T:

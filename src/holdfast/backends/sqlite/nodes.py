@@ -16,6 +16,7 @@ from holdfast.backends import Opened, check_protocol, default_protocol
 from holdfast.backends.sqlite.database import (
     busy,
     patiently,
+    relieved,
     transact,
     translated,
 )
@@ -96,17 +97,17 @@ class Store:
         finally:
             mutex.release()
 
-    def _short(self, query: str, words: tuple[object, ...], until: float) -> sqlite3.Cursor:
-        """One statement that is a transaction by itself."""
+    def _short(self, work: Callable[[sqlite3.Cursor], T], until: float) -> T:
+        """One statement that is a transaction by itself, its rows read: that is what commits it."""
         file = self.file
-        assert file.cursor is not None
-        execute = file.cursor.execute
+        cursor = file.cursor
+        assert cursor is not None
         try:
-            return execute(query, words)
+            return work(cursor)
         except sqlite3.Error as error:
-            if not busy(error):
+            if not busy(error) and not relieved(error, cursor.connection):
                 raise translated(error, file.path) from error
-        return patiently(lambda: execute(query, words), file.now, until, file.path)
+        return patiently(lambda: work(cursor), file.now, until, file.path)
 
     def _whole(self, until: float, work: Callable[[Context], T]) -> T:
         """One transaction, and the messages that it sends when it is committed."""
@@ -114,10 +115,18 @@ class Store:
         database = file.open(until, trusting=True)
         own = file.life.client if file.life is not None else ""
 
-        def attempt() -> tuple[Context, T]:
+        def once() -> tuple[Context, T]:
             now, micros = file.now(), time.time_ns() // 1000
             context = Context(database, file.clients(), own, now, micros)
             return context, transact(database, lambda: work(context))
+
+        def attempt() -> tuple[Context, T]:
+            try:
+                return once()
+            except sqlite3.Error as error:
+                if not relieved(error, database):
+                    raise
+                return once()
 
         context, result = patiently(attempt, file.now, until, file.path)
         for claim in context.remote:
@@ -147,12 +156,13 @@ class Store:
                 return None
         micros = time.time_ns() // 1000
         words = (name, holder, client, about, self.file.now() + lease, micros)
-        return micros if self._short(TAKE, words, until).rowcount == 1 else None
+        taken = self._short(lambda cursor: cursor.execute(TAKE, words).rowcount, until)
+        return micros if taken == 1 else None
 
     def _confirm_shortly(self, claim: Claim, until: float) -> int | None:
         now = self.file.now()
         words = (claim.name, claim.holder, now + claim.lease, now)
-        rows = self._short(CONFIRM, words, until).fetchall()
+        rows = self._short(lambda cursor: cursor.execute(CONFIRM, words).fetchall(), until)
         if not rows:
             return None
         self.waiting.discard(claim.holder)
@@ -165,7 +175,7 @@ class Store:
         names = (claim.name, claim.holder)
         if request.bury:
             self._remember_buried(claim.holder)
-        elif self._short(DROP, names, until).rowcount == 1:
+        elif self._short(lambda cursor: cursor.execute(DROP, names).rowcount, until) == 1:
             return RELEASED
         return self._whole(until, lambda c: rules.leave(FileShelf(c, claim.name), request))
 

@@ -1,0 +1,90 @@
+"""A full disk: what the log has room for goes on, and the rest is refused until there is room."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.models.process import Client
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SIZE = 1 << 20
+# A pair writes some two frames of half a KiB: together more than the disk has.
+PAIRS = 2000
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small one."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(tmp_path)]
+    if os.geteuid() or subprocess.run(command, check=False).returncode:
+        pytest.skip("only root can mount a disk here")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def fill(path: Path) -> None:
+    with open(path, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(512))
+        except OSError:
+            return
+
+
+def exhaust(take: Callable[[str], object]) -> None:
+    """Each name that was never seen needs more of the file."""
+    for number in range(PAIRS):
+        take(f"new {number}")
+
+
+def test_the_log_starts_anew_where_it_would_outgrow_the_disk(disk: Path) -> None:
+    with holdfast.Client(f"sqlite:///{disk}/locks.db") as client:
+        lock = client.lock("a")
+        tokens = []
+        for _ in range(PAIRS):
+            with lock as lease:
+                tokens.append(lease.token)
+        assert tokens == sorted(set(tokens))
+        assert (disk / "locks.db-wal").stat().st_size < SIZE
+
+
+def test_a_disk_that_others_fill_stops_no_lock_that_is_in_use(disk: Path) -> None:
+    with holdfast.Client(f"sqlite:///{disk}/locks.db") as client, client.lock("a"):
+        for _ in range(20):
+            with client.lock("b"):
+                pass
+        fill(disk / "ballast")
+        for _ in range(PAIRS):
+            with client.lock("b"):
+                pass
+        with pytest.raises(holdfast.Refused, match="full"):
+            exhaust(lambda name: client.lock(name).acquire())
+        (disk / "ballast").unlink()
+        with client.lock("c"):
+            pass
+
+
+def test_whoever_is_called_while_the_disk_is_full_is_served_or_refused(disk: Path) -> None:
+    one, two = (Client(disk / "locks.db", name) for name in ("one", "two"))
+    one.ask("n")
+    assert two.ask("n", wait=True) is None
+    one.leave("n")
+    fill(disk / "ballast")
+    with pytest.raises(holdfast.Refused, match="full"):
+        exhaust(one.ask)
+    # It needs no more of the file, so the log may have room for it.
+    with suppress(holdfast.Refused):
+        two.ask("n", wait=True)
+    (disk / "ballast").unlink()
+    assert two.ask("n", wait=True) is not None
+    one.close()
+    two.close()
