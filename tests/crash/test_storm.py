@@ -11,12 +11,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.crash.test_crash import COLOURS, PATIENCE, Workers, until
-from tests.crash.worker import LOCK
 from tests.servers.proxy import ACTIONS, Proxy
 from tests.servers.redis import Redis
 
 import holdfast
+from holdfast.testing.chaos.crew import COLOURS, PATIENCE, Crew
+from holdfast.testing.chaos.worker import LOCK
 from holdfast.testing.checker import Rules, check
 from holdfast.testing.fold import History
 
@@ -48,25 +48,20 @@ def storm(proxy: Proxy, lots: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", [1])
 def test_a_storm(seed: int, tmp_path: Path) -> None:
+    name = f"{LOCK} 0"
     with Redis() as server, Proxy(server.port) as proxy:
-        workers = Workers(tmp_path, f"redis://127.0.0.1:{proxy.port}/0")
-        try:
+        with Crew(tmp_path, f"redis://127.0.0.1:{proxy.port}/0") as crew:
             for colour in COLOURS * 2:
-                workers.start(colour)
-            until(lambda: all(workers.granted({worker.pid}) for worker in workers.running))
+                crew.start(colour)
+            crew.everybody_granted()
             storm(proxy, random.Random(seed))
             proxy.calm()
-            calm = time.monotonic_ns()
-            for worker in workers.running:
-                until(lambda worker=worker: workers.granted({worker.pid}, calm))  # type: ignore[misc]
-            while workers.running:
-                workers.kill(workers.running[0])
-            verdict = check(History.read(workers.history), Rules(min_grants=LEAST_GRANTS))
-            assert verdict.ok, f"{verdict}\n{workers.complaints()}"
-            assert workers.complaints() == ""
-            with holdfast.Client(server.url) as client, client.lock(LOCK, timeout=PATIENCE):
-                # Whoever takes it clears the dead away, who could not do so themselves.
-                assert client.lock(LOCK).waiters() == []
-            assert server.ask("EXISTS", LOCK, f"holdfast:queue:{{{LOCK}}}") == 0
-        finally:
-            workers.end()
+            crew.everybody_granted(time.monotonic_ns())
+            crew.kill_all()
+        verdict = check(History.read(crew.history), Rules(min_grants=LEAST_GRANTS))
+        assert verdict.ok, f"{verdict}\n{crew.complaints()}"
+        assert crew.complaints() == ""
+        with holdfast.Client(server.url) as client, client.lock(name, timeout=PATIENCE):
+            # Whoever takes it clears the dead away, who could not do so themselves.
+            assert client.lock(name).waiters() == []
+        assert server.ask("EXISTS", name, f"holdfast:queue:{{{name}}}") == 0

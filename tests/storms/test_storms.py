@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.storms.__main__ import figures, markdown
-from tests.storms.storm import play
+from tests.storms.stages import STAGES
+
+from holdfast.testing.chaos.report import figures, markdown
+from holdfast.testing.chaos.storm import play
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,8 +18,10 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("name", ["sqlite", "redlock-3"])
 def test_a_short_storm(name: str, tmp_path: Path) -> None:
     told: list[str] = []
-    report = play(name, 1, 3.0, tmp_path / "storm", told.append)
+    with ExitStack() as stack:
+        stage = STAGES[name](name, stack, tmp_path / "storm")
+        report = play(stage, 1, 3.0, tmp_path / "storm", told.append)
     assert report.ok, f"{report.verdict}\n{report.complaints}"
-    assert len(told) == sum(report.faults.values()) > 0
+    assert len(told) == sum(report.faults().values()) > 0
     assert f"| {name} |" in markdown([report])
-    assert figures(report)["violations"] == []
+    assert figures(report)["broken"] == []

@@ -27,6 +27,7 @@ COMMANDS = {
     "doctor": "upkeep",
     "init": "upkeep",
     "gc": "upkeep",
+    "chaos": "chaos",
     "version": "show",
 }
 SIGPIPE, SIGINT = 13, 2

@@ -31,6 +31,7 @@ ABOUT = {
     "doctor": "examine how the store is set up; exit 1 when something must be changed",
     "init": "make what the store needs before it can be used, such as tables",
     "gc": "remove records that nobody needs any more",
+    "chaos": "kill and freeze processes that take locks of a test store, and judge what they saw",
     "version": "print the version",
 }
 EPILOG = {
@@ -208,6 +209,14 @@ def _init(parser: Parser) -> None:
     _url(parser)
 
 
+def _chaos(parser: Parser) -> None:
+    add = parser.add_argument
+    add("store", nargs="?", metavar="URL", help="a store for tests (a temporary file)")
+    add("--seed", metavar="N", type=int, default=1, help="where the lots come from (1)")
+    add("--seconds", metavar="DUR", type=duration, default=20.0, help="of faults (20s)")
+    add("--picture", metavar="FILE", help="draw a timeline, as .png or .svg")
+
+
 def _nothing(parser: Parser) -> None:
     """No options but the common ones."""
 
@@ -225,5 +234,6 @@ OPTIONS: dict[str, Callable[[Parser], None]] = {
     "doctor": _doctor,
     "init": _init,
     "gc": _url,
+    "chaos": _chaos,
     "version": _nothing,
 }

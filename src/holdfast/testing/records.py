@@ -112,6 +112,25 @@ def _files(folder: Path, suffix: str) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix == suffix)
 
 
+def last_records(folder: Path, count: int, pids: set[int] | None = None) -> list[Record]:
+    """At most the last *count* records of each file of these processes, or of all processes."""
+    found: list[Record] = []
+    for path in _files(folder, RECORDS):
+        if pids is None or int(path.name.partition("-")[0]) in pids:
+            found.extend(_end_of(path, count))
+    return found
+
+
+def _end_of(path: Path, count: int) -> Iterator[Record]:
+    with path.open("rb") as file:
+        whole = file.seek(0, 2) // RECORD_SIZE
+        first = max(0, whole - count)
+        file.seek(first * RECORD_SIZE)
+        data = file.read((whole - first) * RECORD_SIZE)
+    for offset in range(0, len(data), RECORD_SIZE):
+        yield unpack(data[offset : offset + RECORD_SIZE])
+
+
 def _records_of(path: Path) -> Iterator[Record]:
     data = path.read_bytes()
     whole = len(data) - len(data) % RECORD_SIZE

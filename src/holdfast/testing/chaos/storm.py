@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.crash.test_crash import BILLION, COLOURS, FREEZE, LEASE, Workers, until
-from tests.storms.stages import STAGES
-
+from holdfast.testing.chaos.crew import BILLION, COLOURS, FREEZE, LEASE, Crew
 from holdfast.testing.checker import Rules, check
 from holdfast.testing.fold import History
+from holdfast.testing.verdict import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.storms.stages import Stage
-
-    from holdfast.testing.verdict import Verdict
+    from holdfast.testing.chaos.stage import Stage
+    from holdfast.testing.verdict import Verdict, Violation
 
 PAIRS = 2
+LOCKS = 3
+PAUSE = 0.5
+# What a store that does not promise exclusion may show. That no older token writes, it must keep.
+EXCUSED = {Kind.OVERLAP, Kind.TOKEN_ORDER, Kind.TOKEN_REUSED}
+
+
+class Struck(NamedTuple):
+    """A fault that was dealt: its name, its victim if it is a worker, from when to when (ns)."""
+
+    fault: str
+    pid: int | None
+    began: int
+    ended: int
 
 
 class Report(NamedTuple):
@@ -30,63 +41,89 @@ class Report(NamedTuple):
     stage: str
     seed: int
     seconds: float
-    faults: dict[str, int]
+    struck: tuple[Struck, ...]
     verdict: Verdict
+    excused: tuple[Violation, ...]
+    broken: tuple[Violation, ...]
     complaints: str
+    history: History
 
     @property
     def ok(self) -> bool:
         """Whether every promise was kept."""
-        return self.verdict.ok and not self.complaints
+        return not self.broken and not self.complaints
+
+    def faults(self) -> dict[str, int]:
+        """How many there were of each kind."""
+        names = [struck.fault for struck in self.struck]
+        return {name: names.count(name) for name in sorted(set(names))}
 
 
 class Storm:
     """Faults against the processes and against their store."""
 
-    def __init__(self, stage: Stage, workers: Workers, lots: random.Random) -> None:
-        self.stage = stage
-        self.workers = workers
+    def __init__(self, stage: Stage, crew: Crew, lots: random.Random) -> None:
+        self.crew = crew
         self.lots = lots
-        self.counts: dict[str, int] = {}
-        self.faults = {"kill": self._kill, "freeze": self._freeze, **stage.faults}
+        self.struck: list[Struck] = []
+        self.victim: int | None = None
+        own = {"kill": self._kill, "kill holder": self._kill_holder, "freeze": self._freeze}
+        self.faults = {**own, **stage.faults}
 
     def _kill(self, lots: random.Random) -> None:
-        self.workers.kill(lots.choice(self.workers.running))
-        self.workers.start(lots.choice(COLOURS))
+        self._replace(lots.choice(self.crew.running).pid)
+
+    def _kill_holder(self, lots: random.Random) -> None:
+        self._replace(self.crew.a_holder(lots).pid)
+
+    def _replace(self, pid: int) -> None:
+        self.victim = pid
+        self.crew.kill(next(worker for worker in self.crew.running if worker.pid == pid))
+        self.crew.start(self.lots.choice(COLOURS))
 
     def _freeze(self, lots: random.Random) -> None:
-        self.workers.freeze(lots.choice(self.workers.running), FREEZE * lots.choice((0.2, 1.0)))
+        victim = lots.choice(self.crew.running)
+        self.victim = victim.pid
+        self.crew.stop(victim)
+        threading.Event().wait(FREEZE * lots.choice((0.2, 1.0)))
+        self.crew.resume(victim)
 
     def rage(self, seconds: float, told: Callable[[str], None]) -> None:
         """One fault after the other."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            time.sleep(self.lots.uniform(0.0, 0.25))
+            threading.Event().wait(self.lots.uniform(0.0, PAUSE))
             name = self.lots.choice(sorted(self.faults))
+            self.victim, began = None, time.monotonic_ns()
             self.faults[name](self.lots)
-            self.counts[name] = self.counts.get(name, 0) + 1
+            self.struck.append(Struck(name, self.victim, began, time.monotonic_ns()))
             told(name)
 
 
-def play(name: str, seed: int, seconds: float, folder: Path, told: Callable[[str], None]) -> Report:
-    """A storm, the calm after it, in which everybody must get the lock, and the verdict."""
+def play(
+    stage: Stage, seed: int, seconds: float, folder: Path, told: Callable[[str], None]
+) -> Report:
+    """A storm, the calm after it, in which everybody must get a lock, and the verdict."""
     folder.mkdir(parents=True)
-    with ExitStack() as stack:
-        stage = STAGES[name](stack, folder)
-        workers = Workers(folder, stage.url)
-        stack.callback(workers.end)
+    with Crew(folder, stage.url, LOCKS) as crew:
         for colour in COLOURS * PAIRS:
-            workers.start(colour)
-        until(lambda: all(workers.granted({worker.pid}) for worker in workers.running))
-        storm = Storm(stage, workers, random.Random(f"{seed} {name}"))
+            crew.start(colour)
+        crew.everybody_granted()
+        storm = Storm(stage, crew, random.Random(f"{seed} {stage.name}"))
         storm.rage(seconds, told)
         stage.calm()
-        calm = time.monotonic_ns()
-        for worker in workers.running:
-            until(lambda worker=worker: workers.granted({worker.pid}, calm))  # type: ignore[misc]
-        while workers.running:
-            workers.kill(workers.running[0])
-        bound = round((FREEZE + LEASE + stage.idle) * BILLION)
-        rules = Rules(min_grants=1, ghost_bound=bound, hand_over_bound=bound)
-        verdict = check(History.read(workers.history), rules)
-        return Report(name, seed, seconds, storm.counts, verdict, workers.complaints())
+        crew.everybody_granted(time.monotonic_ns())
+        crew.kill_all()
+    return judged(stage, seed, seconds, storm, History.read(crew.history))
+
+
+def judged(stage: Stage, seed: int, seconds: float, storm: Storm, history: History) -> Report:
+    """The verdict, and what of it the store had not promised."""
+    bound = round((FREEZE + LEASE + stage.idle) * BILLION)
+    verdict = check(history, Rules(min_grants=1, ghost_bound=bound, hand_over_bound=bound))
+    found = verdict.violations
+    excused = tuple(v for v in found if v.kind in EXCUSED and not stage.exclusive)
+    broken = tuple(v for v in found if v not in excused)
+    complaints = storm.crew.complaints()
+    struck = tuple(storm.struck)
+    return Report(stage.name, seed, seconds, struck, verdict, excused, broken, complaints, history)
