@@ -1,6 +1,6 @@
-"""python -m tests.storms [--seed N] [--seconds S] [--json FILE] [--pictures FOLDER] [STORE ...]
+"""python -m tests.storms [--seed N] [--seconds S] [--json FILE] [--docs FOLDER] [STORE ...]
 
-One storm for each store, on private servers.
+One storm for each store, on private servers. --docs writes a page and its pictures.
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from holdfast.testing.chaos.storm import Report
 
 
+DRAWN = ("sqlite", "redis", "redlock-3", "zookeeper", "postgres-lease")
+PAGE = Path(__file__).parent / "page.md"
+
+
 def main() -> int:
     """Play, and print the report as Markdown; 1 when a promise was broken."""
     words = arguments()
     reports = [raging(name, words) for name in words.stores or list(STAGES)]
-    table = markdown(reports)
-    print(table)
+    print(markdown(reports))
+    if words.docs:
+        (Path(words.docs) / "storms.md").write_text(page(reports, words.seconds))
     if words.json:
         Path(words.json).write_text(json.dumps([figures(r) for r in reports], indent=1) + "\n")
     return 0 if all(report.ok for report in reports) else 1
@@ -40,7 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=30.0, help="of faults, for each store")
     parser.add_argument("--json", metavar="FILE", help="write the figures there as well")
-    parser.add_argument("--pictures", metavar="FOLDER", help="draw a timeline of each there")
+    parser.add_argument("--docs", metavar="FOLDER", help="write storms.md and its pictures there")
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(STAGES))
     words = parser.parse_args()
     unknown = sorted(set(words.stores) - set(STAGES))
@@ -54,9 +59,19 @@ def raging(name: str, words: argparse.Namespace) -> Report:
     with tempfile.TemporaryDirectory(prefix="storm-") as folder, ExitStack() as stack:
         stage = STAGES[name](name, stack, Path(folder) / "storm")
         report = watched(stage, words.seed, words.seconds, Path(folder) / "storm")
-    if words.pictures:
-        draw(report, Path(words.pictures) / f"{name}.png")
+    if words.docs and name in DRAWN:
+        pictures = Path(words.docs) / "storms"
+        pictures.mkdir(exist_ok=True)
+        draw(report, pictures / f"{name}.png")
     return report
+
+
+def page(reports: list[Report], seconds: float) -> str:
+    """The page of the documentation."""
+    drawn = [report.stage for report in reports if report.stage in DRAWN]
+    pictures = "\n\n".join(f"![a storm on {name}](storms/{name}.png)" for name in drawn)
+    words = PAGE.read_text()
+    return words.format(seed=reports[0].seed, seconds=seconds, table=markdown(reports)) + pictures
 
 
 if __name__ == "__main__":

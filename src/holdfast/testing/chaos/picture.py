@@ -56,7 +56,7 @@ def draw(report: Report, path: Path, span: float = SPAN) -> None:
     axes.set_xlabel("seconds; a colour for each lock: held; grey: waited; red: struck")
     axes.set_title(f"{report.stage}, seed {report.seed}: {len(report.struck)} faults in all")
     figure.tight_layout()
-    figure.savefig(path)
+    figure.savefig(path, dpi=70)
     plt.close(figure)
 
 

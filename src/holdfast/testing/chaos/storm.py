@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.testing.verdict import Verdict, Violation
 
 PAIRS = 2
-LOCKS = 3
+LOCKS = 8
 PAUSE = 0.5
 # What a store that does not promise exclusion may show. That no older token writes, it must keep.
 EXCUSED = {Kind.OVERLAP, Kind.TOKEN_ORDER, Kind.TOKEN_REUSED}

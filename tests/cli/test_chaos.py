@@ -1,0 +1,37 @@
+"""holdfast chaos: a storm on a store of the user's, and a picture of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import holdfast
+from holdfast.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_a_storm_is_told_in_numbers_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "storm.svg"
+    url = f"sqlite:///{tmp_path}/locks.db"
+    assert main(["chaos", url, "--seconds", "2s", "--json", "--picture", str(picture)]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["broken"] == []
+    assert figures["grants"] > 0
+    assert sum(figures["faults"].values()) > 0
+    assert "<svg" in picture.read_text()
+    with holdfast.Client(url) as client:
+        assert client.locks("storm *") == []
+
+
+def test_without_a_store_it_takes_a_file_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chaos", "--seconds", "1s", "--seed", "7"]) == 0
+    said = capsys.readouterr()
+    assert "| sqlite |" in said.out
+    assert "seed 7." in said.out
+    assert "'storm *'" in said.err
