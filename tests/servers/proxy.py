@@ -108,7 +108,7 @@ class Connection:
             threading.Thread(target=self._pump, args=(direction,), daemon=True).start()
 
     def _pump(self, direction: Direction) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while data := direction.source.recv(CHUNK):
                 if direction is self.up:
                     for fault in self.proxy.due(data):
@@ -117,6 +117,10 @@ class Connection:
                     self._cut(self.parting)
                 direction.deliver(data, self.proxy.delay)
             direction.end()
+        except OSError:
+            # One that is killed before it has read everything resets its connection.
+            if not direction.silent:
+                self.close()
 
     def _strike(self, fault: Fault, data: bytes) -> None:
         fault.request = data

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import threading
 from typing import TYPE_CHECKING
 
@@ -108,3 +110,12 @@ def test_no_thread_stays(server: Redis) -> None:
         fault.wait()
     # Fewer, if the threads of an earlier test were just ending.
     eventually(lambda: threading.active_count() <= before)
+
+
+def test_a_client_that_is_reset_is_gone_for_the_server(server: Redis, proxy: Proxy) -> None:
+    """As one that is killed before it has read all that was sent to it."""
+    wire = Wire(proxy.port)
+    assert wire.ask("CLIENT", "SETNAME", "victim") == "OK"
+    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wire.close()
+    eventually(lambda: "name=victim" not in server.ask("CLIENT", "LIST"))
