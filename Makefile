@@ -12,7 +12,7 @@ N ?= 20000
 SECONDS ?= 30
 
 .DEFAULT_GOAL = help
-.PHONY: alone chaos conformance help env test lint types contracts format demo bench interop race seeds clean
+.PHONY: alone chaos hazards conformance help env test lint types contracts format demo bench interop race seeds clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -79,6 +79,12 @@ race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none los
 
 chaos: $(READY) ## storms on private servers: make chaos SECONDS=60
 	$(PY) -m tests.storms --seconds $(SECONDS)
+
+hazards: $(READY) ## play every hazard on every way of locking, and write its page
+	@scripts/servers
+	@$(PY) $(PIP_INSTALL) --group plots
+	$(PY) -m tests.hazards --markdown docs/explanation/hazard-table.md \
+		--picture docs/explanation/hazard-table.svg
 
 seeds: $(READY) ## simulate: make seeds N=100000
 	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(JOBS)

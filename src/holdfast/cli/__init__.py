@@ -28,6 +28,7 @@ COMMANDS = {
     "init": "upkeep",
     "gc": "upkeep",
     "chaos": "chaos",
+    "hazards": "hazards",
     "version": "show",
 }
 SIGPIPE, SIGINT = 13, 2

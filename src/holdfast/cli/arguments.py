@@ -32,6 +32,7 @@ ABOUT = {
     "init": "make what the store needs before it can be used, such as tables",
     "gc": "remove records that nobody needs any more",
     "chaos": "kill and freeze processes that take locks of a test store, and judge what they saw",
+    "hazards": "play what can go wrong with a lock on test stores, and print what survives it",
     "version": "print the version",
 }
 EPILOG = {
@@ -43,7 +44,14 @@ HOLDFAST_BACKEND and HOLDFAST_STACK (the names of all locks around it, one per l
 It is ended before the lease is: it gets the --on-lost signal when --kill-after (a third of the
 lease at most) is left of the lease, and SIGKILL before its end; if the lease is lost without
 warning, at most a second after the signal.
-"""
+""",
+    "hazards": """\
+Programs are killed and frozen, answers are lost, clocks are wrong: for holdfast's ways of locking
+and for naive ones. Name TEST stores: sqlite:///, redis://, several redis:// with commas between
+them, zookeeper://, postgresql://, mysql://. All that is made there has a prefix of its own and is
+removed. Without any, a temporary file of SQLite is used; $HOLDFAST_URL is not. --json prints every
+outcome. The exit code is 1 when a default of holdfast failed.
+""",
 }
 
 
@@ -217,6 +225,17 @@ def _chaos(parser: Parser) -> None:
     add("--picture", metavar="FILE", help="draw a timeline, as .png or .svg")
 
 
+def _hazards(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--only", metavar="HAZARD", action="append", default=[], help="play this one (repeatable)")
+    part = "play the ways that have TEXT in their names (repeatable)"
+    add("--way", metavar="TEXT", action="append", default=[], help=part)
+    add("--at-once", metavar="N", type=int, default=10, help="play so many cells at a time (10)")
+    add("--markdown", metavar="FILE", help="write the table and what was seen, as Markdown")
+    add("--picture", metavar="FILE", help="draw the table: .svg or .png (needs matplotlib)")
+    add("stores", nargs="*", metavar="URL", help="a store for tests")
+
+
 def _nothing(parser: Parser) -> None:
     """No options but the common ones."""
 
@@ -235,5 +254,6 @@ OPTIONS: dict[str, Callable[[Parser], None]] = {
     "init": _init,
     "gc": _url,
     "chaos": _chaos,
+    "hazards": _hazards,
     "version": _nothing,
 }

@@ -1,0 +1,1 @@
+"""The hazard table on private servers: `python -m tests.hazards`, which `make hazards` runs."""

@@ -1,0 +1,130 @@
+"""A share of the hazard table, played in the suite: naive ways fail, and defaults do not."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.hazards.servers import places
+
+from holdfast.testing.hazards.catalogue import HAZARDS
+from holdfast.testing.hazards.command import hazards_of, ways_of
+from holdfast.testing.hazards.outcome import Outcome, Verdict
+from holdfast.testing.hazards.picture import draw
+from holdfast.testing.hazards.places import kind_of
+from holdfast.testing.hazards.play import Cell, Table, play_cells
+from holdfast.testing.hazards.ways import WAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "hazard-table.md"
+# What the literature says of them.
+FAILING = {
+    "Redis: SETNX; DEL": ["crash", "fork", "stranger", "nesting"],
+    "Redis: SETNX, EXPIRE; DEL": ["crash-midway", "late-release", "renewed"],
+    "Redis: SET NX PX; DEL": ["outlived", "lost-reply"],
+    "Redis: SET NX PX; GET, DEL": ["two-step-release", "frozen"],
+    "Redis: SETNX, GET, GETSET; GET, DEL": ["wrong-clock", "overwritten-end"],
+    "Redis: INCR; DEL": ["barging", "polling"],
+    "SQLite: INSERT; DELETE": ["crash"],
+    "SQLite: SELECT, UPDATE": ["two-at-once"],
+    "SQLite: end by client's clock": ["wrong-clock"],
+    "file: O_EXCL; unlink": ["stranger"],
+}
+SOUND = {
+    "holdfast sqlite": ["crash", "fork", "outlived", "stranger"],
+    "holdfast redis hash": ["crash", "late-release", "two-step-release", "lost-reply", "polling"],
+}
+
+
+def cells(listed: dict[str, list[str]]) -> list[Cell]:
+    return [Cell(WAYS[way], HAZARDS[key]) for way, keys in listed.items() for key in keys]
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[Table]:
+    with ExitStack() as stack:
+        made = places(stack, ["sqlite", "redis"])
+        yield play_cells(cells(FAILING) + cells(SOUND), made, at_once=12)
+
+
+@pytest.mark.parametrize(
+    "cell", cells(FAILING), ids=lambda cell: f"{cell.way.name}-{cell.hazard.key}"
+)
+def test_a_naive_way_is_seen_to_fail(table: Table, cell: Cell) -> None:
+    assert table.of(*cell).verdict is Verdict.FAILED, table.of(*cell)
+
+
+@pytest.mark.parametrize(
+    "cell", cells(SOUND), ids=lambda cell: f"{cell.way.name}-{cell.hazard.key}"
+)
+def test_a_default_is_seen_to_survive(table: Table, cell: Cell) -> None:
+    assert table.of(*cell).verdict is Verdict.SURVIVED, table.of(*cell)
+
+
+def test_a_default_that_fails_and_a_play_that_breaks_are_complaints() -> None:
+    default, naive = WAYS["holdfast sqlite"], WAYS["SQLite: INSERT; DELETE"]
+    crash = HAZARDS["crash"]
+    bad, broken = Outcome(Verdict.FAILED, "seen"), Outcome(Verdict.ERROR, "it broke")
+    table = Table([crash], [default, naive], {("holdfast sqlite", "crash"): bad})
+    table.outcomes["SQLite: INSERT; DELETE", "crash"] = bad
+    assert table.complaints() == ["holdfast sqlite, crash: failed: seen"]
+    table.outcomes["SQLite: INSERT; DELETE", "crash"] = broken
+    assert len(table.complaints()) == 2
+
+
+def test_unknown_words_are_refused() -> None:
+    with pytest.raises(ValueError, match="no such hazard: nonsense; known are crash"):
+        hazards_of(["crash", "nonsense"])
+    with pytest.raises(ValueError, match="no such way: nonsense"):
+        ways_of(["nonsense"])
+    with pytest.raises(ValueError, match="not played on 'memory'"):
+        kind_of("memory://")
+
+
+def test_there_are_as_many_as_was_asked_for() -> None:
+    assert len(HAZARDS) >= 13
+    assert len(WAYS) >= 12
+    assert sum(way.default for way in WAYS.values()) == 6
+
+
+def test_the_page_is_whole_and_no_default_failed() -> None:
+    text = PAGE.read_text("utf-8")
+    matrix = {row[0].strip("*"): row[1:] for row in rows_of(text.partition("\n## ")[0])}
+    assert set(WAYS) <= set(matrix)
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == list(HAZARDS)
+    for name, marks in matrix.items():
+        if name in WAYS:
+            assert len(marks) == len(HAZARDS), name
+            assert not (WAYS[name].default and "✘" in marks), name
+            assert WAYS[name].ours or "✘" in marks, f"{name} was not seen to fail"
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The rows of the tables in a page."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_a_picture_wants_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        draw(Table([], [], {}), tmp_path / "a.svg")
+
+
+def test_the_command_plays_and_prints() -> None:
+    command = [sys.executable, "-m", "holdfast", "hazards", "--only", "stranger", "--way", "file"]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    verdicts = {cell["way"]: cell["verdict"] for cell in json.loads(done.stdout)["cells"]}
+    assert verdicts == {"file: O_EXCL; unlink": "failed", "file: flock; close": "survived"}
+    done = subprocess.run([*command, "memory://"], capture_output=True, text=True, check=False)
+    assert done.returncode == 64, done.stderr
+    assert "not played on 'memory'" in done.stderr
