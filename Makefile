@@ -82,7 +82,6 @@ chaos: $(READY) ## storms on private servers: make chaos SECONDS=60
 
 hazards: $(READY) ## play every hazard on every way of locking, and write its page
 	@scripts/servers
-	@$(PY) $(PIP_INSTALL) --group plots
 	$(PY) -m tests.hazards --markdown docs/explanation/hazard-table.md \
 		--picture docs/explanation/hazard-table.svg
 

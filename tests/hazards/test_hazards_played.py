@@ -24,6 +24,9 @@ from holdfast.testing.hazards.ways import WAYS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# One process plays them, once for all these tests.
+pytestmark = pytest.mark.xdist_group("hazards")
+
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "hazard-table.md"
 # What the literature says of them.
 FAILING = {

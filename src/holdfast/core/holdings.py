@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.core.backend import Sight
     from holdfast.core.lease import Callback, Hold
 
+
 class Orphan(NamedTuple):
     """A claim to give back, and until when that makes sense."""
 
