@@ -137,3 +137,31 @@ def test_a_burst_of_many_is_not_taken_for_a_silent_server(empty: Redis) -> None:
 
     hold(empty, 600_000)
     asyncio.run(scene())
+
+
+def test_a_message_wakes_the_one_that_it_names(empty: Redis) -> None:
+    """The first in the queue of the server need not be the first of the crowd."""
+
+    async def scene() -> list[str]:
+        order: list[str] = []
+
+        async def enter(lock: holdfast.AsyncLock, label: str) -> None:
+            async with lock:
+                order.append(label)
+
+        async with (
+            holdfast.AsyncClient(empty.url) as client,
+            holdfast.AsyncClient(empty.url) as other,
+        ):
+            lease = await other.lock(LOCK).acquire()
+            assert lease is not None
+            first = asyncio.create_task(enter(client.lock(LOCK), "first"))
+            await settled(lambda: empty.ask("ZCARD", QUEUE) == 1)
+            second = asyncio.create_task(enter(client.lock(LOCK), "second"))
+            await settled(lambda: empty.ask("ZCARD", QUEUE) == 2)
+            empty.ask("ZADD", QUEUE, 1, empty.ask("ZRANGE", QUEUE, 1, 1)[0])
+            await lease.release()
+            await asyncio.wait_for(asyncio.gather(first, second), 30.0)
+        return order
+
+    assert asyncio.run(scene()) == ["second", "first"]
