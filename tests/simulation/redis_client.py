@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.line import codec
+from holdfast.backends.redis.listening import Listening
 from holdfast.backends.redis.steps import Guarded, Pause, Unreachable
-from holdfast.core.backend import Ask, Claim, Hear, Leave
+from holdfast.core.backend import Ask, Busy, Claim, Hear, Leave, Left
 from holdfast.core.effects import FOREVER
 from holdfast.core.pace import pause
 from holdfast.errors import Refused, StoreError, Unknown
@@ -47,10 +48,8 @@ class Conversation:
         self.turn = 0
         self.asked = 0.0
         self.link: Link | None = None
-        request = call.request
-        waits = isinstance(request, Ask) and request.claim.holder in client.waiting
-        self.steps: Steps[Any] = client.talks.about(request, waits)
-        self.leaves = request.claim.holder if isinstance(request, Leave) else ""
+        self.request = call.request
+        self.steps: Steps[Any] = client.talks.about(self.request, client.waits(self.request))
 
     def advance(self, step: Callable[[], Any]) -> None:
         """The client's part, unless it is dead, frozen, or does not want to know any more."""
@@ -71,9 +70,7 @@ class Conversation:
         try:
             wanted = step()
         except StopIteration as done:
-            if self.leaves:
-                self.client.forget(self.leaves)
-            self.reply(done.value)
+            self.reply(self.client.answered(self.request, done.value))
         except Unreachable as error:
             self.reply(Refused(str(error)))
         except StoreError as error:
@@ -196,10 +193,20 @@ class Client:
     def call(self, call: Call, wanted: Callable[[], bool], reply: Callable[[object], None]) -> None:
         """One request."""
         if isinstance(call.request, Hear):
-            self._hear(call.request.claim.holder, call.until, reply)
+            self.hear(call.request.claim.holder, call.until, reply)
         else:
             talk = Conversation(self, call, wanted, reply)
             talk.advance(lambda: next(talk.steps))
+
+    def waits(self, request: object) -> bool:
+        """Whether the claim stands in the queue."""
+        return isinstance(request, Ask) and request.claim.holder in self.waiting
+
+    def answered(self, request: object, answer: object) -> object:
+        """What the thread is told."""
+        if isinstance(request, Leave):
+            self.forget(request.claim.holder)
+        return answer
 
     def link(
         self,
@@ -261,7 +268,8 @@ class Client:
             del self.waiting[holder]
         return link is None or link.heard or not link.open
 
-    def _hear(self, holder: str, until: float, reply: Callable[[object], None]) -> None:
+    def hear(self, holder: str, until: float, reply: Callable[[object], None]) -> None:
+        """Wait for a message, or for *until*."""
         if self.deaf(holder):
             reply(None)
             return
@@ -295,17 +303,95 @@ class Threads(Client):
     """As it is."""
 
 
+class Loop:
+    """What the library wants of a loop: timers, of a machine that may be frozen or dead."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def is_closed(self) -> bool:
+        """It ends with its machine."""
+        return False
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> Timer:
+        """A timer."""
+        return Timer(self.machine, seconds, action)
+
+
+class Timer:
+    """It can be cancelled."""
+
+    def __init__(self, machine: Machine, seconds: float, action: Callable[[], None]) -> None:
+        self.machine = machine
+        self.action: Callable[[], None] | None = action
+        machine.world.after(seconds, self._ring)
+
+    def cancel(self) -> None:
+        """It does nothing any more."""
+        self.action = None
+
+    def _ring(self) -> None:
+        machine = self.machine
+        thaw = machine.frozen_until - machine.world.time
+        if thaw > 0.0:
+            machine.world.after(thaw, self._ring)
+        elif machine.alive and self.action is not None:
+            self.action()
+
+
+class Future:
+    """What a waiting task waits for."""
+
+    def __init__(self, reply: Callable[[object], None]) -> None:
+        self.reply: Callable[[object], None] | None = reply
+
+    def done(self) -> bool:
+        """Whether it has been answered."""
+        return self.reply is None
+
+    def get_loop(self) -> Future:
+        """Its loop, of which only this is asked: whether it is closed."""
+        return self
+
+    def is_closed(self) -> bool:
+        """Never."""
+        return False
+
+    def set_result(self, result: None) -> None:
+        """Answer."""
+        reply, self.reply = self.reply, None
+        if reply is not None:
+            reply(result)
+
+
 class Tasks(Client):
-    """One link for all; all waiters for one lock share a channel, which names the one meant."""
+    """One link for all, and the library's own text about who of them listens, and who looks."""
 
     def __init__(self, net: Network, machine: Machine, settings: Settings, form: str) -> None:
         super().__init__(net, machine, settings, form)
+        self.listening = Listening(machine.now)
         self.connecting: dict[Address, list[Callable[[Link | None, bool], None]]] = {}
-        self.told: set[str] = set()
 
     def address_of(self, claim: Claim) -> str:
         """All waiting tasks of a client share one."""
         return claim.client
+
+    def waits(self, request: object) -> bool:
+        """Whether the claim stands in the queue, or should at once: where others of ours do."""
+        if not isinstance(request, Ask):
+            return False
+        claim, listening = request.claim, self.listening
+        return claim.holder in listening.waiting or (
+            request.wait and claim.name in listening.crowds
+        )
+
+    def answered(self, request: object, answer: object) -> object:
+        """What the task is told."""
+        if isinstance(request, Leave) and isinstance(answer, Left):
+            self.listening.forget(request.claim.holder, gave_up=answer.was != "held")
+        elif isinstance(request, Ask) and isinstance(answer, Busy):
+            return self.listening.watched(request.claim, answer)
+        return answer
 
     def link(
         self,
@@ -325,17 +411,15 @@ class Tasks(Client):
 
     def _connected(self, address: Address, link: Link | None) -> None:
         if link is not None:
+            link.loop = Loop(self.machine)
             self.idle[address] = [link]
         for then in self.connecting.pop(address):
             then(link, True)
 
     def listen(self, link: Link, waiting: Waiting, new: bool) -> tuple[str, ...]:
-        """Tell the server of channels that nobody here listens to yet."""
-        holder = waiting.claim.holder
-        heard = {c for h, its in self.channels.items() if self.waiting.get(h) is link for c in its}
-        self.waiting[holder], self.channels[holder] = link, waiting.channels
-        self.told.discard(holder)
-        return tuple(channel for channel in waiting.channels if channel not in heard)
+        """Have the channels listened to, before what is sent next."""
+        self.listening.listen(link, waiting)  # type: ignore[arg-type]
+        return ()
 
     def lay_down(self, link: Link) -> None:
         """It lies there all the time."""
@@ -347,33 +431,28 @@ class Tasks(Client):
             self.lost(link)
 
     def heard(self, link: Link, channel: str, word: str) -> None:
-        """To whom it is for; or to anyone, if it is for nobody here."""
-        named = word if word in self.waiting else next(iter(self._listeners(channel)), None)
-        if named is not None:
-            self.told.add(named)
-            self.wake(named)
-
-    def _listeners(self, channel: str) -> list[str]:
-        return [holder for holder in self.waiting if channel in self.channels[holder]]
+        """A message."""
+        self.listening.heard(channel, word)
 
     def lost(self, link: Link) -> None:
         """Whoever listened here must look."""
-        for holder in [holder for holder, its in self.waiting.items() if its is link]:
-            self.told.add(holder)
-            self.wake(holder)
+        self.listening.lost(link)  # type: ignore[arg-type]
 
-    def deaf(self, holder: str) -> bool:
-        """Whether there is nothing to wait for, or something was heard."""
-        link = self.waiting.get(holder)
-        return link is None or holder in self.told or not link.open
+    def hear(self, holder: str, until: float, reply: Callable[[object], None]) -> None:
+        """Wait for a message, or for *until*."""
+        waiter = self.listening.waiting.get(holder)
+        if waiter is None or waiter.heard or not waiter.crowd.wire.open:
+            reply(None)
+            return
+        waiter.future = Future(reply)  # type: ignore[assignment]
+        if until < FOREVER:
+            Timer(self.machine, max(0.0, until - self.machine.now()), waiter.wake)
 
     def forget(self, holder: str) -> None:
         """The claim waits no more."""
-        self.talks.forget(holder)
-        self.hearers.pop(holder, None)
-        self.told.discard(holder)
-        link = self.waiting.pop(holder, None)
-        channels = self.channels.pop(holder, ())
-        left = [channel for channel in channels if not self._listeners(channel)]
-        if link is not None and link.open and left:
-            link.unsubscribe(left)
+        gave_up = self.talks.forget(holder)
+        self.listening.forget(holder, gave_up=gave_up)
+
+    def disturb(self) -> None:
+        """Wake every waiting task."""
+        self.listening.disturb()

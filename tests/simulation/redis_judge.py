@@ -156,7 +156,10 @@ class RedisJudge(Judge):
         if of != holder:
             since = self.world.time
             self.idle_since[name] = (since, holder)
-        limit = CALM_STALL if self.calm else self.stall
+        # An extension may be in time for the server, and too late for who asked for it.
+        hold = self.believed.get(holder)
+        lost = hold is not None and hold.state is State.LOST
+        limit = CALM_STALL if self.calm and not lost else self.stall
         if self.world.time - since > limit:
             raise Violation(f"{name!r} was idle for {limit} s while somebody waited")
 

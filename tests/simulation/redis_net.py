@@ -82,6 +82,8 @@ class Link:
         self.last_heard = net.world.time
         self.times = [0.0, 0.0]
         self.asked: list[Callable[[list[Any] | None], None]] = []
+        self.loop: Any = None
+        self.refused: dict[str, Exception] = {}
         self.host.links.append(self)
 
     def _travel(self, way: int, arrive: Callable[[], None]) -> None:
@@ -131,6 +133,11 @@ class Link:
         if self.open and answer in self.asked:
             self.asked.remove(answer)
             answer(replies)
+
+    def tell(self, verb: str, channel: str) -> None:
+        """Begin or end a subscription, as a wire does."""
+        what = self.connection.subscribe if verb == "SUBSCRIBE" else self.connection.unsubscribe
+        self._travel(0, lambda: what(channel))
 
     def unsubscribe(self, channels: Sequence[str]) -> None:
         """Listen no more, from when that has arrived on."""

@@ -53,6 +53,8 @@ class Hash:
         self.address_of = address_of
         self.replicas = replicas
         self.tickets: dict[str, bytes] = {}
+        # The tokens of grants that were given back, of claims that go on.
+        self.undone: dict[str, set[bytes]] = {}
         self.ready = Ready(talk.route, address_of, self._taking, self._giving)
 
     def _keys(self, name: str) -> Keys:
@@ -68,17 +70,20 @@ class Hash:
             reply = yield from self._try_first(claim)
             if reply[0] == 1:
                 return Grant(int(reply[1]), ())
-            if reply[0] != 0 or not request.wait:
+            if not request.wait:
                 return self._answer(reply)
         try:
             reply = yield from self._try(claim, wait=True)
         except Deaf:
-            yield from self._undo(claim, "")
+            member = names.member_of(claim, self.address_of(claim))
+            yield from self._undo(claim, member, BURIED_MS)
             raise
         if reply[0] == 0:
             self.tickets[claim.holder] = reply[3]
         else:
             self.tickets.pop(claim.holder, None)
+        if reply[0] < 0:
+            raise Refused(f"the claim to {claim.name!r} was given up already")
         return self._answer(reply)
 
     def _try_first(self, claim: Claim) -> Steps[Any]:
@@ -106,20 +111,25 @@ class Hash:
             return (yield from self._acquire(claim, wait, ()))
         wait_for_them: Command = ("WAIT", self.replicas, REPLICAS_MS)
         reply, copies = yield from self._acquire(claim, wait, (wait_for_them,))
-        if reply[0] == 1 and not (isinstance(copies, int) and copies >= self.replicas):
-            yield from self._undo(claim, reply[1])
-            raise Refused(
-                f"{claim.name!r} was granted and given back: {copies} of {self.replicas} "
-                f"replicas confirmed the grant within {REPLICAS_MS} ms"
-            )
-        return reply
+        if reply[0] != 1:
+            return reply
+        undone = self.undone.setdefault(claim.holder, set())
+        if isinstance(copies, int) and copies >= self.replicas and reply[1] not in undone:
+            return reply
+        # Never a grant again, for what gives it back may arrive late (hazard D2).
+        undone.add(reply[1])
+        yield from self._undo(claim, token=reply[1])
+        raise Refused(
+            f"{claim.name!r} was granted and given back: {copies} of {self.replicas} "
+            f"replicas confirmed the grant within {REPLICAS_MS} ms"
+        )
 
-    def _undo(self, claim: Claim, token: Word) -> Steps[None]:
-        """Give back what nobody is told of; Unknown where that fails, so that it is tried again.
-        The claim is not buried: one that stands in line asks again.
-        """
+    def _undo(
+        self, claim: Claim, member: str = "", buried: int = 0, token: Word = ""
+    ) -> Steps[None]:
+        """Give back what nobody is told of; Unknown where that fails, so that it is tried again."""
         try:
-            yield from self._leave(claim, names.member_of(claim, self.address_of(claim)), 0, token)
+            yield from self._leave(claim, member, buried, token)
         except (Refused, Unreachable) as error:
             raise Unknown(f"{claim.name!r} could not be given back: {error}") from error
 
@@ -255,6 +265,7 @@ class Hash:
 
     def forget(self, holder: str) -> bool:
         """The claim waits no more; says whether it stood in the queue still."""
+        self.undone.pop(holder, None)
         return self.tickets.pop(holder, None) is not None
 
 

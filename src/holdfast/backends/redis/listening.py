@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast.backends.redis.hash import LOOK_AGAIN_MS, NEVER
+from holdfast.backends.redis.keys import holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +145,7 @@ class Listening:
 
     def heard(self, channel: str, word: str) -> None:
         """A message: for the one it names, else the first of those who listen looks."""
-        waiter = self.waiting.get(word)
+        waiter = self.waiting.get(holder_of(word))
         if waiter is not None:
             waiter.wake()
         elif (crowd := self.channels.get(channel)) is not None:
