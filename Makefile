@@ -9,10 +9,11 @@ CODE = src tests benchmarks examples
 # How many processes run the tests (they mostly wait), and how many seeds the simulation tries.
 JOBS ?= 4
 N ?= 20000
+CORES ?= $(shell nproc)
 SECONDS ?= 30
 
 .DEFAULT_GOAL = help
-.PHONY: alone chaos hazards conformance help env test lint types contracts format demo bench interop race seeds clean
+.PHONY: alone chaos hazards conformance help env test lint types contracts format demo bench interop race simulate clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -85,8 +86,8 @@ hazards: $(READY) ## play every hazard on every way of locking, and write its pa
 	$(PY) -m tests.hazards --markdown docs/explanation/hazard-table.md \
 		--picture docs/explanation/hazard-table.svg
 
-seeds: $(READY) ## simulate: make seeds N=100000
-	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(JOBS)
+simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
+	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(CORES)
 
 clean: ## remove everything that make made
 	rm -rf .venv .demo-venv build dist .coverage .coverage.* htmlcov \

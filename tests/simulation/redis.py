@@ -12,9 +12,10 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.redis_client import Client, Tasks, Threads
+from tests.simulation.redis_client import Client
 from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.redis_net import Network, Sentinel
+from tests.simulation.redis_tasks import Tasks
 from tests.simulation.story import HEAL, Outcome, Story
 
 from holdfast.backends.redis.model import Server
@@ -71,6 +72,7 @@ class Near:
 class RedisStory(Story):
     """One seed."""
 
+    end = 150.0
     form: str | None = None
 
     def make_model(self) -> Any:
@@ -102,7 +104,7 @@ class RedisStory(Story):
         return wanted if self.calm or self.world.chance.random() < 0.9 else 0
 
     def _client(self, machine: Machine) -> Client:
-        kind = self.world.chance.choice((Threads, Tasks))
+        kind = self.world.chance.choice((Client, Tasks))
         return kind(self.net, machine, self.settings, self.kept)
 
     def make_judge(self) -> RedisJudge:

@@ -1,7 +1,6 @@
 """The node of a simulated client of Redis: it carries out the production conversations.
 
-`Threads` has a link for each call and each waiter, `Tasks` one for all, as the nodes of the library
-have them.
+Here as threads have it, with a link for each call and each waiter; for tasks see `redis_tasks`.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.line import codec
-from holdfast.backends.redis.listening import Listening
 from holdfast.backends.redis.steps import Guarded, Pause, Unreachable
-from holdfast.core.backend import Ask, Busy, Claim, Hear, Leave, Left
+from holdfast.core.backend import Ask, Hear, Leave
 from holdfast.core.effects import FOREVER
 from holdfast.core.pace import pause
 from holdfast.errors import Refused, StoreError, Unknown
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.backends.redis.settings import Settings
     from holdfast.backends.redis.steps import Address, Command, Send, Steps, Waiting
+    from holdfast.core.backend import Claim
     from holdfast.core.effects import Call
     from holdfast.drivers.simulated import Machine
 
@@ -297,162 +296,3 @@ class Client:
         """Wake every waiter."""
         for holder in list(self.hearers):
             self.wake(holder)
-
-
-class Threads(Client):
-    """As it is."""
-
-
-class Loop:
-    """What the library wants of a loop: timers, of a machine that may be frozen or dead."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-
-    def is_closed(self) -> bool:
-        """It ends with its machine."""
-        return False
-
-    def call_later(self, seconds: float, action: Callable[[], None]) -> Timer:
-        """A timer."""
-        return Timer(self.machine, seconds, action)
-
-
-class Timer:
-    """It can be cancelled."""
-
-    def __init__(self, machine: Machine, seconds: float, action: Callable[[], None]) -> None:
-        self.machine = machine
-        self.action: Callable[[], None] | None = action
-        machine.world.after(seconds, self._ring)
-
-    def cancel(self) -> None:
-        """It does nothing any more."""
-        self.action = None
-
-    def _ring(self) -> None:
-        machine = self.machine
-        thaw = machine.frozen_until - machine.world.time
-        if thaw > 0.0:
-            machine.world.after(thaw, self._ring)
-        elif machine.alive and self.action is not None:
-            self.action()
-
-
-class Future:
-    """What a waiting task waits for."""
-
-    def __init__(self, reply: Callable[[object], None]) -> None:
-        self.reply: Callable[[object], None] | None = reply
-
-    def done(self) -> bool:
-        """Whether it has been answered."""
-        return self.reply is None
-
-    def get_loop(self) -> Future:
-        """Its loop, of which only this is asked: whether it is closed."""
-        return self
-
-    def is_closed(self) -> bool:
-        """Never."""
-        return False
-
-    def set_result(self, result: None) -> None:
-        """Answer."""
-        reply, self.reply = self.reply, None
-        if reply is not None:
-            reply(result)
-
-
-class Tasks(Client):
-    """One link for all, and the library's own text about who of them listens, and who looks."""
-
-    def __init__(self, net: Network, machine: Machine, settings: Settings, form: str) -> None:
-        super().__init__(net, machine, settings, form)
-        self.listening = Listening(machine.now)
-        self.connecting: dict[Address, list[Callable[[Link | None, bool], None]]] = {}
-
-    def address_of(self, claim: Claim) -> str:
-        """All waiting tasks of a client share one."""
-        return claim.client
-
-    def waits(self, request: object) -> bool:
-        """Whether the claim stands in the queue, or should at once: where others of ours do."""
-        if not isinstance(request, Ask):
-            return False
-        claim, listening = request.claim, self.listening
-        return claim.holder in listening.waiting or (
-            request.wait and claim.name in listening.crowds
-        )
-
-    def answered(self, request: object, answer: object) -> object:
-        """What the task is told."""
-        if isinstance(request, Leave) and isinstance(answer, Left):
-            self.listening.forget(request.claim.holder, gave_up=answer.was != "held")
-        elif isinstance(request, Ask) and isinstance(answer, Busy):
-            return self.listening.watched(request.claim, answer)
-        return answer
-
-    def link(
-        self,
-        address: Address,
-        waiting: Waiting | None,
-        then: Callable[[Link | None, bool], None],
-    ) -> None:
-        """The wire."""
-        wires = [link for link in self.idle.get(address, []) if link.open]
-        if wires:
-            then(wires[0], True)
-            return
-        askers = self.connecting.setdefault(address, [])
-        askers.append(then)
-        if len(askers) == 1:
-            self.net.connect(self.machine, address, self, partial(self._connected, address))
-
-    def _connected(self, address: Address, link: Link | None) -> None:
-        if link is not None:
-            link.loop = Loop(self.machine)
-            self.idle[address] = [link]
-        for then in self.connecting.pop(address):
-            then(link, True)
-
-    def listen(self, link: Link, waiting: Waiting, new: bool) -> tuple[str, ...]:
-        """Have the channels listened to, before what is sent next."""
-        self.listening.listen(link, waiting)  # type: ignore[arg-type]
-        return ()
-
-    def lay_down(self, link: Link) -> None:
-        """It lies there all the time."""
-
-    def abandoned(self, link: Link | None, asked: float = 0.0) -> None:
-        """The wire stays, unless nothing has come over it for so long."""
-        if link is not None and link.last_heard < asked:
-            link.close()
-            self.lost(link)
-
-    def heard(self, link: Link, channel: str, word: str) -> None:
-        """A message."""
-        self.listening.heard(channel, word)
-
-    def lost(self, link: Link) -> None:
-        """Whoever listened here must look."""
-        self.listening.lost(link)  # type: ignore[arg-type]
-
-    def hear(self, holder: str, until: float, reply: Callable[[object], None]) -> None:
-        """Wait for a message, or for *until*."""
-        waiter = self.listening.waiting.get(holder)
-        if waiter is None or waiter.heard or not waiter.crowd.wire.open:
-            reply(None)
-            return
-        waiter.future = Future(reply)  # type: ignore[assignment]
-        if until < FOREVER:
-            Timer(self.machine, max(0.0, until - self.machine.now()), waiter.wake)
-
-    def forget(self, holder: str) -> None:
-        """The claim waits no more."""
-        gave_up = self.talks.forget(holder)
-        self.listening.forget(holder, gave_up=gave_up)
-
-    def disturb(self) -> None:
-        """Wake every waiting task."""
-        self.listening.disturb()

@@ -148,7 +148,7 @@ class RedisJudge(Judge):
         waiters: list[str],
         believers: dict[str, str],
     ) -> None:
-        waits = any(self._can_take(waiter) for waiter in waiters)
+        waits = any(self._wants(waiter) for waiter in waiters)
         if not waits or name in believers:
             self.idle_since.pop(name, None)
             return
@@ -163,9 +163,10 @@ class RedisJudge(Judge):
         if self.world.time - since > limit:
             raise Violation(f"{name!r} was idle for {limit} s while somebody waited")
 
-    def _can_take(self, holder: str) -> bool:
+    def _wants(self, holder: str) -> bool:
         machine = self.machines[holder.partition(".")[0]]
-        return machine.alive and machine.frozen_until <= self.world.time
+        able = machine.alive and machine.frozen_until <= self.world.time
+        return able and not self._gave_up(holder)
 
     def at_rest(self) -> None:
         """Everybody was served, and nothing is left."""
@@ -174,7 +175,7 @@ class RedisJudge(Judge):
             holder = self._holder(name)
             if holder:
                 raise Violation(f"{name!r} is held by nobody: {holder}")
-            if any(self._can_take(w) and not self._gave_up(w) for w in self._waiters(name)):
+            if any(map(self._wants, self._waiters(name))):
                 raise Violation(f"somebody is left in the queue of {name!r}")
         for name, service in self.services.items():
             if self.machines[name].alive and service.desks[None].books.orphans:

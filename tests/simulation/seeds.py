@@ -1,6 +1,7 @@
-"""Play many seeds: ``python -m tests.simulation.seeds --seeds 20000 --jobs 2``.
+"""Play many seeds, on all stores: ``python -m tests.simulation.seeds --seeds 20000 --jobs 2``.
 
-A seed that fails prints its trace, and can be played alone: ``--first SEED --seeds 1``.
+Seeds are shared out among the stores (``--store redis`` for one alone). Whatever fails is told with
+its store and seed, the first with its trace; it can be played alone: ``--first SEED --seeds 1``.
 """
 
 from __future__ import annotations
@@ -8,40 +9,73 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
+from typing import NamedTuple
 
-from tests.simulation.story import Outcome, Story
+from tests.simulation import stories
+from tests.simulation.stories import KINDS
 
-CHUNK = 100
-LAST_LINES = 60
-
-
-def play(seed: int, traced: bool = False) -> Outcome:
-    """One seed; an unexpected end of a process is a violation, too."""
-    story = Story(seed, traced)
-    return story.tell()
+CHUNK = 50
+SHOWN = 20
 
 
-def play_chunk(first: int, count: int) -> tuple[int, int, int, list[int]]:
-    """Some seeds: how many grants and steps, and which failed."""
-    grants = steps = 0
-    failed = []
-    for seed in range(first, first + count):
-        outcome = play(seed)
-        grants += outcome.grants
-        steps += outcome.steps
-        if outcome.violation is not None:
-            failed.append(seed)
-    return count, grants, steps, failed
+class Played(NamedTuple):
+    """What came of some seeds of one store."""
+
+    kind: str
+    seeds: int
+    grants: int
+    steps: int
+    failed: tuple[int, ...]
+    seconds: float
 
 
-def report(seed: int) -> str:
-    """The trace of a failing seed, for people."""
-    outcome = play(seed, traced=True)
-    lines = outcome.trace[-LAST_LINES:]
-    head = f"seed {seed}: {outcome.violation}; the last {len(lines)} of {len(outcome.trace)} lines:"
-    return "\n".join([head, *lines])
+def play_chunk(kind: str, first: int, count: int) -> Played:
+    """Some seeds; an unexpected end of a process is a violation, too."""
+    began = time.process_time()
+    outcomes = [stories.play(kind, seed) for seed in range(first, first + count)]
+    failed = tuple(outcome.seed for outcome in outcomes if outcome.violation is not None)
+    grants, steps = sum(o.grants for o in outcomes), sum(o.steps for o in outcomes)
+    return Played(kind, count, grants, steps, failed, time.process_time() - began)
+
+
+def chunks(kinds: list[str], first: int, seeds: int) -> list[tuple[str, int, int]]:
+    """The work: as many seeds of each kind, and all in small pieces."""
+    work = []
+    for index, kind in enumerate(kinds):
+        mine = seeds // len(kinds) + (index < seeds % len(kinds))
+        starts = range(first, first + mine, CHUNK)
+        work += [(kind, start, min(CHUNK, first + mine - start)) for start in starts]
+    # All stores from the beginning on, so that a run that is stopped has seen something of each.
+    return sorted(work, key=lambda piece: piece[1])
+
+
+def play_all(work: list[tuple[str, int, int]], jobs: int) -> dict[str, Played]:
+    """By store."""
+    found: dict[str, list[Played]] = defaultdict(list)
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for job in as_completed([pool.submit(play_chunk, *piece) for piece in work]):
+            played = job.result()
+            found[played.kind].append(played)
+            for seed in played.failed:
+                print(f"{played.kind}: seed {seed} failed", flush=True)
+    return {kind: total(kind, parts) for kind, parts in sorted(found.items())}
+
+
+def total(kind: str, parts: list[Played]) -> Played:
+    """All of one store, or of all."""
+    failed = sorted(seed for part in parts for seed in part.failed)
+    seeds, grants = sum(part.seeds for part in parts), sum(part.grants for part in parts)
+    steps, seconds = sum(part.steps for part in parts), sum(part.seconds for part in parts)
+    return Played(kind, seeds, grants, steps, tuple(failed), seconds)
+
+
+def line(played: Played) -> str:
+    """One of the table."""
+    numbers = (played.seeds, played.grants, played.steps, played.seconds, len(played.failed))
+    return "{:<24} {:>9} {:>10} {:>12} {:>9.1f} {:>7}".format(played.kind, *numbers)
 
 
 def main() -> int:
@@ -50,23 +84,20 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--store", choices=sorted(KINDS), action="append")
     options = parser.parse_args()
     began = time.monotonic()
-    starts = range(options.first, options.first + options.seeds, CHUNK)
-    last = options.first + options.seeds
-    grants = steps = seeds = 0
-    failed: list[int] = []
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        jobs = [pool.submit(play_chunk, start, min(CHUNK, last - start)) for start in starts]
-        for job in jobs:
-            count, more_grants, more_steps, more_failed = job.result()
-            seeds, grants, steps = seeds + count, grants + more_grants, steps + more_steps
-            failed += more_failed
-    seconds = time.monotonic() - began
-    print(f"{seeds} seeds, {grants} grants, {steps} steps in {seconds:.1f} s: {len(failed)} failed")
+    kinds = options.store or sorted(KINDS)
+    found = play_all(chunks(kinds, options.first, options.seeds), options.jobs)
+    print(f"{'store':<24} {'seeds':>9} {'grants':>10} {'steps':>12} {'CPU s':>9} {'failed':>7}")
+    for played in found.values():
+        print(line(played))
+    print(line(total("all", list(found.values()))))
+    print(f"{time.monotonic() - began:.1f} s")
+    failed = [(played.kind, seed) for played in found.values() for seed in played.failed]
     if failed:
-        print(report(failed[0]))
-        print("failing seeds:", *failed[:20])
+        print(stories.report(*failed[0]))
+        print("failing seeds:", *(f"{kind}:{seed}" for kind, seed in failed[:SHOWN]))
     return 1 if failed else 0
 
 

@@ -25,9 +25,3 @@ def test_a_store_that_forgets_lets_two_in_and_their_tokens_tell_them_apart() -> 
 def test_a_store_that_forgets_while_its_clock_is_behind_repeats_tokens() -> None:
     told = (play(seed, kind=RewoundStory).violation or "" for seed in range(20))
     assert any("which does not rise" in violation for violation in told)
-
-
-def test_a_seed_is_played_the_same_way_twice() -> None:
-    first, second = play(7, traced=True), play(7, traced=True)
-    assert first == second
-    assert first.trace

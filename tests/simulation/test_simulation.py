@@ -7,35 +7,50 @@ from pathlib import Path
 
 import pytest
 from tests.simulation.planted import belief_without_end
-from tests.simulation.seeds import play, play_chunk, report
+from tests.simulation.seeds import chunks, line, play_all, play_chunk, total
+from tests.simulation.stories import KINDS, play, report
 
 SEEDS = 2000
 ENOUGH = 3000
 HERE = Path(__file__).parent
-ONCE_FAILED = [int(line) for line in (HERE / "seeds.txt").read_text().split() if line.isdigit()]
+# A store and a seed.
+ONCE_FAILED = re.findall(r"^(\w+) (\d+)$", (HERE / "seeds.txt").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 500))
 def test_seeds_pass(first: int) -> None:
-    count, grants, _, failed = play_chunk(first, 500)
-    assert failed == [], report(failed[0])
-    assert grants > 5 * count, "the stories are empty"
+    played = play_chunk("sqlite", first, 500)
+    assert not played.failed, report("sqlite", played.failed[0])
+    assert played.grants > 5 * played.seeds, "the stories are empty"
 
 
-@pytest.mark.parametrize("seed", ONCE_FAILED)
-def test_seeds_that_once_failed_pass(seed: int) -> None:
-    assert play(seed).violation is None, report(seed)
+@pytest.mark.parametrize(("kind", "seed"), ONCE_FAILED)
+def test_seeds_that_once_failed_pass(kind: str, seed: str) -> None:
+    assert play(kind, int(seed)).violation is None, report(kind, int(seed))
 
 
-def test_a_seed_is_played_the_same_way_twice() -> None:
-    first, second = play(7, traced=True), play(7, traced=True)
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_seed_is_played_the_same_way_twice(kind: str) -> None:
+    first, second = play(kind, 7, traced=True), play(kind, 7, traced=True)
     assert first == second
     assert first.trace
 
 
 def test_a_failing_seed_prints_a_readable_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     belief_without_end.plant(monkeypatch)
-    seed = next(seed for seed in range(ENOUGH) if play(seed).violation)
-    text = report(seed)
-    assert text.startswith(f"seed {seed}: ")
+    seed = next(seed for seed in range(ENOUGH) if play("sqlite", seed).violation)
+    text = report("sqlite", seed)
+    assert text.startswith(f"sqlite, seed {seed}: ")
     assert re.search(r"^ +\d+\.\d{4}  m\d +user\d asks store: Ask", text, re.MULTILINE)
+
+
+def test_seeds_are_shared_out_among_the_stores_and_none_is_played_twice() -> None:
+    work = chunks(["a", "b", "c"], 10, 200)
+    seeds = [(kind, first + i) for kind, first, count in work for i in range(count)]
+    assert len(seeds) == len(set(seeds)) == 200
+    assert {kind for kind, _, _ in work[:3]} == {"a", "b", "c"}
+
+
+def test_many_seeds_are_played_in_other_processes() -> None:
+    found = play_all(chunks(["sqlite", "redis"], 0, 12), 1)
+    assert line(total("all", list(found.values()))).split()[:2] == ["all", "12"]

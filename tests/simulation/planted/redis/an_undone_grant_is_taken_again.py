@@ -1,0 +1,26 @@
+"""A grant that no replica confirmed, and was given back, counts when it is asked for again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.backends.redis.hash import Hash
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+
+    class Forgetting(dict[str, Any]):
+        def setdefault(self, key: str, default: Any = None) -> Any:
+            return default
+
+    make = Hash.__init__
+
+    def careless(self: Hash, *arguments: Any) -> None:
+        make(self, *arguments)
+        self.undone = Forgetting()
+
+    patch.setattr(Hash, "__init__", careless)

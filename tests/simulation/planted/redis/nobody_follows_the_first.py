@@ -1,0 +1,16 @@
+"""When the task that looks for all is done, no other one does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.redis.listening import Crowd
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(Crowd, "soon", lambda self: None)
+    patch.setattr(Crowd, "wake_first", lambda self: None)
