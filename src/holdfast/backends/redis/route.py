@@ -106,6 +106,9 @@ class Sentinels:
                 address = yield from self._named_by(sentinel)
                 yield from self._check(address)
             except (Unreachable, StoreError) as error:
+                if not reasons:
+                    # It may have kept silent for all the time there was: another is first then.
+                    self.sentinels.append(self.sentinels.pop(0))
                 reasons.append(f"{sentinel}: {error}")
                 continue
             self._prefer(sentinel)
@@ -154,6 +157,8 @@ class Cluster:
         self.seeds = list(seeds)
         self.slots: dict[int, Address] = {}
         self.known_masters: list[Address] = []
+        # Asked last, for one that keeps silent leaves no time for the others.
+        self.silent: set[Address] = set()
         self.sharded = True
 
     def known(self, key: str) -> Address | None:
@@ -170,13 +175,19 @@ class Cluster:
 
     def _read_map(self) -> Steps[None]:
         reasons: list[str] = []
-        for address in dict.fromkeys([*self.known_masters, *self.seeds]):
+        known = dict.fromkeys([*self.known_masters, *self.seeds])
+        self.silent = {address for address in self.silent if address in known}
+        for address in sorted(known, key=self.silent.__contains__):
             try:
                 slots, sharded = yield Send(address, (("CLUSTER", "SLOTS"), SHARDED))
             except (Unreachable, StoreError) as error:
+                if not reasons:
+                    others = self.silent | {address}
+                    self.silent = others if len(others) < len(known) else {address}
                 reasons.append(f"{address}: {error}")
                 continue
             if not isinstance(slots, Exception):
+                self.silent.discard(address)
                 self._learn(slots, address)
                 self.sharded = not isinstance(sharded, Exception)
                 return
