@@ -1,6 +1,6 @@
 """Servers that several of these modules share."""
 
-from tests.servers.databases import mariadb, postgres
+from tests.servers.databases import as_worker, mariadb, postgres
 from tests.servers.ensembles import ensemble
 
-__all__ = ["ensemble", "mariadb", "postgres"]
+__all__ = ["as_worker", "ensemble", "mariadb", "postgres"]

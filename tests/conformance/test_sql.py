@@ -1,4 +1,4 @@
-"""The conformance suite on PostgreSQL and MariaDB, in each protocol.
+"""The conformance suite on PostgreSQL and MariaDB, in each protocol, as a user with few rights.
 
 Each scenario is played in every protocol; which database, and whether threads or asyncio, goes
 round. In all combinations: HOLDFAST_CONFORMANCE=all (some five minutes).
@@ -6,7 +6,7 @@ round. In all combinations: HOLDFAST_CONFORMANCE=all (some five minutes).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.conformance.share import ALL
@@ -16,7 +16,7 @@ from holdfast.core.rules import LOOK_AGAIN
 from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PROTOCOLS = ("lease", "row", "advisory")
@@ -24,12 +24,15 @@ DATABASES = ("postgres", "mariadb")
 SESSION = 6.0
 
 
-def store_on(server: object, protocol: str, database: str = "") -> Store:
+def store_on(
+    server: object, protocol: str, database: str = "", worker: Callable[[Any], str] = str
+) -> Store:
     # PyMySQL is pure Python: on a busy machine a crowd takes its time.
     slow = 20.0 if database == "mariadb" else 10.0
 
     def fresh(folder: Path) -> str:
-        return f"{emptied(server)}?protocol={protocol}&session={SESSION}"  # type: ignore[arg-type]
+        emptied(server)  # type: ignore[arg-type]
+        return f"{worker(server)}?protocol={protocol}&session={SESSION}"
 
     if protocol == "lease":
         # One that dies in its turn is noticed when the next looks again.
@@ -72,10 +75,11 @@ def test_sql(
     protocol: str,
     scenario: Scenario,
     driver: str,
+    as_worker: Callable[[Any], str],
     request: pytest.FixtureRequest,
     tmp_path: Path,
 ) -> None:
-    store = store_on(request.getfixturevalue(database), protocol, database)
+    store = store_on(request.getfixturevalue(database), protocol, database, as_worker)
     if reason := scenario.unfit(store, driver):
         pytest.skip(reason)
     play(scenario, store, driver, tmp_path)

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.servers.mariadb import MariaDB
 from tests.servers.pgbouncer import PgBouncer
-from tests.servers.postgres import Postgres
+from tests.servers.postgres import USER, Postgres
 
 import holdfast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 TABLES = ("lock", "waiter", "grave", "wake", "row", "seat")
+# What the page of the store asks for, and nothing else.
+WORKER = "worker"
+RIGHTS = "SELECT, INSERT, UPDATE, DELETE"
 
 
 @pytest.fixture(scope="session")
@@ -36,10 +39,38 @@ def mariadb() -> Iterator[MariaDB]:
 
 
 @pytest.fixture(scope="session")
+def as_worker() -> Callable[[Postgres | MariaDB], str]:
+    """The URL of a server for a user with the fewest rights, who is made once."""
+    known: dict[int, str] = {}
+
+    def url(server: Postgres | MariaDB) -> str:
+        if server.port not in known:
+            known[server.port] = minimal(server)
+        return known[server.port]
+
+    return url
+
+
+@pytest.fixture(scope="session")
 def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
     """A proxy that pools transactions, in front of the one PostgreSQL."""
     with PgBouncer(postgres) as proxy:
         yield proxy
+
+
+def minimal(server: Postgres | MariaDB) -> str:
+    """The URL for a user who may only do what every program that locks must."""
+    if isinstance(server, Postgres):
+        server.query(f"CREATE ROLE {WORKER} LOGIN")
+        server.query(f"GRANT SELECT, UPDATE ON holdfast_fact TO {WORKER}")
+        server.query(f"GRANT {RIGHTS} ON {', '.join(f'holdfast_{t}' for t in TABLES)} TO {WORKER}")
+        return server.url.replace(f"{USER}@", f"{WORKER}@")
+    server.do(
+        f"CREATE USER {WORKER}@'%' IDENTIFIED BY 'secret'",
+        f"GRANT SELECT, UPDATE ON locks.holdfast_fact TO {WORKER}@'%'",
+        *(f"GRANT {RIGHTS} ON locks.holdfast_{table} TO {WORKER}@'%'" for table in TABLES),
+    )
+    return server.url.replace("holdfast:", f"{WORKER}:")
 
 
 def emptied(server: Postgres | MariaDB) -> str:
@@ -51,7 +82,9 @@ def emptied(server: Postgres | MariaDB) -> str:
         )
         server.query("TRUNCATE " + ", ".join(f"holdfast_{table}" for table in TABLES))
         return server.url
-    numbers = server.query("SELECT id FROM information_schema.processlist WHERE user = 'holdfast'")
+    numbers = server.query(
+        "SELECT id FROM information_schema.processlist WHERE user IN ('holdfast', 'worker')"
+    )
     kills = [f"KILL {number}" for (number,) in numbers]
     server.do(*kills, *(f"DELETE FROM locks.holdfast_{table}" for table in TABLES))
     return server.url

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.sql.ear import CONNECT_PATIENCE, POLL, Words, signed
+from holdfast.backends.sql.ear import CONNECT_PATIENCE, DOZE, POLL, Words, signed
 from holdfast.backends.sql.shelf import channel
 from holdfast.core.backend import EVERYONE, Next
 from holdfast.errors import Refused, StoreError
@@ -67,8 +67,17 @@ class AioEar:
             return
         if not store.dialect.rings:
             await line.run(line.listen(channel(client)), until)
-        if await store.drive(line, signed(store.greeted.sign(client)), until):
+        await self._sign(client, until)
+
+    async def _sign(self, client: str, until: float) -> float:
+        """As in threads."""
+        store = self.store
+        if client not in store.greeted.listening:
+            sign = store.greeted.sign(client)
+            if not await store.drive(self.lines[client], signed(sign), until):
+                return POLL
             store.greeted.listening.add(client)
+        return DOZE
 
     async def _words(self, client: str, until: float) -> tuple[str, ...]:
         store, line = self.store, self.lines[client]
@@ -76,9 +85,10 @@ class AioEar:
         if not store.greeted.alone:
             await asyncio.sleep(POLL)
             return await store.converse(Words(client).taken, patience)
+        length = await self._sign(client, patience)
         if store.dialect.rings:
-            return await store.drive(line, Words(client).dozing(), patience)
-        return tuple(await line.wait(until))
+            return await store.drive(line, Words(client).dozing(length), patience)
+        return tuple(await line.wait(until if length == DOZE else store.now() + POLL))
 
     def _let_go(self, client: str) -> None:
         self.store.greeted.listening.discard(client)

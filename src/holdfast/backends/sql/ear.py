@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # How often a waiter behind a proxy looks, in seconds; and how long MySQL's ear sleeps unrung.
 POLL = 0.1
-DOZE = 1
+DOZE = 1.0
 CONNECT_PATIENCE = 10.0
 
 
@@ -41,10 +41,10 @@ class Words:
             yield tuple(("forget word", {"client": self.client, "holder": h}) for h in holders)
         return holders
 
-    def dozing(self) -> Steps[tuple[str, ...]]:
-        """Sleep until there is something, or somebody rings, or DOZE is over."""
+    def dozing(self, seconds: float) -> Steps[tuple[str, ...]]:
+        """Sleep until there is something, or somebody rings, or the time is over."""
         try:
-            yield (("doze", {"client": self.client, "seconds": DOZE}),)
+            yield (("doze", {"client": self.client, "millis": round(seconds * 1000)}),)
         except SqlError as error:
             if error.state != RUNG:
                 raise
@@ -97,17 +97,31 @@ class Ear:
             return
         if not store.dialect.rings:
             line.run(line.listen(channel(client)), until)
-        if store.drive(line, signed(store.greeted.sign(client)), until):
+        self._sign(client, until)
+
+    def _sign(self, client: str, until: float) -> float:
+        """Become known as one that hears, if that is not so; for how long to listen then.
+
+        The server may not have noticed yet that the connection before this one has ended.
+        """
+        store = self.store
+        if client not in store.greeted.listening:
+            sign = store.greeted.sign(client)
+            if not store.drive(self.lines[client], signed(sign), until):
+                return POLL
             store.greeted.listening.add(client)
+        return DOZE
 
     def _words(self, client: str, until: float) -> tuple[str, ...]:
         store, line = self.store, self.lines[client]
         if not store.greeted.alone:
             self.ended.wait(POLL)
             return self._looked(Words(client))
+        patience = store.now() + CONNECT_PATIENCE
+        length = self._sign(client, patience)
         if store.dialect.rings:
-            return store.drive(line, Words(client).dozing(), store.now() + CONNECT_PATIENCE)
-        return tuple(line.wait(until))
+            return store.drive(line, Words(client).dozing(length), patience)
+        return tuple(line.wait(until if length == DOZE else store.now() + POLL))
 
     def _looked(self, words: Words) -> tuple[str, ...]:
         if self.ended.is_set():

@@ -121,7 +121,7 @@ KILL QUERY :number
 
 -- doze
 -- One statement looks and sleeps: a bell that rings in between would not be heard.
-SELECT SLEEP(IF(EXISTS(SELECT 1 FROM holdfast_wake WHERE client = :client), 0, :seconds))
+SELECT SLEEP(IF(EXISTS(SELECT 1 FROM holdfast_wake WHERE client = :client), 0, :millis / 1000))
 
 -- words
 -- What was left for a client that has to look.

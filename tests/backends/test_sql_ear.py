@@ -1,0 +1,72 @@
+"""The ear of protocol "lease" after its connection was lost, and while the old one lingers."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from tests.backends.rivals import Waiter, take
+from tests.backends.sql import Stage, mariadb, postgres, server
+from tests.servers.mariadb import MariaDB
+from tests.servers.process import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers.postgres import Postgres
+
+# Whether the rival waits already.
+SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE '%GET_LOCK%, 20)'"
+WAITS = (
+    "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND application_name = 'rival'"
+)
+__all__ = ["mariadb", "postgres", "server"]
+
+
+@pytest.fixture
+def lease(server: Postgres | MariaDB) -> Iterator[Stage]:
+    made = Stage(server, "lease")
+    yield made
+    made.close()
+
+
+def signs(stage: Stage) -> list[object]:
+    """What the waiters show that they live by; nothing where they cannot be called."""
+    rows = stage.server.query(f"SELECT sign FROM {stage.table('waiter')}")
+    return [sign.decode() if isinstance(sign, bytes) else sign for (sign,) in rows]
+
+
+@contextlib.contextmanager
+def lingering(stage: Stage, sign: object) -> Iterator[None]:
+    """Have another session keep the sign, when all of ours are cut."""
+    if isinstance(stage.server, MariaDB):
+        with stage.server.asked() as cursor, ThreadPoolExecutor(1) as other:
+            taken = other.submit(cursor.execute, f"SELECT GET_LOCK('{sign}', 20)")
+            eventually(lambda: stage.server.query(SLEEPS))
+            stage.cut(*stage.sessions())
+            taken.result()
+            yield
+    else:
+        url = f"{stage.server.url}?application_name=rival"
+        with psycopg.connect(url, autocommit=True) as connection, ThreadPoolExecutor(1) as other:
+            taken = other.submit(connection.execute, f"SELECT pg_advisory_lock({sign})")
+            eventually(lambda: stage.server.query(WAITS))
+            stage.cut(*stage.sessions())
+            taken.result()
+            yield
+
+
+def test_an_ear_that_could_not_sign_tries_again(lease: Stage) -> None:
+    """The server may keep the session of a line that was lost, and with it the client's sign."""
+    held = take(lease.client(), "a")
+    waiter = Waiter(lease.client(), "a")
+    eventually(lambda: None not in signs(lease) and signs(lease))
+    (sign,) = signs(lease)
+    with lingering(lease, sign):
+        eventually(lambda: signs(lease) == [None])
+    eventually(lambda: signs(lease) == [sign])
+    held.release()
+    waiter.join().release()
