@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import shutil
-from typing import Self
+from typing import Protocol, Self
 
 import psycopg
-from tests.servers.postgres import USER, Postgres, as_user, owned_folder
+from tests.servers.postgres import USER, as_user, owned_folder
 from tests.servers.process import HOST, Process, free_port, program
 
 STARTS = 5
 
 
+class Server(Protocol):
+    """What it stands before."""
+
+    @property
+    def port(self) -> int:
+        """Where that listens, on this machine."""
+        ...
+
+
 class PgBouncer:
     """One proxy; *mode* is session, transaction or statement."""
 
-    def __init__(self, server: Postgres, mode: str = "transaction") -> None:
+    def __init__(self, server: Server, mode: str = "transaction") -> None:
         self.folder = owned_folder("pgbouncer-", "postgres")
         for _ in range(STARTS):
             self.port = free_port()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from holdfast.testing.hazards.party import Grip, Party
+    from holdfast.testing.hazards.ways import Way
 
 CHILDHOOD = 3
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -99,16 +100,14 @@ class Actor:
         token = grip.token if grip else None
         return Answer(grip is not None, said, why, token, ended, until, self.steps.count)
 
-    def on_become(self, way: str, url: str, skew: float, steps: bool) -> None:
+    def on_become(self, way: Way, url: str, skew: float, steps: bool) -> None:
         """Be a party of that way."""
         if skew:
             set_clock(skew)
-        from holdfast.testing.hazards.ways import WAYS
-
         if steps:
             self.steps.watch()
-        self.way, self.url = WAYS[way], url
-        self.party = self.way.party(url)
+        self.way, self.url = way, url
+        self.party = way.party(url)
 
     def on_take(self, name: str, lease: float, renew: bool, patience: float) -> Grip | None:
         """Take the lock."""

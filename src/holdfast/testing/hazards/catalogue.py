@@ -25,7 +25,7 @@ class Hazard(NamedTuple):
     title: str
     play: Callable[[Scene], Outcome]
     rows: str
-    """Where the page of hazards speaks of it."""
+    """Where the page of hazards speaks of it, if it does."""
     last: bool = False
     """It befalls a whole server, so it is played when nothing else is played there."""
 
@@ -56,7 +56,7 @@ HAZARDS = {
         Hazard("late-question", "a late question: ghost hold", doubts.late_question, "D2"),
         Hazard("nesting", "no reentrancy", waiting.nesting, "A7"),
         Hazard("barging", "unfair: barging", waiting.barging, "E5"),
-        Hazard("herd", "herd at each release", waiting.herd, "E6, I6"),
-        Hazard("polling", "waiting by asking", waiting.polling, "E4"),
+        Hazard("herd", "herd at each release", waiting.herd, "E7, I6"),
+        Hazard("polling", "waiting by asking", waiting.polling, ""),
     )
 }

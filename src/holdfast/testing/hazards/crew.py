@@ -78,7 +78,7 @@ class Actor:
     def become(self, way: Way, url: str, skew: float = 0.0, steps: bool = False) -> None:
         """Be a party of that way; RuntimeError when that is impossible."""
         self.spoilt = self.spoilt or bool(skew) or steps
-        answer = self.ask("become", way.name, url, skew, steps)
+        answer = self.ask("become", way, url, skew, steps)
         if answer.said:
             raise RuntimeError(f"{way.name}: {answer.said}: {answer.why}")
 

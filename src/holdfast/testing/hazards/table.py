@@ -69,7 +69,8 @@ def markdown(table: Table) -> str:
 
 def _seen(table: Table, key: str) -> Iterator[str]:
     (hazard,) = (hazard for hazard in table.hazards if hazard.key == key)
-    yield f"**{hazard.title}** ([{hazard.rows}]({PAGE})). {hazard.about}"
+    where = f" ([{hazard.rows}]({PAGE}))" if hazard.rows else ""
+    yield f"**{hazard.title}**{where}. {hazard.about}"
     yield from ("", "| way of locking | | what was seen |", "|---|:-:|---|")
     for way in table.ways:
         outcome = table.of(way, hazard)

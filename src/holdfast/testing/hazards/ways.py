@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.testing.hazards.party import Party
 
 HERE = "holdfast.testing.hazards"
-OURS = "ours.Ours"
+OURS = f"{HERE}.ours:Ours"
 PATIENT = 10.0
 
 
@@ -24,7 +24,7 @@ class Way(NamedTuple):
     store: str
     """The kind of store: sqlite, redis, redlock, zookeeper, postgresql or mysql."""
     program: str
-    """Its module and class, loaded where it is played."""
+    """Its class, as ``module:Class``, loaded where it is played."""
     protocol: str = ""
     default: bool = False
 
@@ -35,8 +35,8 @@ class Way(NamedTuple):
 
     def party(self, url: str) -> Party:
         """A program that uses it on the store at *url*."""
-        module, _, kind = self.program.partition(".")
-        party: Party = getattr(import_module(f"{HERE}.{module}"), kind)(self.url(url))
+        module, _, kind = self.program.partition(":")
+        party: Party = getattr(import_module(module), kind)(self.url(url))
         return party
 
     def patient(self, url: str) -> Party:
@@ -68,21 +68,21 @@ def _ours() -> list[Way]:
 
 
 NAIVE = [
-    Way("Redis: SETNX; DEL", "redis", "naive_redis.Setnx"),
-    Way("Redis: SETNX, EXPIRE; DEL", "redis", "naive_redis.SetnxExpire"),
-    Way("Redis: SET NX PX; DEL", "redis", "naive_redis.SetPx"),
-    Way("Redis: SET NX PX; GET, DEL", "redis", "naive_redis.SetPxGetDel"),
-    Way("Redis: SETNX, GET, GETSET; GET, DEL", "redis", "naive_redis.GetSet"),
-    Way("Redis: INCR; DEL", "redis", "naive_redis.Incr"),
-    Way("ZooKeeper: one ephemeral node", "zookeeper", "naive_zookeeper.OneNode"),
-    Way("PostgreSQL: INSERT; DELETE", "postgresql", "naive_sql.InsertDelete"),
-    Way("PostgreSQL: SELECT, UPDATE", "postgresql", "naive_sql.SelectUpdate"),
-    Way("PostgreSQL: end by client's clock", "postgresql", "naive_sql.ClientClock"),
-    Way("MariaDB: INSERT; DELETE", "mysql", "naive_sql.InsertDelete"),
-    Way("SQLite: INSERT; DELETE", "sqlite", "naive_sql.InsertDelete"),
-    Way("SQLite: SELECT, UPDATE", "sqlite", "naive_sql.SelectUpdate"),
-    Way("SQLite: end by client's clock", "sqlite", "naive_sql.ClientClock"),
-    Way("file: O_EXCL; unlink", "sqlite", "naive_files.Exclusive"),
-    Way("file: flock; close", "sqlite", "naive_files.Flock"),
+    Way("Redis: SETNX; DEL", "redis", f"{HERE}.naive_redis:Setnx"),
+    Way("Redis: SETNX, EXPIRE; DEL", "redis", f"{HERE}.naive_redis:SetnxExpire"),
+    Way("Redis: SET NX PX; DEL", "redis", f"{HERE}.naive_redis:SetPx"),
+    Way("Redis: SET NX PX; GET, DEL", "redis", f"{HERE}.naive_redis:SetPxGetDel"),
+    Way("Redis: SETNX, GET, GETSET; GET, DEL", "redis", f"{HERE}.naive_redis:GetSet"),
+    Way("Redis: INCR; DEL", "redis", f"{HERE}.naive_redis:Incr"),
+    Way("ZooKeeper: one ephemeral node", "zookeeper", f"{HERE}.naive_zookeeper:OneNode"),
+    Way("PostgreSQL: INSERT; DELETE", "postgresql", f"{HERE}.naive_sql:InsertDelete"),
+    Way("PostgreSQL: SELECT, UPDATE", "postgresql", f"{HERE}.naive_sql:SelectUpdate"),
+    Way("PostgreSQL: end by client's clock", "postgresql", f"{HERE}.naive_sql:ClientClock"),
+    Way("MariaDB: INSERT; DELETE", "mysql", f"{HERE}.naive_sql:InsertDelete"),
+    Way("SQLite: INSERT; DELETE", "sqlite", f"{HERE}.naive_sql:InsertDelete"),
+    Way("SQLite: SELECT, UPDATE", "sqlite", f"{HERE}.naive_sql:SelectUpdate"),
+    Way("SQLite: end by client's clock", "sqlite", f"{HERE}.naive_sql:ClientClock"),
+    Way("file: O_EXCL; unlink", "sqlite", f"{HERE}.naive_files:Exclusive"),
+    Way("file: flock; close", "sqlite", f"{HERE}.naive_files:Flock"),
 ]
 WAYS = {way.name: way for way in [*_ours(), *NAIVE]}

@@ -1,0 +1,72 @@
+"""python -m tests.controls [--markdown FILE]: play the controls, and write their page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.controls.controls import CONTROLS, cells
+from tests.hazards.servers import MAKERS, places
+
+from holdfast.testing.hazards.outcome import Verdict
+from holdfast.testing.hazards.play import play_cells
+
+if TYPE_CHECKING:
+    from holdfast.testing.hazards.play import Table
+
+HEAD = """\
+# Negative controls
+
+A green run means something only if the same means find what is known to be broken. Here they are
+turned on other libraries and set-ups, with defects that were reported by their users or seen by us,
+each in the version shown, on real servers: `make controls`, which wrote this page. Each row is a
+test (`tests/controls/test_controls.py`), which fails when the defect is *not* found: then it has
+been mended, and another takes its place. Most are the very plays of
+[the hazard table](hazard-table.md), the others are in `tests/controls/plays.py`; the third column
+names the rows of [the page of hazards](hazards.md).
+
+None of this is said to blame: these libraries do much well, and some say plainly what they do not
+promise.
+
+"""
+
+
+def played() -> Table:
+    """The outcomes of all controls, on private servers."""
+    with ExitStack() as stack:
+        return play_cells(cells(), places(stack, list(MAKERS)))
+
+
+def markdown(table: Table) -> str:
+    """The page."""
+    lines = [
+        "| control | known of | hazard | what is known | what was seen |",
+        "|---|---|---|---|---|",
+    ]
+    for control in CONTROLS.values():
+        outcome = table.outcomes[control.cell]
+        words = [control.key, control.who, control.hazard.rows, control.defect, str(outcome)]
+        lines.append(f"| {' | '.join(words)} |")
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Play, print and write; 1 when a defect was not found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.controls", description=__doc__)
+    parser.add_argument("--markdown", metavar="FILE")
+    words = parser.parse_args()
+    table = played()
+    if words.markdown:
+        Path(words.markdown).write_text(markdown(table), "utf-8")
+    missed = [c for c in CONTROLS.values() if table.outcomes[c.cell].verdict != Verdict.FAILED]
+    for control in CONTROLS.values():
+        print(f"{control.key:36} {table.outcomes[control.cell]}")
+    print(f"{len(CONTROLS) - len(missed)} of {len(CONTROLS)} defects found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
