@@ -230,15 +230,19 @@ class Line:
                 push = self.reader.gets()
                 if push is not False:
                     self._note(push)
-                    continue
-                self._bear(self._left(until))
-                if self._more():
+                elif not self._rest(until):
                     return False
-        except (TimeoutError, BlockingIOError):
-            return True
         except OSError:
             return False
         return not self.ended
+
+    def _rest(self, until: float) -> bool:
+        """Read what comes in a while, if anything does; False at the end of the line."""
+        try:
+            self._be_done_by(until)
+            return not self._more()
+        except (TimeoutError, BlockingIOError):
+            return True
 
     def tell(self, packed: bytes, owed: Sequence[Confirmation]) -> bool:
         """Send commands that are only confirmed; False when they cannot go out at once."""

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 # covers a clock that is slewed, not one that jumps. Its granularity is a millisecond.
 CAPABILITIES = Capabilities(drift=0.001, margin=0.005, life=False, bequest=False)
 PROTOCOLS = ("hash", "string", *FORMS)
+# For so many seconds after a wait its lock is taken to be wanted still.
+WANTED = 1.0
+MOST_WANTED = 1000
 # One server's part in a Redlock, which asks it of several (backends/redlock).
 VOTE = "vote"
 UNSAFE = 'protocol "{}" is kept for programs that use it: {}. The default, "hash", cannot do that'
@@ -52,6 +55,9 @@ class Store:
         self.idle: dict[Address, list[Line]] = {}
         self.waiting: dict[str, Line] = {}
         self.channels: dict[str, list[Confirmation]] = {}
+        # The locks that somebody stood in line for just now, and until when that counts: a try
+        # that does not wait is in vain there. An entry is good for one.
+        self.wanted: dict[str, float] = {}
         self.talks = Conversations(self.settings, self.now, _address_of, self.form)
 
     def call(self, request: object, until: float) -> object:
@@ -59,12 +65,20 @@ class Store:
         if isinstance(request, Hear):
             self._hear(request.claim, until)
             return None
-        waits = bool(self.waiting) and isinstance(request, Ask)
-        waits = waits and request.claim.holder in self.waiting  # type: ignore[attr-defined]
-        answer = self._converse(self.talks.about(request, waits), until)
+        asks = isinstance(request, Ask) and bool(self.waiting or self.wanted)
+        answer = self._converse(self.talks.about(request, asks and self._waits(request)), until)
         if self.channels and isinstance(request, Leave):
             self.forget(request.claim.holder)
         return answer
+
+    def _waits(self, request: object) -> bool:
+        """Whether the claim stands in the queue, or should at once, for the lock is much wanted."""
+        if not isinstance(request, Ask):
+            return False
+        claim = request.claim
+        if claim.holder in self.waiting:
+            return True
+        return request.wait and self.wanted.pop(claim.name, 0.0) > self.now()
 
     def _converse(self, steps: Steps[Any], until: float) -> object:
         try:
@@ -157,6 +171,9 @@ class Store:
         line = self.waiting.get(claim.holder)
         if line is None:
             return
+        if len(self.wanted) > MOST_WANTED:
+            self.wanted.clear()
+        self.wanted[claim.name] = self.now() + WANTED
         try:
             lasts = line.wait(until)
         except BaseException:
