@@ -13,6 +13,7 @@ from holdfast.backends.redis.route import Cluster, Single
 from holdfast.backends.redis.steps import Address, Send
 from holdfast.backends.redis.talk import Talk
 from holdfast.core.backend import Ask, Claim, Leave
+from holdfast.drivers.machine import now
 
 PLACE = Address("localhost", 6379)
 CLIENT = "0123456789abcdef" * 2
@@ -29,7 +30,7 @@ CLAIMS = st.builds(
 
 
 def hash_of(form: str) -> Hash:
-    return Hash(Talk(Single(PLACE)), lambda claim: claim.client, 0, form)
+    return Hash(Talk(Single(PLACE)), lambda claim: claim.client, 0, form, now)
 
 
 @given(CLAIMS, st.sampled_from(["hash", "string", "vote"]))
@@ -53,7 +54,7 @@ def test_a_release_is_what_would_be_packed(claim: Claim, form: str) -> None:
 def test_what_a_cluster_turns_out_to_be_counts() -> None:
     route = Cluster([PLACE])
     route.slots = dict.fromkeys(range(keys.SLOTS), PLACE)
-    locks = Hash(Talk(route), lambda claim: claim.client, 0, "hash")
+    locks = Hash(Talk(route), lambda claim: claim.client, 0, "hash", now)
     claim = Claim("a", f"{CLIENT}:1", CLIENT, 30.0, "me", 1.0)
 
     def verb() -> bytes:

@@ -130,6 +130,25 @@ def test_who_became_the_first_by_a_grant_looks_soon(empty: Redis) -> None:
     assert asyncio.run(scene()) < 8.0
 
 
+def test_a_message_wakes_the_one_it_names_wherever_that_stands(empty: Redis) -> None:
+    async def scene() -> float:
+        async with holdfast.AsyncClient(empty.url) as client, asyncio.timeout(30.0):
+            lock = client.lock(LOCK)
+            waiting = await queue_up(empty, lock, 2)
+            last = empty.ask("ZRANGE", QUEUE, 1, 1)[0]
+            empty.ask("ZADD", QUEUE, 1, last)
+            began = time.monotonic()
+            await client.break_lock(LOCK)
+            await asyncio.wait(waiting, return_when="FIRST_COMPLETED")
+            took = time.monotonic() - began
+            assert waiting[1].done()
+            await end(waiting)
+            return took
+
+    hold(empty, 600_000)
+    assert asyncio.run(scene()) < 1.5
+
+
 def test_a_burst_of_many_is_not_taken_for_a_silent_server(empty: Redis) -> None:
     async def scene() -> None:
         async with holdfast.AsyncClient(empty.url, op_timeout=0.5) as client:

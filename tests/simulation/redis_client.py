@@ -248,6 +248,8 @@ class Client:
     def heard(self, link: Link, channel: str, word: str) -> None:
         """A message."""
         link.heard = True
+        if self.waiting.get(link.holder) is link:
+            self.talks.heard(word)
         self.wake(link.holder)
 
     def lost(self, link: Link) -> None:

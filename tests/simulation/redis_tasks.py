@@ -92,7 +92,7 @@ class Tasks(Client):
 
     def __init__(self, net: Network, machine: Machine, settings: Settings, form: str) -> None:
         super().__init__(net, machine, settings, form)
-        self.listening = Listening(machine.now)
+        self.listening = Listening(machine.now, self.talks.heard)
         self.connecting: dict[Address, list[Callable[[Link | None, bool], None]]] = {}
 
     def address_of(self, claim: Claim) -> str:
@@ -155,7 +155,7 @@ class Tasks(Client):
 
     def heard(self, link: Link, channel: str, word: str) -> None:
         """A message."""
-        self.listening.heard(channel, word)
+        self.listening.heard(link, channel, word)  # type: ignore[arg-type]
 
     def lost(self, link: Link) -> None:
         """Whoever listened here must look."""

@@ -156,6 +156,8 @@ class Grant(NamedTuple):
     woken: tuple[str, ...]
     asked: float = FOREVER
     """When, by our clock, its validity begins to count, if that is before the question."""
+    lasts: float = FOREVER
+    """For how many seconds the store has it, if that is less than the claim's lease."""
 
 
 class Busy(NamedTuple):

@@ -160,6 +160,8 @@ class Handle:
         self.ensure()
         if self.hold.depth > 1:
             raise NotHeld(self.hold.claim.name, "a nested acquisition cannot be detached")
+        if self.hold.brief:
+            await self.extend(self.hold.claim.lease)
         await self._retie("lease")
         self.books.remove(self.hold)
         self.hold.step("detach")

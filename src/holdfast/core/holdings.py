@@ -118,20 +118,24 @@ class Holdings:
             caller.about[label] = text
         return text
 
-    def add(self, hold: Hold, caller: Caller | None, asked: float) -> None:
+    def add(self, hold: Hold, caller: Caller | None, asked: float, lasts: float = FOREVER) -> None:
         """A hold begins; the keeper learns of it in the same step."""
         reference = weakref.ref(hold)
         self.holds[hold.claim.holder] = reference
         if caller is not None:
             hold.caller = weakref.ref(caller)
             caller.holds[hold.claim.name] = reference
-        self.schedule(hold, asked)
+        self.schedule(hold, asked, lasts)
 
-    def schedule(self, hold: Hold, asked: float) -> None:
-        """Have the keeper look at the hold when it must; it is woken only if it sleeps longer."""
+    def schedule(self, hold: Hold, asked: float, lasts: float = FOREVER) -> None:
+        """Have the keeper look at the hold when it must; it is woken only if it sleeps longer.
+        One that the store has for a shorter time, *lasts*, must be renewed in the first half.
+        """
         until = hold.until
         if until < hold.ends:
             due = pace.renew_at(asked, self.proof(hold.claim.lease))
+            if hold.brief:
+                due = min(due, until - lasts / 2)
             until = due if due < until else until
         hold.due = until
         if until < self.planned:

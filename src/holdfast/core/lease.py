@@ -61,6 +61,7 @@ class Hold:
 
     __slots__ = (
         "__weakref__",
+        "brief",
         "caller",
         "claim",
         "depth",
@@ -89,6 +90,8 @@ class Hold:
         self.reason = ""
         self.due = FOREVER
         self.doubtful = False
+        # The store has it for less than its lease, until the first renewal.
+        self.brief = False
         self.ours = True
         self.mourners: list[Mourner] = []
         self.guards: list[Guard] = []
@@ -142,3 +145,4 @@ class Hold:
     def confirmed(self, until: float) -> None:
         """The store has renewed the hold; a belief is never shortened by good news."""
         self.until = max(self.until, min(until, self.ends))
+        self.brief = False

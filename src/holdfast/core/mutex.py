@@ -12,7 +12,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from holdfast.core import pace
-from holdfast.core.backend import Busy, Claim, Crowded, Grant, Sight
+from holdfast.core.attempt import Attempt
+from holdfast.core.backend import Busy, Crowded, Grant, Sight
 from holdfast.core.effects import FOREVER, Caller, Sleep
 from holdfast.core.handle import Handle, doubt
 from holdfast.core.lease import Hold
@@ -42,22 +43,6 @@ class Terms(NamedTuple):
     timeout: float | None
     reentrant: bool
     label: str | None
-
-
-class Attempt:
-    """One claim on its way to a grant."""
-
-    __slots__ = ("asked", "claim", "deadline", "doubtful", "late", "placed", "queued", "until")
-
-    def __init__(self, claim: Claim, deadline: float) -> None:
-        self.claim = claim
-        self.deadline = deadline
-        self.asked = 0.0
-        self.late = 0
-        self.until = 0.0
-        self.placed = False
-        self.queued = False
-        self.doubtful = False
 
 
 class Mutex:
@@ -194,7 +179,9 @@ class Mutex:
         """Whether a grant was answered soon enough to be believed; else it must be confirmed."""
         if grant.asked < attempt.asked:
             attempt.asked = grant.asked
-        attempt.until = self.books.proven(attempt.asked, attempt.claim.lease)
+        lease, attempt.lasts = attempt.claim.lease, grant.lasts
+        lasts = lease if lease < grant.lasts else grant.lasts
+        attempt.until = self.books.proven(attempt.asked, lasts)
         return self.books.env.now() < attempt.until
 
     async def _ask(self, attempt: Attempt, wait: bool) -> Grant | Busy:
@@ -241,9 +228,12 @@ class Mutex:
     def _hold(self, attempt: Attempt, grant: Grant, caller: Caller) -> Hold:
         hold = Hold(attempt.claim, grant.token, attempt.until, renew=self.terms.renew)
         hold.doubtful = attempt.doubtful
+        hold.brief = attempt.lasts < attempt.claim.lease
         if not hold.renew:
-            hold.ends = self.books.over(attempt.asked, attempt.claim.lease)
-        self.books.add(hold, caller, attempt.asked)
+            # One that the store has for a shorter time yet is lengthened, like any other.
+            begun = self.books.env.now() if hold.brief else attempt.asked
+            hold.ends = self.books.over(begun, attempt.claim.lease)
+        self.books.add(hold, caller, attempt.asked, attempt.lasts)
         return hold
 
     async def release(self) -> None:

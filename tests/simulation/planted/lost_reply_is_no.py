@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.backend import Busy, Grant
-from holdfast.core.mutex import Attempt, Mutex
+from holdfast.core.mutex import Mutex
 from holdfast.errors import Unknown
 
 if TYPE_CHECKING:
     import pytest
+
+    from holdfast.core.attempt import Attempt
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.mutex import Attempt, Mutex
+from holdfast.core.mutex import Mutex
 
 if TYPE_CHECKING:
     import pytest
 
+    from holdfast.core.attempt import Attempt
     from holdfast.core.backend import Busy, Grant
 
 

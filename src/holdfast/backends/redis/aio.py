@@ -39,8 +39,8 @@ class AioStore:
         """Nothing is connected, and nobody waits."""
         self.wires: dict[Address, Wire] = {}
         self.connecting: dict[Address, asyncio.Task[Wire]] = {}
-        self.listening = Listening(self.now)
         self.talks = Conversations(self.settings, self.now, _address_of, self.form)
+        self.listening = Listening(self.now, self.talks.heard)
 
     async def call(self, request: object, until: float) -> object:
         """The answer of the store; Refused or Unknown when there is none by *until*."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.backends.redis.doctor import examination
 from holdfast.backends.redis.forms import FORMS
 from holdfast.backends.redis.hash import Hash
+from holdfast.backends.redis.keys import message_of
 from holdfast.backends.redis.older import Older
 from holdfast.backends.redis.talk import Talk
 from holdfast.core.backend import (
@@ -48,7 +49,7 @@ class Conversations:
         if form in FORMS:
             self.locks = Older(self.talk, form, time.time)
         else:
-            self.locks = Hash(self.talk, address_of, settings.replicas, form)
+            self.locks = Hash(self.talk, address_of, settings.replicas, form, now)
             self.answers = {Undo: self.locks.undo, Fence: self.locks.fence}
         self.answers |= {
             Leave: self.locks.leave,
@@ -69,6 +70,13 @@ class Conversations:
 
     def _examine(self, request: Examine) -> Steps[Any]:
         return examination(self.talk)
+
+    def heard(self, word: str) -> str:
+        """A message: what it says is kept for the next question; whom it is for."""
+        holder, token, seconds = message_of(word)
+        if token and isinstance(self.locks, Hash):
+            self.locks.heard(holder, token, seconds)
+        return holder
 
     def forget(self, holder: str) -> bool:
         """The claim waits no more; says whether it stood in the queue still."""

@@ -13,6 +13,7 @@ import fnmatch
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis import keys as names
+from holdfast.backends.redis.places import Places
 from holdfast.backends.redis.ready import Ready
 from holdfast.backends.redis.records import held_of, waiter_of
 from holdfast.backends.redis.scan import names_found
@@ -38,6 +39,8 @@ BURIED_MS = 120_000
 # Less than a try that does not wait has time for.
 REPLICAS_MS = 300
 NEVER = 1e9
+# One server's part in a Redlock, which asks it of several (backends/redlock).
+VOTE = "vote"
 LOOK_AT_STRANGERS = 0.1
 WAS = (Left("absent", ()), Left("held", ()), Left("waiting", ()))
 
@@ -46,13 +49,18 @@ class Hash:
     """The conversations of the default protocol."""
 
     def __init__(
-        self, talk: Talk, address_of: Callable[[Claim], str], replicas: int, form: str
+        self,
+        talk: Talk,
+        address_of: Callable[[Claim], str],
+        replicas: int,
+        form: str,
+        now: Callable[[], float],
     ) -> None:
         self.talk = talk
         self.form = form
         self.address_of = address_of
         self.replicas = replicas
-        self.tickets: dict[str, bytes] = {}
+        self.places = Places(now)
         # The tokens of grants that were given back, of claims that go on.
         self.undone: dict[str, set[bytes]] = {}
         self.ready = Ready(talk.route, address_of, self._taking, self._giving)
@@ -72,22 +80,31 @@ class Hash:
                 return Grant(int(reply[1]), ())
             if not request.wait:
                 return self._answer(reply)
+        told = self.places.told(claim.holder)
+        if told is not None:
+            return told
+        asked = self.places.now()
         try:
             reply = yield from self._try(claim, wait=True)
         except Deaf:
             member = names.member_of(claim, self.address_of(claim))
             yield from self._undo(claim, member, BURIED_MS)
             raise
+        self.places.leave(claim.holder)
         if reply[0] == 0:
-            self.tickets[claim.holder] = reply[3]
-        else:
-            self.tickets.pop(claim.holder, None)
+            self.places.take(claim.holder, reply[3], asked)
         if reply[0] < 0:
             raise Refused(f"the claim to {claim.name!r} was given up already")
         return self._answer(reply)
 
+    def heard(self, holder: str, token: int, seconds: float) -> None:
+        """A message, to one in line: it was granted the lock, for so long."""
+        # Replicas are asked, and several masters agree, with the question only.
+        if not self.replicas and self.form != VOTE:
+            self.places.heard(holder, token, seconds)
+
     def _try_first(self, claim: Claim) -> Steps[Any]:
-        if not self.replicas and claim.holder not in self.tickets:
+        if not self.replicas and claim.holder not in self.places.tickets:
             reply = yield from self.talk.shortly(*self.ready.to_take(claim))
             if reply is not None:
                 return reply
@@ -146,7 +163,7 @@ class Hash:
             round(claim.lease * 1000),
             names.member_of(claim, address),
             int(wait),
-            self.tickets.get(claim.holder, b""),
+            self.places.tickets.get(claim.holder, b""),
         )
         return (yield from self.talk.evaluate(ACQUIRE, command, waiting=waiting, then=then))
 
@@ -172,18 +189,18 @@ class Hash:
         """Release, or leave the queue."""
         claim = request.claim
         # One that never stood in the queue need not be looked for there.
-        if not request.bury and claim.holder not in self.tickets:
+        if not request.bury and claim.holder not in self.places.tickets:
             reply = yield from self.talk.shortly(*self.ready.to_give(claim))
             return WAS[reply] if reply is not None else (yield from self._leave(claim))
         member = names.member_of(claim, self.address_of(claim))
         left = yield from self._leave(claim, member, BURIED_MS if request.bury else 0)
-        self.tickets.pop(claim.holder, None)
+        self.places.leave(claim.holder)
         return left
 
     def undo(self, request: Undo) -> Steps[Left]:
         """Give up one grant; the claim itself goes on."""
         left = yield from self._leave(request.claim, token=str(request.token))
-        self.tickets.pop(request.claim.holder, None)
+        self.places.leave(request.claim.holder)
         return left
 
     def _leave(
@@ -266,7 +283,7 @@ class Hash:
     def forget(self, holder: str) -> bool:
         """The claim waits no more; says whether it stood in the queue still."""
         self.undone.pop(holder, None)
-        return self.tickets.pop(holder, None) is not None
+        return self.places.leave(holder)
 
 
 def _recheck(left: int, rank: int) -> float:

@@ -114,6 +114,16 @@ def holder_of(owner: str) -> str:
     return f"{client.replace('-', '')}:{serial}"
 
 
+def message_of(word: str) -> tuple[str, int, float]:
+    """What a message in the queue says: to whom, and the token and the seconds of its grant; both 0
+    in one that only says to look.
+    """
+    owner, _, rest = word.partition("\n")
+    token, _, ms = rest.partition("\n")
+    granted = token.isdecimal() and ms.isdecimal()
+    return holder_of(owner), int(token) if granted else 0, int(ms) / 1000 if granted else 0.0
+
+
 def member_of(claim: Claim, address: str) -> str:
     """A claim as it stands in the queue: who, where to wake it, and what people are told."""
     lease = round(claim.lease * 1000)

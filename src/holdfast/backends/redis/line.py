@@ -78,7 +78,7 @@ class Line:
 
     __slots__ = (
         *("address", "blocking", "ended", "heard", "now", "owed", "patience", "pool", "pushed"),
-        *("reader", "refusal", "sock", "spoiled", "used"),
+        *("reader", "refusal", "sock", "spoiled", "used", "word"),
     )
 
     def __init__(
@@ -87,6 +87,8 @@ class Line:
         self.address = address
         self.now = now
         self.heard = False
+        # What the last message said that was read.
+        self.word = b""
         self.ended = False
         # The confirmations that come before the next reply. An error in place of one is a
         # subscription refused, or one that did not end: then the line is of no use to others.
@@ -217,7 +219,7 @@ class Line:
 
     def _note(self, push: Sequence[Any]) -> None:
         if push and push[0] in MESSAGES:
-            self.heard = True
+            self.heard, self.word = True, push[2]
         elif self.owed and confirms(push, self.owed[0]):
             self.owed.popleft()
         elif push and push[0] == ENDED:

@@ -14,7 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast.backends.redis.hash import LOOK_AGAIN_MS, NEVER
-from holdfast.backends.redis.keys import holder_of
+from holdfast.backends.redis.keys import message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,8 +76,9 @@ class Waiter:
 class Listening:
     """All crowds of a client."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], told: Callable[[str], str]) -> None:
         self.now = now
+        self.told = told
         self.waiting: dict[str, Waiter] = {}
         self.crowds: dict[str, Crowd] = {}
         self.channels: dict[str, Crowd] = {}
@@ -143,10 +144,13 @@ class Listening:
             if crowd.wire.open:
                 crowd.wire.tell(_verb("UNSUBSCRIBE", crowd.sharded), channel)
 
-    def heard(self, channel: str, word: str) -> None:
+    def heard(self, wire: Wire, channel: str, word: str) -> None:
         """A message: for the one it names, else the first of those who listen looks."""
-        waiter = self.waiting.get(holder_of(word))
+        waiter = self.waiting.get(message_of(word)[0])
         if waiter is not None:
+            # Over another wire than that of the last question it may be older than the answer.
+            if waiter.crowd.wire is wire:
+                self.told(word)
             waiter.wake()
         elif (crowd := self.channels.get(channel)) is not None:
             for first in crowd.waiters.values():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.backends import Opened, check_protocol
 from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.forms import FORMS
+from holdfast.backends.redis.hash import VOTE
 from holdfast.backends.redis.line import Line, counted, packed
 from holdfast.backends.redis.protocol import Handed, Polled
 from holdfast.backends.redis.settings import settings_of
@@ -36,8 +37,6 @@ PROTOCOLS = ("hash", "string", *FORMS)
 # For so many seconds after a wait its lock is taken to be wanted still.
 WANTED = 1.0
 MOST_WANTED = 1000
-# One server's part in a Redlock, which asks it of several (backends/redlock).
-VOTE = "vote"
 UNSAFE = 'protocol "{}" is kept for programs that use it: {}. The default, "hash", cannot do that'
 
 
@@ -174,6 +173,8 @@ class Store:
         if len(self.wanted) > MOST_WANTED:
             self.wanted.clear()
         self.wanted[claim.name] = self.now() + WANTED
+        # A message that came before the last answer is no news: to look is all it can be good for.
+        line.word = b""
         try:
             lasts = line.wait(until)
         except BaseException:
@@ -183,6 +184,8 @@ class Store:
         if not lasts:
             self.waiting.pop(claim.holder, None)
             line.close()
+        elif line.word:
+            self.talks.heard(line.word.decode("utf-8", "replace"))
 
     def forget(self, holder: str) -> None:
         """The claim waits no more: its line can serve others."""

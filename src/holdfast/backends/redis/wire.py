@@ -62,7 +62,7 @@ class Wire(asyncio.Protocol):
         self,
         address: Address,
         now: Callable[[], float],
-        heard: Callable[[str, str], None],
+        heard: Callable[[Wire, str, str], None],
         lost: Callable[[Wire], None],
         ended: Callable[[Wire, str], None],
     ) -> None:
@@ -208,7 +208,7 @@ class Wire(asyncio.Protocol):
         if len(push) != 3:
             return
         if push[0] in MESSAGES:
-            self.heard(push[1].decode(), push[2].decode("utf-8", "replace"))
+            self.heard(self, push[1].decode(), push[2].decode("utf-8", "replace"))
             return
         question = self.questions[0] if self.questions else None
         if isinstance(question, tuple) and confirms(push, question):

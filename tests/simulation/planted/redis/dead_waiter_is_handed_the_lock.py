@@ -15,6 +15,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE RELEASE EVICT",
-        "if tell(channels .. address, who) > 0 then",
-        "tell(channels .. address, who)\n    if true then",
+        "if tell(channels .. address, news) > 0 then",
+        "tell(channels .. address, news)\n    if true then",
     )

@@ -31,13 +31,18 @@ end
 -- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
 -- so it does not fall back when the counter is lost with the server's data. Votes only count, so
 -- that servers agree.
-local function grant(who, what, ms)
+local function draw()
   local time = redis.call('TIME')
   local micros = time[1] * 1000000 + time[2]
   local least = form == 'vote' and 0 or micros
-  local token = string.format('%.0f', math.max(tonumber(redis.call('GET', counter) or 0) + 1, least))
+  local token = math.max(tonumber(redis.call('GET', counter) or 0) + 1, least)
+  return string.format('%.0f', token), string.format('%.0f', micros)
+end
+
+local function grant(who, what, ms, token, micros)
+  if not token then token, micros = draw() end
   redis.call('SET', counter, token)
-  redis.call('SET', record, token .. '\nboth\n' .. string.format('%.0f', micros) .. '\n' .. what, 'PX', ms)
+  redis.call('SET', record, token .. '\nboth\n' .. micros .. '\n' .. what, 'PX', ms)
   if plain then
     redis.call('SET', lock, who, 'PX', ms)
   else
@@ -64,9 +69,12 @@ local function hand_over(me)
     redis.call('ZREM', queue, first)
     local who, address, ms = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+)')
     if who == me then return me end
-    if tell(channels .. address, who) > 0 then
-      ms = math.min(tonumber(ms), claim_time)
-      grant(who, first, ms)
+    ms = math.min(tonumber(ms), claim_time)
+    local token, micros = draw()
+    -- It is told what it has, so that it need not ask.
+    local news = who .. '\n' .. token .. '\n' .. string.format('%.0f', ms)
+    if tell(channels .. address, news) > 0 then
+      grant(who, first, ms, token, micros)
       -- Whoever is first in the queue now must look before such a short grant is over.
       local second = ms < look_again and redis.call('ZRANGE', queue, 0, 0)[1]
       if second then

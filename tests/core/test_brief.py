@@ -1,0 +1,93 @@
+"""A grant that the store has for a shorter time than its lease, until it is renewed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.core.test_service import Scene, mutex_of
+
+from holdfast.core.backend import Grant, Renew, Retie
+from holdfast.core.effects import Sleep
+from holdfast.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from holdfast.core.service import Service
+    from holdfast.drivers.simulated import Machine
+
+LASTS = 2.0
+
+
+def _scene(lasts: float = LASTS) -> tuple[Scene, Machine, Service]:
+    scene = Scene()
+    machine, service = scene.client()
+    backend: Any = service.desks[None].books.backend
+    ask = backend.ask
+
+    async def brief(*arguments: Any, **words: Any) -> object:
+        reply = await ask(*arguments, **words)
+        return reply._replace(lasts=lasts) if isinstance(reply, Grant) else reply
+
+    backend.ask = brief
+    return scene, machine, service
+
+
+def test_it_is_believed_for_its_time_and_renewed_in_the_first_half() -> None:
+    scene, machine, service = _scene()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=30.0).acquire(None)
+        assert handle is not None
+        assert LASTS - 0.1 < handle.remaining() <= LASTS
+        await Sleep(machine.now() + LASTS / 2 + 0.1)
+        assert handle.remaining() > 20.0
+
+    scene.do(machine, whole(), 10.0)
+    assert len([request for request in scene.store.seen if isinstance(request, Renew)]) == 1
+
+
+def test_one_that_is_not_renewed_is_lost_at_the_end_of_its_time() -> None:
+    scene, machine, service = _scene()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=30.0).acquire(None)
+        assert handle is not None
+        scene.store.silent = (Renew,)
+        granted = machine.now()
+        while not handle.lost():
+            await Sleep(machine.now() + 0.01)
+        assert LASTS - 0.2 < machine.now() - granted <= LASTS + 0.01
+
+    scene.do(machine, whole(), 10.0)
+
+
+def test_a_fixed_lease_is_lengthened_to_its_end_and_no_further() -> None:
+    scene, machine, service = _scene()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=10.0, renew=False).acquire(None)
+        assert handle is not None
+        granted = machine.now()
+        await Sleep(granted + 9.9)
+        handle.ensure()
+        await Sleep(granted + 10.1)
+        with pytest.raises(LeaseLost, match="is over"):
+            handle.ensure()
+
+    scene.do(machine, whole(), 20.0)
+    lengths = [claim.lease for r in scene.store.seen if isinstance(r, Renew) for claim in r.claims]
+    assert len(lengths) == 1
+    assert 8.0 < lengths[0] < 9.5
+
+
+def test_what_is_detached_has_its_whole_lease() -> None:
+    scene, machine, service = _scene(lasts=20.0)  # so the keeper has nothing to do yet
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=30.0).acquire(None)
+        assert handle is not None
+        await handle.detach()
+
+    scene.do(machine, whole(), 5.0)
+    asked = [type(r) for r in scene.store.seen if isinstance(r, Renew | Retie)]
+    assert asked == [Renew, Retie]

@@ -1,0 +1,24 @@
+"""A grant that a message told of is believed for the whole lease."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.redis.places import Places
+from holdfast.core.effects import FOREVER
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Grant
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = Places.told
+
+    def told(self: Places, holder: str) -> Grant | None:
+        grant = real(self, holder)
+        return None if grant is None else grant._replace(lasts=FOREVER)
+
+    patch.setattr(Places, "told", told)

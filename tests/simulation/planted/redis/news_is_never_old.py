@@ -1,0 +1,24 @@
+"""The news of a grant is believed from when it was heard (hazard B2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.redis.places import Places
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Grant
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = Places.told
+
+    def told(self: Places, holder: str) -> Grant | None:
+        if holder in self.news:
+            self.asked[holder] = self.now()
+        return real(self, holder)
+
+    patch.setattr(Places, "told", told)
