@@ -17,11 +17,13 @@ from tests.servers.resp import packed, read_reply
 from tests.simulation.redis_client import unpacked
 
 from holdfast.backends.redis.conversations import Conversations
+from holdfast.backends.redis.keys import release_channel
 from holdfast.backends.redis.model import Connection, Server
 from holdfast.backends.redis.model_data import Hash, Sorted
 from holdfast.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
 from holdfast.backends.redis.settings import settings_of
 from holdfast.backends.redis.steps import Guarded, Pause, Unreachable
+from holdfast.core.backend import Ask
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
@@ -108,7 +110,11 @@ class Ear:
 class Twins:
     """Both servers, and what is asked of them."""
 
-    def __init__(self, redis: Redis, form: str) -> None:
+    leases: tuple[float, ...] = (0.03, 0.06, 30.0)
+    pause = 0.05
+
+    def __init__(self, redis: Redis, form: str, *, queues: bool) -> None:
+        self.queues = self.votes = queues
         self.redis = redis
         self.wire = redis.wire()
         self.wire.ask("FLUSHALL")
@@ -126,8 +132,9 @@ class Twins:
 
     # --- asking ---------------------------------------------------------------------------------
 
-    def ask(self, request: object, waits: bool = False) -> object:
+    def ask(self, request: object) -> object:
         """The library's answer to a request, or its error."""
+        waits = isinstance(request, Ask) and request.claim.holder in self.channels
         try:
             return self._converse(self.talks.about(request, waits))
         except (StoreError, Unreachable) as error:
@@ -250,7 +257,11 @@ class Twins:
                 assert abs(end - data.ends[raw]) <= APART, key
                 data.ends[raw] = end
 
-    def compare_what_is_heard(self) -> int:
+    def stranger(self, name: str) -> None:
+        """Such as a waiter of Redisson's: it listens, and does not stand in the queue."""
+        self.ear("stranger").subscribe([release_channel(name)])
+
+    def heard(self) -> int:
         """Every client has heard the same on both sides; how much that was, all in all."""
         for ear in self.ears.values():
             ear.compare()

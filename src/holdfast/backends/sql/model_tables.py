@@ -16,19 +16,25 @@ if TYPE_CHECKING:
     from holdfast.backends.sql.script import Part, Script
 
 HOLD = ("holder", "client", "tie", "expires", "about", "since")
+HELD = ("holder", "client", "tie", "token", "expires", "about", "since")
 CLAIM = ("holder", "client", "lease", "about", "since")
 
 
 class Tables:
     """The rows, and what each statement does to them."""
 
-    def __init__(self, micros: Callable[[], int], lives: Callable[[Any], bool]) -> None:
+    def __init__(
+        self, micros: Callable[[], int], lives: Callable[[Any], bool], *, makes: bool = True
+    ) -> None:
         self.micros = micros
+        # PostgreSQL's short way in makes the row where there is none; MySQL's does not.
+        self.makes = makes
         self.lives = lives
         self.locks: dict[str, dict[str, Any]] = {}
         self.waiters: dict[str, list[dict[str, Any]]] = {}
         self.graves: dict[str, dict[str, int]] = {}
         self.notices: list[tuple[str, str]] = []
+        self.words: set[tuple[str, str]] = set()
 
     def saved(self, names: tuple[str, ...]) -> Any:
         """What a transaction may change, as it is."""
@@ -56,6 +62,8 @@ class Tables:
         """The short way in."""
         row = self.locks.get(words["name"])
         now = self.micros()
+        if row is None and not self.makes:
+            return []
         if row is not None and (row["holder"] is not None or row["beside"]):
             return []
         token = max(now, row["token"] + 1 if row is not None else 0)
@@ -164,6 +172,41 @@ class Tables:
         """Sent when the transaction is committed."""
         self.notices.append((words["channel"], words["holder"]))
         return [()]
+
+    def do_leave_word(self, words: dict[str, Any]) -> list[Any]:
+        """For a client that has to look."""
+        self.words.add((words["client"], words["holder"]))
+        return [()]
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def do_one(self, words: dict[str, Any]) -> list[Any]:
+        """Who holds one lock."""
+        row, now = self.locks.get(words["name"]), self.micros()
+        if row is None or row["holder"] is None or row["expires"] <= now:
+            return []
+        return [(words["name"], *(row[word] for word in HELD))]
+
+    def do_all(self, words: dict[str, Any]) -> list[Any]:
+        """Who holds what."""
+        return [row for name in sorted(self.locks) for row in self.do_one({"name": name})]
+
+    def do_queue(self, words: dict[str, Any]) -> list[Any]:
+        """Who waits for one lock."""
+        return [
+            (words["name"], *(waiter[word] for word in CLAIM))
+            for waiter in sorted(self.waiters.get(words["name"], []), key=_ticket)
+            if waiter["expires"] > self.micros()
+        ]
+
+    def do_queues(self, words: dict[str, Any]) -> list[Any]:
+        """Who waits for what."""
+        return [row for name in sorted(self.waiters) for row in self.do_queue({"name": name})]
+
+
+def _ticket(waiter: dict[str, Any]) -> int:
+    ticket: int = waiter["ticket"]
+    return ticket
 
 
 def _nothing(words: dict[str, Any]) -> list[Any]:

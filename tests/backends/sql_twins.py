@@ -1,0 +1,221 @@
+"""A real database and the model of its tables, side by side: the same scripts, then the same rows.
+
+Law: what the library would send is sent to both; the library sees the real results. Both live at
+the server's time: it is asked for it before each script, nothing is asked while a row is about to
+end, and where the two wrote their own times, a little apart, the model takes the server's.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.servers.databases import emptied
+
+from holdfast.backends.sql.lease import Lease, client_of
+from holdfast.backends.sql.model_tables import Tables
+from holdfast.backends.sql.nodes import Store
+from holdfast.backends.sql.script import asked
+from holdfast.backends.sql.shelf import Asker
+from holdfast.backends.sql.url import parsed
+from holdfast.drivers import machine
+
+if TYPE_CHECKING:
+    from tests.servers.mariadb import MariaDB
+    from tests.servers.postgres import Postgres
+
+    from holdfast.backends.sql.script import Part, Result, Script
+    from holdfast.core.backend import Claim
+
+# Microseconds that two clocks may be apart, on a machine with much else to do.
+APART = 30_000
+ANSWERED = 20.0
+# Of these only the amount matters, of the others the rows; what is in neither shows in the tables.
+AMOUNTS = {"drop", "renew", "weed waiters", "weed graves"}
+TOKENS = {"take", "confirm"}
+ROWS = {"now", "lock", "buried", "one", "all", "queue", "queues"}
+COLUMNS = {
+    "lock": ("name", "token", "beside", "holder", "client", "tie", "expires", "about", "since"),
+    "waiter": (
+        *("name", "ticket", "holder", "client", "lease", "about", "since", "expires"),
+        *("polls", "sign"),
+    ),
+    "grave": ("name", "holder", "expires"),
+    "wake": ("client", "holder"),
+}
+
+
+class Unlucky(Exception):
+    """The machine was too slow to say whether a row had ended: nothing is learned."""
+
+
+class SqlTwins:
+    """Both databases, and the clients of both."""
+
+    queues, votes = True, False
+    leases: tuple[float, ...] = (0.09, 0.15, 30.0)
+    pause = 0.1
+
+    def __init__(self, server: Postgres | MariaDB) -> None:
+        self.store = Store(parsed(emptied(server)), machine.now)
+        self.line = self.store.connect(machine.now() + ANSWERED)
+        self.witness = self.store.connect(machine.now() + ANSWERED)
+        self.dialect = self.store.dialect
+        self.micros = 0
+        rings = self.dialect.rings
+        self.tables = Tables(lambda: self.micros, lambda sign: False, makes=not rings)
+        self.clients: dict[str, Lease] = {}
+        self.told = 0
+
+    def ask(self, request: object) -> object:
+        """The library's answer."""
+        client = client_of(request)
+        lease = self.clients.setdefault(client, Lease(self.dialect))
+        steps = lease.about(request, Asker(client, polls=self.dialect.rings, sign=None))
+        try:
+            script = next(steps)
+            while True:
+                script = steps.send(self.carry_out(script))
+        except StopIteration as done:
+            return done.value
+
+    def forget(self, claim: Claim) -> None:
+        """Nothing is kept of it here."""
+
+    def die(self, client: str) -> None:
+        """Nobody here listens, so nobody's death is seen."""
+
+    def stranger(self, name: str) -> None:
+        """There is no other program."""
+
+    def heard(self) -> int:
+        """How many were told."""
+        return self.told
+
+    # --- both at once ---------------------------------------------------------------------------
+
+    def carry_out(self, script: Script) -> list[Result]:
+        """The same on both; the real results, which are those of the model."""
+        opens = "begin" not in script and self._in_transaction
+        now = self.micros = self.micros if opens else self._moment()
+        real = asked(self.line, self.dialect, script, machine.now() + ANSWERED)
+        model = [self.tables.do(part) for part in script]
+        self.told += len(self.tables.notices) + sum(_title(p) == "leave word" for p in script)
+        self.tables.notices.clear()
+        self._in_transaction = "begin" in script
+        if self._time() - now > APART:
+            raise Unlucky
+        for part, one, other in zip(script, real, model, strict=True):
+            self._compare(part, one, other)
+        if not self._in_transaction:
+            self._compare_tables()
+        return real
+
+    _in_transaction = False
+
+    def _time(self) -> int:
+        (result,) = asked(self.witness, self.dialect, ("now",), machine.now() + ANSWERED)
+        return int(result.rows[0][0])
+
+    def _moment(self) -> int:
+        """A time at which nothing is about to end, in the next script or the one after it."""
+        while True:
+            now = self._time()
+            if not any(now - APART <= end <= now + 2 * APART for end in self._ends()):
+                return now
+            time.sleep(0.005)
+
+    def _ends(self) -> list[int]:
+        tables = self.tables
+        ends = [row["expires"] for row in tables.locks.values() if row["expires"] is not None]
+        ends += [waiter["expires"] for queue in tables.waiters.values() for waiter in queue]
+        return ends + [end for graves in tables.graves.values() for end in graves.values()]
+
+    def _compare(self, part: Part, real: Result, model: Result) -> None:
+        title = _title(part)
+        if title in AMOUNTS | TOKENS:
+            assert real.amount == model.amount, (part, real, model)
+        if title in TOKENS and real.amount:
+            token = real.number or int(real.rows[0][0])
+            assert alike(token, model.rows[0][0]), (part, real, model)
+        if title in ROWS:
+            assert alike(real.rows, model.rows), (part, real, model)
+        if title == "waiters":
+            # The real one shows the ends of the queue, and the neighbours of the one who asks.
+            theirs = sorted((*row[:6], bool(row[6]), row[7], bool(row[8])) for row in real.rows)
+            ours = sorted((*row[:6], bool(row[6]), row[7], bool(row[8])) for row in model.rows)
+            assert all(any(alike(row, other) for other in ours) for row in theirs)
+            assert theirs[:3] == ours[:3] or alike(theirs[:3], ours[:3])
+            assert alike(theirs[-2:], ours[-2:])
+
+    def _compare_tables(self) -> None:
+        """All rows are the same, but for times that differ a little: the server's are taken."""
+        for table, columns in COLUMNS.items():
+            text = f"SELECT {', '.join(columns)} FROM holdfast_{table}"
+            script: Script = (("raw", {"text": text}),)
+            (found,) = asked(self.witness, self.dialect, script, machine.now() + ANSWERED)
+            rows = sorted(([*map(_plain, row)] for row in found.rows), key=repr)
+            ours = sorted(([*map(_plain, row)] for row in getattr(self, f"_{table}")()), key=repr)
+            assert alike(sorted(rows, key=_key), sorted(ours, key=_key)), (table, rows, ours)
+            getattr(self, f"_take_{table}")([dict(zip(columns, row, strict=True)) for row in rows])
+
+    def _lock(self) -> list[list[Any]]:
+        return [
+            [name, *(row.get(column) for column in COLUMNS["lock"][1:])]
+            for name, row in self.tables.locks.items()
+        ]
+
+    def _waiter(self) -> list[list[Any]]:
+        columns = COLUMNS["waiter"][1:]
+        queues = self.tables.waiters.items()
+        return [[name, *(w[column] for column in columns)] for name, queue in queues for w in queue]
+
+    def _grave(self) -> list[list[Any]]:
+        graves = self.tables.graves.items()
+        return [[name, holder, end] for name, its in graves for holder, end in its.items()]
+
+    def _wake(self) -> list[list[Any]]:
+        return [[*word] for word in self.tables.words]
+
+    def _take_lock(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            self.tables.locks[row.pop("name")].update(row)
+
+    def _take_waiter(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            queue = self.tables.waiters[row.pop("name")]
+            next(w for w in queue if w["holder"] == row["holder"]).update(row)
+
+    def _take_grave(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            self.tables.graves[row["name"]][row["holder"]] = row["expires"]
+
+    def _take_wake(self, rows: list[dict[str, Any]]) -> None:
+        """There is no time in it that matters."""
+
+    def close(self) -> None:
+        """Hang up."""
+        self.line.close()
+        self.witness.close()
+
+
+def _title(part: Part) -> str:
+    return part if isinstance(part, str) else part[0]
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _key(row: list[Any]) -> tuple[str, ...]:
+    """The order of rows, times aside."""
+    return tuple("" if isinstance(v, int) and v > 10**14 else repr(v) for v in row)
+
+
+def alike(real: Any, model: Any) -> bool:
+    """The same, where times are the same when they are hardly apart."""
+    if isinstance(real, (list, tuple)) and isinstance(model, (list, tuple)):
+        return len(real) == len(model) and all(map(alike, real, model))
+    if isinstance(real, int) and isinstance(model, int) and min(real, model) > 10**14:
+        return abs(real - model) <= APART
+    return bool(real == model)
