@@ -149,4 +149,5 @@ def test_doctor_knows_what_is_overridden(
     told = capsys.readouterr().out
     assert "the tables of holdfast are there, version 1" in told
     assert "nothing is between us and the server" in told
+    assert "its clock agrees with this machine's" in told
     assert ("wait_timeout" in told) == isinstance(server, MariaDB)

@@ -203,6 +203,10 @@ def test_the_doctor_looks_at_each(three: list[Redis]) -> None:
         assert "loss of 1" in findings[0].what
         (failed,) = [f for f in findings if f.level == "fail"]
         assert str(three[1].port) in failed.what
+        agreed = [f.what for f in findings if "its clock agrees with this machine's" in f.what]
+        assert sorted(int(what.split(":")[1]) for what in agreed) == sorted(
+            server.port for server in (three[0], three[2])
+        )
     with holdfast.Client([*urls(three), "redis://127.0.0.1:1"]) as client:
         assert client.doctor()[0].level == "warn"
 

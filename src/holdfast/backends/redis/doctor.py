@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis.steps import Send
 from holdfast.core.backend import Finding
+from holdfast.core.clocks import compared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +24,7 @@ def examination(talk: Talk) -> Steps[tuple[Finding, ...]]:
     for address in (yield from talk.route.masters()):
         replies = yield Send(address, (("INFO",), ("CONFIG", "GET", "*"), ("TIME",)))
         findings += _of_server(address, replies)
+        findings += _clock(address, replies[2], time.time())
     return tuple(findings)
 
 
@@ -38,6 +41,12 @@ def _of_server(address: Address, replies: list[Any]) -> list[Finding]:
         _persistence(address, facts, settings),
         _replication(address, facts, settings),
     ]
+
+
+def _clock(address: Address, reply: Any, wall: float) -> list[Finding]:
+    if isinstance(reply, Exception):
+        return [Finding("skip", f"{address}: TIME is not allowed ({reply})", "grant +time")]
+    return [compared(str(address), int(reply[0]) + int(reply[1]) / 1e6, wall)]
 
 
 def _facts(text: str) -> dict[str, str]:

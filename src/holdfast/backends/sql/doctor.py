@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from holdfast.backends.sql.script import SqlError
 from holdfast.core.backend import Finding
+from holdfast.core.clocks import compared
 
 if TYPE_CHECKING:
     from holdfast.backends.sql.script import Steps
@@ -22,6 +24,8 @@ def examined(greeted: Greeted) -> Steps[object]:
     facts = {row[0]: str(row[1]) for row in settings.rows}
     findings.append(Finding("ok", f"{greeted.target.shown} answers: {facts.get('version', '?')}"))
     findings.append((yield from _tables(greeted)))
+    (clock,) = yield ("now",)
+    findings.append(compared("the server", clock.rows[0][0] / 1e6, time.time()))
     findings.append(_proxy(greeted))
     findings += _postgres(facts) if greeted.dialect.name == "postgres" else _mysql(facts)
     return tuple(findings)
