@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.storms.clock import jumping
 from tests.storms.stages import STAGES
 
 from holdfast.testing.chaos.picture import draw
@@ -57,7 +58,7 @@ def arguments() -> argparse.Namespace:
 def raging(name: str, words: argparse.Namespace) -> Report:
     """One storm."""
     with tempfile.TemporaryDirectory(prefix="storm-") as folder, ExitStack() as stack:
-        stage = STAGES[name](name, stack, Path(folder) / "storm")
+        stage = jumping(STAGES[name](name, stack, Path(folder) / "storm"), Path(folder))
         report = watched(stage, words.seed, words.seconds, Path(folder) / "storm")
     if words.docs and name in DRAWN:
         pictures = Path(words.docs) / "storms"

@@ -18,7 +18,7 @@ from holdfast.testing.records import last_records
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -39,8 +39,11 @@ RECENT = 200
 class Crew:
     """Workers that run, and the folder that they write to."""
 
-    def __init__(self, folder: Path, url: str, locks: int = 1) -> None:
+    def __init__(
+        self, folder: Path, url: str, locks: int = 1, env: Mapping[str, str] | None = None
+    ) -> None:
         self.url = url
+        self.env = {**os.environ, **(env or {})}
         self.locks = locks
         self.history = folder / "history"
         self.errors = folder / "errors"
@@ -55,6 +58,7 @@ class Crew:
                 [*program, str(self.history), str(lease), role, str(self.locks)],
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                env=self.env,
             )
         self.running.append(worker)
         return worker

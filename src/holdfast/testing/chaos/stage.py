@@ -27,3 +27,5 @@ class Stage(NamedTuple):
     exclusive: bool = True
     # From then on nothing befalls it any more.
     calm: Callable[[], None] = nothing
+    # What the workers find in their environment, beside what is there.
+    env: Mapping[str, str] = {}
