@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import holdfast
 from holdfast.backends.redis.route import Cluster, Sentinels
 from holdfast.backends.redis.steps import Address, Send
 from holdfast.errors import StoreError, Unknown
@@ -82,3 +85,21 @@ def test_all_are_asked_where_all_refuse() -> None:
     for _ in range(2):
         with pytest.raises(Exception, match=r"dead.*first|first.*dead"):
             refused()
+
+
+def test_a_server_that_never_speaks_is_named_with_the_reason() -> None:
+    """In asyncio, a time that is over says nothing by itself."""
+
+    async def attempt(url: str) -> None:
+        async with holdfast.AsyncClient(url, op_timeout=0.2) as client:
+            await client.lock("a").acquire(timeout=0)
+
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"redis://127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(StoreError, match=r":\d+: \w+"):
+            asyncio.run(attempt(url))
+        with (
+            holdfast.Client(url, op_timeout=0.2) as client,
+            pytest.raises(StoreError, match=r":\d+: \w+"),
+        ):
+            client.lock("a").acquire(timeout=0)

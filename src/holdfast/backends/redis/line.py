@@ -70,7 +70,7 @@ def refusal(address: Address, error: Exception) -> Exception:
         return Refused(f"{address}: permission denied: {error}")
     if isinstance(error, exceptions.ResponseError) and "HELLO" in str(error).upper():
         return Refused(f"{address}: Redis 6 or later, or Valkey, is needed (it said: {error})")
-    return Unreachable(f"{address}: {error}")
+    return Unreachable(f"{address}: {str(error) or 'no connection within its time'}")
 
 
 class Line:
