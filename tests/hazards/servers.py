@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
 
+from tests.hazards.standbys import MariaPair, PostgresPair
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
 from tests.servers.process import HOST, eventually
@@ -24,12 +25,19 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
+# Pairs of databases are started for two cells at a time.
+HEAVY = BoundedSemaphore(2)
+
+
 class Disaster:
     """A store at *url*, and what happens to it."""
 
     def __init__(self, url: str, strike: Callable[[], object]) -> None:
         self.url = url
         self._strike = strike
+
+    def lag(self) -> None:
+        """It has no replica."""
 
     def strike(self) -> None:
         """Let it happen."""
@@ -46,10 +54,12 @@ class Pair:
         eventually(lambda: self.replica.info("replication").get("master_link_status") == "up")
         self.address = stack.enter_context(Proxy(self.master.port))
         self.url = f"redis://{HOST}:{self.address.port}/0"
-        # From now on the replica gets nothing: it lags.
+
+    def lag(self) -> None:
+        """From now on the replica gets nothing."""
         self.stream.silence()
 
-    def fail_over(self) -> None:
+    def strike(self) -> None:
         """The master dies, the replica takes its place."""
         self.master.kill()
         self.replica.ask("REPLICAOF", "NO", "ONE")
@@ -58,20 +68,34 @@ class Pair:
 
 
 @contextmanager
-def failing_redis() -> Iterator[Disaster]:
+def failing_redis() -> Iterator[Pair]:
     """A failover to a replica that lags."""
     with ExitStack() as stack:
-        pair = Pair(stack)
-        yield Disaster(pair.url, pair.fail_over)
+        yield Pair(stack)
 
 
 @contextmanager
-def failing_redlock() -> Iterator[Disaster]:
+def failing_redlock() -> Iterator[Pair]:
     """The same for one of three masters."""
     with ExitStack() as stack:
         pair = Pair(stack)
         others = [stack.enter_context(Redis()).url for _ in range(2)]
-        yield Disaster(",".join([pair.url, *others]), pair.fail_over)
+        pair.url = ",".join([pair.url, *others])
+        yield pair
+
+
+@contextmanager
+def failing_postgres() -> Iterator[PostgresPair]:
+    """A failover to a standby that lags."""
+    with HEAVY, ExitStack() as stack:
+        yield PostgresPair(stack)
+
+
+@contextmanager
+def failing_mariadb() -> Iterator[MariaPair]:
+    """A failover to a replica that lags."""
+    with HEAVY, ExitStack() as stack:
+        yield MariaPair(stack)
 
 
 @contextmanager
@@ -163,12 +187,16 @@ def _zookeeper(stack: ExitStack) -> Place:
 
 def _postgresql(stack: ExitStack) -> Place:
     shared, server = Shared(stack), stack.enter_context(Postgres())
-    return Place(server.url, {"restart": shared.stage(server.url, lambda: killed(server))})
+    restart = shared.stage(server.url, lambda: killed(server))
+    return Place(server.url, {"failover": failing_postgres, "restart": restart})
 
 
 def _mysql(stack: ExitStack) -> Place:
-    shared, server = Shared(stack), stack.enter_context(MariaDB())
-    return Place(server.url, {"restart": shared.stage(server.url, lambda: killed(server))})
+    # What is committed is on disk: this is about what happens to a server that does as it says.
+    shared = Shared(stack)
+    server = stack.enter_context(MariaDB(**{"innodb-flush-log-at-trx-commit": "1"}))
+    restart = shared.stage(server.url, lambda: killed(server))
+    return Place(server.url, {"failover": failing_mariadb, "restart": restart})
 
 
 MAKERS: dict[str, Callable[[ExitStack], Place]] = {

@@ -37,6 +37,10 @@ class Disaster(Protocol):
 
     url: str
 
+    def lag(self) -> None:
+        """From now on, what is written is not safe: a replica gets it no more."""
+        ...
+
     def strike(self) -> None:
         """Let it happen; returns when the store serves again."""
         ...

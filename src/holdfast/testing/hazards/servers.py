@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.testing.hazards.leases import judged, late_write
 from holdfast.testing.hazards.lines import until
-from holdfast.testing.hazards.outcome import survived, unplayed
+from holdfast.testing.hazards.outcome import failed, survived, unplayed
 from holdfast.testing.hazards.places import Place
-from holdfast.testing.hazards.scene import Scene
+from holdfast.testing.hazards.scene import TRIES, Scene
 
 if TYPE_CHECKING:
+    from holdfast.testing.hazards.actor import Answer
+    from holdfast.testing.hazards.crew import Actor
     from holdfast.testing.hazards.outcome import Outcome
     from holdfast.testing.hazards.places import Disaster
 
@@ -41,15 +43,28 @@ def befallen(scene: Scene, disaster: str) -> Outcome:
         return _struck(private, store)
 
 
+def _wanted(scene: Scene, rival: Actor) -> Answer:
+    """What comes of somebody else's wish; a store that has just started may need some patience."""
+    for _ in range(TRIES):
+        answer = scene.wait(rival, LEASE / 2)
+        if answer.held or not answer.said:
+            return answer
+    raise RuntimeError(f"the store does not serve: {answer.why}")
+
+
 def _struck(scene: Scene, store: Disaster) -> Outcome:
-    holder, rival = scene.actor(), scene.actor()
+    holder = scene.actor()
+    store.lag()
     old = scene.hold(holder, LEASE)
     store.strike()
-    new = scene.wait(rival, LEASE / 2)
+    # One that comes now: the connections of all others are broken.
+    new = _wanted(scene, scene.actor())
     if not new.held:
         return survived("nobody else got in")
     if not holder.ask("look").until:
-        return survived(f"its holder knew; {late_write(scene, old, new)}")
+        write = late_write(scene, old, new)
+        refused = write.endswith("refused")
+        return (survived if refused else failed)(f"another had it; its holder knew; {write}")
     told = until(lambda: not holder.ask("look").until, 2 * LEASE)
     when = "told at the next renewal" if told else "never told"
     return judged(scene, old, new, f"another had it; its holder was {when}")
