@@ -66,6 +66,12 @@ SCHEMES = {
     "mysql": "holdfast.backends.sql.nodes",
     "mariadb": "holdfast.backends.sql.nodes",
 }
+# Those of whose URLs no part is a user's name, but perhaps a file's.
+UNNAMED = ("memory", "sqlite", "unix")
+QUOTE = (
+    "in the URL of a store a user's name, a password and a path are quoted, so that '@' is "
+    "written %40, '/' %2F, '?' %3F, '#' %23, '[' %5B, ']' %5D"
+)
 # The clients that users have already, by the package that their class, or one above it, is from.
 OBJECTS = {
     "redis": "holdfast.backends.redis.nodes",
@@ -111,7 +117,28 @@ def _of_url(url: str) -> str:
     if module is None:
         known = ", ".join(f"{name}://" for name in sorted(SCHEMES))
         raise ValueError(f"no store is known for {scheme!r}://; known are {known}")
+    if scheme not in UNNAMED:
+        _check_login(url)
     return module
+
+
+def _check_login(url: str) -> None:
+    """ValueError where a password may have been taken for another part of the URL, and would be
+    told as that. What is said has nothing of the URL in it.
+    """
+    from urllib.parse import urlsplit
+
+    rest = url.partition("://")[2]
+    hosts = min((rest.partition(end)[0] for end in "/?#"), key=len)
+    words = rest[len(hosts) :].replace("?", "&").split("&")
+    astray = any("@" in word for word in words if not word.startswith("auth="))
+    try:
+        # It complains of some letters of other scripts with all that stands before the path.
+        urlsplit(url)
+    except ValueError:
+        astray = True
+    if astray or {*"[]"} & {*hosts.rpartition("@")[0]}:
+        raise ValueError(f"this is no URL: {QUOTE}") from None
 
 
 def _of_object(target: object) -> str:

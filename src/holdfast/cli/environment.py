@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STACK = "HOLDFAST_STACK"
 # Names have no control characters, but they have spaces.
 BETWEEN_NAMES = "\n"
-SECRETS = ("password", "passwd", "pass", "pwd", "secret", "token")
+SECRETS = ("pass", "pwd", "secret", "token", "auth", "%")
 
 
 def names_around() -> list[str]:
@@ -45,8 +45,9 @@ def has_password(url: str) -> bool:
     """Whether the URL of a store may hold a secret: before the host, or among the options."""
     if url.lower().startswith(EMBEDDED):
         return False
-    place, _, query = url.partition("?")
-    # A password in which somebody forgot to quote a slash is one, too.
-    login, at, _ = place.partition("://")[2].rpartition("@")
-    keys = [option.partition("=")[0].lower() for option in query.split("&")]
+    # A password in which somebody forgot to quote a slash is one, too, and so is one of the second
+    # of several URLs. A key that is quoted itself may say anything.
+    login, at, _ = url.partition("://")[2].rpartition("@")
+    words = url.replace("?", "&").replace(",", "&").split("&")
+    keys = [word.partition("=")[0].lower() for word in words if "://" not in word]
     return bool(at and ":" in login) or any(word in key for key in keys for word in SECRETS)

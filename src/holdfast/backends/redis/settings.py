@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.route import Route
 
 OURS = ("protocol", "replicas")
+# What of a URL's words is shown: those that cannot be a secret.
+PUBLIC = (*OURS, "db")
 SENTINEL_PORT = 26379
 PORT = 6379
 # What of a client's terms says where and as whom; all else is about its own manner of asking.
@@ -171,6 +173,6 @@ def shown(url: str) -> str:
     place, mark, query = rest.partition("?")
     netloc, slash, path = place.partition("/") if scheme != "unix" else (place, "", "")
     host = netloc.rpartition("@")[2]
-    public = [(key, value) for key, value in parse_qsl(query) if "pass" not in key.lower()]
+    public = [(key, value) for key, value in parse_qsl(query) if key in PUBLIC]
     words = f"?{urlencode(public)}" if mark and public else ""
     return f"{scheme.lower()}://{host}{slash}{path}{words}"
