@@ -1,0 +1,108 @@
+"""What users type and what others have written for people to read: names, times, metadata."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.fuzz.properties import holds
+from tests.fuzz.test_urls import ODD
+
+from holdfast.cli.show import COLUMNS, document, lines, row, table
+from holdfast.cli.upkeep import _line
+from holdfast.cli.words import duration, harmless, length
+from holdfast.core import names
+from holdfast.core.backend import Claim, Finding, Held, Sight
+from holdfast.core.sight import Holder, report_of
+from holdfast.errors import InvalidName
+
+# What steers a terminal, turns the direction of writing, ends a line, or is half a character.
+EVIL = "".join(map(chr, range(32))) + "\x7f\x80\x85\x9b\u061c\u200e\u200f\u2028\u2029\u202a\u202e"
+EVIL += "\u2066\u2069\ufeff\ud800\udfff\U000e0001"
+TEXT = st.text(st.characters() | st.sampled_from(EVIL + ODD), max_size=20)
+NUMBER = st.integers() | st.floats() | st.sampled_from([10**400, -(10**400), 2**63, math.nan])
+SCALAR = st.none() | st.booleans() | NUMBER | TEXT
+JSON = st.recursive(
+    SCALAR,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+PERSON = st.fixed_dictionaries({}, optional=dict.fromkeys("host pid thread label".split(), JSON))
+DEEP = st.sampled_from(["[" * 3000, '{"a":' * 3000, '"' + "9" * 5000, "9" * 5000, "\ufeff{}"])
+DIGITS = st.sampled_from(['{"pid": ' + "9" * 5000 + "}", '{"host": 1, "pid": 1e999, "thread": 1}'])
+NESTED = st.integers(50, 2000).map(
+    lambda n: '{"host": %s1%s, "pid": 1, "thread": ""}' % ("[" * n, "]" * n)
+)
+ABOUT = (JSON | PERSON).map(json.dumps) | TEXT | DEEP | DIGITS | NESTED
+
+
+@holds(value=SCALAR | st.binary(max_size=300) | st.text(max_size=300))
+def test_names(value: object) -> None:
+    try:
+        name = names.checked_name(value)
+    except InvalidName:
+        return
+    assert name == value
+    assert 0 < len(name.encode()) <= names.LONGEST_NAME
+    assert not {*name} & {*EVIL[:36], "\u2028", "\u2029"}
+
+
+@holds(value=SCALAR)
+def test_labels_times_and_tokens(value: object) -> None:
+    for check in (names.checked_lease, names.checked_timeout, names.checked_token):
+        with contextlib.suppress(TypeError, ValueError):
+            checked: Any = check(value)
+            assert checked is None or checked >= 0
+    with contextlib.suppress(TypeError):
+        label = names.checked_label(value)
+        assert label is None or len(label.encode()) <= names.LONGEST_NAME
+
+
+@holds(text=TEXT | st.from_regex(r"[0-9٣.]{1,400}(ms|s|m|h|d|)", fullmatch=True))
+def test_durations(text: str) -> None:
+    try:
+        seconds = duration(text)
+    except ValueError:
+        return
+    assert seconds >= 0
+    assert length(seconds)
+
+
+@holds(name=TEXT, about=ABOUT, since=NUMBER, label=TEXT)
+def test_whatever_others_wrote_is_shown_and_steers_nothing(
+    name: str, about: str, since: float, label: str
+) -> None:
+    since = float(since) if abs(since) < 2**1000 or since != since else 0.0
+    claim = Claim(name, "h", "c", 1.0, about, since)
+    held = Held("h", "c", "both", 1, 0.0, about, since)
+    report = report_of(Sight(name, held, since, (claim, claim)))
+    assert isinstance(report.holder, Holder)
+    shown = [*lines(report), *table([COLUMNS, row(report)]).split("\n")]
+    # The columns are two lines, and nothing in a name or a label makes a third.
+    assert len(shown) == len(lines(report)) + 2
+    assert all(line.isprintable() for line in shown)
+    assert read_strictly(json.dumps(document(report)))["name"] == name
+    assert _line(Finding("ok", label, about[:100])).isprintable()
+
+
+def read_strictly(text: str) -> Any:
+    """JSON as the standard has it: there is no NaN and no Infinity."""
+    assert text.isascii()
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+@holds(text=TEXT)
+def test_what_is_made_harmless_is_printable_and_still_told(text: str) -> None:
+    safe = harmless(text)
+    assert safe.isprintable()
+    assert text == safe or len(safe) > len(text)
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")):
+        print(safe)
