@@ -39,10 +39,16 @@ def checked_seconds(value: object, what: str, *, least: float, most: float) -> f
     """*value* as a number of seconds from *least* to *most*; TypeError or ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what} is a number of seconds, not {type(value).__name__}: {value!r:.80}")
-    seconds = float(value)
+    # An int may be too large to become a float at all.
+    seconds = float(value) if isinstance(value, float) or abs(value) < 2**1000 else float("nan")
     if not least <= seconds <= most:  # also false for NaN
-        raise ValueError(f"{what} is from {least:g} to {most:g} seconds, not {value!r}")
+        raise ValueError(f"{what} is from {least:g} to {most:g} seconds, not {_brief(value)}")
     return seconds
+
+
+def _brief(value: float) -> str:
+    # The digits of a huge number are refused by Python itself.
+    return repr(value) if isinstance(value, float) or abs(value) < 2**256 else "a number that long"
 
 
 def checked_lease(value: object) -> float:
@@ -71,5 +77,5 @@ def checked_token(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"a fencing token is an int, not {type(value).__name__}: {value!r:.80}")
     if not 0 < value < 2**63:
-        raise ValueError(f"a fencing token is from 1 to 2**63 - 1, not {value}")
+        raise ValueError(f"a fencing token is from 1 to 2**63 - 1, not {_brief(value)}")
     return value

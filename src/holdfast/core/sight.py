@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from holdfast.core.backend import Busy, Claim, Held, Sight
 
 ESCAPED = {code: f"\\u{code:04x}" for code in range(0x20)} | {0x22: '\\"', 0x5C: "\\\\"}
+ENDLESS = float("inf")
 
 
 class Holder(NamedTuple):
@@ -48,7 +49,8 @@ def holder_of(held: Held | None, remaining: float | None) -> Holder | None:
     """The holder that a hold on record names."""
     if held is None:
         return None
-    return Holder(*_about(held.about, held.since), held.token, remaining)
+    ends = remaining is not None and abs(remaining) < ENDLESS
+    return Holder(*_about(held.about, held.since), held.token, remaining if ends else None)
 
 
 def waiter_of(claim: Claim) -> Holder:
@@ -71,12 +73,14 @@ def _about(text: str, since: float) -> tuple[str, int, str, float, str | None]:
     import json  # only where somebody is told, for it takes its time to load
 
     # Written by other programs, of other versions: nothing in it is taken for granted.
+    if not abs(since) < ENDLESS:  # also true for NaN
+        since = 0.0
     try:
         words = json.loads(text)
         label = words.get("label")
         label = None if label is None else str(label)
         return str(words["host"]), int(words["pid"]), str(words["thread"]), since, label
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return "unknown host", 0, f"described as {text!r:.80}", since, None
 
 
