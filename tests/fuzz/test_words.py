@@ -85,6 +85,8 @@ def test_whatever_others_wrote_is_shown_and_steers_nothing(
     # The columns are two lines, and nothing in a name or a label makes a third.
     assert len(shown) == len(lines(report)) + 2
     assert all(line.isprintable() for line in shown)
+    # It stands in messages, which are logged.
+    assert str(report.holder).isprintable()
     assert read_strictly(json.dumps(document(report)))["name"] == name
     assert _line(Finding("ok", label, about[:100])).isprintable()
 
