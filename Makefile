@@ -13,7 +13,7 @@ CORES ?= $(shell nproc)
 SECONDS ?= 30
 
 .DEFAULT_GOAL = help
-.PHONY: alone chaos hazards controls conformance help env test lint types contracts format demo bench interop race simulate clean
+.PHONY: alone chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -86,10 +86,7 @@ hazards: $(READY) ## play every hazard on every way of locking, and write its pa
 	$(PY) -m tests.hazards --markdown docs/explanation/hazard-table.md \
 		--picture docs/explanation/hazard-table.svg
 
-controls: $(READY) ## find the known defects of others, and write their page
-	@scripts/servers
-	@$(PY) $(PIP_INSTALL) --group controls
-	HOLDFAST_CONTROLS=docs/explanation/controls.md $(PY) -m pytest -p tests.skips tests/controls
+.PHONY: alone chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate clean
 
 simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
 	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(CORES)

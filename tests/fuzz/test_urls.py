@@ -91,9 +91,7 @@ def test_a_password_that_nobody_quoted_is_not_shown(scheme: str, odd: str, end: 
 
 
 @holds(scheme=st.sampled_from(SERVERS), odd=PASSWORDS, raw=st.booleans())
-def test_no_password_reaches_the_environment_of_a_command(
-    scheme: str, odd: str, raw: bool
-) -> None:
+def test_no_password_reaches_the_environment_of_a_command(scheme: str, odd: str, raw: bool) -> None:
     secret = f"{SECRET}{odd}" if raw else quote(f"{SECRET}{odd}", safe="")
     assert has_password(f"{scheme}://me:{secret}@h:1{plain(scheme)}")
 

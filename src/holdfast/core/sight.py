@@ -29,7 +29,9 @@ class Holder(NamedTuple):
 
     def __str__(self) -> str:
         label = f" ({self.label})" if self.label else ""
-        return f"{self.host}, process {self.pid}, {self.thread}{label}"
+        text = f"{self.host}, process {self.pid}, {self.thread}{label}"
+        # Messages have it, and are logged: what could forge a line there is made visible.
+        return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 class Report(NamedTuple):
