@@ -35,7 +35,7 @@ PERSON = st.fixed_dictionaries({}, optional=dict.fromkeys("host pid thread label
 DEEP = st.sampled_from(["[" * 3000, '{"a":' * 3000, '"' + "9" * 5000, "9" * 5000, "\ufeff{}"])
 DIGITS = st.sampled_from(['{"pid": ' + "9" * 5000 + "}", '{"host": 1, "pid": 1e999, "thread": 1}'])
 NESTED = st.integers(50, 2000).map(
-    lambda n: '{"host": %s1%s, "pid": 1, "thread": ""}' % ("[" * n, "]" * n)
+    lambda n: f'{{"host": {"[" * n}1{"]" * n}, "pid": 1, "thread": ""}}'
 )
 ABOUT = (JSON | PERSON).map(json.dumps) | TEXT | DEEP | DIGITS | NESTED
 

@@ -39,16 +39,13 @@ def checked_seconds(value: object, what: str, *, least: float, most: float) -> f
     """*value* as a number of seconds from *least* to *most*; TypeError or ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what} is a number of seconds, not {type(value).__name__}: {value!r:.80}")
-    # An int may be too large to become a float at all.
-    seconds = float(value) if isinstance(value, float) or abs(value) < 2**1000 else float("nan")
+    try:
+        seconds = float(value)
+    except OverflowError:  # an int may be too large to become a float at all
+        seconds = float("inf") if value > 0 else float("-inf")
     if not least <= seconds <= most:  # also false for NaN
-        raise ValueError(f"{what} is from {least:g} to {most:g} seconds, not {_brief(value)}")
+        raise ValueError(f"{what} is from {least:g} to {most:g} seconds, not {seconds!r}")
     return seconds
-
-
-def _brief(value: float) -> str:
-    # The digits of a huge number are refused by Python itself.
-    return repr(value) if isinstance(value, float) or abs(value) < 2**256 else "a number that long"
 
 
 def checked_lease(value: object) -> float:
@@ -77,5 +74,7 @@ def checked_token(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"a fencing token is an int, not {type(value).__name__}: {value!r:.80}")
     if not 0 < value < 2**63:
-        raise ValueError(f"a fencing token is from 1 to 2**63 - 1, not {_brief(value)}")
+        # Python itself refuses to write the digits of a huge one.
+        shown = value if abs(value) < 2**256 else "one that long"
+        raise ValueError(f"a fencing token is from 1 to 2**63 - 1, not {shown}")
     return value
