@@ -88,6 +88,9 @@ hazards: $(READY) ## play every hazard on every way of locking, and write its pa
 
 .PHONY: alone chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate clean
 
+audit: $(READY) ## is any package that is installed here known to be vulnerable?
+	@$(PY) scripts/audit
+
 simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
 	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(CORES)
 

@@ -1,0 +1,51 @@
+"""Nothing outside of the tests looks like a secret. What only looks so is marked where it stands:
+`pragma: allowlist secret`, in a comment at the end of its line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from detect_secrets.core.scan import scan_file
+from detect_secrets.settings import default_settings
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = (".ci", "benchmarks", "docs", "examples", "scripts", "src")
+# A picture is drawn from numbers; its compressed bytes look like anything.
+PICTURES = (".png", ".svg")
+
+
+def files() -> list[Path]:
+    """All that people have written outside of the tests."""
+    below = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    found = [path for path in (*ROOT.iterdir(), *below) if path.is_file()]
+    ours = [path for path in found if "__pycache__" not in path.parts and path.name != ".git"]
+    return [path for path in ours if path.suffix not in PICTURES and ".coverage" not in path.name]
+
+
+def secrets_in(paths: list[Path]) -> list[str]:
+    """Where what looks like one stands; the secret itself is not told."""
+    with default_settings():
+        found = [secret for path in paths for secret in scan_file(str(path))]
+    return [f"{secret.filename}:{secret.line_number}: {secret.type}" for secret in found]
+
+
+def test_no_file_has_a_secret() -> None:
+    assert len(files()) > 200
+    assert secrets_in(files()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'password = "hunter2-hunter3"',
+        'URL = "redis://me:hunter2hunter3@host"',
+        "aws = 'AKIA" + "Z3QX7JPL5MNO2RST'",
+        "-----BEGIN RSA PRIVATE " + "KEY-----",
+    ],
+)
+def test_a_secret_would_be_found(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings.py"
+    file.write_text(f"{line}\n")
+    assert len(secrets_in([file])) >= 1
