@@ -40,6 +40,8 @@ class Talk:
 
     def __init__(self, route: Route) -> None:
         self.route = route
+        # Which servers are being sent the text of which scripts.
+        self.teaching: set[tuple[Address, str]] = set()
 
     def shortly(self, lock: str, command: bytes) -> Steps[Any]:
         """Send one packed command where its first key is: what happens nearly always, without the
@@ -64,9 +66,8 @@ class Talk:
         then: Sequence[Command] = (),
     ) -> Steps[Any]:
         """Run a script where its first key is; the reply, or all when *then* adds commands."""
-        whole: Command = ("EVAL", script.text, *command[2:])
         key = str(command[3])
-        replies = yield from self.ask(key, (command, *then), whole=whole, waiting=waiting)
+        replies = yield from self.ask(key, (command, *then), script=script, waiting=waiting)
         return replies if then else replies[0]
 
     def ask(
@@ -74,12 +75,13 @@ class Talk:
         key: str,
         commands: Sequence[Command],
         *,
-        whole: Command | None = None,
+        script: Script | None = None,
         waiting: Waiting | None = None,
         guard: tuple[bytes, Sequence[Command]] | None = None,
     ) -> Steps[list[Any]]:
         """Send commands to the server of *key*; the replies, the first of which is no error."""
         tries = detours = 0
+        teaching, pupil, sha = False, False, ""
         aside: Address | None = None
         while True:
             try:
@@ -87,6 +89,8 @@ class Talk:
                 sent = (ASKING, *commands) if aside else commands
                 step = Guarded(address, sent, *guard) if guard else Send(address, sent, waiting)
                 replies: list[Any] = yield step
+                if teaching:
+                    self.teaching.discard((address, sha))
             except Unreachable as error:
                 self.route.forget()
                 problem: Exception = Refused(str(error))
@@ -97,8 +101,14 @@ class Talk:
                 if not isinstance(problem, Exception):
                     return replies
                 code, _, rest = str(problem).partition(" ")
-                if code == "NOSCRIPT" and whole is not None:
-                    commands, whole = (whole, *commands[1:]), None
+                if code == "NOSCRIPT" and script is not None and not teaching:
+                    sha = script.sha
+                    if (address, sha) in self.teaching and not pupil:
+                        pupil = True  # one of us sends the text already
+                        continue
+                    teaching = True
+                    self.teaching.add((address, sha))
+                    commands = (("EVAL", script.text, *commands[0][2:]), *commands[1:])
                     continue
                 if code in ("MOVED", "ASK") and detours < REDIRECTS:
                     detours += 1
