@@ -13,7 +13,7 @@ CORES ?= $(shell nproc)
 SECONDS ?= 30
 
 .DEFAULT_GOAL = help
-.PHONY: alone chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate clean
+.PHONY: alone chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate explore clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -93,6 +93,9 @@ audit: $(READY) ## is any package that is installed here known to be vulnerable?
 
 simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
 	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(CORES)
+
+explore: $(READY) ## every way in which two or three processes can meet, to a bound
+	$(PY) -m tests.simulation.explore
 
 clean: ## remove everything that make made
 	rm -rf .venv .demo-venv build dist .coverage .coverage.* htmlcov \

@@ -159,9 +159,15 @@ class RedisJudge(Judge):
         # An extension may be in time for the server, and too late for who asked for it.
         hold = self.believed.get(holder)
         lost = hold is not None and hold.state is State.LOST
-        limit = CALM_STALL if self.calm and not lost else self.stall
+        # That a lease has run out, its waiters learn when they look.
+        quiet = LOOK_AGAIN_MS / 1000 if self._has_run_out(name) else 0.0
+        limit = quiet + CALM_STALL if self.calm and not lost else self.stall
         if self.world.time - since > limit:
             raise Violation(f"{name!r} was idle for {limit} s while somebody waited")
+
+    def _has_run_out(self, name: str) -> bool:
+        data, key = self._data(), keys_of(name, False).lock.encode()
+        return key in data.values and data.ends[key] < data.micros() // 1000
 
     def _wants(self, holder: str) -> bool:
         machine = self.machines[holder.partition(".")[0]]

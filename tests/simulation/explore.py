@@ -1,0 +1,485 @@
+"""Every way in which two or three processes can meet: ``python -m tests.simulation.explore``.
+
+The world of the simulation, without chance. What could happen next is a list, and every choice from
+it is played: in which order messages and steps come, which message is lost, who dies, and whether
+time passes while something is under way. The last three are bounded by a budget. A state that was
+seen before is not gone on from: what a process will do depends on what it was answered so far, so
+that the answers, the store and what is under way are the state. What a process does by itself
+between two messages comes at once.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import sys
+import time
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.simulation.judge import Judge, Violation
+from tests.simulation.redis_client import Client
+from tests.simulation.redis_judge import RedisJudge
+from tests.simulation.redis_net import Link, Network
+from tests.simulation.redis_tasks import Tasks
+
+from holdfast.backends.memory.nodes import CAPABILITIES as MEMORY
+from holdfast.backends.redis.model import Server
+from holdfast.backends.redis.nodes import CAPABILITIES as REDIS
+from holdfast.backends.redis.protocol import Handed
+from holdfast.backends.redis.settings import settings_of
+from holdfast.backends.redis.steps import Address
+from holdfast.backends.sqlite.model import Model
+from holdfast.backends.sqlite.nodes import CAPABILITIES as SQLITE
+from holdfast.core.effects import FOREVER, Call
+from holdfast.core.queue import Queue
+from holdfast.core.service import Service
+from holdfast.drivers.simulated import EPOCH, Faults, Machine, World
+from holdfast.errors import LeaseLost, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.drivers.simulated import Run
+
+# What takes no longer than this may come before or after anything else.
+MOMENT = 0.0005
+END = 60.0
+LEASE = 2.0
+NAME = "a"
+
+
+Lost = Callable[[], None] | None
+
+
+class Fixed(Random):
+    """No chance."""
+
+    def random(self) -> float:
+        """The least."""
+        return 0.0
+
+
+def _gone() -> None:
+    """It was lost, and that is all."""
+
+
+class Bounds(NamedTuple):
+    """How many of what: processes, locks that each takes, and faults in all."""
+
+    processes: int = 2
+    rounds: int = 1
+    losses: int = 0
+    deaths: int = 0
+    delays: int = 0
+    waits: bool = True
+
+
+class Found(NamedTuple):
+    """What came of it."""
+
+    runs: int
+    states: int
+    grants: int
+    violation: str | None
+    path: tuple[int, ...]
+    whole: bool
+    """Nothing is left to be played."""
+
+
+class Pruned(Exception):
+    """This state has been seen."""
+
+
+class Scene(World):
+    """One run along a path of choices; beyond its end, the first choice each time."""
+
+    def __init__(self, path: tuple[int, ...], bounds: Bounds, seen: set[int]) -> None:
+        super().__init__(0, {}, Faults(delay=0.0))
+        self.chance = Fixed()
+        self.path = path
+        self.bounds = bounds
+        self.seen = seen
+        self.left = [bounds.losses, bounds.deaths, bounds.delays]
+        self.counts: list[int] = []
+        self.ready: dict[int, tuple[Callable[[], None], object, Lost]] = {}
+        # What a machine does by itself, between two messages, comes at once and in one order.
+        self.steps_due: dict[int, Callable[[], None]] = {}
+        self.timers: list[tuple[float, int, int, Callable[[], None]]] = []
+        self.logs: dict[str, int] = {}
+        self.current, self.children = 0, 0
+        self.salt: object = None
+        self.lane: object = None
+        self.lost: Lost = None
+        self.travels = False
+        self.machines: dict[str, Machine] = {}
+        self.state: Callable[[], object] = lambda: None
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Something that can happen. Its name tells what led to it, and what it brings."""
+        self.children += 1
+        name = hash((self.current, self.children, repr(self.salt)))
+        if seconds < MOMENT and self.travels:
+            self.ready[name] = (action, self.lane, self.lost)
+        elif seconds < MOMENT:
+            self.steps_due[name] = action
+        else:
+            heapq.heappush(self.timers, (self.time + seconds, self.children, name, action))
+        self.salt, self.lane, self.lost, self.travels = None, None, None, False
+
+    def message(
+        self, salt: object, arrive: Callable[[], None], lane: object = None, lost: Lost = None
+    ) -> None:
+        """Something that travels, in its lane; *lost* is what happens when it does not arrive."""
+        self.lane, self.salt, self.lost, self.travels = lane, salt, lost, True
+        self.after(0.0, arrive)
+
+    def step(self, run: Run, turn: int, answer: object, error: BaseException | None) -> None:
+        """What a machine has seen, and in which order, is its state."""
+        if not run.ended and run.turn == turn:
+            name = run.machine.name
+            told = (self.logs.get(name, 0), run.name, turn, repr(answer), repr(error))
+            self.logs[name] = hash(told)
+        super().step(run, turn, answer, error)
+
+    def _call(self, run: Run, call: Call, resume: Callable[..., None]) -> None:
+        if call.node == "body":
+            self.message(None, resume)
+            return
+        node: Any = self.models[call.node]
+        turn = run.turn
+
+        # What an ear hears is not lost: it is in the process that asks it.
+        lost = _gone if call.node == "store" else None
+
+        def reply(answer: object) -> None:
+            self.message(answer, lambda: self._arrive(run.machine, answer, resume), lost=lost)
+
+        if isinstance(node, Direct):
+            lost = None
+            node.carry_out(run.machine, call, lambda: run.turn == turn and not run.ended, reply)
+            return
+        self._at(run.machine, call.until, lambda: resume(None, StoreErrorNow()))
+        machine = run.machine.name
+        self.message(call.request, lambda: node.ask(machine, call.request, reply), lost=lost)
+
+    # --- choosing -------------------------------------------------------------------------------
+
+    def play(self, until: float) -> None:
+        """To the end, or to a state that was seen."""
+        while self.time <= until:
+            if self.steps_due:
+                self._step_due()
+                continue
+            options = [*self._options()]
+            if not options:
+                break
+            options[self._choose(len(options))]()
+            self.check()
+        self.time = until
+
+    def _step_due(self) -> None:
+        name = next(iter(self.steps_due))
+        self.current, self.children = name, 0
+        self.steps_due.pop(name)()
+        self.check()
+
+    def _options(self) -> Iterator[Callable[[], None]]:
+        lanes: set[object] = set()
+        messages: list[int] = []
+        for name, (_, lane, lost) in self.ready.items():
+            if lane is None or lane not in lanes:
+                yield self._happening(name)
+                messages += [name] if lost is not None else []
+            lanes.add(lane)
+        if self.left[0]:
+            yield from (self._losing(name) for name in messages)
+        if self.left[1] and self.ready:
+            yield from (self._dying(m) for m in self.machines.values() if m.alive and m.runs)
+        if self.timers and (not self.ready or self.left[2]):
+            yield self._waiting
+
+    def _choose(self, count: int) -> int:
+        place = len(self.counts)
+        self.counts.append(count)
+        if place < len(self.path):
+            return self.path[place]
+        names = frozenset(self.ready)
+        timers = frozenset((round(at, 6), name) for at, _, name, _ in self.timers)
+        logs = tuple(sorted(self.logs.items()))
+        state = hash((round(self.time, 6), names, timers, logs, repr(self.state()), *self.left))
+        if state in self.seen:
+            self.counts.pop()
+            raise Pruned
+        self.seen.add(state)
+        return 0
+
+    def _happening(self, name: int) -> Callable[[], None]:
+        def happen() -> None:
+            action, _, _ = self.ready.pop(name)
+            self.current, self.children = name, 0
+            action()
+
+        return happen
+
+    def _losing(self, name: int) -> Callable[[], None]:
+        def lose() -> None:
+            self.left[0] -= 1
+            _, _, lost = self.ready.pop(name)
+            self.current, self.children = hash((name, "lost")), 0
+            if lost is not None:
+                lost()
+
+        return lose
+
+    def _dying(self, machine: Machine) -> Callable[[], None]:
+        def die() -> None:
+            self.left[1] -= 1
+            self.current, self.children = hash((machine.name, "dies")), 0
+            machine.crash()
+
+        return die
+
+    def _waiting(self) -> None:
+        self.left[2] -= bool(self.ready)
+        self.time, _, name, action = heapq.heappop(self.timers)
+        self.current, self.children = name, 0
+        action()
+
+
+class StoreErrorNow(StoreError):
+    """No answer in time."""
+
+    def __init__(self) -> None:
+        super().__init__("no answer in time")
+
+
+class Lane(Link):
+    """A link that keeps its order, whatever comes between."""
+
+    def __init__(self, net: Network, machine: Machine, address: Address, owner: Any) -> None:
+        super().__init__(net, machine, address, owner)
+        self.number = len(self.host.links)
+
+    def _travel(self, way: int, arrive: Callable[[], None]) -> None:
+        scene: Any = self.net.world
+        scene.message(
+            None,
+            lambda: arrive() if self.whole else None,
+            (self.machine.name, self.number, way),
+            # A message alone is not lost: nothing passes any more, and nobody is told.
+            lambda: self.cut(aloud=False),
+        )
+
+
+class Direct:
+    """The nodes of Redis's clients."""
+
+    def __init__(self, scene: Scene, kind: type[Client]) -> None:
+        self.scene = scene
+        self.kind = kind
+        self.net = Wires(scene)
+        self.master = Address("master", 1)
+        self.server = Server(lambda: int((EPOCH + scene.time) * 1e6))
+        self.net.listen(self.master, self.server)
+        self.names = [NAME]
+        self.world = scene
+        self.model = self
+        self.clients: dict[str, Client] = {}
+
+    def of(self, machine: Machine) -> Client:
+        """The one of that machine."""
+        client = self.clients.get(machine.name)
+        if client is None:
+            settings = settings_of("redis://master:1")
+            client = self.clients[machine.name] = self.kind(self.net, machine, settings, "hash")
+        return client
+
+    def carry_out(
+        self,
+        machine: Machine,
+        call: Call,
+        wanted: Callable[[], bool],
+        reply: Callable[[object], None],
+    ) -> None:
+        """One request of a machine."""
+        self.of(machine).call(call, wanted, reply)
+
+    def die(self, name: str) -> None:
+        """Its kernel says so."""
+        if name in self.clients:
+            self.net.forget(self.clients[name].machine)
+
+    def state(self) -> object:
+        """What the server has, and who listens."""
+        heard = {c: len(its) for c, its in self.server.channels.items() if its}
+        return self.server.data.values, self.server.data.ends, heard
+
+
+class Wires(Network):
+    """Links without chance."""
+
+    def delay(self) -> float:
+        """None."""
+        return 0.0
+
+    def happens(self, chance: float) -> bool:
+        """What happens is chosen elsewhere."""
+        return False
+
+    def connect(
+        self, machine: Machine, address: Address, owner: Any, then: Callable[[Link | None], None]
+    ) -> None:
+        """At once."""
+        self.world.after(0.0, lambda: then(Lane(self, machine, address, owner)))
+
+    def forget(self, machine: Machine) -> None:
+        """Its links are cut, and the server knows."""
+        for host in self.hosts.values():
+            for link in [link for link in host.links if link.machine is machine]:
+                link.open = link.whole = False
+                link.connection.close()
+
+
+def table_state(model: Model) -> object:
+    """What a table has, and who is told what."""
+    entries = {n: (e.held, e.token, e.queue) for n, e in model.table.entries.items()}
+    return entries, model.table.graves, model.unheard, sorted(model.ears), model.machines
+
+
+async def user(service: Service, bounds: Bounds) -> None:
+    """Take the lock, have it, give it back."""
+    mutex = service.mutex(
+        NAME, lease=LEASE, renew=True, timeout=None, reentrant=True, protocol=None, label=None
+    )
+    for _ in range(bounds.rounds):
+        try:
+            handle = await mutex.acquire(None if bounds.waits else 0.0)
+            if handle is None:
+                continue
+            await Call("body", None, FOREVER)
+            await handle.release()
+        except (StoreError, LeaseLost):
+            continue
+
+
+def scene_of(
+    store: str, path: tuple[int, ...], bounds: Bounds, seen: set[int]
+) -> tuple[Scene, Judge]:
+    """The processes of one run, on their store."""
+    scene = Scene(path, bounds, seen)
+    if store.startswith("redis"):
+        direct = Direct(scene, Tasks if store == "redis tasks" else Client)
+        scene.models = {"store": direct}
+        scene.state = direct.state
+        judge: Judge = RedisJudge(direct, False, LEASE)
+    else:
+        model = Model(lambda: scene.time, lambda: int((EPOCH + scene.time) * 1e6))
+        scene.models = {"store": model, "ear": model}
+        scene.state = lambda: table_state(model)
+        judge = Judge(scene, model, False, LEASE)
+    scene.check = judge.check
+    for number in range(bounds.processes):
+        _process(scene, judge, store, f"m{number}", bounds)
+    return scene, judge
+
+
+def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) -> None:
+    machine = Still(scene, name)
+    if store.startswith("redis"):
+        direct: Any = scene.models["store"]
+        client = direct.of(machine)
+        backend: Any = Handed("store", REDIS, client.forget, client.disturb)
+    else:
+        backend = Queue(MEMORY if store == "memory" else SQLITE)
+    service = Service(machine, lambda protocol: backend, label=None, op_timeout=1.0)
+    judge.services[name], judge.machines[name] = service, machine
+    scene.machines[name] = machine
+    scene.salt = name
+    machine.start(user(service, bounds), "user0")
+
+
+class Still(Machine):
+    """A machine without chance."""
+
+    def random(self) -> float:
+        """The middle."""
+        return 0.5
+
+
+def explore(store: str, bounds: Bounds, most: int = 10**9) -> Found:
+    """All runs, or so many; the first violation ends it."""
+    seen: set[int] = set()
+    stack: list[tuple[int, ...]] = [()]
+    runs = grants = 0
+    while stack and runs < most:
+        path = stack.pop()
+        scene, judge = scene_of(store, path, bounds, seen)
+        runs += 1
+        violation = _played(scene, judge)
+        grants += judge.grants
+        taken = (*path, *([0] * (len(scene.counts) - len(path))))
+        if violation is not None:
+            return Found(runs, len(seen), grants, violation, taken, False)
+        for place in range(len(path), len(scene.counts)):
+            stack += [(*taken[:place], other) for other in range(1, scene.counts[place])]
+    return Found(runs, len(seen), grants, None, (), not stack)
+
+
+def _played(scene: Scene, judge: Judge) -> str | None:
+    gc.disable()
+    try:
+        scene.play(END)
+        judge.at_rest()
+    except Pruned:
+        return None
+    except Violation as found:
+        return str(found)
+    finally:
+        for machine in scene.machines.values():
+            if machine.alive:
+                machine.crash()
+        gc.enable()
+    return None
+
+
+STORES = ("memory", "sqlite", "redis threads", "redis tasks")
+WIDE = (
+    Bounds(2, 1),
+    Bounds(2, 1, losses=1),
+    Bounds(2, 1, deaths=1),
+    Bounds(2, 1, delays=1),
+    Bounds(2, 2),
+    Bounds(3, 1),
+)
+MOST = 20_000
+HEAD = ("store", "processes", "rounds", "lost", "dead", "late", "runs", "states", "grants", "")
+
+
+def row(store: str, bounds: Bounds, found: Found) -> str:
+    """One of the table."""
+    end = "all" if found.whole else found.violation or "so many"
+    told = (store, *bounds[:5], found.runs, found.states, found.grants, end)
+    return ROW.format(*told)
+
+
+ROW = "{:<14} {:>9} {:>6} {:>5} {:>5} {:>5} {:>7} {:>7} {:>8} {}"
+
+
+def main() -> int:
+    """Explore all, each as far as so many runs go."""
+    most = int(sys.argv[1]) if sys.argv[1:] else MOST
+    failed = 0
+    print(ROW.format(*HEAD))
+    for store in STORES:
+        for bounds in WIDE:
+            began = time.monotonic()
+            found = explore(store, bounds, most)
+            print(row(store, bounds, found), f"{time.monotonic() - began:.1f} s", flush=True)
+            failed += found.violation is not None
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""All the ways in which two processes can meet are played, and a bug is found in one of them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.explore import HEAD, ROW, STORES, Bounds, explore, row
+from tests.simulation.planted import token_repeats
+from tests.simulation.planted.redis import lock_without_end, whoever_asks_holds
+
+MEETING = Bounds(2, 1)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_two_processes_meet_in_every_way(store: str) -> None:
+    found = explore(store, MEETING)
+    assert found.violation is None, found.path
+    assert found.whole
+    assert found.grants > found.runs > 100
+    assert row(store, MEETING, found).split()[-1] == "all"
+
+
+def test_one_message_is_lost_wherever_it_may_be() -> None:
+    found = explore("redis tasks", Bounds(2, 1, losses=1), most=300)
+    assert found.violation is None, found.path
+
+
+@pytest.mark.parametrize(
+    ("store", "bug"),
+    [
+        ("sqlite", token_repeats),
+        ("redis threads", whoever_asks_holds),
+        ("redis tasks", lock_without_end),
+    ],
+)
+def test_a_bug_is_found(store: str, bug: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)  # type: ignore[attr-defined]
+    assert explore(store, Bounds(2, 1), most=3000).violation is not None
+
+
+def test_the_table_has_a_head() -> None:
+    assert "processes" in ROW.format(*HEAD)
