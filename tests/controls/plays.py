@@ -102,7 +102,7 @@ def overflow(scene: Scene) -> Outcome:
     rival.become(BEYOND, scene.url)
     scene.hold(holder)
     if scene.take(rival).held:
-        return failed("the next one has number -2147483648, and both hold")
+        return failed("the next one is given the number -2147483648 (by hand), and both hold")
     return survived("the next one waits")
 
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.hazards.servers import places
+from tests.servers.redis import Redis
 
 from holdfast.testing.hazards.catalogue import HAZARDS
 from holdfast.testing.hazards.command import hazards_of, ways_of
 from holdfast.testing.hazards.outcome import Outcome, Verdict
 from holdfast.testing.hazards.picture import draw
-from holdfast.testing.hazards.places import kind_of
+from holdfast.testing.hazards.places import Place, kind_of
 from holdfast.testing.hazards.play import Cell, Table, play_cells
 from holdfast.testing.hazards.ways import WAYS
 
@@ -35,7 +36,7 @@ FAILING = {
     "Redis: SET NX PX; DEL": ["outlived", "lost-reply"],
     "Redis: SET NX PX; GET, DEL": ["two-step-release", "frozen"],
     "Redis: SETNX, GET, GETSET; GET, DEL": ["wrong-clock", "overwritten-end"],
-    "Redis: INCR; DEL": ["barging", "polling"],
+    "Redis: INCR; DEL": ["fork", "polling"],
     "SQLite: INSERT; DELETE": ["crash"],
     "SQLite: SELECT, UPDATE": ["two-at-once"],
     "SQLite: end by client's clock": ["wrong-clock"],
@@ -81,6 +82,14 @@ def test_a_default_that_fails_and_a_play_that_breaks_are_complaints() -> None:
     assert table.complaints() == ["holdfast sqlite, crash: failed: seen"]
     table.outcomes["SQLite: INSERT; DELETE", "crash"] = broken
     assert len(table.complaints()) == 2
+
+
+def test_what_was_made_is_removed() -> None:
+    with Redis() as server:
+        server.ask("SET", "another's", "key")
+        cell = Cell(WAYS["holdfast redis hash"], HAZARDS["stranger"])
+        assert play_cells([cell], [Place(server.url)]).of(*cell).verdict is Verdict.SURVIVED
+        assert server.ask("KEYS", "*") == ["another's"]
 
 
 def test_unknown_words_are_refused() -> None:

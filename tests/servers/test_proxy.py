@@ -119,3 +119,13 @@ def test_a_client_that_is_reset_is_gone_for_the_server(server: Redis, proxy: Pro
     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     wire.close()
     eventually(lambda: "name=victim" not in server.ask("CLIENT", "LIST"))
+
+
+def test_requests_are_counted_and_a_plan_can_be_withdrawn(proxy: Proxy, wire: Wire) -> None:
+    fault = proxy.lose_reply(b"PING", nth=2)
+    assert wire.ask("PING") == "PONG"
+    assert proxy.requests == 1
+    proxy.withdraw(fault)
+    assert wire.ask("PING") == "PONG"
+    assert proxy.requests == 2
+    assert not fault.struck.is_set()
