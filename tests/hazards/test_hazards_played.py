@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # One process plays them, once for all these tests.
-pytestmark = pytest.mark.xdist_group("hazards")
+pytestmark = [pytest.mark.xdist_group("hazards"), pytest.mark.timeout(300)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "hazard-table.md"
+AGAIN = 3
 # What the literature says of them.
 FAILING = {
     "Redis: SETNX; DEL": ["crash", "fork", "stranger", "nesting"],
@@ -52,25 +53,43 @@ def cells(listed: dict[str, list[str]]) -> list[Cell]:
     return [Cell(WAYS[way], HAZARDS[key]) for way, keys in listed.items() for key in keys]
 
 
+class Played:
+    """What came of them. On a busy machine a play may go wrong: then it is played again, alone."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.places = places(stack, ["sqlite", "redis"])
+        self.table = play_cells(cells(FAILING) + cells(SOUND), self.places, at_once=8)
+
+    def of(self, cell: Cell, *again: Verdict) -> Outcome:
+        """The outcome of a cell, played again while it is one of *again*."""
+        outcome = self.table.of(*cell)
+        for _ in range(AGAIN):
+            if outcome.verdict not in again:
+                break
+            outcome = play_cells([cell], self.places).of(*cell)
+        return outcome
+
+
 @pytest.fixture(scope="module")
-def table() -> Iterator[Table]:
+def played() -> Iterator[Played]:
     with ExitStack() as stack:
-        made = places(stack, ["sqlite", "redis"])
-        yield play_cells(cells(FAILING) + cells(SOUND), made, at_once=12)
+        yield Played(stack)
 
 
 @pytest.mark.parametrize(
     "cell", cells(FAILING), ids=lambda cell: f"{cell.way.name}-{cell.hazard.key}"
 )
-def test_a_naive_way_is_seen_to_fail(table: Table, cell: Cell) -> None:
-    assert table.of(*cell).verdict is Verdict.FAILED, table.of(*cell)
+def test_a_naive_way_is_seen_to_fail(played: Played, cell: Cell) -> None:
+    outcome = played.of(cell, Verdict.ERROR, Verdict.SURVIVED, Verdict.NOTHING)
+    assert outcome.verdict is Verdict.FAILED, outcome
 
 
 @pytest.mark.parametrize(
     "cell", cells(SOUND), ids=lambda cell: f"{cell.way.name}-{cell.hazard.key}"
 )
-def test_a_default_is_seen_to_survive(table: Table, cell: Cell) -> None:
-    assert table.of(*cell).verdict is Verdict.SURVIVED, table.of(*cell)
+def test_a_default_is_seen_to_survive(played: Played, cell: Cell) -> None:
+    outcome = played.of(cell, Verdict.ERROR)
+    assert outcome.verdict is Verdict.SURVIVED, outcome
 
 
 def test_a_default_that_fails_and_a_play_that_breaks_are_complaints() -> None:
