@@ -1,4 +1,7 @@
-"""The conformance suite on Redis: one server in both protocols, Sentinel, a cluster."""
+"""The conformance suite on Redis: one server in both protocols, Sentinel, a cluster.
+
+Both protocols are asked by a user who may do only what the page of the store lists.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import pytest
 from tests.conformance.share import name, shared
 from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
+from tests.servers.rights import user
 from tests.servers.sentinel import Sentinels
 
 from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLAIM_TIME = 3.0
+USERS = ("user default on nopass ~* &* +@all", user("worker", "pw", "~*"))
 
 
 def store_on(
@@ -35,16 +40,20 @@ def store_on(
     return Store(name, fresh, protocols=protocols, claim_time=CLAIM_TIME)
 
 
+def as_worker(server: Redis) -> str:
+    return server.url.replace("redis://", "redis://worker:pw@")
+
+
 @pytest.fixture(scope="session")
 def single() -> Iterator[Store]:
-    with Redis() as server:
-        yield store_on("redis", server.url, lambda: [server])
+    with Redis(acl=USERS) as server:
+        yield store_on("redis", as_worker(server), lambda: [server])
 
 
 @pytest.fixture(scope="session")
 def string() -> Iterator[Store]:
-    with Redis() as server:
-        url = f"{server.url}?protocol=string"
+    with Redis(acl=USERS) as server:
+        url = f"{as_worker(server)}?protocol=string"
         yield store_on("string", url, lambda: [server], ("string", "hash"))
 
 
