@@ -7,6 +7,7 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.servers.ensembles import Keeper, ensemble, keeper
 from tests.servers.process import HOST, eventually, free_port
 from tests.servers.tls import Certificates
 from tests.servers.zookeeper import Server
@@ -15,6 +16,8 @@ import holdfast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+__all__ = ["ensemble", "keeper"]
 
 JAAS = """
 Server {
@@ -115,3 +118,20 @@ def test_a_certificate_of_an_unknown_authority_is_refused(
     # kazoo lets go of a socket whose handshake has failed, and does not close it.
     del client
     gc.collect()
+
+
+def test_a_user_with_the_rights_of_the_page_is_found_well_and_may_clear_up(keeper: Keeper) -> None:
+    """On the root alone, and whoever is not that user has none."""
+    url = keeper.fresh(timeout=3.0)
+    with holdfast.Client(url) as client:
+        with client.lock("a") as lease:
+            assert [report.name for report in client.locks()] == ["a"]
+            assert client.lock("a").holder() is not None
+            assert lease.token > 0
+        assert not client.setup()
+        findings = client.doctor()
+        assert not [finding for finding in findings if finding.level == "fail"]
+        assert client.gc() == 1
+    everybody = holdfast.Client(url.replace("worker:pw@", ""))
+    with everybody, pytest.raises(holdfast.Refused, match="NoAuth"):
+        everybody.lock("a").acquire(5.0)

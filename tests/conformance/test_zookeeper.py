@@ -1,9 +1,15 @@
-"""The conformance suite on an ensemble of three servers."""
+"""The conformance suite on an ensemble of three servers.
 
+The queue is asked by a user who may do only what the page of the store lists, where world may do
+nothing; the simple recipe by anybody.
+"""
+
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.servers.ensembles import fresh
+from tests.servers.ensembles import Keeper, fresh
 from tests.servers.zookeeper import TICK_MS, Ensemble
 
 from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
@@ -17,10 +23,10 @@ SILENCE = SESSION + 2 * TICK_MS / 1000
 SIMPLE = [s for s in SCENARIOS if s.name.partition(".")[0] in ("owners", "reentrancy", "tokens")]
 
 
-def _store(ensemble: Ensemble, *protocols: str) -> Store:
+def _store(url: Callable[..., str], *protocols: str) -> Store:
     return Store(
         "zookeeper",
-        lambda folder: fresh(ensemble, timeout=SESSION, protocol=protocols[0]),
+        lambda folder: url(timeout=SESSION, protocol=protocols[0]),
         protocols=protocols,
         fair=protocols[0] == "queue",
         detach=False,
@@ -32,15 +38,15 @@ def _store(ensemble: Ensemble, *protocols: str) -> Store:
 @pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
-def test_zookeeper(scenario: Scenario, driver: str, ensemble: Ensemble, tmp_path: Path) -> None:
-    _play(scenario, _store(ensemble, "queue", "single"), driver, tmp_path)
+def test_zookeeper(scenario: Scenario, driver: str, keeper: Keeper, tmp_path: Path) -> None:
+    _play(scenario, _store(keeper.fresh, "queue", "single"), driver, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("scenario", SIMPLE, ids=repr)
 def test_single(scenario: Scenario, driver: str, ensemble: Ensemble, tmp_path: Path) -> None:
-    _play(scenario, _store(ensemble, "single", "queue"), driver, tmp_path)
+    _play(scenario, _store(partial(fresh, ensemble), "single", "queue"), driver, tmp_path)
 
 
 def _play(scenario: Scenario, store: Store, driver: str, folder: Path) -> None:
