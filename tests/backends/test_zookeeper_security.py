@@ -122,8 +122,8 @@ def test_a_certificate_of_an_unknown_authority_is_refused(
 
 def test_a_user_with_the_rights_of_the_page_is_found_well_and_may_clear_up(keeper: Keeper) -> None:
     """On the root alone, and whoever is not that user has none."""
-    url = keeper.fresh(timeout=3.0)
-    with holdfast.Client(url) as client:
+    url = keeper.fresh(timeout=30.0)
+    with holdfast.Client(url, op_timeout=30.0) as client:
         with client.lock("a") as lease:
             assert [report.name for report in client.locks()] == ["a"]
             assert client.lock("a").holder() is not None

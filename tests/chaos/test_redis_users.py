@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.chaos.scene import PATIENCE, STORE, WORLDS
 from tests.servers.redis import Redis
+from tests.servers.rights import channels, commands, keys
 
 from holdfast import Refused
 
@@ -21,12 +22,7 @@ if TYPE_CHECKING:
     from holdfast.testing.conformance.world import World
 
 COLOURS = ("threads", "asyncio")
-KEYS = "~orders:* ~holdfast:* ~redisson_*"
-CHANNELS = "&holdfast:* &redisson_*"
-COMMANDS = (
-    "+@hash +@sortedset +@string +@scripting +del +exists +pexpire +pttl +time +scan +hello "
-    "+auth +client +ping +info +role +publish +subscribe +unsubscribe +pubsub"
-)
+KEYS, CHANNELS, COMMANDS = " ".join(keys()), " ".join(channels()), " ".join(commands())
 USERS = [
     "user default on nopass ~* &* +@all",
     f"user locks on >pw resetchannels {KEYS} {CHANNELS} -@all {COMMANDS}",

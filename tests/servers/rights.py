@@ -17,6 +17,11 @@ def listed() -> list[str]:
     return words[1:]
 
 
+def keys() -> list[str]:
+    """Which keys it may touch, of locks whose names begin with "orders:"."""
+    return [word for word in listed() if word.startswith("~")]
+
+
 def commands() -> list[str]:
     """What the user may ask."""
     return [word for word in listed() if word.startswith("+")]

@@ -111,7 +111,10 @@ def _secrets(target: Any) -> Iterator[Finding]:
 
 def _writing(root: str, fly: Callable[..., Landed]) -> Iterator[Finding]:
     try:
-        fly(Ensure(root))
+        # Who may work below a root need not be one who may make it.
+        (there,) = fly(Read(root)).answers
+        if not there:
+            fly(Ensure(root))
         began = time.monotonic()
         (made,) = fly(Create(f"{root.rstrip('/')}/%doctor-", b"")).answers
         took = time.monotonic() - began
