@@ -101,7 +101,7 @@ class Slot:
         if kind not in NORMAL or (isinstance(self.operation, Ensure) and kind == "NoNodeError"):
             # A part of a path that may not be made is there, as a rule; the last part tells.
             harmless = isinstance(self.operation, Ensure) and not self.last and kind not in LOST
-            self.air.land(self, None, None if harmless else error)
+            self.air.land(self, TAKEN if harmless else None, None if harmless else error)
         elif isinstance(self.operation, Delete):
             self.air.land(self, False, None)
         else:
