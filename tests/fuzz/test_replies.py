@@ -1,0 +1,160 @@
+"""What servers answer: whatever it is, a conversation ends in an answer or in an error of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+from hypothesis import strategies as st
+from tests.fuzz.properties import holds
+
+from holdfast.backends.redis.aio import AioStore
+from holdfast.backends.redis.nodes import Store
+from holdfast.backends.redis.records import held_of, waiter_of
+from holdfast.backends.redis.settings import settings_of
+from holdfast.backends.redis.steps import Pause
+from holdfast.core.backend import (
+    Ask,
+    Break,
+    Claim,
+    Examine,
+    Fence,
+    Held,
+    Leave,
+    Look,
+    Renew,
+    Retie,
+    Undo,
+)
+from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.backends.redis.steps import Guarded, Send
+
+CLAIM = Claim("a", "0" * 32 + ":1", "0" * 32, 1.0, "{}", 1.0)
+REQUESTS = (
+    Ask(CLAIM, False),
+    Ask(CLAIM, True),
+    Renew((CLAIM,)),
+    Leave(CLAIM, True),
+    Undo(CLAIM, 1),
+    Fence(CLAIM, 1),
+    Retie(CLAIM, "lease"),
+    Look(None, "*"),
+    Look("a", "*"),
+    Break("a", 1),
+    Examine(),
+)
+URLS = ("redis://h", "redis+sentinel://h/main", "redis+cluster://h", "redis://h?replicas=1")
+FORMS = ("hash", "string", "setnx-expire", "getset", "setnx", "incr")
+# What these replies are made of when they make sense, and what is nearly that.
+WORD = st.sampled_from(
+    [
+        *(b"", b"0", b"1", b"-1", b"master", b"localhost", b"7000", b"\xff", "\xb2".encode()),
+        *(b"1" * 20, b"9" * 400, b"9" * 5000, b"nan", b"inf", b"OK", b"a:1", b"holdfast:queue:{a}"),
+        *(b"1\nlease\n9\n0:1\n\n5\n1\n{}", b"1\nboth\n\xc2\xb2\n\n\n\n\n", b"0:1\n\n5\n1e999\n{}"),
+        *(b"redis_version:7.\xc2\xb2\nrole:master", b"a:\n:b\nmaxmemory:x"),
+    ]
+)
+ERROR = st.sampled_from(
+    [
+        "ERR",
+        "",
+        "MOVED",
+        "MOVED 1",
+        "MOVED x h:1",
+        "MOVED 1 h:x",
+        "ASK 1 [::1]:1",
+        "ASK",
+        "NOSCRIPT",
+    ]
+).map(hiredis.ReplyError)
+NUMBER = st.sampled_from([0, 1, -1, 2, 3, 16383, 2**62, 10**30]) | st.integers()
+ATOM = st.none() | st.booleans() | NUMBER | st.floats() | WORD | st.binary(max_size=8) | ERROR
+REPLY = st.recursive(
+    ATOM,
+    lambda inner: st.lists(inner, max_size=7) | st.dictionaries(WORD, inner, max_size=2),
+    max_leaves=12,
+)
+PLACE = st.tuples(WORD | st.none(), NUMBER).map(list)
+SLOTS = st.lists(st.tuples(NUMBER, NUMBER, PLACE | REPLY).map(list), max_size=3)
+SHAPED = st.tuples(NUMBER, NUMBER, NUMBER, WORD, WORD, WORD, WORD).map(list)
+ROLE = st.lists(WORD, min_size=1, max_size=3)
+REPLIES = st.lists(REPLY | SLOTS | SHAPED | ROLE | WORD, min_size=1, max_size=12)
+
+
+def answering(replies: list[Any]) -> Callable[[Any], Any]:
+    """What carries a step out without a server: these are the replies, over and over."""
+    turn = 0
+
+    def take(step: Send | Guarded | Pause) -> Any:
+        nonlocal turn
+        if isinstance(step, Pause) or turn > 100:
+            return False
+        count = 1 if isinstance(step.commands, bytes) else len(step.commands)
+        count = 3 if hasattr(step, "look") else count
+        turn += count
+        return [replies[(turn + i) % len(replies)] for i in range(count)]
+
+    return take
+
+
+class Senseless(Store):
+    """A store whose servers answer so."""
+
+    def __init__(self, url: str, form: str, replies: list[Any]) -> None:
+        self.answer = answering(replies)
+        super().__init__(settings_of(url), monotonic, form)
+
+    def _take(self, step: Any, until: float) -> Any:
+        return self.answer(step)
+
+
+class AioSenseless(AioStore):
+    """The same for tasks."""
+
+    def __init__(self, url: str, form: str, replies: list[Any]) -> None:
+        self.answer = answering(replies)
+        super().__init__(settings_of(url), monotonic, form)
+
+    async def _take(self, step: Any, until: float) -> Any:
+        return self.answer(step)
+
+
+@holds(
+    url=st.sampled_from(URLS),
+    form=st.sampled_from(FORMS),
+    request=st.sampled_from(REQUESTS),
+    replies=REPLIES,
+)
+def test_any_reply_of_redis_is_understood_or_is_an_error_of_ours(
+    url: str, form: str, request: Any, replies: list[Any]
+) -> None:
+    if isinstance(request, (Fence, Undo)) and form not in ("hash", "string"):
+        return
+    with contextlib.suppress(StoreError):
+        Senseless(url, form, replies).call(request, math.inf)
+
+    async def task() -> None:
+        with contextlib.suppress(StoreError):
+            await AioSenseless(url, form, replies).call(request, math.inf)
+
+    with asyncio.Runner() as runner:
+        runner.run(task())
+
+
+@holds(owner=WORD, record=WORD | st.binary(), token=WORD, left=NUMBER)
+def test_any_record_of_redis_is_a_holder_or_a_stranger(
+    owner: bytes, record: bytes, token: bytes, left: int
+) -> None:
+    held = held_of(owner, record, token, left)
+    assert held is None or (isinstance(held, Held) and held.token >= 0)
+    waiter = waiter_of("a", record)
+    assert waiter.lease >= 0
+    assert math.isfinite(waiter.since)
