@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.line import counted, packed
 from holdfast.backends.redis.listening import Listening
-from holdfast.backends.redis.steps import Guarded, Pause, Send, Unreachable, unheard
+from holdfast.backends.redis.steps import (
+    NONSENSE,
+    Guarded,
+    Pause,
+    Send,
+    Unreachable,
+    senseless,
+    unheard,
+)
 from holdfast.backends.redis.wire import Wire
 from holdfast.core.backend import Ask, Busy, Hear, Leave, Left
 from holdfast.core.pace import pause
@@ -63,6 +71,8 @@ class AioStore:
             return self._answered(request, done.value) if self.listening.waiting else done.value
         except Unreachable as error:
             raise Refused(str(error)) from error
+        except NONSENSE as error:
+            raise senseless(error) from error
 
     def _asked(self, step: Send | Guarded | Pause, until: float) -> Awaitable[object] | None:
         """What happens nearly always, without the detours."""

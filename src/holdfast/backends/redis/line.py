@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
-from holdfast.backends.redis.steps import Unreachable
+from holdfast.backends.redis.steps import NONSENSE, Unreachable, senseless
 from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
@@ -191,6 +191,8 @@ class Line:
             raise Unknown(f"{self.address} did not answer in time") from error
         except OSError as error:
             raise Unknown(f"{self.address} did not answer: {error}") from error
+        except (codec().HiredisError, *NONSENSE) as error:
+            raise senseless(error) from error
 
     def _replies(self, count: int, until: float) -> list[Any]:
         replies: list[Any] = []
@@ -234,7 +236,7 @@ class Line:
                     self._note(push)
                 elif not self._rest(until):
                     return False
-        except OSError:
+        except (OSError, codec().HiredisError, *NONSENSE):
             return False
         return not self.ended
 

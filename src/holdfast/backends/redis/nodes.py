@@ -17,7 +17,15 @@ from holdfast.backends.redis.hash import VOTE
 from holdfast.backends.redis.line import Line, counted, packed
 from holdfast.backends.redis.protocol import Handed, Polled
 from holdfast.backends.redis.settings import settings_of
-from holdfast.backends.redis.steps import Guarded, Pause, Send, Unreachable, unheard
+from holdfast.backends.redis.steps import (
+    NONSENSE,
+    Guarded,
+    Pause,
+    Send,
+    Unreachable,
+    senseless,
+    unheard,
+)
 from holdfast.core.backend import Ask, Capabilities, Hear, Leave
 from holdfast.core.pace import pause
 from holdfast.errors import Refused, UnsafeProtocolWarning
@@ -93,6 +101,8 @@ class Store:
             return done.value
         except Unreachable as error:
             raise Refused(str(error)) from error
+        except NONSENSE as error:
+            raise senseless(error) from error
 
     def _take(self, step: Send | Guarded | Pause, until: float) -> object:
         if isinstance(step, Pause):

@@ -11,6 +11,9 @@ from functools import lru_cache
 from holdfast.backends.redis.keys import holder_of
 from holdfast.core.backend import Claim, Held, Tie
 
+# Of what Redis counts by itself.
+LARGEST = 2**63
+
 
 def held_of(owner: bytes, record: bytes, token: bytes, left: int) -> Held | None:
     """The hold of *owner*, with what the record says of it, if the record is that holder's."""
@@ -24,12 +27,12 @@ def held_of(owner: bytes, record: bytes, token: bytes, left: int) -> Held | None
 def _told(owner: bytes, record: bytes, token: bytes) -> Held:
     who = owner.decode("utf-8", "replace")
     parts = record.decode("utf-8", "replace").split("\n", 7)
-    if len(parts) != 8 or parts[3] != who or not parts[2].isdigit():
+    if len(parts) != 8 or parts[3] != who or not parts[2].isdecimal():
         return Held(who, "", "both", _number(token), 0.0, _stranger(who), 0.0)
     holder = holder_of(who)
     tie: Tie = "lease" if parts[1] == "lease" else "both"
     client = holder.partition(":")[0]
-    since = int(parts[2]) / 1e6
+    since = _seconds(parts[2]) / 1e6
     return Held(holder, client, tie, _number(parts[0]), 0.0, parts[7], since)
 
 
@@ -45,16 +48,18 @@ def waiter_of(name: str, member: bytes) -> Claim:
 
 def _number(text: bytes | str) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         return 0
+    return number if 0 <= number < LARGEST else 0
 
 
 def _seconds(text: str) -> float:
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
         return 0.0
+    return seconds if abs(seconds) < LARGEST else 0.0
 
 
 def _stranger(owner: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.backends.redis.keys import slot_of
+from holdfast.backends.redis.keys import SLOTS, slot_of
 from holdfast.backends.redis.steps import Address, Send, Unreachable
 from holdfast.errors import Refused, StoreError
 
@@ -198,7 +198,7 @@ class Cluster:
         slots: dict[int, Address] = {}
         for first, last, master, *_ in ranges:
             address = _announced(master, asked)
-            slots.update(dict.fromkeys(range(_number(first), _number(last) + 1), address))
+            slots.update(dict.fromkeys(range(_slot(first), _slot(last) + 1), address))
         self.slots = slots
         self.known_masters = list(dict.fromkeys(slots.values()))
 
@@ -224,6 +224,13 @@ def _number(value: object) -> int:
     if not isinstance(value, int):
         raise Refused(f"the cluster describes its slots in a way not known here: {value!r}")
     return value
+
+
+def _slot(value: object) -> int:
+    slot = _number(value)
+    if not 0 <= slot < SLOTS:
+        raise Refused(f"the cluster says that it has a slot {slot}, of {SLOTS}")
+    return slot
 
 
 def _announced(master: object, asked: Address) -> Address:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from holdfast.errors import Refused
+from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +81,17 @@ class Unreachable(Exception):
 
 class Deaf(Refused):
     """The commands were carried out, but the server refuses the subscription that they need."""
+
+
+# What reading a reply that makes no sense ends in: a word for a number, say, or too few parts.
+NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def senseless(error: Exception) -> Unknown:
+    """A server, or what stands between, has answered in a way that cannot be understood: what was
+    asked may have been done.
+    """
+    return Unknown(f"an answer of the store makes no sense: {type(error).__name__}: {error}")
 
 
 def unheard(address: Address, refusal: Exception) -> Exception:

@@ -21,6 +21,7 @@ from holdfast.backends.redis.line import (
     refusal,
     terms_for,
 )
+from holdfast.backends.redis.steps import NONSENSE
 from holdfast.errors import Unknown
 
 if TYPE_CHECKING:
@@ -185,11 +186,15 @@ class Wire(asyncio.Protocol):
         self.last_heard = self.now()
         self.reader.feed(data)
         gets, pushed = self.reader.gets, self.pushed
-        while (reply := gets()) is not False:
-            if type(reply) is pushed:
-                self._pushed(reply)
-            else:
-                self._replied(reply)
+        try:
+            while (reply := gets()) is not False:
+                if type(reply) is pushed:
+                    self._pushed(reply)
+                else:
+                    self._replied(reply)
+        except (codec().HiredisError, *NONSENSE):
+            # No server says that. What follows on this line may be anybody's answer.
+            self._give_up()
 
     def _replied(self, reply: Any) -> None:
         question = self.questions[0]

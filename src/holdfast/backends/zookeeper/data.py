@@ -39,9 +39,10 @@ def read(data: bytes, created: float) -> Written:
         since, holder = float(words["since"]), str(words["id"])
         if not math.isfinite(since):
             raise ValueError(since)
-    except (ValueError, KeyError, TypeError):
+        # JSON may be written in UTF-16 as well, and then be no text of ours.
+        return Written(data.decode(), since, holder)
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
         return Written(_described(data), created, "")
-    return Written(data.decode(), since, holder)
 
 
 def _described(data: bytes) -> str:
