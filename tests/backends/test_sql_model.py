@@ -32,6 +32,7 @@ QUICK = settings(
 )
 # A hand-over, and the row of a waiter, end soon, too.
 CLAIM_TIME, WAITER_LASTS = 0.12, 0.25
+LEAST, MOST = 2, 40
 
 
 @contextmanager
@@ -62,11 +63,14 @@ def test_a_database_answers_as_its_model(server: Postgres | MariaDB) -> None:
 def test_a_long_history_shows_everything(server: Postgres | MariaDB) -> None:
     lots = random.Random(1)
     seen: Counter[str] = Counter()
-    for _ in range(2):
+    wanted = {"Ask Grant", "Ask Busy", "held", "waiting", "absent", "message"}
+    wanted |= {"Renew tuple", "Look tuple", "Retied True", "Broken True", "Broken False"}
+    # On a machine with much else to do, a history may end early.
+    for number in range(MOST):
+        if number >= LEAST and wanted <= set(seen):
+            break
         with history_on(server) as history:
             for _ in range(50):
                 history.play(Step(lots.choice(KINDS), *map(lots.randrange, (3, 2, 3, 12))))
         seen += history.seen
-    wanted = {"Ask Grant", "Ask Busy", "held", "waiting", "absent", "message"}
-    wanted |= {"Renew tuple", "Look tuple", "Retied True", "Broken True", "Broken False"}
     assert wanted <= set(seen), seen
