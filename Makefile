@@ -86,7 +86,8 @@ hazards: $(READY) ## play every hazard on every way of locking, and write its pa
 	$(PY) -m tests.hazards --markdown docs/explanation/hazard-table.md \
 		--picture docs/explanation/hazard-table.svg
 
-.PHONY: alone chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate clean
+fuzz: $(READY) ## whatever anybody may write, as inputs of every parser: make fuzz SECONDS=600
+	$(PY) -m tests.fuzz --seconds $(SECONDS)
 
 audit: $(READY) ## is any package that is installed here known to be vulnerable?
 	@$(PY) scripts/audit
