@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tests.simulation.redis import ForgetfulStory, RedisStory
 from tests.simulation.redlock import RedlockStory
 from tests.simulation.sql import SqlStory
 from tests.simulation.story import Outcome, Story
 from tests.simulation.zoo import ZooStory
 
+from holdfast.backends.memory.nodes import CAPABILITIES
+from holdfast.core.queue import Queue
+
+if TYPE_CHECKING:
+    from holdfast.drivers.simulated import Machine
+
+
+class MemoryStory(Story):
+    """The same rules, on what the store in memory promises."""
+
+    def make_backend(self, machine: Machine) -> Queue:
+        """How its machines lock."""
+        return Queue(CAPABILITIES)
+
+
 # What no fault in it may break.
 KINDS: dict[str, type[Story]] = {
+    "memory": MemoryStory,
     "sqlite": Story,
     "redis": RedisStory,
     "redlock": RedlockStory,
