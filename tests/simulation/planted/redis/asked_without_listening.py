@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from holdfast.core.backend import Claim
 
 
+# Not long before the first seed that finds it, which takes its time.
+FIRST = 80
+
+
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = Hash._acquire

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     import pytest
 
 
+# Not long before the first seed that finds it, which takes its time.
+FIRST = 150
+
+
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(
