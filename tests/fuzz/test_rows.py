@@ -1,0 +1,115 @@
+"""The rows of a database: whatever they are, a question ends in an answer or an error of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+from tests.fuzz.properties import holds
+from tests.fuzz.test_replies import CLAIM, run
+
+from holdfast.backends.sql.aio import AioStore
+from holdfast.backends.sql.nodes import Store
+from holdfast.backends.sql.script import Result
+from holdfast.backends.sql.url import parsed
+from holdfast.core.backend import Ask, Break, Examine, Leave, Look, Prepare, Renew, Retie, Sweep
+from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REQUESTS = (
+    Ask(CLAIM, False),
+    Ask(CLAIM, True),
+    Renew((CLAIM,)),
+    Leave(CLAIM, True),
+    Leave(CLAIM, False),
+    Retie(CLAIM, "lease"),
+    Look(None, "*"),
+    Look("a", "*"),
+    Break("a", 1),
+    Examine(),
+    Prepare(True),
+    Sweep(),
+)
+NUMBER = st.sampled_from([0, 1, -1, 2**62, 10**400]) | st.integers()
+CELL = st.none() | NUMBER | st.floats() | st.text(max_size=5) | st.binary(max_size=5)
+# As the tables have it, but for what stands in it.
+ROW = st.tuples(*[CELL] * 9) | st.lists(CELL, max_size=9).map(tuple)
+RESULT = st.builds(Result, st.lists(ROW, max_size=2), st.integers(0, 2), st.integers(0, 2))
+
+
+class Line:
+    """A connection to a server that answers so."""
+
+    worn = False
+
+    def __init__(self, results: list[Result]) -> None:
+        self.results = results
+        self.kept: set[str] | None = set()
+        self.closed = False
+        self.turn = 0
+
+    def run(self, text: object, until: float) -> list[Result]:
+        """The next few of them."""
+        self.turn += 1
+        if self.turn > 20:
+            raise ConnectionResetError
+        return [self.results[(self.turn + i) % len(self.results)] for i in range(20)]
+
+    def fresh(self) -> bool:
+        """It is never used again."""
+        return False
+
+    def close(self) -> None:
+        """It is done with."""
+        self.closed = True
+
+
+class AioLine(Line):
+    """The same for tasks."""
+
+    async def run(self, text: object, until: float) -> list[Result]:  # type: ignore[override]
+        return super().run(text, until)
+
+
+def asked(url: str, line: Line, request: Any) -> None:
+    """Ask by a thread."""
+
+    class Senseless(Store):
+        def _taken(self, until: float, bare: bool) -> Any:
+            return line
+
+    with contextlib.suppress(StoreError, ConnectionResetError):
+        Senseless(parsed(url), monotonic).call(request, math.inf)
+
+
+def awaited(url: str, line: Line, request: Any) -> None:
+    """Ask by a task."""
+
+    class Senseless(AioStore):
+        async def _taken(self, until: float, bare: bool) -> Any:
+            return line
+
+    with contextlib.suppress(StoreError, ConnectionResetError):
+        run(Senseless(parsed(url), monotonic).call(request, math.inf))
+
+
+@holds(
+    url=st.sampled_from(["postgresql://h/d", "mysql://h/d"]),
+    request=st.sampled_from(REQUESTS),
+    results=st.lists(RESULT, min_size=1, max_size=8),
+)
+def test_any_rows_are_understood_or_are_an_error_of_ours(
+    url: str, request: Any, results: list[Result]
+) -> None:
+    ways: list[tuple[Callable[..., None], Line]] = [
+        (asked, Line(results)),
+        (awaited, AioLine(results)),
+    ]
+    for ask, line in ways:
+        ask(url, line, request)
+        assert line.closed
