@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 from tests.fuzz.properties import holds
-from tests.fuzz.test_replies import CLAIM, run
+from tests.fuzz.test_replies import CLAIM
 
 from holdfast.backends.sql.aio import AioStore
 from holdfast.backends.sql.nodes import Store
@@ -17,9 +18,6 @@ from holdfast.backends.sql.script import Result
 from holdfast.backends.sql.url import parsed
 from holdfast.core.backend import Ask, Break, Examine, Leave, Look, Prepare, Renew, Retie, Sweep
 from holdfast.errors import StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 REQUESTS = (
     Ask(CLAIM, False),
@@ -50,7 +48,6 @@ class Line:
     def __init__(self, results: list[Result]) -> None:
         self.results = results
         self.kept: set[str] | None = set()
-        self.closed = False
         self.turn = 0
 
     def run(self, text: object, until: float) -> list[Result]:
@@ -65,8 +62,7 @@ class Line:
         return False
 
     def close(self) -> None:
-        """It is done with."""
-        self.closed = True
+        """There is none."""
 
 
 class AioLine(Line):
@@ -95,7 +91,12 @@ def awaited(url: str, line: Line, request: Any) -> None:
             return line
 
     with contextlib.suppress(StoreError, ConnectionResetError):
-        run(Senseless(parsed(url), monotonic).call(request, math.inf))
+        asyncio.run(answer(Senseless(parsed(url), monotonic), request))
+
+
+async def answer(store: AioStore, request: Any) -> None:
+    """What it answers, soon: nobody is waited for."""
+    await store.call(request, monotonic() + 60.0)
 
 
 @holds(
@@ -106,10 +107,5 @@ def awaited(url: str, line: Line, request: Any) -> None:
 def test_any_rows_are_understood_or_are_an_error_of_ours(
     url: str, request: Any, results: list[Result]
 ) -> None:
-    ways: list[tuple[Callable[..., None], Line]] = [
-        (asked, Line(results)),
-        (awaited, AioLine(results)),
-    ]
-    for ask, line in ways:
-        ask(url, line, request)
-        assert line.closed
+    asked(url, Line(results), request)
+    awaited(url, AioLine(results), request)

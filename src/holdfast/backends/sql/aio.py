@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.backends.sql.aio_lines import MysqlLine, PostgresLine, asked
 from holdfast.backends.sql.lease import Lease, client_of
-from holdfast.backends.sql.script import SqlError, dialect_of
+from holdfast.backends.sql.script import NONSENSE, SqlError, dialect_of, senseless
 from holdfast.backends.sql.upkeep import UPKEEP, Greeted, greeting, refusal, upkeep
 from holdfast.core.backend import Ask, Crowded, Look, Renew
 from holdfast.errors import Unknown
@@ -115,6 +115,8 @@ class AioStore:
         except StopIteration as done:
             result: T = done.value
             return result
+        except NONSENSE as error:
+            raise senseless(line, error) from error
 
     async def _enter(self, until: float, most: int) -> None:
         if self.used < most and not self.room:

@@ -14,7 +14,7 @@ from holdfast.backends import Opened, check_protocol
 from holdfast.backends.sql.ear import Ear
 from holdfast.backends.sql.ends import Ends
 from holdfast.backends.sql.lease import Lease, client_of
-from holdfast.backends.sql.script import SqlError, asked, dialect_of
+from holdfast.backends.sql.script import NONSENSE, SqlError, asked, dialect_of, senseless
 from holdfast.backends.sql.seating import Seating
 from holdfast.backends.sql.sessions import Sessions
 from holdfast.backends.sql.upkeep import UPKEEP, Greeted, greeting, refusal, upkeep
@@ -120,6 +120,8 @@ class Store:
         except StopIteration as done:
             result: T = done.value
             return result
+        except NONSENSE as error:
+            raise senseless(line, error) from error
 
     def _enter(self, until: float, most: int) -> None:
         with self.room:

@@ -16,6 +16,8 @@ from collections.abc import Generator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from holdfast.errors import Unknown
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
@@ -57,6 +59,18 @@ class SqlError(Exception):
         super().__init__(text)
         self.state = state
         self.text = text
+
+
+# What reading rows that make no sense ends in: a word for a number, say, or too few columns.
+NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def senseless(line: Any, error: Exception) -> Unknown:
+    """The database has answered in a way that cannot be understood: what was asked may have been
+    done, and what the session keeps is not known.
+    """
+    forget(line)
+    return Unknown(f"an answer of the database makes no sense: {type(error).__name__}: {error}")
 
 
 Script = tuple[Part, ...]
