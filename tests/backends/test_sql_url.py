@@ -44,3 +44,9 @@ def test_the_secrets_of_a_url_are_not_shown() -> None:
         with holdfast.Client(url) as client:
             assert "h:1/d" in repr(client)
             assert "word" not in repr(client)
+
+
+def test_half_a_character_in_a_url_does_not_have_its_password_told() -> None:
+    with pytest.raises(ValueError, match="quoted") as caught:
+        holdfast.Client("postgresql://me:hidden@h/d\ud800")
+    assert "hidden" not in repr(caught.value)
