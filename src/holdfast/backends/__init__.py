@@ -133,8 +133,10 @@ def _check_login(url: str) -> None:
     words = rest[len(hosts) :].replace("?", "&").split("&")
     astray = any("@" in word for word in words if not word.startswith("auth="))
     try:
-        # It complains of some letters of other scripts with all that stands before the path.
+        # It complains of some letters of other scripts with all that stands before the path; and
+        # whoever sends half a character complains with all that he was to send.
         urlsplit(url)
+        url.encode()
     except ValueError:
         astray = True
     if astray or {*"[]"} & {*hosts.rpartition("@")[0]}:
