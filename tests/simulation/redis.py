@@ -72,7 +72,6 @@ class Near:
 class RedisStory(Story):
     """One seed."""
 
-    end = 150.0
     form: str | None = None
 
     def make_model(self) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.core.mutex import Mutex
 
 HEAL = 30.0
-END = 90.0
+END = 150.0
 PATIENCE = 2.0
 LEASES = ((1.0, 2.0, 4.0), (1.0, 2.0, 4.0), (20.0,))
 CALM = 4
