@@ -72,7 +72,7 @@ def cluster() -> Iterator[Store]:
 def combinations() -> Iterator[tuple[str, Scenario, str]]:
     for scenario in SCENARIOS:
         yield from (("single", scenario, driver) for driver in DRIVERS)
-    yield from shared(("string", "sentinel", "cluster"), 2)
+    yield from shared(("string", "sentinel", "cluster"))
 
 
 @pytest.mark.parametrize(("topology", "scenario", "driver"), list(combinations()), ids=name)

@@ -42,7 +42,7 @@ def store_on(server: Redis, form: str) -> Store:
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
-@pytest.mark.parametrize(("form", "scenario", "driver"), shared(FORMS, 2), ids=name)
+@pytest.mark.parametrize(("form", "scenario", "driver"), shared(FORMS), ids=name)
 def test_forms(form: str, scenario: Scenario, driver: str, server: Redis, tmp_path: Path) -> None:
     store = store_on(server, form)
     if reason := scenario.unfit(store, driver):

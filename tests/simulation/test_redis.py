@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.redis import ForgetfulStory, RewoundStory, play, report
 
-SEEDS, SHOWN = 120, 60
+SEEDS, SHOWN = 80, 60
 
 
 def test_seeds_pass() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.redlock import ForgetfulStory, play, report
 
-SEEDS = 150
+SEEDS = 80
 
 
 def test_seeds_pass() -> None:

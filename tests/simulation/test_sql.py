@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.sql import play, report
 
-SEEDS = 120
+SEEDS = 70
 
 
 def test_seeds_pass() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.zoo import play, report
 
-SEEDS = 200
+SEEDS = 100
 
 
 def test_seeds_pass() -> None:
