@@ -116,8 +116,15 @@ class Sentinels:
         """Start a killed server again; the sentinels make it a replica."""
         server.replica_of = None
         server.start()
-        eventually(lambda: server.info("replication")["role"] == "slave")
+        eventually(lambda: self._follows(server))
         server.caught_up()
+
+    def _follows(self, server: Redis) -> bool:
+        try:
+            return server.info("replication")["role"] == "slave"
+        except ConnectionError:
+            # The sentinel that makes it a replica ends all its connections.
+            return False
 
     def stop(self) -> None:
         """End all of them."""
