@@ -76,7 +76,8 @@ class Holdings:
         self.holds: dict[str, weakref.ref[Hold]] = {}
         self.orphans: dict[str, Orphan] = {}
         self.bereaved: list[Callback] = []
-        self.places: dict[str | None, tuple[str, str]] = {}
+        # How what is told of a claim begins: where this process is.
+        self.place = ""
 
     def abandon(self, reason: str, ours: bool) -> None:
         """Nobody here holds anything any more: a forked child, or the tasks of a closed loop.
@@ -110,12 +111,11 @@ class Holdings:
     def _about(self, label: str | None, caller: Caller) -> str:
         text = caller.about.get(label)
         if text is None:
-            if label not in self.places:
+            if not self.place:
                 host, pid = self.env.place()
-                self.places[label] = f'{{"host": {quoted(host)}, "pid": {pid}', quoted(label)
-            place, shown = self.places[label]
-            text = f'{place}, "thread": {quoted(caller.title)}, "label": {shown}}}'
-            caller.about[label] = text
+                self.place = f'{{"host": {quoted(host)}, "pid": {pid}'
+            words = f'"thread": {quoted(caller.title)}, "label": {quoted(label)}'
+            text = caller.about[label] = f"{self.place}, {words}}}"
         return text
 
     def add(self, hold: Hold, caller: Caller | None, asked: float, lasts: float = FOREVER) -> None:
