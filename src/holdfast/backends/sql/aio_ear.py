@@ -67,17 +67,7 @@ class AioEar:
             return
         if not store.dialect.rings:
             await line.run(line.listen(channel(client)), until)
-        await self._sign(client, until)
-
-    async def _sign(self, client: str, until: float) -> float:
-        """As in threads."""
-        store = self.store
-        if client not in store.greeted.listening:
-            sign = store.greeted.sign(client)
-            if not await store.drive(self.lines[client], signed(sign), until):
-                return POLL
-            store.greeted.listening.add(client)
-        return DOZE
+        await store.drive(line, signed(store.greeted, client), until)
 
     async def _words(self, client: str, until: float) -> tuple[str, ...]:
         store, line = self.store, self.lines[client]
@@ -85,10 +75,11 @@ class AioEar:
         if not store.greeted.alone:
             await asyncio.sleep(POLL)
             return await store.converse(Words(client).taken, patience)
-        length = await self._sign(client, patience)
+        known = await store.drive(line, signed(store.greeted, client), patience)
         if store.dialect.rings:
-            return await store.drive(line, Words(client).dozing(length), patience)
-        return tuple(await line.wait(until if length == DOZE else store.now() + POLL))
+            words = Words(client).dozing(DOZE if known else POLL)
+            return await store.drive(line, words, patience)
+        return tuple(await line.wait(until if known else store.now() + POLL))
 
     def _let_go(self, client: str) -> None:
         self.store.greeted.listening.discard(client)

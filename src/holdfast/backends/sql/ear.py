@@ -20,6 +20,7 @@ from holdfast.errors import Refused, StoreError
 if TYPE_CHECKING:
     from holdfast.backends.sql.nodes import Store
     from holdfast.backends.sql.script import Steps
+    from holdfast.backends.sql.upkeep import Greeted
 
 # How often a waiter behind a proxy looks, in seconds; and how long MySQL's ear sleeps unrung.
 POLL = 0.1
@@ -97,20 +98,7 @@ class Ear:
             return
         if not store.dialect.rings:
             line.run(line.listen(channel(client)), until)
-        self._sign(client, until)
-
-    def _sign(self, client: str, until: float) -> float:
-        """Become known as one that hears, if that is not so; for how long to listen then.
-
-        The server may not have noticed yet that the connection before this one has ended.
-        """
-        store = self.store
-        if client not in store.greeted.listening:
-            sign = store.greeted.sign(client)
-            if not store.drive(self.lines[client], signed(sign), until):
-                return POLL
-            store.greeted.listening.add(client)
-        return DOZE
+        store.drive(line, signed(store.greeted, client), until)
 
     def _words(self, client: str, until: float) -> tuple[str, ...]:
         store, line = self.store, self.lines[client]
@@ -118,10 +106,10 @@ class Ear:
             self.ended.wait(POLL)
             return self._looked(Words(client))
         patience = store.now() + CONNECT_PATIENCE
-        length = self._sign(client, patience)
+        known = store.drive(line, signed(store.greeted, client), patience)
         if store.dialect.rings:
-            return store.drive(line, Words(client).dozing(length), patience)
-        return tuple(line.wait(until if length == DOZE else store.now() + POLL))
+            return store.drive(line, Words(client).dozing(DOZE if known else POLL), patience)
+        return tuple(line.wait(until if known else store.now() + POLL))
 
     def _looked(self, words: Words) -> tuple[str, ...]:
         if self.ended.is_set():
@@ -155,7 +143,15 @@ class Ear:
         self.begin()
 
 
-def signed(sign: str | int) -> Steps[bool]:
-    """Show that the client lives, for as long as this line lasts; whether that could be done."""
-    (result,) = yield (("sign", {"sign": sign}),)
-    return bool(result.rows[0][0])
+def signed(greeted: Greeted, client: str) -> Steps[bool]:
+    """Show that the client hears, for as long as this line lasts; whether that could be done.
+
+    If it could not, it is to be tried again: the server may not have noticed yet that the
+    connection before this one has ended.
+    """
+    if client not in greeted.listening:
+        (result,) = yield (("sign", {"sign": greeted.sign(client)}),)
+        if not result.rows[0][0]:
+            return False
+        greeted.listening.add(client)
+    return True
