@@ -18,11 +18,11 @@ from tests.servers.pgbouncer import PgBouncer
 
 from holdfast.testing.checker import check
 from holdfast.testing.fold import History
-from holdfast.testing.hazards.lines import until
 from holdfast.testing.hazards.naive_sql import connected
 from holdfast.testing.hazards.outcome import Outcome, failed, survived
 from holdfast.testing.hazards.scene import GRACE, LONG
 from holdfast.testing.history import Recorder
+from holdfast.testing.looking import until
 from holdfast.testing.proxy import Proxy
 from holdfast.testing.verdict import Kind
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.servers.redis import Redis
 
-from holdfast.testing.chaos.crew import BILLION, COLOURS, FREEZE, LEASE, Crew, until
+from holdfast.testing.chaos.crew import BILLION, COLOURS, FREEZE, LEASE, Crew, awaited
 from holdfast.testing.checker import Rules, check
 from holdfast.testing.fold import History
 from holdfast.testing.history import Event, read_records
@@ -55,15 +55,12 @@ def torment(crew: Crew, lots: random.Random) -> None:
         before = time.monotonic_ns()
         threading.Event().wait(lots.uniform(0.0, 0.05))
         if deed == "freeze":
-            victim = lots.choice(crew.running)
-            crew.stop(victim)
-            threading.Event().wait(FREEZE)
-            crew.resume(victim)
+            crew.freeze(lots.choice(crew.running), FREEZE)
         else:
             holder = deed == "kill holder"
             crew.kill(crew.a_holder(lots) if holder else lots.choice(crew.running))
             crew.start(lots.choice(COLOURS))
-        until(lambda before=before: len(crew.granted(None, before)) >= GRANTS_BETWEEN)  # type: ignore[misc]
+        awaited(lambda before=before: len(crew.granted(None, before)) >= GRANTS_BETWEEN)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -98,10 +95,10 @@ def test_the_lock_of_a_killed_holder_passes_on_within_a_second(
     assert victim.stdout is not None
     assert victim.stdout.readline() == b"holding\n"
     heir = crew.start(waiter, lease=LONG_LEASE)
-    until(lambda: any(r.event is Event.ASKED for r in crew.recent({heir.pid})))
+    awaited(lambda: any(r.event is Event.ASKED for r in crew.recent({heir.pid})))
     killed = time.monotonic_ns()
     os.kill(victim.pid, signal.SIGKILL)
-    until(lambda: crew.granted({heir.pid}))
+    awaited(lambda: crew.granted({heir.pid}))
     grants = [r.ts for r in read_records(crew.history) if r.event is Event.GRANTED]
     assert min(instant for instant in grants if instant > killed) - killed < BILLION
     crew.bury(victim)

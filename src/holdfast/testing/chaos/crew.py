@@ -10,10 +10,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Self
 
 from holdfast.testing.history import Event, Recorder
+from holdfast.testing.looking import until
 from holdfast.testing.records import last_records
 
 if TYPE_CHECKING:
@@ -97,6 +99,12 @@ class Crew:
         """Let it go on."""
         worker.send_signal(signal.SIGCONT)
 
+    def freeze(self, worker: Process, seconds: float) -> None:
+        """Have it stand still for a while."""
+        self.stop(worker)
+        threading.Event().wait(seconds)
+        self.resume(worker)
+
     def recent(self, pids: Iterable[int] | None = None) -> list[Record]:
         """The last records of these processes, or of all."""
         return last_records(self.history, RECENT, None if pids is None else set(pids))
@@ -133,7 +141,7 @@ class Crew:
     def everybody_granted(self, since: int = 0) -> None:
         """Wait until each of them has been granted a lock."""
         for worker in self.running:
-            until(lambda worker=worker: self.granted({worker.pid}, since))  # type: ignore[misc]
+            awaited(lambda worker=worker: self.granted({worker.pid}, since))  # type: ignore[misc]
 
     def complaints(self) -> str:
         """What the workers had to say when they ended by themselves."""
@@ -154,10 +162,7 @@ class Crew:
         self.recorder.close()
 
 
-def until(condition: Callable[[], object], patience: float = PATIENCE) -> None:
+def awaited(condition: Callable[[], object]) -> None:
     """Wait until it is so; AssertionError when it takes too long."""
-    deadline = time.monotonic() + patience
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError("it did not happen")
-        time.sleep(0.01)
+    if not until(condition, PATIENCE):
+        raise AssertionError("it did not happen")

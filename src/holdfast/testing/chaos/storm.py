@@ -84,9 +84,7 @@ class Storm:
     def _freeze(self, lots: random.Random) -> None:
         victim = lots.choice(self.crew.running)
         self.victim = victim.pid
-        self.crew.stop(victim)
-        threading.Event().wait(FREEZE * lots.choice((0.2, 1.0)))
-        self.crew.resume(victim)
+        self.crew.freeze(victim, FREEZE * lots.choice((0.2, 1.0)))
 
     def rage(self, seconds: float, told: Callable[[str], None]) -> None:
         """One fault after the other."""

@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.testing.hazards.actor import Answer, live
-from holdfast.testing.hazards.lines import until
+from holdfast.testing.looking import until
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

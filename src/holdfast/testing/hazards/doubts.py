@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.testing.hazards.lines import until
 from holdfast.testing.hazards.outcome import failed, survived
 from holdfast.testing.hazards.scene import GRACE, counted, said
+from holdfast.testing.looking import until
 
 if TYPE_CHECKING:
     from holdfast.testing.hazards.outcome import Outcome

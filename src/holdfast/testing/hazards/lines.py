@@ -7,19 +7,14 @@ where there is a network; where there is none, at a call into SQLite or the kern
 from __future__ import annotations
 
 import signal
-import time
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.testing.proxy import Proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from holdfast.testing.hazards.crew import Actor
     from holdfast.testing.hazards.places import Place
     from holdfast.testing.proxy import Fault
-
-LOOK = 0.01
 
 
 class Snag(Protocol):
@@ -105,13 +100,3 @@ class Line:
         """Take it down."""
         for proxy in self.proxies:
             proxy.stop()
-
-
-def until(condition: Callable[[], bool], patience: float) -> bool:
-    """Wait for it; False when it does not come in time."""
-    deadline = time.monotonic() + patience
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(LOOK)
-    return True

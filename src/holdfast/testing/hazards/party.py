@@ -6,12 +6,10 @@ such a program does, and no more: where the literature's recipe looks at nothing
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from holdfast.testing.looking import until
 
 FOREVER = float("inf")
 POLL = 0.05
@@ -64,7 +62,7 @@ class Asking(ABC):
 
     def take(self, name: str, lease: float, *, renew: bool, patience: float) -> Grip | None:
         """As `Party` says. A recipe that says nothing of renewal has none."""
-        if not again(lambda: self.ask(name, lease), patience):
+        if not until(lambda: self.ask(name, lease), patience, POLL):
             return None
         self.held = True
         return Grip()
@@ -72,13 +70,3 @@ class Asking(ABC):
     def until(self) -> float:
         """As `Party` says."""
         return FOREVER if self.held else 0.0
-
-
-def again(question: Callable[[], bool], patience: float) -> bool:
-    """Ask until the answer is yes, *patience* seconds at most."""
-    deadline = time.monotonic() + patience
-    while not question():
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(POLL)
-    return True

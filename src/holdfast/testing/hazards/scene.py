@@ -10,10 +10,11 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.testing.hazards.lines import InTheProcess, Line, OnTheWire, until
+from holdfast.testing.hazards.lines import InTheProcess, Line, OnTheWire
 from holdfast.testing.hazards.outcome import Ended, nothing
 from holdfast.testing.hazards.places import SQL_SESSION
 from holdfast.testing.hazards.register import Register
+from holdfast.testing.looking import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

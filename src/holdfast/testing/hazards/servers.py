@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.testing.hazards.leases import judged, late_write
-from holdfast.testing.hazards.lines import until
 from holdfast.testing.hazards.outcome import failed, survived, unplayed
 from holdfast.testing.hazards.places import Place
 from holdfast.testing.hazards.scene import TRIES, Scene
+from holdfast.testing.looking import until
 
 if TYPE_CHECKING:
     from holdfast.testing.hazards.actor import Answer
