@@ -110,6 +110,7 @@ def _patient(function: Callable[P, T], rules: tuple[Any, ...]) -> Callable[P, T]
                 length = tries.pause_after(error)
                 if length is None:
                     raise
+            # This pause is the purpose: it keeps those who met from meeting again.
             time.sleep(length)
 
     return call

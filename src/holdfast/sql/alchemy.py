@@ -93,6 +93,7 @@ def _answer(connection: sqlalchemy.Connection, step: Step) -> Any:
         result = connection.execute(sqlalchemy.text(step.statement), step.parameters)
         return result.first() if result.returns_rows else None
     if isinstance(step, Pause):
+        # Nothing wakes a transaction of the user's: it asks again.
         return time.sleep(step.seconds)
     return _arrange(connection, step)
 

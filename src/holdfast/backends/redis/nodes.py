@@ -134,6 +134,7 @@ class Store:
         seconds = pause(attempt + 2, 0.5)
         if self.now() + seconds >= until:
             return False
+        # A server that is starting, or is not the master yet, does not say when it is ready.
         time.sleep(seconds)
         return True
 

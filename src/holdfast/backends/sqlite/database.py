@@ -86,6 +86,7 @@ def patiently(attempt: Callable[[], T], now: Callable[[], float], until: float, 
                     f"{path} is locked by another process in the middle of a transaction; "
                     "if that process is stopped, continue it or end it"
                 ) from error
+        # SQLite tells nobody that a transaction is over.
         time.sleep(pause)
         pause = min(LONGEST_PAUSE, pause * 2)
 

@@ -282,5 +282,6 @@ def _becomes_usable(clients: str, database: os.stat_result) -> bool:
             return True
         if time.time() - found.st_ctime > 1.0:
             return False
+        # Nothing tells that the peer is done.
         time.sleep(0.002)
     return False

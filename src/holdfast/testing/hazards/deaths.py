@@ -46,6 +46,7 @@ def crash_midway(scene: Scene) -> Outcome:
         victim, heir = scene.slow(), scene.actor()
         victim.warm()
         struck = victim.take(victim.snag("lose_reply", number), scene.lease)
+        # What it has sent is to arrive, and nobody tells when it has.
         time.sleep(ARRIVAL)
         victim.die()
         began = time.monotonic()

@@ -43,6 +43,7 @@ def overwritten_end(scene: Scene) -> Outcome:
         loser.warm()
         scene.hold(dead, scene.lease)
         dead.kill()
+        # Time itself has to pass: the dead one's lease is to be over.
         time.sleep(scene.lease + BRIEF)
         snag = loser.snag("hold", number)
         if not loser.take(snag, BRIEF):
@@ -54,6 +55,7 @@ def overwritten_end(scene: Scene) -> Outcome:
         late += 1
         if loser.done().held:
             return failed(f"both took it, one while step {number} of the other's was under way")
+        # The loser asked for BRIEF: had it written its end, that would be over now.
         time.sleep(2 * BRIEF)
         if scene.take(third).held:
             return failed("the loser wrote its own end over the winner's, and a third got in")

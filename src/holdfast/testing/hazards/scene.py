@@ -185,6 +185,7 @@ class Slow:
     def cost(self, seconds: float) -> int:
         """How many messages it sends within so many seconds, whatever it is doing."""
         before = self.line.requests()
+        # The length of the measurement, not a wait.
         time.sleep(seconds)
         return self.line.requests() - before
 
