@@ -80,10 +80,10 @@ class Step(NamedTuple):
     choice: int
 
 
-def steps() -> st.SearchStrategy[list[Step]]:
+def steps(kinds: tuple[str, ...] = KINDS) -> st.SearchStrategy[list[Step]]:
     step = st.builds(
         Step,
-        st.sampled_from(KINDS),
+        st.sampled_from(kinds),
         st.integers(0, 2),
         st.integers(0, 1),
         st.integers(0, 2),

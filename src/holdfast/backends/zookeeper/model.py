@@ -26,6 +26,7 @@ from holdfast.backends.zookeeper.requests import (
     Read,
 )
 from holdfast.core.backend import EVERYONE, Next
+from holdfast.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ class Tree:
         """A node, if its parent is there and lasts."""
         parent, _, name = path.rpartition("/")
         parent = parent or "/"
-        if parent not in self.nodes or self.nodes[parent].session:
+        if parent not in self.nodes or self.is_fleeting(parent):
             return None
         self.zxid += 1
         self.below[parent][name] = None
@@ -70,6 +71,10 @@ class Tree:
         self.below[path] = {}
         node = self.nodes[path] = Node(path, self.zxid, session, self.now(), data)
         return node
+
+    def is_fleeting(self, path: str) -> bool:
+        """Whether it is there, and ends with its session."""
+        return path in self.nodes and self.nodes[path].session != 0
 
     def numbered(self, path: str) -> str:
         """The path with the number that is next below its parent."""
@@ -152,6 +157,12 @@ class Model:
             self.tree.remove(node.path)
         self._tell(machine, EVERYONE)
 
+    def cut(self, machine: str) -> None:
+        """Its connection is lost, and what it watched with it; over the next one it looks again."""
+        if machine in self.sessions:
+            self.sessions[machine].watches.clear()
+            self._tell(machine, EVERYONE)
+
     # --- watches --------------------------------------------------------------------------------
 
     def _gone(self, path: str) -> None:
@@ -216,12 +227,15 @@ class Model:
             return
         session.touched = max(session.touched, self.now() - self.timeout * UNTOLD)
         answers = tuple(self.do(operation, session) for operation in flight.operations)
-        reply(Landed(session.number, self.timeout, answers))
+        refusal = next((answer for answer in answers if isinstance(answer, Refused)), None)
+        reply(refusal or Landed(session.number, self.timeout, answers))
 
     def do(self, operation: Operation, session: Session) -> object:
         """The answer to one operation."""
         tree, path = self.tree, operation.path
         if isinstance(operation, Create):
+            if tree.is_fleeting(path.rpartition("/")[0]):
+                return Refused("a node that ends with its session has none below it")
             return tree.make(tree.numbered(path), operation.data, session.number)
         if isinstance(operation, Put):
             taken = path in tree.nodes
