@@ -13,7 +13,7 @@ from holdfast.errors import LeaseLost
 
 if TYPE_CHECKING:
     from holdfast.core.service import Service
-    from holdfast.drivers.simulated import Machine
+    from holdfast.drivers.simulated_machine import Machine
 
 LASTS = 2.0
 

@@ -26,7 +26,8 @@ from holdfast.core.queue import Queue
 from holdfast.core.service import Service
 from holdfast.core.sight import Holder, busy_message, waiter_of
 from holdfast.core.table import Place, Table
-from holdfast.drivers.simulated import EPOCH, Faults, Machine, Run, World
+from holdfast.drivers.simulated import World
+from holdfast.drivers.simulated_machine import EPOCH, Faults, Machine, Run
 from holdfast.errors import Closed, HoldfastError, LeaseLost, NotHeld, Refused, Unknown
 
 if TYPE_CHECKING:

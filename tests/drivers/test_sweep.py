@@ -24,7 +24,8 @@ from holdfast.core.service import Service
 from holdfast.core.table import Place
 from holdfast.drivers.aio import Aio
 from holdfast.drivers.machine import now
-from holdfast.drivers.simulated import Faults, Machine, Run, World
+from holdfast.drivers.simulated import World
+from holdfast.drivers.simulated_machine import Faults, Machine, Run
 from holdfast.drivers.threads import Threads
 
 if TYPE_CHECKING:

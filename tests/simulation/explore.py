@@ -35,13 +35,14 @@ from holdfast.backends.sqlite.nodes import CAPABILITIES as SQLITE
 from holdfast.core.effects import FOREVER, Call
 from holdfast.core.queue import Queue
 from holdfast.core.service import Service
-from holdfast.drivers.simulated import EPOCH, Faults, Machine, World
+from holdfast.drivers.simulated import World
+from holdfast.drivers.simulated_machine import EPOCH, Faults, Machine
 from holdfast.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.drivers.simulated import Run
+    from holdfast.drivers.simulated_machine import Run
 
 # What takes no longer than this may come before or after anything else.
 MOMENT = 0.0005
@@ -394,7 +395,7 @@ def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) 
     else:
         backend = Queue(MEMORY if store == "memory" else SQLITE)
     service = Service(machine, lambda protocol: backend, label=None, op_timeout=1.0)
-    judge.services[name], judge.machines[name] = service, machine
+    judge.enrol(machine, service)
     scene.machines[name] = machine
     scene.salt = name
     machine.start(user(service, bounds), "user0")

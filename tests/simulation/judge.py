@@ -11,10 +11,12 @@ from holdfast.core.table import Place
 
 if TYPE_CHECKING:
     from holdfast.backends.sqlite.model import Model
+    from holdfast.core.holdings import Holdings
     from holdfast.core.lease import Hold
     from holdfast.core.service import Service
     from holdfast.core.table import Entry
-    from holdfast.drivers.simulated import Machine, World
+    from holdfast.drivers.simulated import World
+    from holdfast.drivers.simulated_machine import Machine
 
 # Beside the lease: a claim time for each waiter that may be frozen, and slow answers.
 STALL = 8 * CLAIM_TIME + 10.0
@@ -37,6 +39,9 @@ class Judge:
         self.calm = calm
         self.services: dict[str, Service] = {}
         self.machines: dict[str, Machine] = {}
+        self.books: dict[str, Holdings] = {}
+        # Until when a claim that was given up is looked after.
+        self.given_up_by: dict[str, float] = {}
         self.breaking = False
         self.grants = 0
         # Since when which two believe, where the store promises no better and the story shows that.
@@ -51,6 +56,12 @@ class Judge:
         self.places: dict[str, int] = {}
         self.served: dict[str, int] = {}
         self.idle_since: dict[str, tuple[float, str]] = {}
+
+    def enrol(self, machine: Machine, service: Service) -> None:
+        """One more to look at."""
+        name = machine.name
+        self.machines[name], self.services[name] = machine, service
+        self.books[name] = service.desks[None].books
 
     def check(self) -> None:
         """After each step."""
@@ -73,14 +84,22 @@ class Judge:
     def believers(self) -> dict[str, str]:
         """Who may believe to hold what: no two the same, and each with a token above the last."""
         believers: dict[str, str] = {}
-        for name, service in self.services.items():
+        for name, books in self.books.items():
             machine = self.machines[name]
-            if machine.alive:
+            if books.holds and machine.alive:
                 now = machine.now()
-                for hold in service.desks[None].books.held():
-                    if hold.believed(now):
+                for reference in list(books.holds.values()):
+                    hold = reference()
+                    if hold is not None and hold.believed(now):
                         self._believer(hold, machine, believers)
         return believers
+
+    def remember_orphans(self) -> None:
+        """Nobody tries for ever to give back what ends by itself, or is passed over."""
+        for name, books in self.books.items():
+            if books.orphans and self.machines[name].alive:
+                for orphan in books.orphans.values():
+                    self.given_up_by[orphan.claim.holder] = orphan.until
 
     def _believer(self, hold: Hold, machine: Machine, believers: dict[str, str]) -> None:
         name, holder = hold.claim.name, hold.claim.holder
@@ -156,7 +175,7 @@ class Judge:
         machine = self.machines.get(self.model.machines.get(client, ""))
         if machine is None or not machine.alive:
             return False
-        books = self.services[machine.name].desks[None].books
+        books = self.books[machine.name]
         return not books.crowd.active and holder not in books.orphans
 
     def _check_stalls(self, believers: dict[str, str]) -> None:
@@ -191,6 +210,12 @@ class Judge:
                 if run.name.startswith("user"):
                     raise Violation(f"{machine.name} {run.name} waits for ever")
 
+    def all_was_given_back(self) -> None:
+        """No claim is left to a keeper at the end."""
+        for name, books in self.books.items():
+            if self.machines[name].alive and books.orphans:
+                raise Violation("an orphan was never given back")
+
     def at_rest(self) -> None:
         """After the end: everybody was served, and nothing is left."""
         self.all_were_served()
@@ -200,6 +225,4 @@ class Judge:
                 raise Violation(f"{name!r} is held by nobody: {entry.held.holder}")
             if any(self.model.alive(claim.client) for claim in entry.queue.values()):
                 raise Violation(f"somebody is left in the queue of {name!r}")
-        for name, service in self.services.items():
-            if self.machines[name].alive and service.desks[None].books.orphans:
-                raise Violation("an orphan was never given back")
+        self.all_was_given_back()

@@ -23,13 +23,13 @@ from holdfast.backends.redis.nodes import CAPABILITIES
 from holdfast.backends.redis.protocol import Handed
 from holdfast.backends.redis.settings import settings_of
 from holdfast.backends.redis.steps import Address
-from holdfast.drivers.simulated import EPOCH
+from holdfast.drivers.simulated_machine import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.core.effects import Call
-    from holdfast.drivers.simulated import Machine
+    from holdfast.drivers.simulated_machine import Machine
 
 ONE = settings_of("redis://master:1")
 WATCHED = settings_of("redis+sentinel://s1:1,s2:2,s3:3/main")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.steps import Address, Command, Send, Steps, Waiting
     from holdfast.core.backend import Claim
     from holdfast.core.effects import Call
-    from holdfast.drivers.simulated import Machine
+    from holdfast.drivers.simulated_machine import Machine
 
 SOON = 0.001
 

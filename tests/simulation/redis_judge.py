@@ -5,7 +5,7 @@ The judge looks at the keys themselves: who holds by them, whether that will end
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.judge import CALM_STALL, Judge, Violation
 
@@ -15,11 +15,45 @@ from holdfast.core.effects import FOREVER
 from holdfast.core.lease import State
 
 if TYPE_CHECKING:
+    from holdfast.backends.redis.model import Server
+    from holdfast.backends.redis.model_data import Data
     from holdfast.core.lease import Hold
 
 # Beside the lease: a claim time for each waiter that may be frozen or whose link is dead without a
 # word, the looks that follow, a server that is away or busy, and a clock that is set back.
 STALL = (8 * CLAIM_MS + LOOK_AGAIN_MS) / 1000 + 20.0
+
+
+class Keys(NamedTuple):
+    """What the keys of a lock say."""
+
+    data: Data
+    changes: int
+    holder: str
+    end: float
+    token: bytes
+    waiters: tuple[str, ...]
+
+
+def read(server: Server, name: str) -> Keys:
+    """As they are now."""
+    keys, data = keys_of(name, False), server.data
+    lock, key = data.values.get(keys.lock.encode()), keys.lock.encode()
+    if lock is not None and key not in data.ends:
+        raise Violation(f"{name!r} is held without an end")
+    owner = lock if isinstance(lock, bytes) else next(iter(lock or (b"",)))
+    holder = holder_of(owner.decode()) if owner else ""
+    record: Any = data.values.get(keys.record.encode(), b"")
+    queue: Any = data.values.get(keys.queue.encode())
+    waiters = [owner_in(member) for member in queue.in_order()] if queue else ()
+    token = record.partition(b"\n")[0]
+    end = data.ends.get(key, FOREVER)
+    return Keys(data, len(server.changes), holder, end, token, tuple(waiters))
+
+
+def owner_in(member: bytes) -> str:
+    """Who stands in the queue."""
+    return holder_of(member.decode().partition("\n")[0])
 
 
 class RedisJudge(Judge):
@@ -29,7 +63,8 @@ class RedisJudge(Judge):
         super().__init__(story.world, story.model, calm, longest)
         self.story = story
         self.stall = STALL + longest
-        self.given_up_by: dict[str, float] = {}
+        # What the keys of each lock said, when they were last written.
+        self.seen: dict[str, Keys] = {}
         # Who waits for which lock, and when that was seen first.
         self.lines: dict[str, dict[str, int]] = {}
         self.holders: dict[str, str] = {}
@@ -39,10 +74,7 @@ class RedisJudge(Judge):
     def check(self) -> None:
         """After each step."""
         self.check_time()
-        for name, service in self.services.items():
-            if self.machines[name].alive:
-                for orphan in service.desks[None].books.orphans.values():
-                    self.given_up_by[orphan.claim.holder] = orphan.until
+        self.remember_orphans()
         believers = self.believers()
         for name in self.story.names:
             self._check_lock(name, believers)
@@ -55,49 +87,44 @@ class RedisJudge(Judge):
             if any(earlier < place for earlier in line.values()):
                 raise Violation(f"{holder} overtook somebody who came before")
 
-    def _data(self) -> Any:
-        return self.story.net.hosts[self.story.master].server.data
+    def _server(self) -> Server:
+        server: Server = self.story.net.hosts[self.story.master].server
+        return server
 
-    def _holder(self, name: str) -> str:
-        """Who has the lock by its key."""
-        data, key = self._data(), keys_of(name, False).lock.encode()
-        value = data.values.get(key)
-        if value is None:
-            return ""
-        if key not in data.ends:
-            raise Violation(f"{name!r} is held without an end")
-        if data.ends[key] < data.micros() // 1000:
-            return ""
-        owner = value if isinstance(value, bytes) else next(iter(value))
-        return holder_of(owner.decode())
+    def _keys(self, name: str) -> Keys:
+        """What the keys of a lock say."""
+        server, seen = self._server(), self.seen.get(name)
+        if seen is None or seen.data is not server.data or seen.changes != len(server.changes):
+            seen = self.seen[name] = read(server, name)
+        return seen
 
-    def _waiters(self, name: str) -> list[str]:
-        queue = self._data().values.get(keys_of(name, False).queue.encode())
-        members = queue.in_order() if queue else []
-        return [holder_of(member.decode().partition("\n")[0]) for member in members]
+    def _ended(self, keys: Keys) -> bool:
+        return keys.end < keys.data.micros() // 1000
 
     def _check_lock(self, name: str, believers: dict[str, str]) -> None:
         """What the keys say is what somebody wants."""
-        holder = self._holder(name)
-        self._check_token(name, holder)
-        waiters = self._waiters(name)
+        before, keys = self.seen.get(name), self._keys(name)
+        holder = "" if self._ended(keys) else keys.holder
         if holder and not self.shows:
             self._check_holder(name, holder)
+        if before is not keys or self.holders[name] != holder:
+            self._check_change(name, holder, keys)
+        self._check_stall(name, holder, keys, believers)
+
+    def _check_change(self, name: str, holder: str, keys: Keys) -> None:
+        self._check_token(name, holder, keys.token)
         line = self.lines.get(name, {})
         if holder in line and self.holders.get(name) != holder and not self.shows:
             self._check_handed(name, holder)
         self.holders[name] = holder
-        self.lines[name] = {who: self._since(line, who) for who in (*waiters, holder) if who}
-        self._check_stall(name, holder, waiters, believers)
+        self.lines[name] = {who: self._since(line, who) for who in (*keys.waiters, holder) if who}
 
     def _since(self, line: dict[str, int], holder: str) -> int:
         self.tickets += 1
         return line.get(holder, self.tickets)
 
-    def _check_token(self, name: str, holder: str) -> None:
+    def _check_token(self, name: str, holder: str, word: bytes) -> None:
         """Whatever was lost: a new grant's token is above all before, so that a fence knows."""
-        record = self._data().values.get(keys_of(name, False).record.encode(), b"")
-        word = record.partition(b"\n")[0]
         grant = (name, holder, word)
         if not holder or not word.isdigit() or grant in self.granted:
             return
@@ -108,7 +135,7 @@ class RedisJudge(Judge):
 
     def _check_handed(self, name: str, holder: str) -> None:
         """A waiter whose channel nobody listens to is passed over, unless it asks itself."""
-        server = self.story.net.hosts[self.story.master].server
+        server = self._server()
         wake = wake_channel(keys_of(name, False).lock)
         addresses = (holder, holder.partition(":")[0])
         asks = self.story.net.asker == holder.partition(".")[0]
@@ -130,7 +157,7 @@ class RedisJudge(Judge):
         machine = self.machines[name]
         if not machine.alive:
             return False
-        books = self.services[name].desks[None].books
+        books = self.books[name]
         gone = not books.crowd.active and holder not in books.orphans
         return gone and not self._gave_up(holder)
 
@@ -141,15 +168,8 @@ class RedisJudge(Judge):
         machine = self.machines[holder.partition(".")[0]]
         return self.shows or self.given_up_by.get(holder, FOREVER) <= machine.now()
 
-    def _check_stall(
-        self,
-        name: str,
-        holder: str,
-        waiters: list[str],
-        believers: dict[str, str],
-    ) -> None:
-        waits = any(self._wants(waiter) for waiter in waiters)
-        if not waits or name in believers:
+    def _check_stall(self, name: str, holder: str, keys: Keys, believers: dict[str, str]) -> None:
+        if name in believers or not any(self._wants(waiter) for waiter in keys.waiters):
             self.idle_since.pop(name, None)
             return
         since, of = self.idle_since.get(name, (0.0, None))
@@ -160,14 +180,10 @@ class RedisJudge(Judge):
         hold = self.believed.get(holder)
         lost = hold is not None and hold.state is State.LOST
         # That a lease has run out, its waiters learn when they look.
-        quiet = LOOK_AGAIN_MS / 1000 if self._has_run_out(name) else 0.0
+        quiet = LOOK_AGAIN_MS / 1000 if keys.holder and self._ended(keys) else 0.0
         limit = quiet + CALM_STALL if self.calm and not lost else self.stall
         if self.world.time - since > limit:
             raise Violation(f"{name!r} was idle for {limit} s while somebody waited")
-
-    def _has_run_out(self, name: str) -> bool:
-        data, key = self._data(), keys_of(name, False).lock.encode()
-        return key in data.values and data.ends[key] < data.micros() // 1000
 
     def _wants(self, holder: str) -> bool:
         machine = self.machines[holder.partition(".")[0]]
@@ -178,11 +194,9 @@ class RedisJudge(Judge):
         """Everybody was served, and nothing is left."""
         self.all_were_served()
         for name in self.story.names:
-            holder = self._holder(name)
-            if holder:
-                raise Violation(f"{name!r} is held by nobody: {holder}")
-            if any(map(self._wants, self._waiters(name))):
+            keys = self._keys(name)
+            if keys.holder and not self._ended(keys):
+                raise Violation(f"{name!r} is held by nobody: {keys.holder}")
+            if any(map(self._wants, keys.waiters)):
                 raise Violation(f"somebody is left in the queue of {name!r}")
-        for name, service in self.services.items():
-            if self.machines[name].alive and service.desks[None].books.orphans:
-                raise Violation("an orphan was never given back")
+        self.all_was_given_back()

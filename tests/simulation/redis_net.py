@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from holdfast.backends.redis.model import Server
     from holdfast.backends.redis.steps import Address, Command
-    from holdfast.drivers.simulated import Machine, World
+    from holdfast.drivers.simulated import World
+    from holdfast.drivers.simulated_machine import Machine
 
 # How long a server believes in a link that is cut in silence.
 KEEPALIVE = 8.0

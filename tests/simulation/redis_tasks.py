@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.settings import Settings
     from holdfast.backends.redis.steps import Address, Waiting
     from holdfast.core.backend import Claim
-    from holdfast.drivers.simulated import Machine
+    from holdfast.drivers.simulated_machine import Machine
 
 
 class Loop:

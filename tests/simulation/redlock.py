@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.core.lease import Hold
-    from holdfast.drivers.simulated import Machine
+    from holdfast.drivers.simulated_machine import Machine
 
 DRIFT = 0.0005
 AWAY = 3.0

@@ -19,7 +19,7 @@ from holdfast.core.queue import Queue
 
 if TYPE_CHECKING:
     from holdfast.core.lease import Hold
-    from holdfast.drivers.simulated import Machine
+    from holdfast.drivers.simulated_machine import Machine
 
 LAST_LINES = 60
 
@@ -27,17 +27,10 @@ LAST_LINES = 60
 class SqlJudge(Judge):
     """What the tables have is known between transactions only; fairness is not judged."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.given_up_by: dict[str, float] = {}
-
     def check(self) -> None:
         """After each step: no two believe, and tokens rise."""
         self.check_time()
-        for name, service in self.services.items():
-            if self.machines[name].alive:
-                for orphan in service.desks[None].books.orphans.values():
-                    self.given_up_by[orphan.claim.holder] = orphan.until
+        self.remember_orphans()
         self.believers()
         self._check_rows()
 
@@ -59,7 +52,7 @@ class SqlJudge(Judge):
         name = client.partition(".")[0]
         if not self.machines[name].alive:
             return False
-        books = self.services[name].desks[None].books
+        books = self.books[name]
         # Nobody tries for ever to give back what ends with its lease: a row that others have
         # locked for so long leaves it to that.
         given_up = self.given_up_by.get(holder, FOREVER) <= self.machines[name].now()
@@ -81,9 +74,7 @@ class SqlJudge(Judge):
                 raise Violation(f"somebody is left in the queue of {name!r}")
         if self.model.owners:  # type: ignore[attr-defined]
             raise Violation("a transaction was left open")
-        for name, service in self.services.items():
-            if self.machines[name].alive and service.desks[None].books.orphans:
-                raise Violation("an orphan was never given back")
+        self.all_was_given_back()
 
 
 class SqlStory(Story):

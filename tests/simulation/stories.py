@@ -14,7 +14,7 @@ from holdfast.backends.memory.nodes import CAPABILITIES
 from holdfast.core.queue import Queue
 
 if TYPE_CHECKING:
-    from holdfast.drivers.simulated import Machine
+    from holdfast.drivers.simulated_machine import Machine
 
 
 class MemoryStory(Story):

@@ -16,7 +16,8 @@ from holdfast.backends.sqlite.nodes import CAPABILITIES
 from holdfast.core.effects import Sleep
 from holdfast.core.queue import Queue
 from holdfast.core.service import Service
-from holdfast.drivers.simulated import EPOCH, Faults, Interrupted, Machine, World
+from holdfast.drivers.simulated import World
+from holdfast.drivers.simulated_machine import EPOCH, Faults, Interrupted, Machine
 from holdfast.errors import LeaseLost, NotHeld, StoreError
 
 if TYPE_CHECKING:
@@ -107,8 +108,7 @@ class Story:
         machine = Machine(self.world, name)
         backend = self.make_backend(machine)
         service = Service(machine, lambda protocol: backend, label=None, op_timeout=PATIENCE)
-        self.judge.services[name] = service
-        self.judge.machines[name] = machine
+        self.judge.enrol(machine, service)
         for number in range(self.world.chance.choice((1, 1, 2))):
             machine.start(User(self, machine, service).live(), f"user{number}")
 

@@ -17,7 +17,7 @@ from holdfast.backends.zookeeper.turn import KAZOO, contender
 
 if TYPE_CHECKING:
     from holdfast.core.lease import Hold
-    from holdfast.drivers.simulated import Faults, Machine
+    from holdfast.drivers.simulated_machine import Faults, Machine
 
 SESSION = 4.0
 ROOT = "/locks"

@@ -10,122 +10,21 @@ it has an answer, so the answer to an ear may come much later, or never.
 
 from __future__ import annotations
 
-import heapq
 import random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
 
-from holdfast.core.effects import FOREVER, Call, Caller, Sleep, Spawn, Tell, Wait
+from holdfast.core.effects import FOREVER, Call, Sleep, Spawn, Tell, Wait
 from holdfast.drivers.machine import given_up
-from holdfast.drivers.simulated_model import Near
+from holdfast.drivers.simulated_machine import Interrupted
 from holdfast.errors import HoldfastError, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast.core.effects import Effect, Guard, Process, Signal
-    from holdfast.drivers.simulated_model import Model
-
-EPOCH = 1_700_000_000.0
-
-
-class Faults(NamedTuple):
-    """How likely what is, for each request; times in seconds."""
-
-    delay: float = 0.001
-    """The mean time that a request or a reply takes."""
-    slow: float = 0.0
-    """How likely one takes a thousand times as long."""
-    lost_request: float = 0.0
-    lost_reply: float = 0.0
-    lost_message: float = 0.0
-    freeze: float = 0.0
-    """How likely a client freezes before it sends, or after a reply has arrived."""
-    freeze_mean: float = 0.1
-
-
-class Interrupted(BaseException):
-    """What a cancelled or interrupted process meets at its suspension."""
-
-
-class Run:
-    """One process on its way."""
-
-    __slots__ = ("caller", "ended", "error", "machine", "name", "process", "result", "turn")
-
-    def __init__(self, machine: Machine, process: Process[Any], caller: Caller, name: str) -> None:
-        self.machine = machine
-        self.process = process
-        self.caller = caller
-        self.name = name
-        self.turn = 0
-        self.ended = False
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-
-class Machine:
-    """One client program: its clock, its chance, its processes. It is the core's `Env`, too."""
-
-    def __init__(self, world: World, name: str, rate: float = 1.0) -> None:
-        self.world = world
-        self.name = name
-        self.rate = rate
-        self.alive = True
-        self.frozen_until = 0.0
-        self.runs: set[Run] = set()
-        self.current: Caller | None = None
-        self.tokens = 0
-
-    def now(self) -> float:
-        """This machine's clock."""
-        return self.world.time * self.rate
-
-    def wall(self) -> float:
-        """Unix time."""
-        return EPOCH + self.world.time
-
-    def token(self) -> str:
-        """A name that no other machine gives."""
-        self.tokens += 1
-        return f"{self.name}.{self.tokens}"
-
-    def random(self) -> float:
-        """A number from 0 up to 1."""
-        return self.world.chance.random()
-
-    def caller(self) -> Caller:
-        """The process that takes this step, or that was started on its behalf."""
-        assert self.current is not None
-        return self.current
-
-    def guard(self) -> Guard | None:
-        """A simulated body looks at its lease by itself."""
-        return None
-
-    def place(self) -> tuple[str, int]:
-        """Where it runs."""
-        return self.name, 1
-
-    def start(self, process: Process[Any], name: str = "user") -> Run:
-        """Begin *process* as a holder of its own."""
-        run = Run(self, process, Caller(name), name)
-        self.runs.add(run)
-        self.world.after(0.0, lambda: self.world.step(run, 0, None, None))
-        return run
-
-    def freeze(self, seconds: float) -> None:
-        """Stop stepping for a while, as SIGSTOP or a long pause does."""
-        self.frozen_until = max(self.frozen_until, self.world.time + seconds)
-
-    def crash(self) -> None:
-        """End without any clean-up reaching the world."""
-        self.alive = False
-        for run in list(self.runs):
-            run.ended = True
-            run.process.close()
-        self.runs.clear()
-        for model in self.world.models.values():
-            model.die(self.name)
+    from holdfast.core.effects import Effect, Signal
+    from holdfast.drivers.simulated_machine import Faults, Machine, Run
+    from holdfast.drivers.simulated_model import Model, Near
 
 
 class World:
@@ -141,19 +40,24 @@ class World:
         self.entries = 0
         self.trace: list[str] | None = None
         self.check: Callable[[], None] = _nothing
+        # Set by what happened when it was nothing: a timer that nobody waits for any more.
+        self.quiet = False
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         """Put *action* on the agenda; chance orders what happens at the same moment."""
         self.entries += 1
         entry = (self.time + seconds, self.chance.random(), self.entries, action)
-        heapq.heappush(self.agenda, entry)
+        heappush(self.agenda, entry)
 
     def play(self, until: float) -> None:
-        """Let happen what happens until *until*."""
-        while self.agenda and self.agenda[0][0] <= until:
-            self.time, _, _, action = heapq.heappop(self.agenda)
+        """Let happen what happens until *until*; check after each thing that changes anything."""
+        agenda = self.agenda
+        while agenda and agenda[0][0] <= until:
+            self.time, _, _, action = heappop(agenda)
+            self.quiet = False
             action()
-            self.check()
+            if not self.quiet:
+                self.check()
         self.time = until
 
     def note(self, machine: Machine, text: str) -> None:
@@ -165,8 +69,10 @@ class World:
         """Give an answer to the process that waits for it in this turn."""
         machine = run.machine
         if run.ended or run.turn != turn or given_up(run.process):
+            self.quiet = True
             return
         if machine.frozen_until > self.time:
+            self.quiet = True
             delay = machine.frozen_until - self.time
             self.after(delay, lambda: self.step(run, turn, answer, error))
             return
@@ -185,8 +91,9 @@ class World:
 
     def _end(self, run: Run, result: object, error: BaseException | None) -> None:
         run.ended, run.result, run.error = True, result, error
-        run.machine.runs.discard(run)
-        self.note(run.machine, f"{run.name} ends: {error!r}" if error else f"{run.name} ends")
+        run.machine.runs.pop(run, None)
+        if self.trace is not None:
+            self.note(run.machine, f"{run.name} ends: {error!r}" if error else f"{run.name} ends")
 
     def interrupt(self, run: Run) -> None:
         """Cancel what the process waits for."""
@@ -232,9 +139,10 @@ class World:
 
     def _call(self, run: Run, call: Call, resume: Callable[..., None]) -> None:
         machine, faults = run.machine, self.faults
-        self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
-        node = self.models[call.node]
-        if isinstance(node, Near):
+        if self.trace is not None:
+            self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
+        node: Any = self.models[call.node]
+        if hasattr(node, "carry_out"):
             self._call_near(run, call, node, resume)
             return
         self._at(machine, call.until, lambda: resume(None, Unknown("no answer in time")))
@@ -273,12 +181,14 @@ class World:
         self.after(thaw, lambda: node.carry_out(machine, call, wanted, reply))
 
     def _send(self, machine: Machine, arrive: Callable[[], None]) -> None:
+        self.quiet = True
         if machine.alive:
             self.after(self._delay(self.faults), arrive)
 
     def _arrive(self, machine: Machine, answer: object, resume: Callable[..., None]) -> None:
         self._perhaps_freeze(machine, self.faults)
-        self.note(machine, f"is answered {answer!r}")
+        if self.trace is not None:
+            self.note(machine, f"is answered {answer!r}")
         if isinstance(answer, Exception):
             resume(None, answer)
         else:
@@ -291,7 +201,8 @@ class World:
     def _perhaps_freeze(self, machine: Machine, faults: Faults) -> None:
         if faults.freeze and self.chance.random() < faults.freeze:
             seconds = self.chance.expovariate(1.0 / faults.freeze_mean)
-            self.note(machine, f"freezes for {seconds:.3f} s")
+            if self.trace is not None:
+                self.note(machine, f"freezes for {seconds:.3f} s")
             machine.freeze(seconds)
 
 

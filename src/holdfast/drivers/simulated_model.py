@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.core.effects import Call
-    from holdfast.drivers.simulated import Machine
+    from holdfast.drivers.simulated_machine import Machine
 
 
 class Model(Protocol):
@@ -23,7 +23,6 @@ class Model(Protocol):
         ...
 
 
-@runtime_checkable
 class Near(Protocol):
     """A node in the client's own process, which plays the network behind it by itself."""
 

@@ -14,6 +14,7 @@ from holdfast.backends.sql.model_tables import Tables, names_of
 from holdfast.backends.sql.script import SqlError, dialect_of
 from holdfast.backends.sql.shelf import Asker
 from holdfast.core.backend import EVERYONE, Ask, Leave, Next
+from holdfast.core.effects import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +62,8 @@ class Conversation:
             return
         wanted = () if self.locked else names_of(script)
         if any(name in self.model.owners for name in wanted):
-            self.model.queue.append((self, script, self.model.now() + PATIENCE))
+            until = self.model.now() + PATIENCE if "begin" in script else FOREVER
+            self.model.queue.append((self, script, wanted, until))
             self.model.after(PATIENCE, self.model.serve)
             return
         if wanted:
@@ -127,7 +129,7 @@ class Model:
         self.tables = Tables(micros, lambda sign: sign in self.ears)
         self.leases: dict[str, Lease] = {}
         self.owners: dict[str, Conversation] = {}
-        self.queue: list[tuple[Conversation, Script, float]] = []
+        self.queue: list[tuple[Conversation, Script, tuple[str, ...], float]] = []
         self.ears: dict[str, str] = {}
         self.listening: dict[str, Any] = {}
         self.unheard: dict[str, list[str]] = {}
@@ -154,15 +156,15 @@ class Model:
     def serve(self) -> None:
         """Whoever waited for a row that is free now; who has waited too long is refused."""
         waiting, self.queue = self.queue, []
-        for conversation, script, until in waiting:
+        for conversation, script, wanted, until in waiting:
             if conversation.ended:
                 continue
-            if "begin" in script and until <= self.now():
+            if until <= self.now():
                 conversation.refuse()
-            elif any(name in self.owners for name in names_of(script)):
-                self.queue.append((conversation, script, until))
-            else:
+            elif self.owners.keys().isdisjoint(wanted):
                 conversation.arrive(script)
+            else:
+                self.queue.append((conversation, script, wanted, until))
 
     def _listen(self, machine: str, client: str, reply: Any) -> None:
         if self.thaws(machine) is None:

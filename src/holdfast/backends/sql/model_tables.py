@@ -5,7 +5,6 @@ For the model alone. Each method is the statement of that title in `statements/p
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.sql.script import Result
@@ -38,8 +37,11 @@ class Tables:
 
     def saved(self, names: tuple[str, ...]) -> Any:
         """What a transaction may change, as it is."""
-        tables = (self.locks, self.waiters, self.graves)
-        return copy.deepcopy([{n: t[n] for n in names if n in t} for t in tables])
+        return (
+            {name: dict(self.locks[name]) for name in names if name in self.locks},
+            {n: [dict(w) for w in self.waiters[n]] for n in names if n in self.waiters},
+            {name: dict(self.graves[name]) for name in names if name in self.graves},
+        )
 
     def restore(self, names: tuple[str, ...], saved: Any) -> None:
         """As if the transaction had not been."""
