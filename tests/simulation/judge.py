@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core import rules
+from holdfast.core.effects import FOREVER
 from holdfast.core.lease import State
 from holdfast.core.rules import CLAIM_TIME
 from holdfast.core.table import Place
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 STALL = 8 * CLAIM_TIME + 10.0
 CALM_STALL = 0.5
 MOST_SPINS = 2000
+# Where nothing but the time has changed, what that means is seen so late, at most.
+SOON = 0.05
 # Beside the lease, or what an extension made of it: for how long a loss may not be noticed.
 EXTENSION, TOLD = 3.0, 0.1
 
@@ -50,6 +53,13 @@ class Judge:
         self.highest: dict[str, int] = {}
         self.stall = STALL + longest
         self.believed: dict[str, Hold] = {}
+        # What was so when it was looked last, and when to look again, though nothing changes.
+        self.state: tuple[object, ...] = ()
+        self.look_by = 0.0
+        # Who believed when it was looked last, after how many moves, and when the first lapses.
+        self.believing: dict[str, str] = {}
+        self.moves = -1
+        self.lapse = 0.0
         self.tickets = 0
         self.moment = 0.0
         self.spins = 0
@@ -66,6 +76,8 @@ class Judge:
     def check(self) -> None:
         """After each step."""
         self.check_time()
+        if self.looked_at(self.model.changes):
+            return
         entries = self.model.table.entries.values()
         for entry in entries:
             self._remember_places(entry)
@@ -73,6 +85,14 @@ class Judge:
         for entry in entries:
             self._check_entry(entry)
         self._check_stalls(believers)
+
+    def looked_at(self, changes: object) -> bool:
+        """Whether all is as it was a moment ago, but for the time."""
+        state = (self.world.moves, changes)
+        if state == self.state and self.world.time < self.look_by:
+            return True
+        self.state, self.look_by = state, self.world.time + SOON
+        return False
 
     def check_time(self) -> None:
         """Something that never waits never ends."""
@@ -83,7 +103,10 @@ class Judge:
 
     def believers(self) -> dict[str, str]:
         """Who may believe to hold what: no two the same, and each with a token above the last."""
-        believers: dict[str, str] = {}
+        world = self.world
+        if world.moves == self.moves and world.time < self.lapse:
+            return self.believing
+        self.moves, self.lapse, self.believing = world.moves, FOREVER, {}
         for name, books in self.books.items():
             machine = self.machines[name]
             if books.holds and machine.alive:
@@ -91,8 +114,9 @@ class Judge:
                 for reference in list(books.holds.values()):
                     hold = reference()
                     if hold is not None and hold.believed(now):
-                        self._believer(hold, machine, believers)
-        return believers
+                        self.lapse = min(self.lapse, hold.until / machine.rate)
+                        self._believer(hold, machine, self.believing)
+        return self.believing
 
     def remember_orphans(self) -> None:
         """Nobody tries for ever to give back what ends by itself, or is passed over."""

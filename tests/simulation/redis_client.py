@@ -104,9 +104,11 @@ class Conversation:
 
     def _too_late(self, turn: int) -> Callable[[], None]:
         def late() -> None:
-            if self.turn == turn:
-                self.client.abandoned(self.link, self.asked)
-                self.resume(Unknown("no answer in time"))()
+            if self.turn != turn:
+                self.client.net.world.quiet = True
+                return
+            self.client.abandoned(self.link, self.asked)
+            self.resume(Unknown("no answer in time"))()
 
         return late
 

@@ -74,6 +74,9 @@ class RedisJudge(Judge):
     def check(self) -> None:
         """After each step."""
         self.check_time()
+        server = self._server()
+        if self.looked_at((server.data, len(server.changes))):
+            return
         self.remember_orphans()
         believers = self.believers()
         for name in self.story.names:

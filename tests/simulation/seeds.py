@@ -19,6 +19,8 @@ from tests.simulation.stories import KINDS
 
 CHUNK = 50
 SHOWN = 20
+# How often a run tells how far it is, in seconds.
+EVERY = 15.0
 
 
 class Played(NamedTuple):
@@ -53,15 +55,41 @@ def chunks(kinds: list[str], first: int, seeds: int) -> list[tuple[str, int, int
 
 
 def play_all(work: list[tuple[str, int, int]], jobs: int) -> dict[str, Played]:
-    """By store."""
+    """By store; it tells how far it is."""
     found: dict[str, list[Played]] = defaultdict(list)
+    progress = Progress(sum(count for _, _, count in work))
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for job in as_completed([pool.submit(play_chunk, *piece) for piece in work]):
             played = job.result()
             found[played.kind].append(played)
-            for seed in played.failed:
-                print(f"{played.kind}: seed {seed} failed", flush=True)
+            progress.add(played)
     return {kind: total(kind, parts) for kind, parts in sorted(found.items())}
+
+
+class Progress:
+    """What is told while a run goes on."""
+
+    def __init__(self, seeds: int) -> None:
+        self.seeds = seeds
+        self.began = self.told = time.monotonic()
+        self.parts = [Played("", 0, 0, 0, (), 0.0)]
+
+    def add(self, played: Played) -> None:
+        """One more piece; a failing seed is told at once, the rest once in a while."""
+        for seed in played.failed:
+            print(f"{played.kind}: seed {seed} failed", flush=True)
+        so_far = total("", [*self.parts, played])
+        self.parts = [so_far]
+        if time.monotonic() - self.told < EVERY:
+            return
+        self.told = time.monotonic()
+        left = (self.told - self.began) * (self.seeds / so_far.seeds - 1.0)
+        print(
+            f"{self.told - self.began:.0f} s: {so_far.seeds:,} of {self.seeds:,} seeds, "
+            f"{so_far.grants:,} grants, {so_far.steps:,} steps, {so_far.seconds:,.0f} s of CPU, "
+            f"{len(so_far.failed)} failed; {left:.0f} s to go",
+            flush=True,
+        )
 
 
 def total(kind: str, parts: list[Played]) -> Played:
@@ -93,7 +121,7 @@ def main() -> int:
     for played in found.values():
         print(line(played))
     print(line(total("all", list(found.values()))))
-    print(f"{time.monotonic() - began:.1f} s")
+    print(f"{time.monotonic() - began:.1f} s of wall time, {options.jobs} processes")
     failed = [(played.kind, seed) for played in found.values() for seed in played.failed]
     if failed:
         print(stories.report(*failed[0]))

@@ -36,6 +36,8 @@ class World:
         self.faults = faults
         self.time = 0.0
         self.steps = 0
+        # How often what a machine believes may have changed: by its steps, and by its death.
+        self.moves = 0
         self.agenda: list[tuple[float, float, int, Callable[[], None]]] = []
         self.entries = 0
         self.trace: list[str] | None = None
@@ -78,6 +80,7 @@ class World:
             return
         run.turn += 1
         self.steps += 1
+        self.moves += 1
         machine.current = run.caller
         try:
             effect = run.process.send(answer) if error is None else run.process.throw(error)

@@ -105,6 +105,7 @@ class Machine:
     def crash(self) -> None:
         """End without any clean-up reaching the world."""
         self.alive = False
+        self.world.moves += 1
         for run in list(self.runs):
             run.ended = True
             run.process.close()

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.steps import Command, Word
 
 
+# What is no command on keys. Other spellings of them are not asked for.
+ITS_OWN = frozenset((b"EVALSHA", b"EVAL", b"PUBLISH", b"SPUBLISH", b"PUBSUB", b"WAIT", b"ROLE"))
+
+
 class Change(NamedTuple):
     """What a key became, as a replica or a file is told: after which command, and when."""
 
@@ -136,7 +140,9 @@ class Server:
 
     def do(self, words: tuple[bytes, ...]) -> Reply:
         """One command, of a client or of a script."""
-        verb = words[0].upper()
+        if words[0] not in ITS_OWN:
+            return self.data.do(words)
+        verb = words[0]
         if verb in (b"EVALSHA", b"EVAL"):
             return self._run(verb, words)
         if verb in (b"PUBLISH", b"SPUBLISH"):
@@ -145,9 +151,7 @@ class Server:
             return [words[2], len(self.channels.get(words[2], ()))]
         if verb == b"WAIT":
             return self.replicas(int(words[1]))
-        if verb == b"ROLE":
-            return [b"master", 0, []]
-        return self.data.do(words)
+        return [b"master", 0, []]
 
     def _run(self, verb: bytes, words: tuple[bytes, ...]) -> Reply:
         text = self.scripts.get(words[1])

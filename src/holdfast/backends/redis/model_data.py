@@ -7,6 +7,7 @@ ours or a client is replied: bytes, int, None, or a list. Only what the protocol
 from __future__ import annotations
 
 import fnmatch
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Data:
 
     def do(self, words: tuple[bytes, ...]) -> Reply:
         """One command."""
-        command = getattr(self, "do_" + words[0].decode().lower(), None)
+        command = getattr(self, method_of(words[0]), None)
         if command is None:
             raise ErrorReply(f"ERR unknown command '{words[0].decode()}'")
         reply: Reply = command(*words[1:])
@@ -238,6 +239,12 @@ class Data:
         if not scores:
             return [*wanted]
         return [word for member in wanted for word in (member, b"%.17g" % members[member])]
+
+
+@cache
+def method_of(verb: bytes) -> str:
+    """Which of the methods is a command; there are few, and they are asked for all the time."""
+    return f"do_{verb.decode().lower()}"
 
 
 def _number(text: bytes) -> int:

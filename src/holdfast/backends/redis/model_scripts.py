@@ -46,7 +46,7 @@ class Interpreter:
         return self._reply(function(self.table(keys), self.table(words)))
 
     def _call(self, *words: bytes | float) -> object:
-        return self._value(self.do(tuple(map(_bytes, words))))
+        return self._value(self.do(tuple([w if type(w) is bytes else _bytes(w) for w in words])))
 
     def _pcall(self, *words: bytes | float) -> object:
         try:
@@ -76,8 +76,7 @@ def interpreter() -> Interpreter:
 
 
 def _bytes(word: bytes | float) -> bytes:
-    if isinstance(word, bytes):
-        return word
+    assert not isinstance(word, bytes)
     return b"%d" % word if word == int(word) else b"%.17g" % word
 
 

@@ -22,6 +22,8 @@ class Model:
 
     def __init__(self, now: Callable[[], float], micros: Callable[[], int]) -> None:
         self.table = Table(now, micros, self.alive, self.notify, self.watch)
+        # How often anything may have changed.
+        self.changes = 0
         self.machines: dict[str, str] = {}
         self.dead: set[str] = set()
         self.watchers: dict[str, set[str]] = {}
@@ -49,6 +51,7 @@ class Model:
 
     def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
         """One request to the store or to the ear, arriving now."""
+        self.changes += 1
         if isinstance(request, Next):
             self._begin(machine, request.client)
             self._listen(request.client, reply)
@@ -75,6 +78,7 @@ class Model:
     def die(self, machine: str) -> None:
         """The kernel ends a process: its locks are free, and whoever watched is told."""
         self.dead.add(machine)
+        self.changes += 1
         for client in [c for c, m in self.machines.items() if m == machine]:
             del self.machines[client]
             self.ears.pop(client, None)

@@ -147,8 +147,9 @@ class Model:
             self.expire(machine)
             return
         if silence >= self.timeout / PINGS and self.running(machine) and machine not in self.dead:
-            session.touched = self.now()
-        self.after(self.timeout / LOOKS, lambda: self._look_after(machine, session))
+            session.touched, silence = self.now(), 0.0
+        quiet = max(self.timeout / LOOKS, self.timeout / PINGS - silence)
+        self.after(quiet, lambda: self._look_after(machine, session))
 
     def expire(self, machine: str) -> None:
         """End its session, and with it its nodes."""
