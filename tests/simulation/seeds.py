@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tests.simulation import stories
 from tests.simulation.stories import KINDS
+from tests.simulation.story import LONG_ONES
 
 CHUNK = 50
 SHOWN = 20
@@ -110,7 +111,8 @@ def main() -> int:
     """Play the seeds that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20000)
-    parser.add_argument("--first", type=int, default=0)
+    # Those before it are all long, and for the tests.
+    parser.add_argument("--first", type=int, default=LONG_ONES)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--store", choices=sorted(KINDS), action="append")
     options = parser.parse_args()

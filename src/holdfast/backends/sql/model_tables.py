@@ -29,6 +29,8 @@ class Tables:
         # PostgreSQL's short way in makes the row where there is none; MySQL's does not.
         self.makes = makes
         self.lives = lives
+        # How often anything may have changed.
+        self.changes = 0
         self.locks: dict[str, dict[str, Any]] = {}
         self.waiters: dict[str, list[dict[str, Any]]] = {}
         self.graves: dict[str, dict[str, int]] = {}
@@ -45,6 +47,7 @@ class Tables:
 
     def restore(self, names: tuple[str, ...], saved: Any) -> None:
         """As if the transaction had not been."""
+        self.changes += 1
         for table, rows in zip((self.locks, self.waiters, self.graves), saved, strict=True):
             for name in names:
                 table.pop(name, None)  # type: ignore[attr-defined]
@@ -52,6 +55,7 @@ class Tables:
 
     def do(self, part: Part) -> Result:
         """One statement."""
+        self.changes += 1
         title, words = (part, {}) if isinstance(part, str) else part
         rows = getattr(self, "do_" + title.replace(" ", "_"), _nothing)(dict(words))
         return rows if isinstance(rows, Result) else Result(rows, len(rows))
