@@ -16,7 +16,7 @@ from holdfast.core.effects import FOREVER
 from holdfast.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 # A hold ends with its lease, with the life of its client where the store can see it, or with
 # whichever comes first. "lease" is a detached hold, "life" one that a child process inherits.
@@ -231,11 +231,11 @@ class Backend(Protocol):
 
     capabilities: Capabilities
 
-    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+    def ask(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try."""
         ...
 
-    async def hear(self, claim: Claim, until: float) -> None:
+    def hear(self, claim: Claim, until: float) -> Awaitable[object]:
         """Return when asking again may help, at the latest at *until*. Nothing is missed
         that has happened since the last `ask`.
         """

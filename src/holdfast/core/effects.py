@@ -107,7 +107,7 @@ class Caller:
 
     It dies with its thread or task, which is how a hold whose owner is gone is noticed;
     thread identifiers are no use for that, since the interpreter gives them out again.
-    What the core knows of the caller hangs here: its holds by name, and the texts about it.
+    What the core knows of the caller hangs here: its holds by name, and the text about it.
     """
 
     __slots__ = ("__weakref__", "about", "holds", "reference", "title")
@@ -115,7 +115,8 @@ class Caller:
     def __init__(self, title: str) -> None:
         self.title = title
         self.reference = weakref.ref(self)
-        self.about: dict[str | None, str] = {}
+        # The label that was asked for last, and the text about it.
+        self.about: tuple[str | None, str] = (None, "")
         self.holds: dict[str, weakref.ref[Any]] = {}
 
 

@@ -109,13 +109,14 @@ class Holdings:
         return Claim(name, holder, self.client, lease, about, self.env.wall())
 
     def _about(self, label: str | None, caller: Caller) -> str:
-        text = caller.about.get(label)
-        if text is None:
+        known, text = caller.about
+        if not text or known != label:
             if not self.place:
                 host, pid = self.env.place()
                 self.place = f'{{"host": {quoted(host)}, "pid": {pid}'
             words = f'"thread": {quoted(caller.title)}, "label": {quoted(label)}'
-            text = caller.about[label] = f"{self.place}, {words}}}"
+            text = f"{self.place}, {words}}}"
+            caller.about = label, text
         return text
 
     def add(self, hold: Hold, caller: Caller | None, asked: float, lasts: float = FOREVER) -> None:

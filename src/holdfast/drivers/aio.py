@@ -161,7 +161,8 @@ class Aio(Machine):
     def _perform(self, effect: Effect[Any]) -> Awaitable[object]:
         """What to await for the answer. No coroutine of its own: tasks that wait pay for each."""
         if isinstance(effect, Call):
-            return self.nodes[effect.node].call(effect.request, effect.until)
+            answer: Awaitable[object] = self.nodes[effect.node].call(effect.request, effect.until)
+            return answer
         if isinstance(effect, Wait):
             return self._wait(effect.signal, effect.until)
         if isinstance(effect, Sleep):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
 
 
 class Node(Protocol):
@@ -30,7 +33,7 @@ class Node(Protocol):
 class AioNode(Protocol):
     """The same for asyncio: it is asked by awaiting, from the loop that its driver serves."""
 
-    async def call(self, request: object, until: float) -> object:
+    def call(self, request: object, until: float) -> Awaitable[object]:
         """The answer. A request whose asker is cancelled is sent before what follows it."""
         ...
 

@@ -29,7 +29,7 @@ from holdfast.core.backend import (
 from holdfast.core.effects import Call, Signal, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 
 class Handed:
@@ -47,14 +47,13 @@ class Handed:
         self._forget = forget
         self._disturb = disturb
 
-    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+    def ask(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try. The node listens before it queues, so no message is missed (hazard E1)."""
-        reply: Grant | Busy = await Call(self.node, Ask(claim, wait), until)
-        return reply
+        return Call(self.node, Ask(claim, wait), until)
 
-    async def hear(self, claim: Claim, until: float) -> None:
-        """Wait for the message."""
-        await Call(self.node, Hear(claim), until)
+    def hear(self, claim: Claim, until: float) -> Awaitable[object]:
+        """Wait for the message. No coroutine of its own: each one who waits would pay for it."""
+        return Call(self.node, Hear(claim), until)
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
         """Renew all in one request."""
@@ -106,9 +105,9 @@ class Polled(Handed):
         super().__init__(node, capabilities, forget, disturb)
         self.closing = Signal()
 
-    async def hear(self, claim: Claim, until: float) -> None:
+    def hear(self, claim: Claim, until: float) -> Awaitable[object]:
         """Wait until it is time to look again."""
-        await Wait(self.closing, until)
+        return Wait(self.closing, until)
 
     def disturb(self) -> None:
         """Wake every waiter; the client is closing."""
