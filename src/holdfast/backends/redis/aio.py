@@ -21,6 +21,7 @@ from holdfast.backends.redis.steps import (
     senseless,
     unheard,
 )
+from holdfast.backends.redis.turns import Turns
 from holdfast.backends.redis.wire import Wire
 from holdfast.core.backend import Ask, Busy, Hear, Leave, Left
 from holdfast.core.pace import pause
@@ -48,13 +49,29 @@ class AioStore:
         self.wires: dict[Address, Wire] = {}
         self.connecting: dict[Address, asyncio.Task[Wire]] = {}
         self.talks = Conversations(self.settings, self.now, _address_of, self.form)
+        self.turns = Turns(self.now)
         self.listening = Listening(self.now, self.talks.heard)
 
-    async def call(self, request: object, until: float) -> object:
+    def call(self, request: object, until: float) -> Awaitable[object]:
         """The answer of the store; Refused or Unknown when there is none by *until*."""
         if isinstance(request, Hear):
-            await self.listening.hear(request.claim, until)
-            return None
+            return self.listening.hear(request.claim, until)
+        return self._in_turn(request, until) if type(request) is Ask else self._call(request, until)
+
+    async def _in_turn(self, request: Ask, until: float) -> object:
+        turns = self.turns
+        if turns.crowded():
+            until = await turns.come(until)
+        turns.asking += 1
+        answered = False
+        try:
+            answer = await self._call(request, until)
+            answered = True
+            return answer
+        finally:
+            turns.end(answered=answered)
+
+    async def _call(self, request: object, until: float) -> object:
         busy = bool(self.listening.waiting)
         steps = self.talks.about(request, busy and self._waits(request))
         try:
