@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.servers.ensembles import Keeper, ensemble, keeper
-from tests.servers.process import HOST, eventually, free_port
+from tests.servers.process import HERE, HOST, eventually, free_port
 from tests.servers.tls import Certificates
 from tests.servers.zookeeper import Server
 
@@ -39,7 +39,7 @@ def started(server: Server) -> Server:
 
 @pytest.fixture(scope="module")
 def sasl() -> Iterator[Server]:
-    server = Server(1, **{"authProvider.1": PROVIDER})
+    server = Server(1, HERE, **{"authProvider.1": PROVIDER})
     file = server.folder / "jaas"
     file.write_text(JAAS)
     server.properties["java.security.auth.login.config"] = str(file)

@@ -18,12 +18,11 @@ from typing import Any, Self
 
 import psycopg
 import pytest
-from tests.servers.process import HOST, Process, free_port
+from tests.servers.process import HERE, Place, Process, free_port
 
 STARTS = 5
 USER = "holdfast"
 SETTINGS = {
-    "listen_addresses": HOST,
     "fsync": "off",
     "max_connections": "300",
     "unix_socket_directories": "",
@@ -51,13 +50,14 @@ def owned_folder(prefix: str, user: str) -> Path:
 class Postgres:
     """One server; *settings* are as in postgresql.conf."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, place: Place = HERE, **settings: str) -> None:
         programs = sorted(glob("/usr/lib/postgresql/*/bin/postgres"))
         if not programs:
             pytest.skip("no server: postgresql is not installed")
         self.programs = Path(programs[-1]).parent
         self.folder = owned_folder("postgres-", "postgres")
-        self.settings = {**SETTINGS, **settings}
+        self.place = place
+        self.settings = {**SETTINGS, "listen_addresses": place.host, **settings}
         self.port = 0
         self.process: Process | None = None
         subprocess.run(
@@ -69,6 +69,9 @@ class Postgres:
             check=True,
             stdout=subprocess.DEVNULL,
         )
+        if place != HERE:
+            with open(self.folder / "data" / "pg_hba.conf", "a") as known:
+                known.write("host all all 0.0.0.0/0 trust\n")
         self.start()
 
     def start(self) -> None:
@@ -76,7 +79,7 @@ class Postgres:
         first = not self.port
         for _ in range(STARTS):
             self.port = free_port() if first else self.port
-            self.process = Process(self._command(), self.folder / "log")
+            self.process = Process(self._command(), self.folder / "log", self.place)
             if self.process.ready(self.answers):
                 return
         raise RuntimeError(f"postgres does not start: {self.process and self.process.told()}")
@@ -90,7 +93,7 @@ class Postgres:
     @property
     def url(self) -> str:
         """The database that every server has."""
-        return f"postgresql://{USER}@{HOST}:{self.port}/postgres"
+        return f"postgresql://{USER}@{self.place.host}:{self.port}/postgres"
 
     def answers(self) -> bool:
         """Whether it can be asked."""

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 START_PATIENCE = 30.0
 STOP_PATIENCE = 10.0
+
+
+class Place(NamedTuple):
+    """Where a program runs: its address there, and what gets it in."""
+
+    host: str
+    enter: tuple[str, ...] = ()
+
+
+HERE = Place(HOST)
 
 
 def free_port() -> int:
@@ -63,8 +73,8 @@ def accepts(port: int) -> bool:
 class Process:
     """One running program, its output in a file."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
-        self.command = list(command)
+    def __init__(self, command: Sequence[str], log: Path, place: Place = HERE) -> None:
+        command = self.command = [*place.enter, *command]
         self.log = log
         bound = shutil.which("setpriv")
         with open(log, "ab") as output:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.servers.process import HOST, Process, eventually, free_port, program
+from tests.servers.process import HERE, Place, Process, eventually, free_port, program
 from tests.servers.resp import ReplyError, Wire, Word
 from tests.servers.tls import Certificates
 
@@ -35,6 +35,7 @@ class Redis:
         unix: bool = False,
         appendonly: bool = False,
         replica_of: Redis | None = None,
+        place: Place = HERE,
         start: bool = True,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="redis-"))
@@ -45,6 +46,7 @@ class Redis:
         self.socket = str(self.folder / "socket") if unix else ""
         self.appendonly = appendonly
         self.replica_of = replica_of
+        self.place = place
         self.options = [f"--{word}" if i % 2 == 0 else word for i, word in enumerate(options)]
         self.port = 0
         self.process: Process | None = None
@@ -59,21 +61,22 @@ class Redis:
         for _ in range(STARTS):
             self.port = free_port() if first else self.port
             self.data.mkdir(exist_ok=True)
-            self.process = Process(self._command(), self.folder / "log")
+            self.process = Process(self._command(), self.folder / "log", self.place)
             if self.process.ready(self.answers):
                 return
         raise RuntimeError(f"redis-server does not start: {self.process and self.process.told()}")
 
     def _command(self) -> list[str]:
         port = ["--port", "0", "--tls-port"] if self.certificates else ["--port"]
-        command = [program("redis-server"), *port, str(self.port), "--bind", HOST]
+        command = [program("redis-server"), *port, str(self.port), "--bind"]
+        command += [self.place.host, "--protected-mode", "no"]
         command += ["--dir", str(self.data), "--save", "", "--enable-debug-command", "local"]
         command += ["--appendonly", "yes" if self.appendonly else "no", "--appendfsync", "always"]
         command += ["--repl-diskless-sync-delay", "0", *self._secrets(), *self.options]
         if self.socket:
             command += ["--unixsocket", self.socket]
         if self.replica_of:
-            command += ["--replicaof", f"{HOST} {self.replica_of.port}"]
+            command += ["--replicaof", f"{self.replica_of.place.host} {self.replica_of.port}"]
         return command
 
     def _secrets(self) -> list[str]:
@@ -136,14 +139,15 @@ class Redis:
         secret = f":{self.password}@" if self.password else ""
         if self.socket:
             return f"unix://{secret}{self.socket}?db=0"
+        host = self.place.host
         if self.certificates:
-            return f"rediss://{secret}{HOST}:{self.port}/0?ssl_ca_certs={self.certificates.ca}"
-        return f"redis://{secret}{HOST}:{self.port}/0"
+            return f"rediss://{secret}{host}:{self.port}/0?ssl_ca_certs={self.certificates.ca}"
+        return f"redis://{secret}{host}:{self.port}/0"
 
     def wire(self) -> Wire:
         """A new plain connection, let in."""
         tls = self.certificates.context() if self.certificates else None
-        return self._let_in(Wire(self.port, tls=tls, unix=self.socket))
+        return self._let_in(Wire(self.port, host=self.place.host, tls=tls, unix=self.socket))
 
     def _let_in(self, wire: Wire) -> Wire:
         try:
@@ -181,10 +185,10 @@ class Redis:
         """Wait until this replica is connected and has what its master has at this moment."""
         eventually(lambda: self.info("replication").get("master_link_status") == "up")
         facts = self.info("replication")
-        with self.at(int(facts["master_port"])) as master:
+        with self.at(facts["master_host"], int(facts["master_port"])) as master:
             offset = master.ask("ROLE")[1]
         eventually(lambda: self.ask("ROLE")[4] >= offset)
 
-    def at(self, port: int) -> Wire:
+    def at(self, host: str, port: int) -> Wire:
         """A connection to another server with the same password."""
-        return self._let_in(Wire(port))
+        return self._let_in(Wire(port, host=host))

@@ -12,10 +12,13 @@ import shutil
 import socket
 import tempfile
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pytest
-from tests.servers.process import HOST, Process, eventually, free_port, program
+from tests.servers.process import HERE, Place, Process, eventually, free_port, program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TICK_MS = 100
 # The class path in its manifest names what else it needs; only TLS wants more.
@@ -33,7 +36,6 @@ SETTINGS = {
     "4lw.commands.whitelist": "*",
     "reconfigEnabled": "false",
     "extendedTypesEnabled": "true",
-    "clientPortAddress": HOST,
 }
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -48,12 +50,13 @@ def libraries() -> str:
 class Server:
     """One server of an ensemble, which knows the *peers* by their number."""
 
-    def __init__(self, number: int, **settings: object) -> None:
+    def __init__(self, number: int, place: Place = HERE, **settings: object) -> None:
         self.number = number
+        self.place = place
         self.folder = Path(tempfile.mkdtemp(prefix="zookeeper-"))
         self.properties: dict[str, str] = {}
         self.port, self.quorum, self.election = free_port(), free_port(), free_port()
-        self.settings = SETTINGS | settings
+        self.settings = {**SETTINGS, "clientPortAddress": place.host, **settings}
         self.process: Process | None = None
 
     def configure(self, peers: list[Server]) -> None:
@@ -61,7 +64,7 @@ class Server:
         lines = [f"{name}={value}" for name, value in self.settings.items()]
         lines += [f"clientPort={self.port}", f"dataDir={self.folder}"]
         if len(peers) > 1:
-            lines += [f"server.{p.number}={HOST}:{p.quorum}:{p.election}" for p in peers]
+            lines += [f"server.{p.number}={p.place.host}:{p.quorum}:{p.election}" for p in peers]
         (self.folder / "zoo.cfg").write_text("".join(f"{line}\n" for line in lines))
         (self.folder / "myid").write_text(str(self.number))
 
@@ -71,7 +74,8 @@ class Server:
         # A dead peer's address is asked for again at once, not after a minute.
         command += ["-Dzookeeper.cnxTimeout=1000", "-Dzookeeper.electionPortBindRetry=0"]
         command += [f"-D{name}={value}" for name, value in self.properties.items()]
-        self.process = Process([*command, MAIN, str(self.folder / "zoo.cfg")], self.folder / "log")
+        command += [MAIN, str(self.folder / "zoo.cfg")]
+        self.process = Process(command, self.folder / "log", self.place)
 
     def running(self) -> Process:
         """Its process."""
@@ -81,7 +85,7 @@ class Server:
     def ask(self, word: str) -> str:
         """Its answer to a command of four letters; empty when it gives none."""
         try:
-            with socket.create_connection((HOST, self.port), 2.0) as wire:
+            with socket.create_connection((self.place.host, self.port), 2.0) as wire:
                 wire.sendall(word.encode())
                 wire.settimeout(2.0)
                 return b"".join(iter(lambda: wire.recv(65536), b"")).decode()
@@ -105,10 +109,11 @@ class Server:
 
 
 class Ensemble:
-    """So many servers, as one store."""
+    """So many servers, as one store; or one in each of certain *places*."""
 
-    def __init__(self, count: int = 3, **settings: object) -> None:
-        self.servers = [Server(number + 1, **settings) for number in range(count)]
+    def __init__(self, count: int = 3, places: Sequence[Place] = (), **settings: object) -> None:
+        where = enumerate(places or [HERE] * count, 1)
+        self.servers = [Server(number, place, **settings) for number, place in where]
         for server in self.servers:
             server.configure(self.servers)
         self.start()
@@ -145,7 +150,7 @@ class Ensemble:
     @property
     def hosts(self) -> str:
         """As kazoo and our URLs write them."""
-        return ",".join(f"{HOST}:{server.port}" for server in self.servers)
+        return ",".join(f"{server.place.host}:{server.port}" for server in self.servers)
 
     def total(self, fact: str) -> int:
         """The sum of a figure of `mntr` over all servers."""

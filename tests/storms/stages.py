@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tests.servers.process import HOST
 from tests.servers.proxy import Proxy
 from tests.servers.zookeeper import Ensemble
-from tests.storms import redis, sql
+from tests.storms import parted, redis, sql
 from tests.storms.disk import sqlite
 from tests.storms.network import network, pause, proxied
 
@@ -58,4 +58,8 @@ STAGES: dict[str, Callable[[str, ExitStack, Path], Stage]] = {
     "mariadb-lease": sql.mariadb,
     "mariadb-row": partial(sql.mariadb, protocol="row"),
     "mariadb-advisory": partial(sql.mariadb, protocol="advisory"),
+    "redis-parted": parted.redis,
+    "redlock-3-parted": parted.redlock,
+    "zookeeper-parted": parted.zookeeper,
+    "postgres-lease-parted": parted.postgres,
 }

@@ -20,7 +20,7 @@ from holdfast.testing.records import last_records
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -42,9 +42,16 @@ class Crew:
     """Workers that run, and the folder that they write to."""
 
     def __init__(
-        self, folder: Path, url: str, locks: int = 1, env: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        url: str,
+        locks: int = 1,
+        env: Mapping[str, str] | None = None,
+        entries: Sequence[Sequence[str]] = ((),),
     ) -> None:
         self.url = url
+        self.entries = entries
+        self.started = 0
         self.env = {**os.environ, **(env or {})}
         self.locks = locks
         self.history = folder / "history"
@@ -54,7 +61,9 @@ class Crew:
 
     def start(self, colour: str, role: str = "work", lease: float = LEASE) -> Process:
         """One more; *role* "hold" takes the lock for good, and says so."""
-        program = [sys.executable, "-m", "holdfast.testing.chaos.worker", colour, self.url]
+        entry = self.entries[self.started // len(COLOURS) % len(self.entries)]
+        self.started += 1
+        program = [*entry, sys.executable, "-m", "holdfast.testing.chaos.worker", colour, self.url]
         with open(self.errors, "ab") as errors:
             worker = subprocess.Popen(
                 [*program, str(self.history), str(lease), role, str(self.locks)],

@@ -7,7 +7,7 @@ every overlap is a bug. Where it is not, overlaps are counted and must have been
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 Fault = Callable[[random.Random], None]
@@ -29,3 +29,5 @@ class Stage(NamedTuple):
     calm: Callable[[], None] = nothing
     # What the workers find in their environment, beside what is there.
     env: Mapping[str, str] = {}
+    # What each pair of them, one of each colour, is started by: such as into another network.
+    entries: Sequence[Sequence[str]] = ((),)

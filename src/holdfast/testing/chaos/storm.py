@@ -103,7 +103,7 @@ def play(
 ) -> Report:
     """A storm, the calm after it, in which everybody must get a lock, and the verdict."""
     folder.mkdir(parents=True)
-    with Crew(folder, stage.url, LOCKS, stage.env) as crew:
+    with Crew(folder, stage.url, LOCKS, stage.env, stage.entries) as crew:
         for colour in COLOURS * PAIRS:
             crew.start(colour)
         crew.everybody_granted()

@@ -1,0 +1,128 @@
+"""A holder behind a network that swallows everything is told in time, and the lock passes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from tests.backends.rivals import take, told
+from tests.servers.net import Net
+from tests.servers.postgres import Postgres
+from tests.servers.process import eventually
+from tests.servers.redis import Redis
+from tests.servers.zookeeper import Ensemble
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.servers.process import Place
+
+# All of it waits, on servers of its own: one process of a parallel run does.
+pytestmark = pytest.mark.xdist_group("parted")
+LEASE = 1.0
+SHORT = 0.25
+RIVAL = """
+import sys, time, holdfast
+with holdfast.Client(sys.argv[1]) as client, client.lock("it", lease=1.0) as lease:
+    print(time.monotonic(), lease.token, flush=True)
+    sys.stdin.read()
+"""
+
+
+def redis(stack: ExitStack, place: Place) -> str:
+    return stack.enter_context(Redis(place=place)).url
+
+
+def zookeeper(stack: ExitStack, place: Place) -> str:
+    ensemble = stack.enter_context(Ensemble(places=[place]))
+    return f"zookeeper://{ensemble.hosts}/parted?timeout={2 * LEASE}"
+
+
+def postgres(stack: ExitStack, place: Place) -> str:
+    server = stack.enter_context(Postgres(place))
+    with holdfast.Client(server.url) as client:
+        client.setup()
+    return server.url
+
+
+def row(stack: ExitStack, place: Place) -> str:
+    return f"{postgres(stack, place)}?protocol=row&session={2 * LEASE}"
+
+
+def advisory(stack: ExitStack, place: Place) -> str:
+    return f"{postgres(stack, place)}?protocol=advisory&session={2 * LEASE}"
+
+
+class Scene(NamedTuple):
+    """A network with a server in it."""
+
+    net: Net
+    server: Place
+    far: Place
+    url: str
+
+    @contextmanager
+    def rival(self) -> Iterator[Callable[[], tuple[float, int]]]:
+        """Another process, elsewhere, that wants the lock too; when it had it, and its token."""
+        command = [*self.far.enter, sys.executable, "-c", RIVAL, self.url]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            output = process.stdout
+            assert output is not None
+
+            def granted() -> tuple[float, int]:
+                when, token = output.readline().split()
+                return float(when), int(token)
+
+            try:
+                yield granted
+            finally:
+                process.kill()
+
+
+@pytest.fixture(scope="module", params=[redis, zookeeper, postgres, row, advisory], ids=lambda f: f.__name__)
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    with ExitStack() as stack:
+        net = stack.enter_context(Net())
+        server, far = net.place(), net.place()
+        yield Scene(net, server, far, request.param(stack, server))
+
+
+def test_a_short_silence_costs_nothing(scene: Scene) -> None:
+    with holdfast.Client(scene.url) as client:
+        lease = client.lock("it", lease=LEASE).acquire()
+        assert lease is not None
+        scene.net.part(scene.net.near, scene.server)
+        time.sleep(SHORT)
+        scene.net.heal()
+        ended = time.monotonic() + 1.3 * LEASE
+        eventually(lambda: lease.lost or time.monotonic() > ended)
+        lease.release()
+
+
+@pytest.mark.parametrize("way", ["both ways", "the answers only"])
+def test_a_long_silence_is_told_before_another_holds(scene: Scene, way: str) -> None:
+    net, server = scene.net, scene.server
+    with ExitStack() as stack:
+        client = stack.enter_context(holdfast.Client(scene.url))
+        lease = client.lock("it", lease=LEASE).acquire(20.0)
+        assert lease is not None
+        when, granted = told(lease), stack.enter_context(scene.rival())
+        eventually(lambda: client.lock("it").waiters)
+        net.mute(server, net.near)
+        if way == "both ways":
+            net.mute(net.near, server)
+        following, token = granted()
+        assert when() < following
+        assert token > lease.token
+        net.heal()
+        with pytest.raises(holdfast.LeaseLost):
+            lease.release()
+        # It is killed, and so holds until its own lease is over.
+    with holdfast.Client(scene.url) as client:
+        take(client, "it").release()
