@@ -85,7 +85,10 @@ class Scene(NamedTuple):
                 process.kill()
 
 
-@pytest.fixture(scope="module", params=[redis, zookeeper, postgres, row, advisory], ids=lambda f: f.__name__)
+STORES = [redis, zookeeper, postgres, row, advisory]
+
+
+@pytest.fixture(scope="module", params=STORES, ids=lambda store: store.__name__)
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     with ExitStack() as stack:
         net = stack.enter_context(Net())
