@@ -151,8 +151,9 @@ class ZooTwins:
         return model[0]
 
     def _really(self, client: Client, flight: Flight) -> object:
+        theirs = flight._replace(session=self.sessions[flight.session])
         try:
-            return client.store.call(flight, machine.now() + ANSWERED)
+            return client.store.call(theirs, machine.now() + ANSWERED)
         except StoreError as error:
             return error
 

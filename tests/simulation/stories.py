@@ -8,7 +8,7 @@ from tests.simulation.redis import ForgetfulStory, RedisStory
 from tests.simulation.redlock import RedlockStory
 from tests.simulation.sql import SqlStory
 from tests.simulation.story import Outcome, Story
-from tests.simulation.zoo import ZooStory
+from tests.simulation.zoo import SingleStory, ZooStory
 
 from holdfast.backends.memory.nodes import CAPABILITIES
 from holdfast.core.queue import Queue
@@ -32,6 +32,7 @@ KINDS: dict[str, type[Story]] = {
     "redis": RedisStory,
     "redlock": RedlockStory,
     "zookeeper": ZooStory,
+    "zookeeper single": SingleStory,
     "sql": SqlStory,
 }
 # With faults that the store does not survive: played to show what is left then.

@@ -13,9 +13,11 @@ from tests.simulation.story import Outcome, Story
 
 from holdfast.backends.zookeeper.model import Model
 from holdfast.backends.zookeeper.queue import Queue
-from holdfast.backends.zookeeper.turn import KAZOO, contender
+from holdfast.backends.zookeeper.single import Single
+from holdfast.backends.zookeeper.turn import KAZOO
 
 if TYPE_CHECKING:
+    from holdfast.backends.zookeeper.holds import Holds
     from holdfast.core.lease import Hold
     from holdfast.drivers.simulated_machine import Faults, Machine
 
@@ -38,7 +40,7 @@ class ZooJudge(Judge):
         """Everybody was served, and no node is left."""
         self.all_were_served()
         tree: Any = self.model.tree  # type: ignore[attr-defined]
-        left = [path for path in tree.nodes if contender(path.rpartition("/")[2])]
+        left = [node.path for node in tree.nodes.values() if node.session]
         if left:
             raise Violation(f"nobody wants {left}")
 
@@ -59,13 +61,21 @@ class ZooStory(Story):
         """Of an ensemble."""
         return ZooJudge(self.world, self.model, self.calm, max(self.leases))
 
-    def make_backend(self, machine: Machine) -> Queue:
+    def make_backend(self, machine: Machine) -> Holds:
         """The queue."""
         return Queue(ROOT, SESSION, KAZOO, machine.now)
 
     def _faults(self) -> Faults:
         # A watch that is not delivered is a connection that is lost, and then all look again.
         return super()._faults()._replace(lost_message=0.0)
+
+
+class SingleStory(ZooStory):
+    """One node for each lock, as older programs have it."""
+
+    def make_backend(self, machine: Machine) -> Single:
+        """Whoever makes it, holds."""
+        return Single(ROOT, SESSION, machine.now)
 
 
 def play(seed: int, traced: bool = False) -> Outcome:

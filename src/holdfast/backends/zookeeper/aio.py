@@ -52,7 +52,7 @@ class AioStore:
         session, loop = self.session, asyncio.get_running_loop()
         client = await self._connected(until)
         answer: asyncio.Future[InTheAir] = loop.create_future()
-        session.launch(client, request.operations, lambda air: hand_over(loop, settle, answer, air))
+        session.launch(client, request, lambda air: hand_over(loop, settle, answer, air))
         if not await self._soon(answer, until):
             raise Unknown(f"no answer of {session.target.shown} in time")
         return landing(session, answer.result())

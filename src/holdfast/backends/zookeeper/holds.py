@@ -66,19 +66,19 @@ class Holds:
         self.watchers: dict[str, set[str]] = {}
         self.attending = Background()
         self.planned = FOREVER
-        # Nodes of holds that are over, to be deleted; and when that was tried last.
-        self.refuse: list[str] = []
+        # Holds that are over, whose nodes are to be deleted; and when that was tried last.
+        self.refuse: list[Stay] = []
         self.cleared = 0.0
         self.session = 0
         self.proven = 0.0
         self.tried = 0.0
         self.flights = 0
 
-    async def fly(self, until: float, *operations: Operation) -> Sequence[object]:
-        """Have operations done in one flight; their answers."""
+    async def fly(self, until: float, *operations: Operation, session: int = 0) -> Sequence[object]:
+        """Have operations done in one flight, in that *session* if any; their answers."""
         asked = self.now()
         self.flights += 1
-        landed: Landed = await Call("store", Flight(operations, self.flights), until)
+        landed: Landed = await Call("store", Flight(operations, self.flights, session), until)
         if any(isinstance(operation, PROOFS) for operation in operations):
             self.proven = max(self.proven, asked)
         if landed.timeout != self.capabilities.session:
@@ -195,8 +195,11 @@ class Holds:
     # --- holding --------------------------------------------------------------------------------
 
     def stay(self, claim: Claim) -> Stay:
-        """What is known of the claim."""
-        return self.stays.setdefault(claim.holder, Stay(claim))
+        """What is known of the claim. One that comes again, while what is left of its last time is
+        being deleted, enters by another name.
+        """
+        ended = [stay.times for stay in self.refuse if stay.claim.holder == claim.holder]
+        return self.stays.setdefault(claim.holder, Stay(claim, max(ended, default=-1) + 1))
 
     def again(self, stay: Stay) -> Stay:
         """What is known of a claim whose stay is over, and which was not told so in time."""
@@ -237,16 +240,20 @@ class Holds:
             stay.over = True
             self.drop(stay.claim)
             if stay.node is not None:
-                self.refuse.append(stay.node.path)
+                self.refuse.append(stay)
         if self.refuse and self.now() >= self.cleared + TRY_AGAIN:
             self.cleared = self.now()
             await self._empty()
 
     async def _empty(self) -> None:
-        paths = tuple(self.refuse)
+        stays = tuple(self.refuse)
         with contextlib.suppress(StoreError):
-            await self.delete(self.now() + DELETE_PATIENCE, paths)
-            self.refuse = [path for path in self.refuse if path not in paths]
+            await self.remove(self.now() + DELETE_PATIENCE, stays)
+            self.refuse = [stay for stay in self.refuse if stay not in stays]
+
+    async def remove(self, until: float, stays: Iterable[Stay]) -> None:
+        """Delete the nodes of holds that are over, if they are still there."""
+        await self.delete(until, [stay.node.path for stay in stays if stay.node])
 
     def _clear_at(self) -> float:
         ends = min((stay.ends for stay in self.stays.values()), default=FOREVER)

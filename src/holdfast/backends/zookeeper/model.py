@@ -26,7 +26,7 @@ from holdfast.backends.zookeeper.requests import (
     Read,
 )
 from holdfast.core.backend import EVERYONE, Next
-from holdfast.errors import Refused
+from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -227,6 +227,9 @@ class Model:
         if session is None:
             return
         session.touched = max(session.touched, self.now() - self.timeout * UNTOLD)
+        if flight.session not in (0, session.number):
+            reply(Unknown("the session is over"))
+            return
         answers = tuple(self.do(operation, session) for operation in flight.operations)
         refusal = next((answer for answer in answers if isinstance(answer, Refused)), None)
         reply(refusal or Landed(session.number, self.timeout, answers))

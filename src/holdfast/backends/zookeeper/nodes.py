@@ -45,11 +45,11 @@ class Store:
     def call(self, request: object, until: float) -> object:
         """The answers of a flight, or what upkeep finds."""
         if isinstance(request, UPKEEP):
-            return upkeep(request, self.session, lambda *ops: self._fly(ops, until))
+            return upkeep(request, self.session, lambda *ops: self._fly(Flight(ops), until))
         assert isinstance(request, Flight)
-        return self._fly(request.operations, until)
+        return self._fly(request, until)
 
-    def _fly(self, operations: Any, until: float) -> Landed:
+    def _fly(self, asked: Flight, until: float) -> Landed:
         session = self.session
         client = session.start()
         if not client.connected and not client.live.wait(self._left(until)):
@@ -61,7 +61,7 @@ class Store:
             landed.append(flight)
             gate.release()
 
-        session.launch(client, operations, done)
+        session.launch(client, asked, done)
         if not gate.acquire(timeout=self._left(until)):
             raise Unknown(f"no answer of {session.target.shown} in time")
         return landing(session, landed[0])

@@ -82,6 +82,8 @@ class Flight(NamedTuple):
     """The place among all flights of its client. A session keeps the order by itself: one that
     was overtaken was lost with its connection, and is never carried out.
     """
+    session: int = 0
+    """To be done in that session or not at all; 0 in any."""
 
 
 class Poke(NamedTuple):

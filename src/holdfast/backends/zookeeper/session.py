@@ -24,7 +24,7 @@ from holdfast.errors import Refused, Unknown
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.backends.zookeeper.requests import Operation
+    from holdfast.backends.zookeeper.requests import Flight
     from holdfast.backends.zookeeper.url import Target
 
 EXTRA = "zookeeper"
@@ -165,17 +165,15 @@ class Session:
         words = f"no server of {self.target.shown} could be reached in time"
         return Unknown(words) if self.number else Refused(words)
 
-    def launch(
-        self, client: Any, operations: Sequence[Operation], done: Callable[[InTheAir], None]
-    ) -> None:
+    def launch(self, client: Any, flight: Flight, done: Callable[[InTheAir], None]) -> None:
         """Send a flight; *done* is called when it has landed, in whichever thread.
 
         As kazoo's `_call` does it, but its thread is woken once for all of it, which is a fifth
         of the time that an uncontended lock takes.
         """
         assert self.wire is not None
-        requests = InTheAir(operations, done).slots(self.wire)
-        error = self._over(client)
+        requests = InTheAir(flight.operations, done).slots(self.wire)
+        error = self._over(client, flight.session)
         if error is None:
             client._queue.extend(requests)
             error = self._nudge(client, len(requests))
@@ -183,11 +181,12 @@ class Session:
             for _, slot in requests:
                 slot.set_exception(error)
 
-    def _over(self, client: Any) -> Exception | None:
+    def _over(self, client: Any, session: int) -> Exception | None:
         state = client.client_state
         if state == "AUTH_FAILED":
             return PermissionError("the credentials were refused")
-        return ConnectionError("the session is over") if state in ENDED else None
+        over = state in ENDED or session not in (0, self.number)
+        return ConnectionError("the session is over") if over else None
 
     def _nudge(self, client: Any, times: int) -> Exception | None:
         """Wake kazoo's thread, which takes one byte for each request."""

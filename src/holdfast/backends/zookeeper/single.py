@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.backends.zookeeper.data import read, written
 from holdfast.backends.zookeeper.holds import LOOK_AGAIN, Holds
-from holdfast.backends.zookeeper.places import decoded, path_of
+from holdfast.backends.zookeeper.places import decoded, owner_of, path_of
 from holdfast.backends.zookeeper.requests import (
     Children,
     Delete,
@@ -23,16 +23,26 @@ from holdfast.backends.zookeeper.requests import (
     Sync,
 )
 from holdfast.core.backend import Broken, Busy, Claim, Grant, Held, Sight
-from holdfast.errors import Refused
+from holdfast.core.effects import Signal, Wait
+from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from holdfast.backends.zookeeper.stay import Stay
 
 
 class Single(Holds):
     """The one node."""
+
+    def __init__(self, root: str, timeout: float, now: Callable[[], float]) -> None:
+        super().__init__(root, timeout, now)
+        self.removing: dict[str, Signal] = {}
+
+    def renewed_identity(self) -> None:
+        """After a fork, or in a new loop."""
+        super().renewed_identity()
+        self.removing = {}
 
     async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try."""
@@ -41,14 +51,15 @@ class Single(Holds):
             await self.prepare(claim)
             self.watch(stay, path)
         while True:
-            made = await self._put(stay, path, until)
-            node = made or await self._read(path, wait, until)
-            if node is None:
-                continue
             if stay.over:
                 stay = self.again(stay)
+            made = await self._put(stay, path, until)
+            if made and stay.over:
+                self.refuse.append(stay)  # it ended while this was under way
+            node = made or await self._read(path, wait, until)
+            if node is None or stay.over:
                 continue
-            if made or self._is_ours(stay, node):
+            if made or self._is_ours(stay.owner.__eq__, node):
                 stay.node = node
                 await self.granted(stay)
                 return Grant(node.token, ())
@@ -72,19 +83,43 @@ class Single(Holds):
             raise Refused(f'{path} is a lock of the protocol "queue" in use, or somebody\'s folder')
         return None
 
-    def _is_ours(self, stay: Stay, node: Node) -> bool:
-        holder = read(node.data, node.created).holder
-        return node.session == self.session and holder == stay.owner
+    def _is_ours(self, ours: Callable[[str], bool], node: Node) -> bool:
+        return node.session == self.session and ours(read(node.data, node.created).holder)
 
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
-        """Delete the node if it is ours."""
-        stay, path = self.stay(claim), path_of(self.root, claim.name)
-        _, node = await self.fly(until, Sync(path), Read(path))
-        held = isinstance(node, Node) and self._is_ours(stay, node)
-        if held:
-            held = bool(await self.delete(until, [path]))
+        """Delete the node if it is ours, by whichever name the claim entered."""
+        mine = owner_of(claim.holder)
+        held = await self._remove(
+            claim.name, lambda holder: f"{holder}.".startswith(f"{mine}."), until
+        )
         self.drop(claim)
         return held
+
+    async def remove(self, until: float, stays: Iterable[Stay]) -> None:
+        """That the first deletion was not answered does not say that it was not done: the node of
+        that path may be another's by now.
+        """
+        for stay in stays:
+            await self._remove(stay.claim.name, stay.owner.__eq__, until)
+
+    async def _remove(self, name: str, ours: Callable[[str], bool], until: float) -> bool:
+        """Only one process looks and deletes at a time, and in one session: what is ours when it
+        looks is so until it is deleted, unless it is broken by force.
+        """
+        path = path_of(self.root, name)
+        while (other := self.removing.get(path)) is not None:
+            if not await Wait(other, until):
+                raise Unknown(f"{path} was still being removed")
+        done = self.removing[path] = Signal()
+        try:
+            _, node = await self.fly(until, Sync(path), Read(path))
+            if not (isinstance(node, Node) and self._is_ours(ours, node)):
+                return False
+            (gone,) = await self.fly(until, Delete(path), session=node.session)
+            return bool(gone)
+        finally:
+            self.removing.pop(path, None)
+            done.set()
 
     async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
         """Who waits is known to nobody."""
