@@ -39,16 +39,14 @@ def test_a_first_try_is_what_would_be_packed(claim: Claim, form: str) -> None:
     owner = keys.owner_of(claim.holder)
     member = keys.member_of(claim, claim.client)
     command = locks._taking(claim.name, owner, round(claim.lease * 1000), member)
-    step = next(locks.ask(Ask(claim, True), False))
-    assert step == Send(PLACE, packed([command]))
+    assert locks.ready.brief(Ask(claim, True), 0) == Send(PLACE, packed([command]))
 
 
 @given(CLAIMS, st.sampled_from(["hash", "string", "vote"]))
 def test_a_release_is_what_would_be_packed(claim: Claim, form: str) -> None:
     locks = hash_of(form)
     command = locks._giving(claim.name, keys.owner_of(claim.holder))
-    step = next(locks.leave(Leave(claim, False)))
-    assert step == Send(PLACE, packed([command]))
+    assert locks.ready.brief(Leave(claim, False), 0) == Send(PLACE, packed([command]))
 
 
 def test_what_a_cluster_turns_out_to_be_counts() -> None:
@@ -58,8 +56,8 @@ def test_what_a_cluster_turns_out_to_be_counts() -> None:
     claim = Claim("a", f"{CLIENT}:1", CLIENT, 30.0, "me", 1.0)
 
     def verb() -> bytes:
-        step = next(locks.ask(Ask(claim, True), False))
-        assert isinstance(step, Send)
+        step = locks.ready.brief(Ask(claim, True), 0)
+        assert step is not None
         reader = hiredis.Reader()
         reader.feed(packed(step.commands))
         return bytes(reader.gets()[14])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast.backends.redis.settings import Settings
-    from holdfast.backends.redis.steps import Address
+    from holdfast.backends.redis.steps import Address, Steps
     from holdfast.core.backend import Claim
 
 
@@ -56,48 +56,49 @@ class AioStore:
         """The answer of the store; Refused or Unknown when there is none by *until*."""
         if isinstance(request, Hear):
             return self.listening.hear(request.claim, until)
-        return self._in_turn(request, until) if type(request) is Ask else self._call(request, until)
+        if self.turns.crowded() and type(request) is Ask:
+            return self._in_turn(request, until)
+        return self._call(request, until)
 
     async def _in_turn(self, request: Ask, until: float) -> object:
-        turns = self.turns
-        if turns.crowded():
-            until = await turns.come(until)
-        turns.asking += 1
-        answered = False
-        try:
-            answer = await self._call(request, until)
-            answered = True
-            return answer
-        finally:
-            turns.end(answered=answered)
+        return await self._call(request, await self.turns.come(until))
 
     async def _call(self, request: object, until: float) -> object:
-        busy = bool(self.listening.waiting)
-        steps = self.talks.about(request, busy and self._waits(request))
+        turns, answered = self.turns, False
+        turns.asking += 1
+        try:
+            waits = bool(self.listening.waiting) and self._waits(request)
+            brief = None if waits else self.talks.brief(request)
+            wire = None if brief is None else self.wires.get(brief.address)
+            if brief is None or wire is None or not wire.open:
+                answer = await self._converse(self.talks.about(request, waits), until)
+            else:
+                (reply,) = await wire.ask(packed(brief.commands), 1, until)
+                answer = self.talks.settled(request, reply)
+                if answer is None:
+                    answer = await self._converse(self.talks.further(request, reply), until)
+            answered = True
+        except Unreachable as error:
+            raise Refused(str(error)) from error
+        except NONSENSE as error:
+            raise senseless(error) from error
+        finally:
+            turns.end(answered=answered)
+        return self._answered(request, answer) if self.listening.waiting else answer
+
+    async def _converse(self, steps: Steps[Any], until: float) -> object:
         try:
             step = next(steps)
             while True:
                 try:
-                    asked = self._asked(step, until)
-                    outcome = await (asked or self._take(step, until))
+                    outcome = await self._take(step, until)
                 except Exception as error:
                     step = steps.throw(error)
                 else:
                     step = steps.send(outcome)
         except StopIteration as done:
-            return self._answered(request, done.value) if self.listening.waiting else done.value
-        except Unreachable as error:
-            raise Refused(str(error)) from error
-        except NONSENSE as error:
-            raise senseless(error) from error
-
-    def _asked(self, step: Send | Guarded | Pause, until: float) -> Awaitable[object] | None:
-        """What happens nearly always, without the detours."""
-        if type(step) is Send and step.waiting is None:
-            wire = self.wires.get(step.address)
-            if wire is not None and wire.open:
-                return wire.ask(packed(step.commands), counted(step.commands), until)
-        return None
+            answer: object = done.value
+            return answer
 
     def _waits(self, request: object) -> bool:
         """Whether the claim stands in the queue, or should at once: where others of ours do."""

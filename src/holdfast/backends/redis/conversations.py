@@ -10,6 +10,7 @@ from holdfast.backends.redis.forms import FORMS
 from holdfast.backends.redis.hash import Hash
 from holdfast.backends.redis.keys import message_of
 from holdfast.backends.redis.older import Older
+from holdfast.backends.redis.steps import Unreachable
 from holdfast.backends.redis.talk import Talk
 from holdfast.core.backend import (
     Ask,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.backends.redis.settings import Settings
-    from holdfast.backends.redis.steps import Steps
+    from holdfast.backends.redis.steps import Send, Steps
     from holdfast.core.backend import Claim
 
 
@@ -64,6 +65,38 @@ class Conversations:
 
     def about(self, request: object, waits: bool) -> Steps[Any]:
         """The conversation that answers *request*; a claim that *waits* has a line of its own."""
+        brief = None if waits else self.brief(request)
+        return self._at_length(request, waits) if brief is None else self._shortly(request, brief)
+
+    def brief(self, request: object) -> Send | None:
+        """What nearly always settles a request in one step, if there is such a thing.
+
+        Nodes that have a line at hand send it without a conversation around it.
+        """
+        if isinstance(request, (Ask, Leave)) and isinstance(self.locks, Hash):
+            return self.locks.ready.brief(request, self.locks.replicas)
+        return None
+
+    def settled(self, request: Any, reply: Any) -> object | None:
+        """What the reply to the brief question answers; None if there is more to say."""
+        if isinstance(reply, Exception) or not isinstance(self.locks, Hash):
+            return None
+        return self.locks.settled(request, reply)
+
+    def further(self, request: object, reply: object) -> Steps[Any]:
+        """The conversation after a reply that settled nothing; if no error, it says to wait."""
+        return self._at_length(request, not isinstance(reply, Exception))
+
+    def _shortly(self, request: object, brief: Send) -> Steps[Any]:
+        try:
+            (reply,) = yield brief
+        except Unreachable as error:
+            self.talk.route.forget()
+            reply = error
+        answer = self.settled(request, reply)
+        return (yield from self.further(request, reply)) if answer is None else answer
+
+    def _at_length(self, request: object, waits: bool) -> Steps[Any]:
         if isinstance(request, Ask):
             return self.locks.ask(request, waits)
         return self.answers[type(request)](request)

@@ -19,7 +19,7 @@ from holdfast.backends.redis.records import held_of, waiter_of
 from holdfast.backends.redis.scan import names_found
 from holdfast.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
 from holdfast.backends.redis.steps import Deaf, Unreachable, Waiting
-from holdfast.core.backend import Broken, Busy, Grant, Left, Retied, Sight
+from holdfast.core.backend import Broken, Busy, Grant, Leave, Left, Retied, Sight
 from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.keys import Keys
     from holdfast.backends.redis.steps import Command, Steps, Word
     from holdfast.backends.redis.talk import Talk
-    from holdfast.core.backend import Ask, Break, Claim, Fence, Leave, Look, Renew, Retie, Undo
+    from holdfast.core.backend import Ask, Break, Claim, Fence, Look, Renew, Retie, Undo
 
 # A waiter that is handed the lock must confirm within this time, or the next one has it; and no
 # waiter looks later than this, so each has looked before a grant that it did not see can be over.
@@ -63,7 +63,7 @@ class Hash:
         self.places = Places(now)
         # The tokens of grants that were given back, of claims that go on.
         self.undone: dict[str, set[bytes]] = {}
-        self.ready = Ready(talk.route, address_of, self._taking, self._giving)
+        self.ready = Ready(talk.route, self.places, address_of, self._taking, self._giving)
 
     def _keys(self, name: str) -> Keys:
         return names.keys_of(name, self.talk.route.sharded)
@@ -71,11 +71,19 @@ class Hash:
     def _verb(self) -> str:
         return "SPUBLISH" if self.talk.route.sharded else "PUBLISH"
 
+    def settled(self, request: Ask | Leave, reply: Any) -> Grant | Busy | Left | None:
+        """What the reply to the brief command means; None if one has to stand in the queue."""
+        if isinstance(request, Leave):
+            return WAS[reply]
+        if reply[0] == 1:
+            return Grant(int(reply[1]), ())
+        return None if request.wait else self._answer(reply)
+
     def ask(self, request: Ask, waits: bool) -> Steps[Grant | Busy]:
         """Try; if it is taken and shall be waited for, listen and stand in the queue."""
         claim = request.claim
         if not waits:
-            reply = yield from self._try_first(claim)
+            reply = yield from self._try(claim, wait=False)
             if reply[0] == 1:
                 return Grant(int(reply[1]), ())
             if not request.wait:
@@ -102,13 +110,6 @@ class Hash:
         # Replicas are asked, and several masters agree, with the question only.
         if not self.replicas and self.form != VOTE:
             self.places.heard(holder, token, seconds)
-
-    def _try_first(self, claim: Claim) -> Steps[Any]:
-        if not self.replicas and claim.holder not in self.places.tickets:
-            reply = yield from self.talk.shortly(*self.ready.to_take(claim))
-            if reply is not None:
-                return reply
-        return (yield from self._try(claim, wait=False))
 
     def _answer(self, reply: Sequence[Any]) -> Grant | Busy:
         if reply[0] == 1:
@@ -190,8 +191,7 @@ class Hash:
         claim = request.claim
         # One that never stood in the queue need not be looked for there.
         if not request.bury and claim.holder not in self.places.tickets:
-            reply = yield from self.talk.shortly(*self.ready.to_give(claim))
-            return WAS[reply] if reply is not None else (yield from self._leave(claim))
+            return (yield from self._leave(claim))
         member = names.member_of(claim, self.address_of(claim))
         left = yield from self._leave(claim, member, BURIED_MS if request.bury else 0)
         self.places.leave(claim.holder)

@@ -15,6 +15,7 @@ from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.forms import FORMS
 from holdfast.backends.redis.hash import VOTE
 from holdfast.backends.redis.line import Line, counted, packed
+from holdfast.backends.redis.places import Wanted
 from holdfast.backends.redis.protocol import Handed, Polled
 from holdfast.backends.redis.settings import settings_of
 from holdfast.backends.redis.steps import (
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 # covers a clock that is slewed, not one that jumps. Its granularity is a millisecond.
 CAPABILITIES = Capabilities(drift=0.001, margin=0.005, life=False, bequest=False)
 PROTOCOLS = ("hash", "string", *FORMS)
-# For so many seconds after a wait its lock is taken to be wanted still.
-WANTED = 1.0
-MOST_WANTED = 1000
 UNSAFE = 'protocol "{}" is kept for programs that use it: {}. The default, "hash", cannot do that'
 
 
@@ -62,9 +60,7 @@ class Store:
         self.idle: dict[Address, list[Line]] = {}
         self.waiting: dict[str, Line] = {}
         self.channels: dict[str, list[Confirmation]] = {}
-        # The locks that somebody stood in line for just now, and until when that counts: a try
-        # that does not wait is in vain there. An entry is good for one.
-        self.wanted: dict[str, float] = {}
+        self.wanted = Wanted(self.now)
         self.talks = Conversations(self.settings, self.now, _address_of, self.form)
 
     def call(self, request: object, until: float) -> object:
@@ -72,8 +68,10 @@ class Store:
         if isinstance(request, Hear):
             self._hear(request.claim, until)
             return None
-        asks = isinstance(request, Ask) and bool(self.waiting or self.wanted)
-        answer = self._converse(self.talks.about(request, asks and self._waits(request)), until)
+        waits = bool(self.waiting or self.wanted.locks) and self._waits(request)
+        answer = None if waits else self._shortly(request, until)
+        if answer is None:
+            answer = self._converse(self.talks.about(request, waits), until)
         if self.channels and isinstance(request, Leave):
             self.forget(request.claim.holder)
         return answer
@@ -85,7 +83,22 @@ class Store:
         claim = request.claim
         if claim.holder in self.waiting:
             return True
-        return request.wait and self.wanted.pop(claim.name, 0.0) > self.now()
+        return request.wait and self.wanted.take(claim.name)
+
+    def _shortly(self, request: object, until: float) -> object | None:
+        """The answer, if one step over a line that is idle is enough for it."""
+        brief = self.talks.brief(request)
+        line = None if brief is None else self._idle(brief.address)
+        if brief is None or line is None:
+            return None
+        (reply,) = self._over(line, brief, until)
+        try:
+            answer = self.talks.settled(request, reply)
+        except NONSENSE as error:
+            raise senseless(error) from error
+        if answer is None:
+            return self._converse(self.talks.further(request, reply), until)
+        return answer
 
     def _converse(self, steps: Steps[Any], until: float) -> object:
         try:
@@ -109,12 +122,14 @@ class Store:
             return self._pause(step.attempt, until)
         if isinstance(step, Send) and step.waiting is not None:
             return self._send_waiting(step, step.waiting, until)
-        line = self._line(step.address, until)
+        return self._over(self._line(step.address, until), step, until)
+
+    def _over(self, line: Line, step: Send | Guarded, until: float) -> list[Any]:
         try:
-            if isinstance(step, Send):
-                replies = line.ask(packed(step.commands), counted(step.commands), until)
-            else:
+            if isinstance(step, Guarded):
                 replies = _guarded(line, step, until)
+            else:
+                replies = line.ask(packed(step.commands), counted(step.commands), until)
         except BaseException:
             line.close()
             raise
@@ -138,7 +153,7 @@ class Store:
         time.sleep(seconds)
         return True
 
-    def _line(self, address: Address, until: float) -> Line:
+    def _idle(self, address: Address) -> Line | None:
         idle = self.idle.get(address)
         while idle:
             try:
@@ -148,6 +163,12 @@ class Store:
             if line.fresh():
                 return line
             line.close()
+        return None
+
+    def _line(self, address: Address, until: float) -> Line:
+        line = self._idle(address)
+        if line is not None:
+            return line
         pool = self.idle
         line = Line(self.settings, address, self.now, until)
         line.pool = pool
@@ -181,9 +202,7 @@ class Store:
         line = self.waiting.get(claim.holder)
         if line is None:
             return
-        if len(self.wanted) > MOST_WANTED:
-            self.wanted.clear()
-        self.wanted[claim.name] = self.now() + WANTED
+        self.wanted.note(claim.name)
         # A message that came before the last answer is no news: to look is all it can be good for.
         line.word = b""
         try:

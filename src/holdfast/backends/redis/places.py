@@ -14,6 +14,9 @@ from holdfast.core.backend import Grant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# For so many seconds after a wait its lock is taken to be wanted still.
+WANTED = 1.0
+MOST_WANTED = 1000
 # How much of the grant's time may have passed since that question for the news to be enough. After
 # a longer wait one more question does not matter, and is answered with the whole lease.
 FRESH = 0.15
@@ -56,3 +59,24 @@ class Places:
         self.news.pop(holder, None)
         self.asked.pop(holder, None)
         return self.tickets.pop(holder, None) is not None
+
+
+class Wanted:
+    """The locks that somebody stood in line for just now: a first try there is in vain.
+
+    An entry is good for one.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.locks: dict[str, float] = {}
+
+    def note(self, name: str) -> None:
+        """Somebody waits for it."""
+        if len(self.locks) > MOST_WANTED:
+            self.locks.clear()
+        self.locks[name] = self.now() + WANTED
+
+    def take(self, name: str) -> bool:
+        """Whether somebody did, just now."""
+        return self.locks.pop(name, 0.0) > self.now()

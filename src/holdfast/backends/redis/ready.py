@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis.keys import owner_of
 from holdfast.backends.redis.line import packed
+from holdfast.backends.redis.steps import Send
+from holdfast.core.backend import Ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast.backends.redis.places import Places
     from holdfast.backends.redis.route import Route
     from holdfast.backends.redis.steps import Command
-    from holdfast.core.backend import Claim
+    from holdfast.core.backend import Claim, Leave
 
 # A name is printable, so neither stands in one. The owner's mark is as long as the owner.
 OWNER, MEMBER = "\1", "\2"
@@ -27,11 +30,12 @@ KEPT = 4096
 class Ready:
     """The commands of one form, with their lock's key."""
 
-    __slots__ = ("address_of", "give", "route", "take")
+    __slots__ = ("address_of", "give", "places", "route", "take")
 
     def __init__(
         self,
         route: Route,
+        places: Places,
         address_of: Callable[[Claim], str],
         taking: Callable[[str, str, int, str], Command],
         giving: Callable[[str, str], Command],
@@ -48,9 +52,26 @@ class Ready:
             return str(command[3]), *packed((command,)).split((OWNER * length).encode())
 
         self.route = route
+        self.places = places
         self.address_of = address_of
         self.take = lru_cache(maxsize=KEPT)(take)
         self.give = lru_cache(maxsize=KEPT)(give)
+
+    def brief(self, request: Ask | Leave, replicas: int) -> Send | None:
+        """One packed command that nearly always settles *request*, if there is one."""
+        claim = request.claim
+        if claim.holder in self.places.tickets:
+            return None
+        if isinstance(request, Ask):
+            if replicas:
+                return None
+            lock, command = self.to_take(claim)
+        elif request.bury:
+            return None
+        else:
+            lock, command = self.to_give(claim)
+        address = self.route.known(lock)
+        return None if address is None else Send(address, command)
 
     def to_take(self, claim: Claim) -> tuple[str, bytes]:
         """A try that does not wait, and has no place in the queue."""

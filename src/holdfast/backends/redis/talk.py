@@ -43,20 +43,6 @@ class Talk:
         # Which servers are being sent the text of which scripts.
         self.teaching: set[tuple[Address, str]] = set()
 
-    def shortly(self, lock: str, command: bytes) -> Steps[Any]:
-        """Send one packed command where its first key is: what happens nearly always, without the
-        detours. The reply; None where it has to be asked the long way.
-        """
-        address = self.route.known(lock)
-        if address is None:
-            return None
-        try:
-            (reply,) = yield Send(address, command)
-        except Unreachable:
-            self.route.forget()
-            return None
-        return None if isinstance(reply, Exception) else reply
-
     def evaluate(
         self,
         script: Script,

@@ -56,7 +56,8 @@ class Turns:
         """One has asked."""
         self.asking -= 1
         self.silent = not answered
-        self._next()
+        if self.line:
+            self._next()
 
     def _next(self) -> None:
         while self.line:
