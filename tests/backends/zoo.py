@@ -7,10 +7,10 @@ from typing import Any, Self
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from tests.backends.rivals import Waiter, take, told
 from tests.servers.process import HOST
-from tests.servers.proxy import Proxy
 from tests.servers.zookeeper import Ensemble
 
 import holdfast
+from holdfast.testing.proxy import Proxy
 
 __all__ = ["Waiter", "Zoo", "orphans", "take", "told"]
 SESSION = 2.0

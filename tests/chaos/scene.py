@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.servers.proxy import Proxy
-
 from holdfast.testing.conformance import Store
 from holdfast.testing.conformance.aio import InAsyncio
 from holdfast.testing.conformance.threads import InThreads
+from holdfast.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from tests.servers.proxy import Fault
     from tests.servers.redis import Redis
 
     from holdfast.testing.conformance.face import Lock
     from holdfast.testing.conformance.world import World
+    from holdfast.testing.proxy import Fault
 
 STORE = Store("redis", lambda folder: "", protocols=("hash",))
 WORLDS: dict[str, type[World]] = {"threads": InThreads, "asyncio": InAsyncio}

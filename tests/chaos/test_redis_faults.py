@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.chaos.scene import LEASE, PATIENCE, Scene, play
-from tests.servers.proxy import ACTIONS
 
 from holdfast import LeaseLost, NotHeld, Unknown
+from holdfast.testing.proxy import ACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

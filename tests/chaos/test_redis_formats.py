@@ -7,9 +7,9 @@ import warnings
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.proxy import Proxy
 
 import holdfast
+from holdfast.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from tests.servers.redis import Redis

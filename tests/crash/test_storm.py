@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.proxy import ACTIONS, Proxy
 from tests.servers.redis import Redis
 
 import holdfast
@@ -19,6 +18,7 @@ from holdfast.testing.chaos.crew import COLOURS, PATIENCE, Crew
 from holdfast.testing.chaos.worker import LOCK
 from holdfast.testing.checker import Rules, check
 from holdfast.testing.fold import History
+from holdfast.testing.proxy import ACTIONS, Proxy
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -80,14 +80,15 @@ class Step(NamedTuple):
     choice: int
 
 
-def steps(kinds: tuple[str, ...] = KINDS) -> st.SearchStrategy[list[Step]]:
+def steps(kinds: tuple[str, ...] = KINDS, choices: int = 12) -> st.SearchStrategy[list[Step]]:
+    """Lists of them, with so many choices."""
     step = st.builds(
         Step,
         st.sampled_from(kinds),
         st.integers(0, 2),
         st.integers(0, 1),
         st.integers(0, 2),
-        st.integers(0, 11),
+        st.integers(0, choices - 1),
     )
     return st.lists(step, min_size=1, max_size=30)
 

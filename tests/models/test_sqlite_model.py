@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from tests.models.histories import Step, steps
 from tests.models.worlds import (
     Clock,
     Files,
@@ -58,28 +58,7 @@ KINDS = (
     *("ask", "ask", "wait", "wait", "wait", "again", "leave", "leave", "bury", "renew", "retie"),
     *("break", "break token", "look", "look all", "time", "time", "close", "kill"),
 )
-
-
-class Step(NamedTuple):
-    """One thing that happens; the numbers choose among what there is."""
-
-    kind: str
-    client: int
-    name: int
-    slot: int
-    choice: int
-
-
-def steps() -> st.SearchStrategy[list[Step]]:
-    step = st.builds(
-        Step,
-        st.sampled_from(KINDS),
-        st.integers(0, 2),
-        st.integers(0, 1),
-        st.integers(0, 2),
-        st.integers(0, 41),
-    )
-    return st.lists(step, min_size=1, max_size=40)
+CHOICES = 42
 
 
 class Twins:
@@ -196,7 +175,7 @@ Worlds = Callable[[], Any]
 
 
 @WORLDS
-@given(history=steps())
+@given(history=steps(KINDS, CHOICES))
 @QUICK
 def test_a_store_answers_as_its_model(worlds: Worlds, history: list[Step]) -> None:
     with worlds() as twins:
@@ -211,7 +190,7 @@ def test_long_histories_show_everything(worlds: Worlds, seed: int) -> None:
     with worlds() as twins:
         for _ in range(700):
             kind = lots.choice(KINDS)
-            twins.play(Step(kind, *map(lots.randrange, (3, 2, 3, 42))))
+            twins.play(Step(kind, *map(lots.randrange, (3, 2, 3, CHOICES))))
     wanted = {"Ask Grant", "Ask Busy", "held", "waiting", "absent", "woken", "death", "message"}
     wanted |= {"Renew tuple", "Look tuple", "Retied True", "Broken True", "Broken False"}
     assert wanted <= set(twins.seen), twins.seen

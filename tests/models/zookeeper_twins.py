@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from tests.models.zookeeper_clients import Client, asker, process_of
 from tests.servers.process import eventually
-from tests.servers.proxy import Proxy
 
 from holdfast.backends.zookeeper import model as zookeeper
 from holdfast.backends.zookeeper.flights import WRITES
@@ -35,6 +34,7 @@ from holdfast.core.backend import EVERYONE, Next
 from holdfast.core.effects import Call, Spawn
 from holdfast.drivers import machine
 from holdfast.errors import HoldfastError, StoreError, Unknown
+from holdfast.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from tests.servers.zookeeper import Ensemble

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.servers.process import eventually
-from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
 from tests.servers.resp import Wire, packed
+
+from holdfast.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,6 +19,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.judge import Judge, Violation
+from tests.simulation.redis import ONE as SETTINGS
+from tests.simulation.redis import Near
 from tests.simulation.redis_client import Client
 from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.redis_net import Link, Network
@@ -28,7 +30,6 @@ from holdfast.backends.memory.nodes import CAPABILITIES as MEMORY
 from holdfast.backends.redis.model import Server
 from holdfast.backends.redis.nodes import CAPABILITIES as REDIS
 from holdfast.backends.redis.protocol import Handed
-from holdfast.backends.redis.settings import settings_of
 from holdfast.backends.redis.steps import Address
 from holdfast.backends.sqlite.model import Model
 from holdfast.backends.sqlite.nodes import CAPABILITIES as SQLITE
@@ -274,43 +275,18 @@ class Lane(Link):
         )
 
 
-class Direct:
+class Direct(Near):
     """The nodes of Redis's clients."""
 
     def __init__(self, scene: Scene, kind: type[Client]) -> None:
-        self.scene = scene
-        self.kind = kind
-        self.net = Wires(scene)
+        net = Wires(scene)
+        super().__init__(net, lambda machine: kind(net, machine, SETTINGS, "hash"))
         self.master = Address("master", 1)
         self.server = Server(lambda: int((EPOCH + scene.time) * 1e6))
         self.net.listen(self.master, self.server)
         self.names = [NAME]
         self.world = scene
         self.model = self
-        self.clients: dict[str, Client] = {}
-
-    def of(self, machine: Machine) -> Client:
-        """The one of that machine."""
-        client = self.clients.get(machine.name)
-        if client is None:
-            settings = settings_of("redis://master:1")
-            client = self.clients[machine.name] = self.kind(self.net, machine, settings, "hash")
-        return client
-
-    def carry_out(
-        self,
-        machine: Machine,
-        call: Call,
-        wanted: Callable[[], bool],
-        reply: Callable[[object], None],
-    ) -> None:
-        """One request of a machine."""
-        self.of(machine).call(call, wanted, reply)
-
-    def die(self, name: str) -> None:
-        """Its kernel says so."""
-        if name in self.clients:
-            self.net.forget(self.clients[name].machine)
 
     def state(self) -> object:
         """What the server has, and who listens."""

@@ -2,13 +2,10 @@
 
 The clients are threads or tasks, behind one address or behind sentinels. What the store promises to
 survive happens in `RedisStory`; what it does not, in `ForgetfulStory`, which is there to show it.
-
-python -m tests.simulation.redis SEEDS
 """
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +13,7 @@ from tests.simulation.redis_client import Client
 from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.redis_net import Network, Sentinel
 from tests.simulation.redis_tasks import Tasks
-from tests.simulation.story import HEAL, Outcome, Story
+from tests.simulation.story import HEAL, Story
 
 from holdfast.backends.redis.model import Server
 from holdfast.backends.redis.nodes import CAPABILITIES
@@ -219,30 +216,3 @@ class RewoundStory(ForgetfulStory):
     def _rewind(self) -> None:
         self.offset -= 60.0
         self.lose_all()
-
-
-def play(seed: int, traced: bool = False, kind: type[RedisStory] = RedisStory) -> Outcome:
-    """One seed."""
-    return kind(seed, traced).tell()
-
-
-def report(seed: int, kind: type[RedisStory] = RedisStory) -> str:
-    """The trace of a failing seed, for people."""
-    outcome = play(seed, traced=True, kind=kind)
-    return "\n".join([f"seed {seed}: {outcome.violation}", *outcome.trace[-80:]])
-
-
-def main() -> None:
-    """Play so many seeds."""
-    outcomes = [play(seed) for seed in range(int(sys.argv[1]))]
-    failed = [outcome.seed for outcome in outcomes if outcome.violation]
-    grants, steps = sum(o.grants for o in outcomes), sum(o.steps for o in outcomes)
-    print(
-        f"{len(outcomes)} seeds, {grants} grants, {steps} steps: {len(failed)} failed {failed[:9]}"
-    )
-    if failed:
-        print(report(failed[0]))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,17 +1,14 @@
 """Stories on Redlock: the production text on models of three or five masters, each with a clock
 of its own, of which a minority may be away.
-
-python -m tests.simulation.redlock SEEDS
 """
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.judge import Judge, Violation
-from tests.simulation.story import HEAL, Outcome, Story
+from tests.simulation.story import HEAL, Story
 
 from holdfast.backends.redis.nodes import CAPABILITIES
 from holdfast.backends.redlock.masters import Master
@@ -118,30 +115,3 @@ def _nothing(holder: str) -> None:
 
 def _never() -> None:
     """No client is closed in a story."""
-
-
-def play(seed: int, traced: bool = False, kind: type[RedlockStory] = RedlockStory) -> Outcome:
-    """One seed."""
-    return kind(seed, traced).tell()
-
-
-def report(seed: int) -> str:
-    """The trace of a failing seed, for people."""
-    outcome = play(seed, traced=True)
-    return "\n".join([f"seed {seed}: {outcome.violation}", *outcome.trace[-80:]])
-
-
-def main() -> None:
-    """Play so many seeds."""
-    outcomes = [play(seed) for seed in range(int(sys.argv[1]))]
-    failed = [outcome.seed for outcome in outcomes if outcome.violation]
-    grants, steps = sum(o.grants for o in outcomes), sum(o.steps for o in outcomes)
-    print(
-        f"{len(outcomes)} seeds, {grants} grants, {steps} steps: {len(failed)} failed {failed[:9]}"
-    )
-    if failed:
-        print(report(failed[0]))
-
-
-if __name__ == "__main__":
-    main()

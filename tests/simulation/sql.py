@@ -1,15 +1,11 @@
-"""Stories on PostgreSQL: the production text of protocol "lease" on a model of its tables.
-
-python -m tests.simulation.sql SEEDS
-"""
+"""Stories on PostgreSQL: the production text of protocol "lease" on a model of its tables."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.judge import Judge, Violation
-from tests.simulation.story import Outcome, Story
+from tests.simulation.story import Story
 
 from holdfast.backends.sql.model import Model
 from holdfast.backends.sql.nodes import CAPABILITIES
@@ -20,8 +16,6 @@ from holdfast.core.queue import Queue
 if TYPE_CHECKING:
     from holdfast.core.lease import Hold
     from holdfast.drivers.simulated_machine import Machine
-
-LAST_LINES = 60
 
 
 class SqlJudge(Judge):
@@ -105,27 +99,3 @@ class SqlStory(Story):
     def make_backend(self, machine: Machine) -> Queue:
         """The queue."""
         return Queue(CAPABILITIES)
-
-
-def play(seed: int, traced: bool = False) -> Outcome:
-    """One seed."""
-    return SqlStory(seed, traced).tell()
-
-
-def report(seed: int) -> str:
-    """The trace of a failing seed, for people."""
-    outcome = play(seed, traced=True)
-    return "\n".join([f"seed {seed}: {outcome.violation}", *outcome.trace[-LAST_LINES:]])
-
-
-def main(count: int) -> int:
-    """Play many."""
-    failed = [seed for seed in range(count) if play(seed).violation is not None]
-    for seed in failed[:1]:
-        print(report(seed))
-    print(f"{count} seeds, {len(failed)} failed: {failed[:10]}")
-    return bool(failed)
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.redis import ForgetfulStory, RedisStory
-from tests.simulation.redlock import RedlockStory
+from tests.simulation import redis, redlock
 from tests.simulation.sql import SqlStory
 from tests.simulation.story import Outcome, Story
 from tests.simulation.zoo import SingleStory, ZooStory
@@ -29,14 +28,18 @@ class MemoryStory(Story):
 KINDS: dict[str, type[Story]] = {
     "memory": MemoryStory,
     "sqlite": Story,
-    "redis": RedisStory,
-    "redlock": RedlockStory,
+    "redis": redis.RedisStory,
+    "redlock": redlock.RedlockStory,
     "zookeeper": ZooStory,
     "zookeeper single": SingleStory,
     "sql": SqlStory,
 }
 # With faults that the store does not survive: played to show what is left then.
-SHOWN: dict[str, type[Story]] = {"redis that forgets": ForgetfulStory}
+SHOWN: dict[str, type[Story]] = {
+    "redis that forgets": redis.ForgetfulStory,
+    "redis that repeats": redis.RewoundStory,
+    "redlock that forgets": redlock.ForgetfulStory,
+}
 LAST_LINES = 80
 
 

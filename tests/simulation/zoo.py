@@ -1,15 +1,11 @@
-"""Stories on ZooKeeper: the production text of the queue on the model of an ensemble.
-
-python -m tests.simulation.zoo SEEDS
-"""
+"""Stories on ZooKeeper: the production text of the queue on the model of an ensemble."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.judge import Judge, Violation
-from tests.simulation.story import Outcome, Story
+from tests.simulation.story import Story
 
 from holdfast.backends.zookeeper.model import Model
 from holdfast.backends.zookeeper.queue import Queue
@@ -76,30 +72,3 @@ class SingleStory(ZooStory):
     def make_backend(self, machine: Machine) -> Single:
         """Whoever makes it, holds."""
         return Single(ROOT, SESSION, machine.now)
-
-
-def play(seed: int, traced: bool = False) -> Outcome:
-    """One seed."""
-    return ZooStory(seed, traced).tell()
-
-
-def report(seed: int) -> str:
-    """The trace of a failing seed, for people."""
-    outcome = play(seed, traced=True)
-    return "\n".join([f"seed {seed}: {outcome.violation}", *outcome.trace[-80:]])
-
-
-def main() -> None:
-    """Play so many seeds."""
-    outcomes = [play(seed) for seed in range(int(sys.argv[1]))]
-    failed = [outcome.seed for outcome in outcomes if outcome.violation]
-    grants, steps = sum(o.grants for o in outcomes), sum(o.steps for o in outcomes)
-    print(
-        f"{len(outcomes)} seeds, {grants} grants, {steps} steps: {len(failed)} failed {failed[:9]}"
-    )
-    if failed:
-        print(report(failed[0]))
-
-
-if __name__ == "__main__":
-    main()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from tests.servers.proxy import ACTIONS
+from holdfast.testing.proxy import ACTIONS
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from tests.servers.proxy import Proxy
-
     from holdfast.testing.chaos.stage import Fault, Stage
+    from holdfast.testing.proxy import Proxy
 
 AWAY = 0.6
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from tests.servers.cluster import Cluster
 from tests.servers.process import HOST
-from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
 from tests.servers.sentinel import Sentinels
 from tests.storms.network import network, pause, proxied
 
 from holdfast.testing.chaos.stage import Stage
+from holdfast.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     import random

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
-from tests.servers.proxy import Proxy
 from tests.storms.network import network, proxied
 
 import holdfast
 from holdfast.testing.chaos.stage import Stage
+from holdfast.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     import random

@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.servers.process import HOST
-from tests.servers.proxy import Proxy
 from tests.servers.zookeeper import Ensemble
 from tests.storms import parted, redis, sql
 from tests.storms.disk import sqlite
 from tests.storms.network import network, pause, proxied
 
 from holdfast.testing.chaos.stage import Stage
+from holdfast.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     import random
