@@ -123,11 +123,13 @@ def lone(folder: Path) -> bool:
 def test_core_imports_only_itself_the_errors_and_pure_modules(path: Path) -> None:
     ours = {name for name in imported(path) if name.split(".")[0] == "holdfast"}
     assert {name.split(".")[0] for name in imported(path) - ours} <= PURE
-    assert all(name.startswith(("holdfast.core", "holdfast.errors")) for name in ours), ours
+    known = ("holdfast.core", "holdfast.errors", "holdfast.version")
+    assert all(name.startswith(known) for name in ours), ours
 
 
-def test_errors_import_nothing() -> None:
+def test_errors_and_version_import_nothing() -> None:
     assert imported(SOURCE / "errors.py") <= {"__future__"}
+    assert not imported(SOURCE / "version.py")
 
 
 # Slow to load, or at home in one colour only.
@@ -146,7 +148,8 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_importing_holdfast_loads_nothing_else() -> None:
     loaded = loaded_by("import holdfast")
-    assert {name for name in loaded if name.startswith("holdfast")} == {"holdfast"}
+    ours = {name for name in loaded if name.startswith("holdfast")}
+    assert ours == {"holdfast", "holdfast.version"}
     assert HEAVY.isdisjoint(loaded)
 
 

@@ -1,5 +1,5 @@
 """Nothing outside of the tests looks like a secret. What only looks so is marked where it stands:
-`pragma: allowlist secret`, in a comment at the end of its line.
+`pragma: allowlist secret`, in a comment at the end of its line. And what has one does not show it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from detect_secrets.core.scan import scan_file
 from detect_secrets.settings import default_settings
+
+from holdfast.backends.redis.settings import settings_of as redis_settings
+from holdfast.backends.sql.url import parsed as sql_target
+from holdfast.backends.zookeeper.url import parsed as zookeeper_target
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".ci", "benchmarks", "docs", "examples", "scripts", "src")
@@ -49,3 +53,13 @@ def test_a_secret_would_be_found(line: str, tmp_path: Path) -> None:
     file = tmp_path / "settings.py"
     file.write_text(f"{line}\n")
     assert len(secrets_in([file])) >= 1
+
+
+def test_what_a_url_says_is_not_shown_with_its_secrets() -> None:
+    user = "me:hidden"
+    targets = (
+        redis_settings(f"redis://{user}@h"),
+        sql_target(f"postgresql://{user}@h/d"),
+        zookeeper_target(f"zookeeper://{user}@h"),
+    )
+    assert "hidden" not in repr(targets)

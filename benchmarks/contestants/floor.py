@@ -24,7 +24,7 @@ TAKE = (
 DROP = "UPDATE lock SET holder = NULL WHERE name = 'bench' AND holder = ?"
 CLIENT = "c" * 32
 HOLDER = f"{CLIENT}:1"
-ABOUT = '{"host": "a", "pid": 12345, "thread": "MainThread", "label": null}'
+ABOUT = '{"host": "a", "pid": 12345, "version": "0.1.0", "thread": "MainThread", "label": null}'
 
 
 class Floor:

@@ -18,7 +18,7 @@ from holdfast.backends.redis.scripts import ACQUIRE, RELEASE
 
 CLIENT = "0123456789abcdef" * 2
 OWNER = "01234567-89ab-cdef-0123-456789abcdef:1"
-ABOUT = '{"host": "a", "pid": 12345, "thread": "MainThread", "label": null}'
+ABOUT = '{"host": "a", "pid": 12345, "version": "0.1.0", "thread": "MainThread", "label": null}'
 MEMBER = f"{OWNER}\n{CLIENT}:1\n30000\n1795230000.123456\n{ABOUT}"
 LEASE, CLAIM, LOOK = 30000, 3000, 3000
 

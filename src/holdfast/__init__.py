@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.version import __version__
+
 TYPE_CHECKING = False  # as type checkers know it, without the milliseconds that typing takes
 if TYPE_CHECKING:
     from holdfast.api.aio import AsyncClient, AsyncLease, AsyncLock
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
         Unknown,
         UnsafeProtocolWarning,
     )
-
-__version__ = "0.1.0"
 
 _WHERE = {
     "holdfast.api.aio": ("AsyncClient", "AsyncLease", "AsyncLock"),

@@ -48,7 +48,9 @@ def test_json_has_times_twice_and_no_words_for_people(shell: Shell) -> None:
     (lock,) = document["locks"]
     assert lock.keys() == {"name", "holder", "waiters"}
     for person, process in ((lock["holder"], job.wrapper), (lock["waiters"][0], waiter)):
-        assert set(person) == set("host pid thread label since since_utc token remaining".split())
+        known = "host pid thread label since since_utc token remaining version"
+        assert set(person) == set(known.split())
+        assert person["version"] == holdfast.__version__
         assert person["pid"] == process.pid
         assert abs(person["since"] - time.time()) < 60
         parsed = datetime.datetime.fromisoformat(person["since_utc"])

@@ -75,6 +75,7 @@ def person(holder: Holder) -> dict[str, object]:
         "since_utc": moment(holder.since),
         "token": holder.token,
         "remaining": holder.remaining,
+        "version": holder.version,
     }
 
 

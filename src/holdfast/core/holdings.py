@@ -19,6 +19,7 @@ from holdfast.core.background import Background
 from holdfast.core.effects import FOREVER, Caller, Env, Signal, Sleep, Wait
 from holdfast.core.sight import quoted
 from holdfast.errors import Closed, Unknown
+from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +114,7 @@ class Holdings:
         if not text or known != label:
             if not self.place:
                 host, pid = self.env.place()
-                self.place = f'{{"host": {quoted(host)}, "pid": {pid}'
+                self.place = f'{{"host": {quoted(host)}, "pid": {pid}, "version": "{__version__}"'
             words = f'"thread": {quoted(caller.title)}, "label": {quoted(label)}'
             text = f"{self.place}, {words}}}"
             caller.about = label, text

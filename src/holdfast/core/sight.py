@@ -26,6 +26,8 @@ class Holder(NamedTuple):
     """The fencing token of the grant; None for one who waits."""
     remaining: float | None
     """Seconds until the lease ends; None where it does not end by time, or nothing is held."""
+    version: str | None = None
+    """The version of holdfast there; None for another library, or one that does not say."""
 
     def __str__(self) -> str:
         label = f" ({self.label})" if self.label else ""
@@ -52,12 +54,12 @@ def holder_of(held: Held | None, remaining: float | None) -> Holder | None:
     if held is None:
         return None
     ends = remaining is not None and abs(remaining) < ENDLESS
-    return Holder(*_about(held.about, held.since), held.token, remaining if ends else None)
+    return _about(held.about, held.since, held.token, remaining if ends else None)
 
 
 def waiter_of(claim: Claim) -> Holder:
     """The waiter that a queued claim names."""
-    return Holder(*_about(claim.about, claim.since), None, None)
+    return _about(claim.about, claim.since, None, None)
 
 
 def report_of(sight: Sight) -> Report:
@@ -71,7 +73,7 @@ def reports_of(sights: Sequence[Sight]) -> list[Report]:
     return [report_of(sight) for sight in sights]
 
 
-def _about(text: str, since: float) -> tuple[str, int, str, float, str | None]:
+def _about(text: str, since: float, token: int | None, remaining: float | None) -> Holder:
     import json  # only where somebody is told, for it takes its time to load
 
     # Written by other programs, of other versions: nothing in it is taken for granted.
@@ -79,11 +81,16 @@ def _about(text: str, since: float) -> tuple[str, int, str, float, str | None]:
         since = 0.0
     try:
         words = json.loads(text)
-        label = words.get("label")
-        label = None if label is None else str(label)
-        return str(words["host"]), int(words["pid"]), str(words["thread"]), since, label
+        host, pid, thread = str(words["host"]), int(words["pid"]), str(words["thread"])
+        label, version = _text(words.get("label")), _text(words.get("version"))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        return "unknown host", 0, f"described as {text!r:.80}", since, None
+        host, pid, thread = "unknown host", 0, f"described as {text!r:.80}"
+        label = version = None
+    return Holder(host, pid, thread, since, label, token, remaining, version)
+
+
+def _text(word: object) -> str | None:
+    return None if word is None else str(word)
 
 
 def busy_message(name: str, busy: Busy, timeout: float | None, wall: float) -> str:

@@ -48,6 +48,9 @@ class Settings(NamedTuple):
     protocol: str | None
     replicas: int
 
+    def __repr__(self) -> str:
+        return f"<Settings {self.shown}>"  # without the passwords
+
     def route(self, now: Callable[[], float]) -> Route:
         """The way to find the server of a key."""
         if self.topology == "cluster":

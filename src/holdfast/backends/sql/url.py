@@ -45,6 +45,9 @@ class Target(NamedTuple):
     connect: Callable[[], Any] | None = None
     """Makes a connection of the client library; None where the URL says everything."""
 
+    def __repr__(self) -> str:
+        return f"<Target {self.shown}>"  # without the password
+
 
 def parsed(url: str) -> Target:
     """The database of a URL; ValueError for what cannot be one."""

@@ -40,6 +40,9 @@ class Target(NamedTuple):
     creator: bool
     """Our nodes can be touched by these credentials only."""
 
+    def __repr__(self) -> str:
+        return f"<Target {self.shown}>"  # without the credentials
+
 
 def parsed(url: str) -> Target:
     """What *url* says; ValueError for what makes no sense."""
