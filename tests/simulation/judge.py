@@ -129,6 +129,8 @@ class Judge:
         name, holder = hold.claim.name, hold.claim.holder
         if holder not in self.believed:
             self._granted(hold, machine)
+        elif self.believed[holder] is not hold:
+            raise Violation(f"{machine.name} believes in {holder}, which another process holds")
         other = believers.setdefault(name, holder)
         if other != holder:
             self._overlap(name, other, holder)

@@ -103,6 +103,14 @@ class RedisStory(Story):
         kind = self.world.chance.choice((Client, Tasks))
         return kind(self.net, machine, self.settings, self.kept)
 
+    def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
+        """Its own links."""
+        client = self.model.of(parent)
+        self.model.clients[child.name] = copy = type(client)(
+            self.net, child, self.settings, self.kept
+        )
+        return {id(client): copy}
+
     def make_judge(self) -> RedisJudge:
         """Who sees what the server has."""
         return RedisJudge(self, self.calm, max(self.leases))

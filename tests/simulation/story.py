@@ -9,20 +9,19 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.simulation.judge import EXTENSION, Judge, Violation
+from tests.simulation.forks import forked
+from tests.simulation.judge import Judge, Violation
+from tests.simulation.user import User
 
 from holdfast.backends.sqlite.model import Model
 from holdfast.backends.sqlite.nodes import CAPABILITIES
-from holdfast.core.effects import Sleep
 from holdfast.core.queue import Queue
 from holdfast.core.service import Service
 from holdfast.drivers.simulated import World
-from holdfast.drivers.simulated_machine import EPOCH, Faults, Interrupted, Machine
-from holdfast.errors import LeaseLost, NotHeld, StoreError
+from holdfast.drivers.simulated_machine import EPOCH, Faults, Machine
+from holdfast.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from holdfast.core.handle import Handle
     from holdfast.core.mutex import Mutex
 
@@ -35,11 +34,18 @@ CALM = 4
 # the same time as long ones; a few bugs need many meetings.
 LONG, SHORT = (3, 6, 10), (1, 2, 4)
 LONG_ONES, EACH = 20_000, 10
+# In some of the others processes fork, this often while they hold, and no more often in all.
+FORKING, FORK, MOST_CHILDREN = 5, 0.15, 2
 
 
 def is_long(seed: int) -> bool:
     """The first seeds are long stories, and of all others each tenth."""
     return seed < LONG_ONES or seed % EACH == 0
+
+
+def has_forks(seed: int) -> bool:
+    """The first seeds have none: those of them that once failed are as they were then."""
+    return seed >= LONG_ONES and seed % FORKING == 1
 
 
 class Outcome(NamedTuple):
@@ -69,11 +75,13 @@ class Story:
         self.world.models = {"store": self.model, "ear": self.model}
         self.world.trace = [] if traced else None
         self.leases = chance.choice(LEASES)
+        self.rounds = LONG if is_long(seed) else SHORT
         self.judge = self.make_judge()
         self.world.check = self.judge.check
         self.crashes = not self.calm and chance.random() < 0.5
         self.cancels = chance.random() < 0.4
         self.breaks = not self.calm and chance.random() < 0.2
+        self.children_left = MOST_CHILDREN if has_forks(seed) else 0
         self.names = ["a", "b"][: chance.choice((1, 1, 2))]
         for number in range(chance.choice((2, 3, 4))):
             self._machine(f"m{number}")
@@ -120,6 +128,22 @@ class Story:
         self.judge.enrol(machine, service)
         for number in range(self.world.chance.choice((1, 1, 2))):
             machine.start(User(self, machine, service).live(), f"user{number}")
+
+    def perhaps_fork(self, parent: Machine, service: Service, mutex: Mutex, handle: Handle) -> None:
+        """A process forks while it holds; the child goes on with a copy of everything."""
+        if not self.children_left or self.world.chance.random() >= FORK:
+            return
+        child = Machine(self.world, f"{parent.name}fork{self.children_left}")
+        self.children_left -= 1
+        self.world.note(parent, f"forks {child.name}")
+        instead = {id(parent): child, **self.nodes_of(parent, child)}
+        copies = forked(child, instead, service, mutex, handle)
+        self.judge.enrol(child, copies.service)
+        child.start(User(self, child, copies.service).live_on(copies), "user0")
+
+    def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
+        """What a child has instead of a node of its parent, by the id of that."""
+        return {}
 
     def _disturb(self) -> None:
         """Once in a while: a crash, a cancellation, a lock broken by an operator."""
@@ -180,105 +204,3 @@ class Story:
         trace = self.world.trace or []
         overlaps = len(self.judge.overlaps)
         return Outcome(self.seed, violation, self.judge.grants, self.world.steps, trace, overlaps)
-
-
-class User:
-    """One thread or task of a machine, which takes locks and gives them back."""
-
-    def __init__(self, story: Story, machine: Machine, service: Service) -> None:
-        self.story = story
-        self.chance = story.world.chance
-        self.machine = machine
-        self.service = service
-        self.rounds = self.chance.choice(LONG if is_long(story.seed) else SHORT)
-
-    async def live(self) -> None:
-        """Take a lock, work, give it back; several times."""
-        for _ in range(self.rounds):
-            await self._pause(0.3)
-            try:
-                await self._once()
-            except StoreError:
-                if self.story.calm:
-                    raise Violation("the store answered every question, yet one failed") from None
-
-    async def _pause(self, mean: float) -> None:
-        await Sleep(self.machine.now() + self.chance.expovariate(1.0 / mean))
-
-    def _mutex(self) -> Mutex:
-        return self.service.mutex(
-            self.chance.choice(self.story.names),
-            lease=self.chance.choice(self.story.leases),
-            renew=self.chance.random() < 0.8,
-            timeout=None,
-            reentrant=True,
-            protocol=None,
-            label=None,
-        )
-
-    async def _once(self) -> None:
-        mutex = self._mutex()
-        timeout = self.chance.choice((None, None, None, 0.0, 0.05, 1.0, 10.0))
-        asked = self.machine.now()
-        handle = await mutex.acquire(timeout)
-        if handle is None:
-            self._refused(timeout, self.machine.now() - asked)
-            return
-        try:
-            await self._work(mutex, handle)
-        except GeneratorExit:
-            raise  # the machine has crashed: nothing can be awaited any more
-        except BaseException:
-            await self._release(handle)
-            raise
-        await self._release(handle)
-
-    def _refused(self, timeout: float | None, waited: float) -> None:
-        if timeout is None:
-            raise Violation("a wait without end ended without the lock")
-        if self.story.calm and not timeout <= waited <= timeout + 0.2:
-            raise Violation(f"a wait of {timeout} s ended after {waited:.3f} s")
-
-    async def _work(self, mutex: Mutex, handle: Handle) -> None:
-        for _ in range(self.chance.choice((1, 2, 4))):
-            await self._pause(self.chance.choice(self.story.works))
-            if handle.lost():
-                return
-            if self.chance.random() < 0.2:
-                await self._nest(mutex, handle)
-            if self.chance.random() < 0.05 and not handle.lost():
-                await self._tolerant(lambda: handle.extend(EXTENSION))
-
-    async def _nest(self, mutex: Mutex, handle: Handle) -> None:
-        before = handle.hold.depth
-        try:
-            inner = await mutex.acquire(0.0)
-        except LeaseLost:
-            return
-        if inner is None or inner.hold is not handle.hold:
-            raise Violation("a nested acquire did not find the hold it is nested in")
-        try:
-            await self._pause(0.05)
-        except Interrupted:
-            await self._release(inner)
-            raise
-        await self._release(inner)
-        if handle.hold.depth != before:
-            raise Violation("the depth does not agree with the releases")
-
-    async def _tolerant(self, action: Callable[[], object]) -> None:
-        try:
-            await action()  # type: ignore[misc]
-        except (LeaseLost, StoreError):
-            return
-
-    async def _release(self, handle: Handle) -> None:
-        if handle.released:
-            return
-        hold = handle.hold
-        believed = hold.believed(self.machine.now())
-        try:
-            await handle.release()
-        except (LeaseLost, StoreError):
-            if believed and self.story.calm and hold.renew:
-                raise Violation(f"{hold.claim.name} was lost without a fault") from None

@@ -282,5 +282,6 @@ class Holds:
         self.signals = {}
         self.watchers = {}
         self.refuse = []
+        self.flights = 0
         self.attending = Background()
         self.planned = FOREVER

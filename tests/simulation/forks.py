@@ -1,0 +1,60 @@
+"""A simulated process forks: the child has a copy of all that the client knew, and nothing else.
+
+Law: what of the parent reaches the child is a copy, made by `copy.deepcopy` with the parent's
+machine exchanged for the child's. Processes of the core are not copied: of the parent's threads
+only the one that forks goes on in the child, and that is what the story begins there.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from typing import TYPE_CHECKING
+
+from holdfast.core.effects import Caller, Signal
+
+if TYPE_CHECKING:
+    from holdfast.core.handle import Handle
+    from holdfast.core.lease import Hold
+    from holdfast.core.mutex import Mutex
+    from holdfast.core.service import Service
+    from holdfast.drivers.simulated_machine import Machine
+
+REASON = "it stayed with the process that forked this one"
+
+
+class Child:
+    """What the forking thread finds in the child."""
+
+    def __init__(self, machine: Machine, service: Service, mutex: Mutex, handle: Handle) -> None:
+        self.machine = machine
+        self.service = service
+        self.mutex = mutex
+        self.handle = handle
+
+
+def forked(
+    child: Machine, instead: dict[int, object], service: Service, mutex: Mutex, handle: Handle
+) -> Child:
+    """The copies; *instead* of some objects, by their id, the child has others."""
+    memo: dict[int, object] = {**instead, id(child.world): child.world, id(child): child}
+    for desk in service.desks.values():
+        for hold in desk.books.held():
+            _copy_weakly_known(hold, memo)
+    copies = Child(child, *copy.deepcopy((service, mutex, handle), memo))
+    for one in memo.values():
+        if isinstance(one, Signal):
+            one.wakers.clear()  # whoever waited for it is not in the child
+    copies.service.abandon(REASON, False)
+    return copies
+
+
+def _copy_weakly_known(hold: Hold, memo: dict[int, object]) -> None:
+    """A weak reference to something is copied as one to the copy of that."""
+    caller = hold.caller()
+    if caller is not None:
+        # As the caller of a thread that is not in the child: nobody is this one any more.
+        stranger = Caller(caller.title)
+        memo[id(caller)] = stranger
+        memo[id(caller.reference)] = stranger.reference
+    memo[id(weakref.ref(hold))] = weakref.ref(copy.deepcopy(hold, memo))

@@ -1,0 +1,19 @@
+"""A forked child gives back what its parent holds (hazard F7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.holdings import Holdings
+
+if TYPE_CHECKING:
+    import pytest
+
+STORY = "redis"
+FIRST = 20000
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    abandon = Holdings.abandon
+    patch.setattr(Holdings, "abandon", lambda self, reason, ours: abandon(self, reason, True))

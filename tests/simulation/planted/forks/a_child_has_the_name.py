@@ -1,0 +1,26 @@
+"""A forked child goes by the name of its parent, and by its numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.holdings import Holdings
+
+if TYPE_CHECKING:
+    import pytest
+
+STORY = "sqlite"
+FIRST = 20000
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    begin = Holdings.begin
+
+    def again(self: Holdings) -> None:
+        named = getattr(self, "client", None), getattr(self, "serial", 0)
+        begin(self)
+        if named[0] is not None:
+            self.client, self.serial = named[0], named[1]
+
+    patch.setattr(Holdings, "begin", again)

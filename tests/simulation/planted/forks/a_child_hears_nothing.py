@@ -1,0 +1,18 @@
+"""A forked child takes its parent's listener for its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.queue import Queue
+
+if TYPE_CHECKING:
+    import pytest
+
+STORY = "sqlite"
+FIRST = 20000
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(Queue, "renewed_identity", lambda self: None)

@@ -1,0 +1,135 @@
+"""Who takes locks in a story, and what it must see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.judge import EXTENSION, Violation
+
+from holdfast.core.effects import Sleep
+from holdfast.drivers.simulated_machine import Interrupted
+from holdfast.errors import LeaseLost, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.forks import Child
+    from tests.simulation.story import Story
+
+    from holdfast.core.handle import Handle
+    from holdfast.core.mutex import Mutex
+    from holdfast.core.service import Service
+    from holdfast.drivers.simulated_machine import Machine
+
+
+class User:
+    """One thread or task of a machine, which takes locks and gives them back."""
+
+    def __init__(self, story: Story, machine: Machine, service: Service) -> None:
+        self.story = story
+        self.chance = story.world.chance
+        self.machine = machine
+        self.service = service
+        self.rounds = self.chance.choice(story.rounds)
+
+    async def live(self) -> None:
+        """Take a lock, work, give it back; several times."""
+        for _ in range(self.rounds):
+            await self._pause(0.3)
+            try:
+                await self._once()
+            except StoreError:
+                if self.story.calm:
+                    raise Violation("the store answered every question, yet one failed") from None
+
+    async def live_on(self, child: Child) -> None:
+        """In a forked child: nothing is held, and nothing of the parent's is given back."""
+        if not child.handle.lost():
+            raise Violation("a forked child believes in its parent's lock")
+        await self._tolerant(child.handle.release)
+        inner = await child.mutex.acquire(0.0)
+        if inner is not None:
+            await self._release(inner)
+        await self.live()
+
+    async def _pause(self, mean: float) -> None:
+        await Sleep(self.machine.now() + self.chance.expovariate(1.0 / mean))
+
+    def _mutex(self) -> Mutex:
+        return self.service.mutex(
+            self.chance.choice(self.story.names),
+            lease=self.chance.choice(self.story.leases),
+            renew=self.chance.random() < 0.8,
+            timeout=None,
+            reentrant=True,
+            protocol=None,
+            label=None,
+        )
+
+    async def _once(self) -> None:
+        mutex = self._mutex()
+        timeout = self.chance.choice((None, None, None, 0.0, 0.05, 1.0, 10.0))
+        asked = self.machine.now()
+        handle = await mutex.acquire(timeout)
+        if handle is None:
+            self._refused(timeout, self.machine.now() - asked)
+            return
+        try:
+            await self._work(mutex, handle)
+        except GeneratorExit:
+            raise  # the machine has crashed: nothing can be awaited any more
+        except BaseException:
+            await self._release(handle)
+            raise
+        await self._release(handle)
+
+    def _refused(self, timeout: float | None, waited: float) -> None:
+        if timeout is None:
+            raise Violation("a wait without end ended without the lock")
+        if self.story.calm and not timeout <= waited <= timeout + 0.2:
+            raise Violation(f"a wait of {timeout} s ended after {waited:.3f} s")
+
+    async def _work(self, mutex: Mutex, handle: Handle) -> None:
+        for _ in range(self.chance.choice((1, 2, 4))):
+            await self._pause(self.chance.choice(self.story.works))
+            if handle.lost():
+                return
+            self.story.perhaps_fork(self.machine, self.service, mutex, handle)
+            if self.chance.random() < 0.2:
+                await self._nest(mutex, handle)
+            if self.chance.random() < 0.05 and not handle.lost():
+                await self._tolerant(lambda: handle.extend(EXTENSION))
+
+    async def _nest(self, mutex: Mutex, handle: Handle) -> None:
+        before = handle.hold.depth
+        try:
+            inner = await mutex.acquire(0.0)
+        except LeaseLost:
+            return
+        if inner is None or inner.hold is not handle.hold:
+            raise Violation("a nested acquire did not find the hold it is nested in")
+        try:
+            await self._pause(0.05)
+        except Interrupted:
+            await self._release(inner)
+            raise
+        await self._release(inner)
+        if handle.hold.depth != before:
+            raise Violation("the depth does not agree with the releases")
+
+    async def _tolerant(self, action: Callable[[], object]) -> None:
+        try:
+            await action()  # type: ignore[misc]
+        except (LeaseLost, StoreError):
+            return
+
+    async def _release(self, handle: Handle) -> None:
+        if handle.released:
+            return
+        hold = handle.hold
+        believed = hold.believed(self.machine.now())
+        try:
+            await handle.release()
+        except (LeaseLost, StoreError):
+            if believed and self.story.calm and hold.renew:
+                raise Violation(f"{hold.claim.name} was lost without a fault") from None
