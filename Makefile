@@ -2,6 +2,7 @@
 
 PY = .venv/bin/python
 READY = .venv/ready
+BENCH_READY = .venv/peers
 DEMO_READY = .demo-venv/ready
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # Linted, formatted and type-checked alike.
@@ -66,8 +67,14 @@ $(DEMO_READY): pyproject.toml scripts/venv
 	@.demo-venv/bin/python $(PIP_INSTALL) --editable .
 	@touch $@
 
-bench: $(READY) ## measure, next to the peers
-	$(PY) -m benchmarks
+bench: $(READY) $(BENCH_READY) ## measure, next to the peers: make bench, make bench QUICK=1
+	@$(PY) -m benchmarks.foreign
+	$(PY) -m benchmarks $(if $(QUICK),--quick --into build/benchmarks,--into docs/benchmarks)
+
+$(BENCH_READY): pyproject.toml $(READY)
+	@echo "installing the peers into .venv"
+	@$(PY) $(PIP_INSTALL) --group bench
+	@touch $@
 
 conformance: $(READY) ## the whole suite on every store, in threads and in asyncio
 	HOLDFAST_CONFORMANCE=all $(PY) -m pytest -p tests.skips -n $(JOBS) --dist loadgroup tests/conformance
@@ -85,6 +92,10 @@ hazards: $(READY) ## play every hazard on every way of locking, and write its pa
 	@scripts/servers
 	$(PY) -m tests.hazards --markdown docs/explanation/hazard-table.md \
 		--picture docs/explanation/hazard-table.svg
+
+controls: $(READY) $(BENCH_READY) ## find the known defects of others, and write their page
+	@scripts/servers
+	HOLDFAST_CONTROLS=docs/explanation/controls.md $(PY) -m pytest -p tests.skips tests/controls
 
 fuzz: $(READY) ## whatever anybody may write, as inputs of every parser: make fuzz SECONDS=600
 	$(PY) -m tests.fuzz --seconds $(SECONDS)

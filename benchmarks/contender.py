@@ -1,7 +1,8 @@
-"""One of several processes that contend: `python -m benchmarks.contender NAME FOLDER HOLD TURN`.
+"""One of several processes that contend: `python -m benchmarks.contender NAME FOLDER`.
 
-Law: an interval is taken inside what it stands for, after the acquire and before the release. So
-two intervals that overlap are two holders at once.
+It says when it is ready, then obeys lines "contend HOLD SECONDS", each answered by one line; the
+programs of other languages do the same. Law: an interval is taken inside what it stands for, after
+the acquire and before the release. So two intervals that overlap are two holders at once.
 """
 
 from __future__ import annotations
@@ -50,20 +51,20 @@ def contend(lock: Contestant, file: int, hold: float, until: int) -> list[Stint]
     return stints
 
 
-def main(name: str, folder: str, hold: float, turn: float) -> None:
+def main(name: str, folder: str) -> None:
     """Get ready, wait for the word, contend, report."""
     lock = contestant(name)(Path(folder))
     file = os.open(Path(folder, "counter"), os.O_RDWR | os.O_CREAT, 0o600)
     lock.acquire()
     lock.release()
-    say("ready")
-    sys.stdin.readline()
-    cpu = time.process_time()
-    stints = contend(lock, file, hold, time.monotonic_ns() + round(turn * 1e9))
-    say({"stints": stints, "cpu": time.process_time() - cpu})
-    sys.stdin.readline()
+    say(True)
+    for line in sys.stdin:
+        hold, seconds = map(float, line.split()[1:])
+        cpu = time.process_time()
+        stints = contend(lock, file, hold, time.monotonic_ns() + round(seconds * 1e9))
+        say({"stints": stints, "cpu": time.process_time() - cpu})
     lock.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4]))
+    main(*sys.argv[1:])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -17,10 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 class Member:
     """One process of ours; it speaks one JSON value on each line."""
 
-    def __init__(self, module: str, arguments: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            command,
             cwd=ROOT,
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -30,6 +31,10 @@ class Member:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it."""
         self.process.kill()
         self.process.communicate()
 
@@ -46,6 +51,16 @@ class Member:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{text}\n")
         self.process.stdin.flush()
+
+    def ask(self, text: str) -> Any:
+        """Give an order, and hear the answer."""
+        self.tell(text)
+        return self.hear()
+
+
+def python(module: str, *arguments: object) -> Member:
+    """A member of our own language."""
+    return Member([sys.executable, "-m", module, *map(str, arguments)])
 
 
 def say(value: object) -> None:

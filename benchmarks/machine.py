@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sqlite3
 from pathlib import Path
 
-from benchmarks.contestants import ALL, contestant
-
-# What belongs to the machine and is told there.
-PARTS = (
-    *("flock", "sqlite", "redis", "raw-redis", "zookeeper", "raw-zookeeper"),
-    *(f"{kind}-{way}" for kind in ("sql", "raw-sql") for way in ("lease", "row", "advisory")),
-)
+from benchmarks.contestants import ALL, TITLES, contestant, present
 
 
 def processor() -> str:
@@ -45,5 +40,6 @@ def machine() -> dict[str, str | int]:
 
 
 def versions() -> dict[str, str]:
-    """The libraries' versions."""
-    return {name: contestant(name).version for name in ALL if name not in PARTS}
+    """The libraries' versions; what is bare belongs to the machine."""
+    peers = [name for name in present(ALL) if not re.search(r"holdfast|bare", TITLES[name])]
+    return {name: contestant(name).version for name in ["holdfast", *peers]}

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from benchmarks import foreign
 from benchmarks.__main__ import main
+from benchmarks.charts import CHARTS
 from benchmarks.contender import Stint
-from benchmarks.contestants import ALL, CLASSES, ON_REDIS, REFERENCE, TITLES, contestant
+from benchmarks.contestants import (
+    ALL,
+    CLASSES,
+    ON_REDIS,
+    REFERENCE,
+    TITLES,
+    absent,
+    contestant,
+    present,
+)
+from benchmarks.crowd import hand_overs, summary, verify
 from benchmarks.figures import jain, percentile, ratio, spread
+from benchmarks.growth import exponent
 from benchmarks.tables import Goal, Table
 from benchmarks.workloads import NAMES
-from benchmarks.workloads.contention import summary, verify
 from benchmarks.workloads.redis import announce
 from benchmarks.workloads.startup import fault
 from tests.servers.redis import Redis
@@ -28,24 +41,29 @@ LEDGER = [[Stint(0, 10, 20), Stint(20, 50, 60)], [Stint(0, 20, 50)]]
 
 # It starts many servers, one after the other; a busy machine takes its time for that.
 @pytest.mark.timeout(400)
-def test_a_quick_run_measures_everything(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_run_measures_everything_and_draws_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["--quick", "--json", str(tmp_path / "results.json")]) == 0
+    # A virtual machine takes longer to start than all the rest takes together.
+    monkeypatch.setattr(foreign, "BUILT", tmp_path)
+    assert main(["--tiny", "--into", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     document = json.loads((tmp_path / "results.json").read_text("utf-8"))
-    assert list(document["results"]) == list(NAMES)
+    assert list(document["results"]) == [*NAMES, "growth"]
     for tables in document["results"].values():
         for table in tables:
             assert f"## {table['title']}" in printed
-            assert not [note for note in table["notes"] if "skipped" in note]
-    assert set(document["results"]["pair"][0]["contestants"]) == set(CLASSES)
+    assert set(document["results"]["pair"][0]["contestants"]) == set(present(CLASSES))
+    assert set(document["results"]["redis"][0]["contestants"]) == set(present(ON_REDIS))
+    assert Path(tmp_path, "results.md").read_text("utf-8") in printed
+    for chart in CHARTS:
+        assert Path(tmp_path, f"{chart}.png").read_bytes().startswith(b"\x89PNG")
     assert str(tmp_path) not in printed
     assert str(Path.home()) not in printed
 
 
 def test_workloads_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--quick", "nested"]) == 0
+    assert main(["--tiny", "nested"]) == 0
     assert [line[:9] for line in capsys.readouterr().out.splitlines() if line[:2] == "##"] == [
         "## nested"
     ]
@@ -64,8 +82,12 @@ def server() -> Iterator[Redis]:
         yield server
 
 
-@pytest.mark.parametrize("name", [n for n in (*CLASSES, *ON_REDIS) if contestant(n).waits])
+@pytest.mark.parametrize("name", [*CLASSES, *ON_REDIS])
 def test_a_contestant_keeps_others_out(name: str, tmp_path: Path, server: Redis) -> None:
+    if why := absent(name):
+        pytest.skip(f"no peer: {name}: {why}")
+    if not contestant(name).waits:
+        pytest.skip(f"{name} is bare, and does not wait")
     announce(server.url, tmp_path)
     lock = contestant(name)(tmp_path)
     lock.acquire()
@@ -126,6 +148,41 @@ def test_jain_is_one_when_all_are_equal() -> None:
     assert jain([3, 3, 3, 3]) == 1.0
     assert jain([4, 0, 0, 0]) == 0.25
     assert jain([0, 0]) == 0.0
+
+
+def test_a_hand_over_is_one_to_who_waited_for_it() -> None:
+    first, waited, came_later = Stint(0, 1, 10), Stint(5, 13, 20), Stint(25, 26, 30)
+    assert hand_overs([first, waited, came_later]) == [3]
+
+
+def test_growth_is_the_exponent_of_a_power_law() -> None:
+    assert exponent([1, 10, 100], [2, 20, 200]) == pytest.approx(1.0)
+    assert exponent([1, 10, 100], [5, 5, 5]) == pytest.approx(0.0)
+    assert exponent([1, 10, 100, 1000], [1, 100, 10_000, 0]) == pytest.approx(2.0)
+    assert math.isnan(exponent([10], [1]))
+
+
+def test_a_peer_that_is_not_here_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ALL, "nobody", "nobody:Lock")
+    assert "nobody" in absent("nobody")
+    assert present(["flock", "nobody"]) == ["flock"]
+
+
+def test_what_is_not_built_is_missing_as_an_import_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "BUILT", tmp_path)
+    monkeypatch.setattr(foreign, "PATH", str(tmp_path))
+    for kind in foreign.KINDS:
+        with pytest.raises(ImportError, match="not built here"):
+            foreign.required(kind)
+        assert foreign.build(kind).endswith("is missing")
+
+
+def test_every_foreign_version_is_pinned() -> None:
+    assert foreign.pinned("go", r"redsync/v4 v(\S+)")[0].isdigit()
+    with pytest.raises(AssertionError, match="no version of"):
+        foreign.pinned("node", '"leftpad": "(.*)"')
 
 
 def test_a_table_says_whether_its_goals_are_met() -> None:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -34,53 +35,101 @@ class Contestant(Protocol):
 REFERENCE = "filelock"
 
 CLASSES = {
-    "holdfast": "embedded:Embedded",
+    "holdfast": "ours:Embedded",
     "filelock": "file_lock:FileLock",
     "portalocker": "port_locker:PortaLocker",
+    "tooz-file": "tooz_lock:ToozFile",
     "flock": "flock:Flock",
     "sqlite": "floor:Floor",
 }
 
 # Those who need a Redis; the file "url" in their folder says where it is.
 ON_REDIS = {
-    "redis": "redis_hash:Hash",
+    "redis": "ours:Redis",
     "redis-py": "redis_py:RedisPy",
     "python-redis-lock": "py_redis_lock:PyRedisLock",
+    "pottery": "pottery_redlock:Pottery",
+    "redlock-py": "redlock_py:RedlockPy",
+    "portalocker-redis": "portalocker_redis:PortaLockerRedis",
+    "tooz-redis": "tooz_lock:Tooz",
+    "redisson": "redisson:Redisson",
+    "redisson-fair": "redisson:Fair",
+    "redsync": "redsync:Redsync",
+    "node-redlock": "node_redlock:NodeRedlock",
     "raw-redis": "raw_redis:Raw",
+}
+
+# Those of asyncio, who need a Redis, too.
+ON_LOOP = {
+    "aio": "aio_ours:Ours",
+    "aio-redis-py": "aio_redis_py:RedisPy",
+    "coredis": "aio_coredis:Coredis",
+    "aio-pottery": "aio_pottery:Pottery",
+}
+
+# Those who need several; the file "url" has them with commas between.
+ON_MASTERS = {
+    "redlock": "ours:Redlock",
+    "pottery-masters": "pottery_redlock:Pottery",
+    "redlock-py-masters": "redlock_py:RedlockPy",
+    "redsync-masters": "redsync:Redsync",
+    "node-redlock-masters": "node_redlock:NodeRedlock",
 }
 
 # Those who need a ZooKeeper; the file "hosts" in their folder says where it is.
 ON_ZOOKEEPER = {
-    "zookeeper": "zoo_queue:Queue",
+    "zookeeper": "ours:ZooKeeper",
     "kazoo": "kazoo_lock:KazooLock",
+    "tooz-zookeeper": "tooz_lock:ToozZooKeeper",
+    "curator": "curator:Curator",
     "raw-zookeeper": "raw_zookeeper:Raw",
 }
 
 # Those who need a database; the file "url" in their folder says where it is.
 ON_SQL = {
-    "sql-lease": "sql_ours:Lease",
-    "sql-row": "sql_ours:Row",
-    "sql-advisory": "sql_ours:Advisory",
+    "sql-lease": "ours:SqlLease",
+    "sql-row": "ours:SqlRow",
+    "sql-advisory": "ours:SqlAdvisory",
     "raw-sql-lease": "raw_sql:RawLease",
     "raw-sql-row": "raw_sql:RawRow",
     "raw-sql-advisory": "raw_sql:RawAdvisory",
-    "sqlalchemy-dlock": "sql_peers:Dlock",
-    "tooz": "sql_peers:Tooz",
+    "sqlalchemy-dlock": "sql_dlock:Dlock",
+    "tooz-sql": "tooz_lock:Tooz",
 }
 
-ALL = CLASSES | ON_REDIS | ON_ZOOKEEPER | ON_SQL
+ALL = CLASSES | ON_REDIS | ON_LOOP | ON_MASTERS | ON_ZOOKEEPER | ON_SQL
 TITLES = {
     "holdfast": "**holdfast**, SQLite",
     "filelock": "filelock",
     "portalocker": "portalocker",
+    "tooz-file": "tooz, file",
     "flock": "bare flock(2)",
     "sqlite": "bare SQLite, two UPDATEs",
     "redis": "**holdfast**, Redis",
     "redis-py": "redis-py's Lock",
     "python-redis-lock": "python-redis-lock",
+    "pottery": "pottery's Redlock",
+    "redlock-py": "redlock-py",
+    "portalocker-redis": "portalocker's RedisLock",
+    "tooz-redis": "tooz, Redis",
+    "redisson": "Redisson's RLock (Java)",
+    "redisson-fair": "Redisson's RFairLock (Java)",
+    "redsync": "redsync (Go)",
+    "node-redlock": "redlock (Node)",
     "raw-redis": "two bare round trips, same scripts",
+    "aio": "**holdfast**, asyncio",
+    "aio-redis-py": "redis-py's asyncio Lock",
+    "coredis": "coredis's Lock",
+    "aio-pottery": "pottery's AIORedlock",
+    "redlock": "**holdfast**, Redlock",
+    "pottery-masters": "pottery's Redlock",
+    "redlock-py-masters": "redlock-py",
+    "redsync-masters": "redsync (Go)",
+    "node-redlock-masters": "redlock (Node)",
     "zookeeper": "**holdfast**, ZooKeeper",
     "kazoo": "kazoo's Lock",
+    "tooz-zookeeper": "tooz, ZooKeeper",
+    "curator": "Curator's InterProcessMutex (Java)",
     "raw-zookeeper": "bare requests of the recipe",
     "sql-lease": "**holdfast**, lease",
     "sql-row": "**holdfast**, row",
@@ -89,7 +138,7 @@ TITLES = {
     "raw-sql-row": "bare SELECT … FOR UPDATE, counter, note",
     "raw-sql-advisory": "bare named lock, counter, note",
     "sqlalchemy-dlock": "sqlalchemy-dlock (no token)",
-    "tooz": "tooz (no token)",
+    "tooz-sql": "tooz (no token)",
 }
 
 
@@ -98,3 +147,17 @@ def contestant(name: str) -> type[Contestant]:
     module, _, attribute = ALL[name].partition(":")
     found: type[Contestant] = getattr(import_module(f"{__name__}.{module}"), attribute)
     return found
+
+
+def absent(name: str) -> str:
+    """Why it cannot be measured here; empty if it can."""
+    try:
+        contestant(name)
+    except ImportError as error:
+        return str(error)
+    return ""
+
+
+def present(names: Iterable[str]) -> list[str]:
+    """Those who can be measured here."""
+    return [name for name in names if not absent(name)]

@@ -1,4 +1,4 @@
-"""What is measured: one module each, with a function `run` that fills a table."""
+"""What is measured: one module each, with a function `run` that fills tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 NAMES = (
     *("pair", "nested", "contention", "waiting", "startup"),
-    *("redis", "redis_tasks", "zookeeper", "sql", "stores"),
+    *("redis", "redis_each", "redis_waiters", "redis_leases", "redlock"),
+    *("zookeeper", "sql", "stores"),
 )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.contestants import CLASSES, contestant
+from benchmarks.contestants import CLASSES, contestant, present
 from benchmarks.figures import spread
 from benchmarks.tables import Goal, Table
-from benchmarks.turns import table_of, take_turns
+from benchmarks.turns import Ground, table_of, take_turns
 
 if TYPE_CHECKING:
     from benchmarks.contestants import Contestant
@@ -23,7 +23,8 @@ def hold(lock: Contestant) -> None:
 
 def run(scale: Scale) -> list[Table]:
     """Measure those who are reentrant."""
-    turns = take_turns([n for n in CLASSES if contestant(n).reentrant], scale, hold)
+    names = [name for name in present(CLASSES) if contestant(name).reentrant]
+    turns = take_turns(names, scale, Ground(before=hold))
     median = spread([turn.wall for turn in turns["holdfast"]]).median
     goal = Goal("a nested pair, µs", median * 1e6, MOST_MICROSECONDS)
     table = table_of("nested: acquire and release within a hold, one thread", turns)

@@ -1,4 +1,4 @@
-"""holdfast on a private Redis, next to redis-py's lock, python-redis-lock, and bare round trips.
+"""holdfast on a private Redis, next to its peers of all languages and to bare round trips.
 
 Law: all of them talk to one server on this machine, which keeps nothing on disk; the commands that
 it counts are those inside scripts, too.
@@ -6,38 +6,45 @@ it counts are those inside scripts, too.
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.servers.redis import Redis
 
-import holdfast
-from benchmarks.contestants import ON_REDIS, contestant
+from benchmarks.contestants import ON_LOOP, ON_REDIS, TITLES, contestant, present
+from benchmarks.contestants.foreign import Foreign
+from benchmarks.figures import ratio, spread
 from benchmarks.tables import Goal, Table
-from benchmarks.turns import ratios, table_of, take_turns
-from benchmarks.workloads.contention import HOLDS, Bill, contention
+from benchmarks.turns import Ground, ahead, goal, table_of, take_turns
+from benchmarks.workloads.contention import Bill, contend, waits
+from benchmarks.workloads.contention import table_of as table_of_contention
 
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
+    from benchmarks.workloads.contention import Rounds
 
 RAW = "raw-redis"
-PAIR_MOST = 1.15
-P99_MOST, LONGEST_MOST, JAIN_LEAST = 1.5, 3.0, 0.99
-CROWDS = (8, 64)
-SAME = 1.1
-TURNS_OF_EACH = 20
+PAIR_MOST = 1.1
+HOLDS = (0.0, 0.001, 0.01)
+P99_MOST, LONGEST_MOST, JAIN_LEAST = 1.3, 2.0, 0.99
+AHEAD, HAND_OVER_MOST, SAME = 1.3, 1.5, 1.1
+# In larger crowds these take minutes, by asking again and again or by being started.
+FEW = 8
+SLOW = ("pottery", "redlock-py", "portalocker-redis", "tooz-redis", "node-redlock", "redisson-fair")
+SUMMARY = [
+    *("processes", "hold, ms", "x best Python peer", "x Redisson", "x redsync", "p99 / ideal"),
+    *("longest / ideal", "Jain", "hand-over / round trip", "commands"),
+]
 
 
 def run(scale: Scale) -> list[Table]:
     """Measure everything on one server."""
     with Redis() as server:
         prepare = partial(announce, server.url)
-        waiting = [name for name in ON_REDIS if contestant(name).waits]
-        bill = Bill(waiting, "redis-py", P99_MOST, LONGEST_MOST, JAIN_LEAST, prepare)
-        crowds = [contention(scale, hold, bill) for hold in HOLDS]
-        return [pair(scale, prepare), *map(on_redis, crowds), hand_overs(scale, server)]
+        ground = Ground(prepare, counter=server.command_count)
+        pairs = [threads(scale, ground), loops(scale, ground)]
+        return [*pairs, *contention(scale, server)]
 
 
 def announce(url: str, folder: Path) -> None:
@@ -45,53 +52,110 @@ def announce(url: str, folder: Path) -> None:
     Path(folder, "url").write_text(url)
 
 
-def on_redis(table: Table) -> Table:
-    """A table whose title says where it was measured."""
-    return table._replace(title=f"Redis, {table.title}")
-
-
-def pair(scale: Scale, prepare: partial[None]) -> Table:
+def threads(scale: Scale, ground: Ground) -> Table:
     """A free lock, taken and given back by one thread."""
-    turns = take_turns(list(ON_REDIS), scale, prepare=prepare)
-    over = ratios(turns, RAW)["redis"].median
-    goal = Goal("a pair x two bare round trips", over, PAIR_MOST)
-    table = table_of("Redis, pair: acquire and release a free lock, one thread", turns, RAW)
-    return table._replace(goals=[goal])
+    turns = take_turns(ON_REDIS, scale, ground)
+    goals = goal(turns, "a pair x two bare round trips", "redis", RAW, PAIR_MOST)
+    goals += ahead(turns, "redis", set(ON_REDIS) - {"redis", RAW})
+    title = "Redis, pair: acquire and release a free lock, one thread"
+    return table_of(title, turns, RAW)._replace(goals=goals)
 
 
-def hand_overs(scale: Scale, server: Redis) -> Table:
-    """The server's work for each hand-over, by the number of those who wait."""
-    turns = 2 if scale.crowd_rounds == 1 else TURNS_OF_EACH
-    counts = [commands_of(server, crowd, turns) for crowd in CROWDS]
-    rows = [[str(crowd), f"{count:.2f}"] for crowd, count in zip(CROWDS, counts, strict=True)]
-    goal = Goal(f"for {CROWDS[1]} over for {CROWDS[0]}", counts[1] / counts[0], SAME)
-    title = "Redis, commands of the server for each hand-over"
-    data = {"commands": dict(zip(map(str, CROWDS), counts, strict=True))}
-    return Table(title, ["threads", "commands"], rows, data, [goal])
+def loops(scale: Scale, ground: Ground) -> Table:
+    """The same, by one task."""
+    turns = take_turns([*ON_LOOP, RAW], scale, ground)
+    goals = ahead(turns, "aio", set(ON_LOOP) - {"aio"})
+    title = "Redis, asyncio pair: acquire and release a free lock, one task"
+    return table_of(title, turns, RAW)._replace(goals=goals)
 
 
-def commands_of(server: Redis, crowd: int, turns: int) -> float:
-    """Commands for each hold while *crowd* threads of one client want one lock."""
-    with holdfast.Client(server.url) as client:
-        lock = client.lock(f"crowd of {crowd}")
-        start = threading.Barrier(crowd + 1)
-        work = partial(contend, lock, turns, start)
-        threads = [threading.Thread(target=work) for _ in range(crowd)]
-        for thread in threads:
-            thread.start()
-        with lock:
-            start.wait()
-            while len(lock.waiters()) < crowd:
-                pass
-            before = server.command_count()
-        for thread in threads:
-            thread.join()
-        return (server.command_count() - before) / (crowd * turns)
+# --- contention -----------------------------------------------------------------------------------
 
 
-def contend(lock: holdfast.Lock, turns: int, start: threading.Barrier) -> None:
-    """Take it so many times."""
-    start.wait()
-    for _ in range(turns):
-        with lock:
-            pass
+def contention(scale: Scale, server: Redis) -> list[Table]:
+    """Crowds of each size, for each hold, and what is to be seen of them at one glance."""
+    prepare = partial(announce, server.url)
+    waiting = [name for name in present(ON_REDIS) if contestant(name).waits]
+    tables, cells = [], []
+    for size in scale.crowds:
+        names = [name for name in waiting if size <= FEW or name not in SLOW]
+        bill = Bill(names, "redis-py", prepare, server.command_count)
+        trip = round_trip(scale, prepare)
+        for hold, rounds in contend(bill, scale, size, HOLDS).items():
+            table = table_of_contention(rounds, size, hold, "redis-py")
+            tables.append(table._replace(title=f"Redis, {table.title}"))
+            cells.append(cell(tables[-1], rounds, trip))
+    return [*tables, overview(cells)]
+
+
+def round_trip(scale: Scale, prepare: partial[None]) -> float:
+    """One bare round trip of a script, in seconds."""
+    turns = take_turns([RAW], scale, Ground(prepare))[RAW]
+    return spread([turn.wall for turn in turns]).median / 2
+
+
+def cell(table: Table, rounds: Rounds, trip: float) -> dict[str, float]:
+    """What the goals are about."""
+    ours = table.data["contestants"]["redis"]
+    python = [n for n in rounds if n != "redis" and not issubclass(contestant(n), Foreign)]
+    found = {key: ours[key] for key in ("processes", "jain", "commands", "hand_over")}
+    found |= {"hold": table.data["hold"], "trip": ours["hand_over"] / trip}
+    found |= {"p99": ours["p99"] / ours["ideal"], "longest": ours["longest"] / ours["ideal"]}
+    found["python"] = min(_throughput(rounds, name) for name in python)
+    for name in ("redisson", "redsync"):
+        found |= {name: _throughput(rounds, name)} if name in rounds else {}
+    return found
+
+
+def _throughput(rounds: Rounds, other: str) -> float:
+    mine, theirs = ([one.rate for one in rounds[name]] for name in ("redis", other))
+    return ratio(mine, theirs).median
+
+
+def overview(cells: list[dict[str, float]]) -> Table:
+    """All crowds in one table, with the goals."""
+    rows = [_row(one) for one in cells]
+    title = "Redis, contention at one glance: holdfast next to its peers and the ideal"
+    notes = [
+        "x best Python peer, Redisson, redsync: throughput of holdfast over theirs",
+        "round trip: one bare one of the same script, alone",
+        f"{', '.join(TITLES[name] for name in SLOW)}: in crowds of at most {FEW} only",
+    ]
+    growth = {
+        "Redis: commands of a hand-over, by processes": _curve(cells, "commands"),
+        "Redis: time of a hand-over, by processes": _curve(cells, "hand_over"),
+    }
+    return Table(title, SUMMARY, rows, {"cells": cells, "growth": growth}, _goals(cells), notes)
+
+
+def _row(one: dict[str, float]) -> list[str]:
+    others = [f"{one[name]:.2f}" if name in one else "" for name in ("redisson", "redsync")]
+    ideal = [f"{one['p99']:.2f}", f"{one['longest']:.2f}"] if one["hold"] else ["", ""]
+    rest = [f"{one['jain']:.3f}", f"{one['trip']:.2f}", f"{one['commands']:.1f}"]
+    first = [f"{one['processes']:.0f}", f"{one['hold'] * 1e3:g}", f"{one['python']:.2f}"]
+    return [*first, *others, *ideal, *rest]
+
+
+def _curve(cells: list[dict[str, float]], figure: str) -> dict[str, list[float]]:
+    """With holds long enough that all others wait."""
+    some = [one for one in cells if one["hold"] == HOLDS[-1]]
+    return {"x": [one["processes"] for one in some], "y": [one[figure] for one in some]}
+
+
+def _goals(cells: list[dict[str, float]]) -> list[Goal]:
+    sizes = [one["processes"] for one in cells]
+    crowd = 8.0 if 8.0 in sizes else max(sizes)
+    at = {one["hold"]: one for one in cells if one["processes"] == crowd}
+    free, short = at[0.0], at[0.001]
+    goals = [Goal("no hold: best Python peer's throughput / ours", 1 / free["python"], 1 / AHEAD)]
+    goals += [
+        Goal(f"no hold: {name}'s throughput / ours", 1 / free[name], 1.0)
+        for name in ("redisson", "redsync")
+        if name in free
+    ]
+    goals += waits(short | {"ideal": 1.0}, P99_MOST, LONGEST_MOST)
+    goals.append(Goal("1 ms: Jain's unfairness", 1 - short["jain"], 1 - JAIN_LEAST))
+    goals.append(Goal("1 ms: hand-over / bare round trip", short["trip"], HAND_OVER_MOST))
+    counts = [one["commands"] for one in cells if one["hold"] == HOLDS[-1]]
+    goals.append(Goal("10 ms: commands, largest crowd / smallest", counts[-1] / counts[0], SAME))
+    return [one._replace(text=f"{crowd:.0f} processes, {one.text}") for one in goals]

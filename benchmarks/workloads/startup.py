@@ -33,6 +33,9 @@ PYTHON = {
     "with holdfast.Client() as client, client.lock('x'): pass",
     "import filelock": "import filelock",
     "import portalocker": "import portalocker",
+    "import redis_lock": "import redis_lock",
+    "import pottery": "import pottery",
+    "import kazoo.client": "import kazoo.client",
 }
 
 

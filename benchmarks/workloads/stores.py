@@ -6,9 +6,8 @@ is the default one of its store. So the table compares the work that each way of
 
 from __future__ import annotations
 
-import random
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
@@ -16,40 +15,22 @@ from tests.servers.redis import Redis
 from tests.servers.zookeeper import Ensemble
 
 import holdfast
-from benchmarks.figures import ratio, spread
-from benchmarks.tables import Table
-from benchmarks.turns import WARM_UP, pairs
+from benchmarks.contestants.ours import Ours
+from benchmarks.turns import rounds_of, table_of
 
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
-    from benchmarks.turns import Turn
+    from benchmarks.tables import Table
 
 REFERENCE = "Redis"
 
 
-class Ours:
-    """The lock of one client, as a contestant."""
-
-    version: ClassVar[str] = holdfast.__version__
-    reentrant: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
+class Opened(Ours):
+    """The lock of a client that is open."""
 
     def __init__(self, client: holdfast.Client) -> None:
-        self.lock = client.lock("bench")
-        self.leases: list[holdfast.Lease] = []
-
-    def acquire(self) -> None:
-        """Take it."""
-        lease = self.lock.acquire()
-        assert lease is not None
-        self.leases.append(lease)
-
-    def release(self) -> None:
-        """Give it back."""
-        self.leases.pop().release()
-
-    def close(self) -> None:
-        """The client is another's to close."""
+        self.client = client
+        self.choose("bench")
 
 
 def urls(stack: ExitStack) -> dict[str, str]:
@@ -72,27 +53,7 @@ def run(scale: Scale) -> list[Table]:
     """A free lock, taken and given back by one thread."""
     with ExitStack() as stack:
         clients = {name: holdfast.Client(url) for name, url in urls(stack).items()}
-        locks = {name: Ours(stack.enter_context(client)) for name, client in clients.items()}
-        counts = {name: _count(lock, scale.turn) for name, lock in locks.items()}
-        turns: dict[str, list[Turn]] = {name: [] for name in locks}
-        for _ in range(scale.rounds):
-            for name in random.sample(list(locks), len(locks)):
-                turns[name].append(pairs(locks[name], counts[name]))
-    return [_table(turns)]
-
-
-def _count(lock: Ours, seconds: float) -> int:
-    pairs(lock, WARM_UP)
-    return max(1, round(seconds / pairs(lock, WARM_UP).wall))
-
-
-def _table(turns: dict[str, list[Turn]]) -> Table:
-    rows, data = [], {}
-    base = [turn.wall for turn in turns[REFERENCE]]
-    for name, mine in turns.items():
-        walls = [turn.wall for turn in mine]
-        wall, against = spread(walls), ratio(walls, base)
-        rows.append([f"**holdfast**, {name}", against.show(digits=2), wall.show(1e6, 0)])
-        data[name] = {"ratio": against._asdict(), "seconds": wall._asdict()}
+        locks = {name: Opened(stack.enter_context(client)) for name, client in clients.items()}
+        turns = rounds_of(locks, scale)
     title = "stores, pair: acquire and release a free lock, one thread"
-    return Table(title, ["", f"x {REFERENCE}", "µs"], rows, data)
+    return [table_of(title, turns, REFERENCE)]

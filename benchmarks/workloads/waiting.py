@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.contestants import CLASSES, REFERENCE, TITLES, contestant
-from benchmarks.crew import Member
+from benchmarks.contestants import CLASSES, REFERENCE, TITLES, contestant, present
+from benchmarks.crew import python
 from benchmarks.tables import Goal, Table
 from benchmarks.waiter import NOBODY
 
@@ -48,7 +48,7 @@ def _field(path: Path, name: str) -> int:
 
 def watch(name: str, folder: str, scale: Scale) -> Watched:
     """Memory at the end, and what was used while it waited."""
-    with Member("benchmarks.waiter", [name, folder]) as member:
+    with python("benchmarks.waiter", name, folder) as member:
         member.hear()
         time.sleep(scale.settling)
         before = look(member.process.pid)
@@ -74,7 +74,7 @@ def run(scale: Scale) -> list[Table]:
     title = f"waiting: one process waits {scale.wait:g} s for a lock that is held"
     if not sys.platform.startswith("linux"):
         return [Table(title, ["contestant"], [], {}, notes=["skipped: needs Linux's /proc"])]
-    names = [NOBODY, *(name for name in CLASSES if contestant(name).waits)]
+    names = [NOBODY, *(name for name in present(CLASSES) if contestant(name).waits)]
     seen = {n: held_and_watched(n, scale) for n in random.sample(names, len(names))}
     idle = seen.pop(NOBODY)
     return [_table(title, idle, {n: seen[n] for n in names if n in seen}, scale.wait)]
@@ -83,9 +83,10 @@ def run(scale: Scale) -> list[Table]:
 def _table(title: str, idle: Watched, seen: dict[str, Watched], seconds: float) -> Table:
     head = ["contestant", f"CPU x {REFERENCE}", "CPU, ms", "wake-ups/s", "MiB over idle Python"]
     rows, data = [], {}
+    base = seen[REFERENCE].cpu if REFERENCE in seen else 0.0
     for name, watched in seen.items():
         over = watched.rss - idle.rss
-        against = watched.cpu / seen[REFERENCE].cpu if seen[REFERENCE].cpu else 0.0
+        against = watched.cpu / base if base else 0.0
         wakes = f"{watched.wakes / seconds:.1f}"
         rows.append([TITLES[name], f"{against:.3f}", f"{watched.cpu:.2f}", wakes, f"{over:.1f}"])
         data[name] = watched._asdict() | {"rss_over_idle": over, "ratio": against}

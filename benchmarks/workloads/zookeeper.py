@@ -21,7 +21,7 @@ import holdfast
 from benchmarks.contestants import ON_ZOOKEEPER
 from benchmarks.figures import ratio, spread
 from benchmarks.tables import Goal, Table
-from benchmarks.turns import ratios, table_of, take_turns
+from benchmarks.turns import Ground, goal, ratios, table_of, take_turns
 
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
@@ -42,7 +42,13 @@ def on_servers(scale: Scale, count: int) -> list[Table]:
         asked = (ensemble.followers() or ensemble.servers)[0]
         hosts = f"{HOST}:{asked.port}"
         where = "one server" if count == 1 else f"a follower of {count}"
-        return [pair(scale, hosts, where), hand_over(scale, hosts, where)]
+        ground = Ground(partial(announce, hosts), counter=partial(packets, ensemble))
+        return [pair(scale, ground, where), hand_over(scale, hosts, where)]
+
+
+def packets(ensemble: Ensemble) -> int:
+    """How many requests the servers had from clients."""
+    return ensemble.total("zk_packets_received")
 
 
 def announce(hosts: str, folder: Path) -> None:
@@ -50,14 +56,14 @@ def announce(hosts: str, folder: Path) -> None:
     Path(folder, "hosts").write_text(hosts)
 
 
-def pair(scale: Scale, hosts: str, where: str) -> Table:
+def pair(scale: Scale, ground: Ground, where: str) -> Table:
     """A free lock, taken and given back by one thread."""
-    turns = take_turns(list(ON_ZOOKEEPER), scale, prepare=partial(announce, hosts))
-    goal = Goal("a pair x kazoo's", ratios(turns, KAZOO)["zookeeper"].median, PAIR_MOST)
+    turns = take_turns(ON_ZOOKEEPER, scale, ground)
+    goals = goal(turns, "a pair x kazoo's", "zookeeper", KAZOO, PAIR_MOST)
     floor = ratios(turns, KAZOO)["raw-zookeeper"].median
     title = f"ZooKeeper, {where}, pair: acquire and release a free lock, one thread"
     note = f"the bare requests of the recipe, by kazoo's client, take {floor:.2f} x kazoo's lock"
-    return table_of(title, turns, KAZOO)._replace(goals=[goal], notes=[note])
+    return table_of(title, turns, KAZOO)._replace(goals=goals, notes=[note])
 
 
 class HandOvers:

@@ -1,8 +1,7 @@
-"""sqlalchemy-dlock and tooz: session locks without a token, a renewal, or word of a loss."""
+"""sqlalchemy-dlock: a session lock without a token, a renewal, or word of a loss."""
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -39,37 +38,3 @@ class Dlock:
         """End the session."""
         self.connection.close()
         self.connection.engine.dispose()
-
-
-class Tooz:
-    """OpenStack's; on PostgreSQL it connects anew for each acquire."""
-
-    version: ClassVar[str] = version("tooz")
-    reentrant: ClassVar[bool] = False
-    waits: ClassVar[bool] = True
-
-    def __init__(self, folder: Path) -> None:
-        url = Path(folder, "url").read_text()
-        if url.startswith("postgresql"):
-            server, _, database = url.rpartition("/")
-            url = f"{server}?dbname={database}"
-        # It warns of its own PostgreSQL driver, and PyMySQL of how it is used.
-        warnings.filterwarnings(
-            "ignore", "PostgreSQL driver is|'(passwd|db)' is|single argument", DeprecationWarning
-        )
-        get = import_module("tooz.coordination").get_coordinator
-        self.coordinator: Any = get(url, b"bench")
-        self.coordinator.start()
-        self.lock: Any = self.coordinator.get_lock(b"bench")
-
-    def acquire(self) -> None:
-        """Take it."""
-        assert self.lock.acquire()
-
-    def release(self) -> None:
-        """Give it back."""
-        self.lock.release()
-
-    def close(self) -> None:
-        """End the session."""
-        self.coordinator.stop()

@@ -1,0 +1,183 @@
+"""Charts of the numbers of a run: `python -m benchmarks.charts FOLDER` draws them anew.
+
+Law: they are drawn from results.json and nothing else. Bars are ratios, so shorter is not always
+better; each title says which way.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.contestants import TITLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+OURS, THEIRS, BARE = "#1b6ca8", "#b9c2ca", "#e0a030"
+Document = dict[str, Any]
+
+
+def draw(document: Document, folder: Path) -> None:
+    """All charts for which there are numbers."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "holdfast"
+    for name, chart in CHARTS.items():
+        if figure := chart(document["results"]):
+            figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+
+
+def main(folder: str) -> None:
+    """Draw what was measured before."""
+    draw(json.loads(Path(folder, "results.json").read_text("utf-8")), Path(folder))
+
+
+# --- bars -----------------------------------------------------------------------------------------
+
+
+def pairs(results: Document) -> Any:
+    """What a free lock costs, store by store."""
+    found = {}
+    for name in ("pair", "redis", "zookeeper", "sql"):
+        for table in results.get(name, ()):
+            if " pair: " in f" {table['title']}" and "contestants" in table:
+                figures = table["contestants"]
+                title = table["title"].partition(" pair:")[0].strip(" ,") or "one machine"
+                values = {who: one["seconds"]["median"] * 1e6 for who, one in figures.items()}
+                found["one machine" if title == "pair" else title] = values
+    return bars(found, "acquire + release of a free lock, µs (shorter is better)")
+
+
+def crowds(results: Document) -> Any:
+    """What contending processes reach, without a hold."""
+    tables = [table for table in results.get("redis", ()) if "hold" in table and not table["hold"]]
+    found = {
+        f"Redis, {table['processes']} processes": {
+            who: one["rate"] for who, one in table["contestants"].items()
+        }
+        for table in tables
+    }
+    return bars(found, "hand-overs of one lock that all want, per second (longer is better)")
+
+
+def each(results: Document) -> Any:
+    """What many tasks and threads of one process reach."""
+    found = {
+        table["title"]: {who: one["rate"]["median"] for who, one in table["rates"].items()}
+        for table in results.get("redis_each", ())
+        if "rates" in table
+    }
+    return bars(found, "pairs per second of one process (longer is better)")
+
+
+def bars(groups: Mapping[str, Mapping[str, float]], title: str) -> Any:
+    """One panel for each group, on a logarithmic scale."""
+    from matplotlib.figure import Figure
+
+    if not groups:
+        return None
+    rows = -(-len(groups) // 2)
+    tallest = max(len(values) for values in groups.values())
+    figure = Figure(figsize=(13, rows * (0.27 * tallest + 0.9)), layout="constrained")
+    figure.suptitle(title)
+    panels = figure.subplots(rows, 2, squeeze=False).flat
+    for panel, (name, values) in zip(panels, groups.items(), strict=False):
+        _panel(panel, name, values)
+    for panel in list(figure.axes)[len(groups) :]:
+        panel.set_axis_off()
+    return figure
+
+
+def _panel(panel: Any, name: str, values: Mapping[str, float]) -> None:
+    order = sorted(values, key=values.__getitem__, reverse=True)
+    numbers = [values[who] for who in order]
+    drawn = panel.barh([_label(who) for who in order], numbers, color=[_color(w) for w in order])
+    panel.bar_label(drawn, [f"{number:,.0f}" for number in numbers], padding=3, fontsize=8)
+    panel.set_xscale("log")
+    panel.set_xlim(min(numbers) / 3, max(numbers) * 4)
+    panel.set_title(name, fontsize=10)
+    panel.tick_params(labelsize=8)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _label(who: str) -> str:
+    return TITLES.get(who, who).replace("**", "")
+
+
+def _color(who: str) -> str:
+    title = TITLES.get(who, who)
+    if title.startswith("**"):
+        return OURS
+    return BARE if re.search("bare|limit|redis-benchmark", title) else THEIRS
+
+
+# --- curves ---------------------------------------------------------------------------------------
+
+
+def waits(results: Document) -> Any:
+    """How long one waits at most, by the number of processes."""
+    from matplotlib.figure import Figure
+
+    tables = [table for table in results.get("redis", ()) if table.get("hold")]
+    if not tables:
+        return None
+    holds = sorted({table["hold"] for table in tables})
+    figure = Figure(figsize=(13, 5), layout="constrained")
+    figure.suptitle("Redis: p99 of the waits over the ideal (1 is as good as can be)")
+    for panel, hold in zip(figure.subplots(1, len(holds), squeeze=False)[0], holds, strict=True):
+        _curves(panel, [table for table in tables if table["hold"] == hold])
+        panel.set_title(f"each holds it for {hold * 1e3:g} ms", fontsize=10)
+    figure.axes[-1].legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def _curves(panel: Any, tables: Sequence[Document]) -> None:
+    names = list(dict.fromkeys(who for table in tables for who in table["contestants"]))
+    for number, who in enumerate(names):
+        points = [
+            (table["processes"], one["p99"] / one["ideal"])
+            for table in tables
+            if (one := table["contestants"].get(who))
+        ]
+        ours = _color(who) == OURS
+        style = {"color": OURS, "linewidth": 3} if ours else {"color": f"C{number}", "alpha": 0.7}
+        panel.plot(*zip(*points, strict=True), marker="o", label=_label(who), **style)
+    panel.set(xscale="log", yscale="log", xlabel="processes")
+    panel.grid(alpha=0.3)
+
+
+def growth(results: Document) -> Any:
+    """How the figures of holdfast grow."""
+    from matplotlib.figure import Figure
+
+    if "growth" not in results:
+        return None
+    figure = Figure(figsize=(11, 6), layout="constrained")
+    panel = figure.subplots()
+    for text, curve in results["growth"][0]["curves"].items():
+        first = next((y for y in curve["y"] if y > 0), 1.0)
+        scaled = [y / first for y in curve["y"]]
+        label = f"{text} ({curve['exponent']:+.2f})"
+        panel.plot(curve["x"], scaled, marker="o", label=label)
+    panel.set(xscale="log", yscale="log", ylabel="times the figure of the smallest size")
+    panel.set_title("how the figures of holdfast grow (fitted exponents in brackets)")
+    panel.grid(alpha=0.3)
+    panel.legend(fontsize=8, frameon=False)
+    return figure
+
+
+CHARTS: dict[str, Callable[[Document], Any]] = {
+    "pairs": pairs,
+    "contention": crowds,
+    "waits": waits,
+    "each": each,
+    "growth": growth,
+}
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,18 @@
+"""Curator, in Java: InterProcessMutex, first come, first served, until the session ends."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from benchmarks.contestants.foreign import Foreign
+from benchmarks.foreign import pinned, required
+
+required("java")
+
+
+class Curator(Foreign):
+    """Reentrant; its loss is told for the session, not for the lock; no token."""
+
+    version: ClassVar[str] = pinned("java", r">curator-recipes</artifactId>\s*<version>(.*)<")
+    kind: ClassVar[str] = "java"
+    name: ClassVar[str] = "curator"

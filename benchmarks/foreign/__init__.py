@@ -1,0 +1,110 @@
+"""Programs of other languages, built once by their own tools: `python -m benchmarks.foreign`.
+
+Law: nothing is built but by that command (`make bench`), into a folder that git does not see. Where
+a tool is missing, its program is not there, and whoever needs it fails as an import fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+BUILT = HERE.parents[1] / "build" / "foreign"
+# Where distributions put a Go that is not on the PATH.
+PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin"
+
+
+class Kind(NamedTuple):
+    """A language: its tools, what builds the program, and what runs it."""
+
+    tools: tuple[str, ...]
+    pins: str
+    """The file that says which versions are used."""
+    build: tuple[str, ...]
+    run: tuple[str, ...]
+
+
+def _kinds(built: str) -> dict[str, Kind]:
+    java, node = f"{built}/java", f"{built}/node"
+    maven = ("mvn", "--quiet", "--batch-mode", f"-Dbuilt={java}")
+    install = ("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent")
+    classes = f"{java}/classes:{java}/lib/*"
+    return {
+        "java": Kind(
+            ("java", "javac", "mvn"),
+            "pom.xml",
+            (*maven, "compile", "dependency:copy-dependencies"),
+            ("java", "-Xmx256m", "-cp", classes, "Contender"),
+        ),
+        "go": Kind(
+            ("go",),
+            "go.mod",
+            ("go", "build", "-o", f"{built}/go/contender", "."),
+            (f"{built}/go/contender",),
+        ),
+        "node": Kind(
+            ("node", "npm"),
+            "package.json",
+            (*install, "--prefix", node),
+            ("node", str(HERE / "node" / "contender.js")),
+        ),
+    }
+
+
+KINDS = _kinds(str(BUILT))
+
+
+def environment() -> dict[str, str]:
+    """What the tools and the programs are run in."""
+    return os.environ | {"PATH": PATH, "HOLDFAST_BUILT": str(BUILT / "node")}
+
+
+def sources(kind: str) -> list[Path]:
+    """What the program is made of."""
+    return [path for path in (HERE / kind).rglob("*") if path.is_file()]
+
+
+def fresh(kind: str) -> bool:
+    """Whether it is built, of the sources that are there now."""
+    mark = BUILT / kind / "built"
+    newest = max(path.stat().st_mtime for path in sources(kind))
+    return mark.exists() and mark.stat().st_mtime >= newest
+
+
+def required(kind: str) -> None:
+    """Fail as an import does, unless it is built."""
+    if not fresh(kind):
+        raise ImportError(f"its program in {kind} is not built here (make bench builds it)")
+
+
+def pinned(kind: str, pattern: str) -> str:
+    """The version of a library that is used, as its project says."""
+    text = (HERE / kind / KINDS[kind].pins).read_text("utf-8")
+    found = re.search(pattern, text)
+    assert found, f"no version of {pattern} in {KINDS[kind].pins}"
+    return found[1]
+
+
+def build(kind: str) -> str:
+    """Build it, unless it is built; says why it cannot be, or nothing."""
+    if fresh(kind):
+        return ""
+    missing = [tool for tool in KINDS[kind].tools if not shutil.which(tool, path=PATH)]
+    if missing:
+        return f"{', '.join(missing)} is missing"
+    folder = BUILT / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    if kind == "node":
+        shutil.copy(HERE / kind / KINDS[kind].pins, folder)
+    run = subprocess.run(
+        KINDS[kind].build, cwd=HERE / kind, env=environment(), capture_output=True, text=True
+    )
+    if run.returncode:
+        return (run.stderr or run.stdout).strip().splitlines()[-1]
+    Path(folder, "built").touch()
+    return ""

@@ -1,0 +1,206 @@
+// One process of Go that is measured: NAME FOLDER, then orders on its standard input, each
+// answered by one line of JSON, as benchmarks/contender.py does it.
+//
+// redsync on go-redis: a lease of 30 s that nobody renews, and it waits for as long as it takes,
+// with its default pauses (50 to 250 ms). Times are of CLOCK_MONOTONIC, as Python's
+// time.monotonic_ns().
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	goredislib "github.com/redis/go-redis/v9"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	lease  = 30 * time.Second
+	warmUp = 300 * time.Millisecond
+)
+
+// quiet is told of every dial that fails, where a server is down.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+type contender struct {
+	sync    *redsync.Redsync
+	mutex   *redsync.Mutex
+	counter *os.File
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func now() int64 {
+	var clock unix.Timespec
+	check(unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock))
+	return clock.Nano()
+}
+
+func cpu() float64 {
+	var used unix.Rusage
+	check(unix.Getrusage(unix.RUSAGE_SELF, &used))
+	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
+}
+
+func say(value any) {
+	line, err := json.Marshal(value)
+	check(err)
+	fmt.Println(string(line))
+}
+
+func open(name, folder string) *contender {
+	urls, err := os.ReadFile(filepath.Join(folder, "url"))
+	check(err)
+	var pools []redis.Pool
+	for _, url := range strings.Split(strings.TrimSpace(string(urls)), ",") {
+		options, err := goredislib.ParseURL(url)
+		check(err)
+		pools = append(pools, goredis.NewPool(goredislib.NewClient(options)))
+	}
+	counter, err := os.OpenFile(filepath.Join(folder, "counter"), os.O_RDWR|os.O_CREATE, 0o600)
+	check(err)
+	made := &contender{sync: redsync.New(pools...), counter: counter}
+	made.mutex = made.lock(name)
+	return made
+}
+
+func (c *contender) lock(name string) *redsync.Mutex {
+	return c.sync.NewMutex(name, redsync.WithExpiry(lease), redsync.WithTries(math.MaxInt32))
+}
+
+func take(mutex *redsync.Mutex) { check(mutex.Lock()) }
+
+func give(mutex *redsync.Mutex) {
+	_, err := mutex.Unlock()
+	check(err)
+}
+
+func (c *contender) pairs(count int) {
+	began, used := now(), cpu()
+	for i := 0; i < count; i++ {
+		take(c.mutex)
+		give(c.mutex)
+	}
+	each := float64(count)
+	say(map[string]float64{"wall": float64(now()-began) / 1e9 / each, "cpu": (cpu() - used) / each})
+}
+
+// Add 1 in a way that loses updates unless one process at a time does it.
+func (c *contender) countUp() {
+	number := make([]byte, 8)
+	c.counter.ReadAt(number, 0) // at first there is nothing to read, which is 0
+	binary.LittleEndian.PutUint64(number, binary.LittleEndian.Uint64(number)+1)
+	_, err := c.counter.WriteAt(number, 0)
+	check(err)
+}
+
+func (c *contender) contend(hold, seconds float64) {
+	stints, used := [][3]int64{}, cpu()
+	until := now() + int64(seconds*1e9)
+	for asked := now(); asked < until; asked = now() {
+		take(c.mutex)
+		granted := now()
+		c.countUp()
+		if hold > 0 {
+			time.Sleep(time.Duration(hold * 1e9))
+		}
+		givenBack := now()
+		give(c.mutex)
+		stints = append(stints, [3]int64{asked, granted, givenBack})
+	}
+	say(map[string]any{"stints": stints, "cpu": cpu() - used})
+}
+
+func (c *contender) count(workers int, seconds float64) int {
+	until := now() + int64(seconds*1e9)
+	counts := make([]int, workers)
+	var all sync.WaitGroup
+	for i := range counts {
+		mutex := c.lock("each " + strconv.Itoa(i))
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for now() < until {
+				take(mutex)
+				give(mutex)
+				counts[i]++
+			}
+		}()
+	}
+	all.Wait()
+	sum := 0
+	for _, one := range counts {
+		sum += one
+	}
+	return sum
+}
+
+func (c *contender) each(workers int, seconds float64) {
+	c.count(workers, seconds/2)
+	began, used := now(), cpu()
+	done := float64(c.count(workers, seconds))
+	wall := float64(now()-began) / 1e9
+	say(map[string]float64{"rate": done / wall, "cpu": (cpu() - used) / done})
+}
+
+func number(word string) float64 {
+	value, err := strconv.ParseFloat(word, 64)
+	check(err)
+	return value
+}
+
+func (c *contender) obey(words []string) {
+	switch words[0] {
+	case "acquire":
+		take(c.mutex)
+		say(true)
+	case "release":
+		give(c.mutex)
+		say(true)
+	case "pairs":
+		c.pairs(int(number(words[1])))
+	case "contend":
+		c.contend(number(words[1]), number(words[2]))
+	case "each":
+		c.each(int(number(words[1])), number(words[2]))
+	default:
+		check(fmt.Errorf("an unknown order: %v", words))
+	}
+}
+
+func main() {
+	goredislib.SetLogger(quiet{})
+	made := open(os.Args[1], os.Args[2])
+	own := made.lock(fmt.Sprint(os.Args[1], " ", os.Getpid()))
+	until := now() + warmUp.Nanoseconds()
+	for i := 0; i < 300 && now() < until; i++ {
+		take(own)
+		give(own)
+	}
+	say(true)
+	orders := bufio.NewScanner(os.Stdin)
+	for orders.Scan() {
+		made.obey(strings.Fields(orders.Text()))
+	}
+	check(orders.Err())
+}

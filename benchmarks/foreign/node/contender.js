@@ -1,0 +1,94 @@
+// One process of Node that is measured: NAME FOLDER, then orders on its standard input, each
+// answered by one line of JSON, as benchmarks/contender.py does it.
+//
+// node-redlock: a lease of 30 s that nobody renews, and it waits for as long as it takes, with the
+// pauses of its front page (200 ms and up to 200 ms more). Times are of process.hrtime, which on
+// Linux is the clock of Python's time.monotonic_ns().
+"use strict";
+const fs = require("fs");
+const path = require("path");
+const readline = require("readline");
+const built = process.env.HOLDFAST_BUILT;
+const Redis = require(path.join(built, "node_modules", "ioredis"));
+const { default: Redlock } = require(path.join(built, "node_modules", "redlock"));
+
+const [name, folder] = process.argv.slice(2);
+const LEASE = 30000;
+const WARM_UP = 300000000n;
+const now = () => process.hrtime.bigint();
+const cpu = () => { const used = process.cpuUsage(); return used.user + used.system; };
+const say = (value) => process.stdout.write(JSON.stringify(value) + "\n");
+
+const urls = fs.readFileSync(path.join(folder, "url"), "utf-8").trim().split(",");
+const clients = urls.map((url) => new Redis(url));
+clients.forEach((client) => client.on("error", () => {}));
+const redlock = new Redlock(clients, { retryCount: -1, retryDelay: 200, retryJitter: 200 });
+redlock.on("error", () => {});  // a node that is down is told of here, at each try
+const counter = fs.openSync(path.join(folder, "counter"), fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
+let held;
+
+// Add 1 in a way that loses updates unless one process at a time does it.
+function countUp() {
+  const number = Buffer.alloc(8);
+  fs.readSync(counter, number, 0, 8, 0);
+  number.writeBigUInt64LE(number.readBigUInt64LE() + 1n);
+  fs.writeSync(counter, number, 0, 8, 0);
+}
+
+async function pairs(count) {
+  const began = now(), used = cpu();
+  for (let i = 0; i < count; i++) await (await redlock.acquire([name], LEASE)).release();
+  say({ wall: Number(now() - began) / 1e9 / count, cpu: (cpu() - used) / 1e6 / count });
+}
+
+async function contend(hold, seconds) {
+  const stints = [], used = cpu(), until = now() + BigInt(Math.round(seconds * 1e9));
+  for (let asked = now(); asked < until; asked = now()) {
+    const lock = await redlock.acquire([name], LEASE);
+    const granted = now();
+    countUp();
+    if (hold) await new Promise((resolve) => setTimeout(resolve, hold * 1e3));
+    const givenBack = now();
+    await lock.release();
+    stints.push([asked, granted, givenBack].map(Number));
+  }
+  say({ stints, cpu: (cpu() - used) / 1e6 });
+}
+
+async function count(workers, seconds) {
+  const until = now() + BigInt(Math.round(seconds * 1e9));
+  const work = async (i) => {
+    let done = 0;
+    for (; now() < until; done++) await (await redlock.acquire([`each ${i}`], LEASE)).release();
+    return done;
+  };
+  const counts = await Promise.all([...Array(workers).keys()].map(work));
+  return counts.reduce((a, b) => a + b, 0);
+}
+
+async function each(workers, seconds) {
+  await count(workers, seconds / 2);
+  const began = now(), used = cpu();
+  const done = await count(workers, seconds);
+  say({ rate: done / (Number(now() - began) / 1e9), cpu: (cpu() - used) / 1e6 / done });
+}
+
+async function obey([verb, ...words]) {
+  const numbers = words.map(Number);
+  if (verb === "acquire") { held = await redlock.acquire([name], LEASE); say(true); }
+  else if (verb === "release") { await held.release(); say(true); }
+  else if (verb === "pairs") await pairs(...numbers);
+  else if (verb === "contend") await contend(...numbers);
+  else if (verb === "each") await each(...numbers);
+  else throw new Error(verb);
+}
+
+async function main() {
+  const until = now() + WARM_UP;
+  for (let i = 0; i < 300 && now() < until; i++) await (await redlock.acquire([`${name} ${process.pid}`], LEASE)).release();
+  say(true);
+  for await (const line of readline.createInterface({ input: process.stdin })) await obey(line.split(" "));
+  process.exit(0);
+}
+
+main().catch((error) => { console.error(error); process.exit(1); });
