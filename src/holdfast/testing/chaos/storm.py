@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAIRS = 2
 LOCKS = 8
-PAUSE = 0.5
+PAUSE = 0.6
 # What a store that does not promise exclusion may show. That no older token writes, it must keep.
 EXCUSED = {Kind.OVERLAP, Kind.TOKEN_ORDER, Kind.TOKEN_REUSED}
 
