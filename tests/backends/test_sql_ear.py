@@ -13,6 +13,8 @@ from tests.backends.sql import Stage, mariadb, postgres, server
 from tests.servers.mariadb import MariaDB
 from tests.servers.process import eventually
 
+import holdfast
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -70,3 +72,26 @@ def test_an_ear_that_could_not_sign_tries_again(lease: Stage) -> None:
     eventually(lambda: signs(lease) == [sign])
     held.release()
     waiter.join().release()
+
+
+def test_an_ear_bears_what_is_no_text(postgres: Postgres) -> None:
+    """Whoever may connect may notify, in a database without an encoding with any bytes: the server
+    ends the connection that should hear them.
+    """
+    postgres.query("CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0")
+    url = postgres.url.replace("/postgres", "/bytes")
+    with (
+        holdfast.Client(url) as client,
+        holdfast.Client(url) as other,
+        psycopg.connect(url, autocommit=True) as stranger,
+    ):
+        client.setup()
+        held = take(client, "a")
+        waiter = Waiter(other, "a")
+        found = "SELECT client FROM holdfast_waiter"
+        eventually(lambda: stranger.execute(found).fetchone())
+        (whom,) = stranger.execute(found).fetchone() or (b"",)
+        # As bytes, for psycopg would write a text in the encoding of the database.
+        stranger.execute(f"NOTIFY \"holdfast_{whom.decode()}\", '\xff'".encode("latin-1"))
+        held.release()
+        waiter.join().release()

@@ -40,11 +40,13 @@ class Property(NamedTuple):
 PROPERTIES: list[Property] = []
 
 
-def holds(**inputs: SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[[], None]]:
-    """Make a test of a check, for inputs of these kinds."""
+def holds(
+    examples: int = EXAMPLES, /, **inputs: SearchStrategy[Any]
+) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Make a test of a check, for so many inputs of these kinds."""
 
     def tested(check: Callable[..., None]) -> Callable[[], None]:
         PROPERTIES.append(Property(check, inputs))
-        return PROPERTIES[-1].searched(EXAMPLES)
+        return PROPERTIES[-1].searched(examples)
 
     return tested

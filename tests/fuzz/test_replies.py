@@ -67,7 +67,7 @@ REQUESTS = (
     Examine(),
 )
 URLS = ("redis://h", "redis+sentinel://h/main", "redis+cluster://h", "redis://h?replicas=1")
-FORMS = ("hash", "string", "setnx-expire", "getset", "setnx", "incr")
+FORMS = ("hash", "string", "vote", "setnx-expire", "getset", "setnx", "incr")
 # What these replies are made of when they make sense, and what is nearly that.
 WORD = st.sampled_from(
     [
@@ -151,7 +151,7 @@ class AioSenseless(AioStore):
 def test_any_reply_of_redis_is_understood_or_is_an_error_of_ours(
     url: str, form: str, request: Any, replies: list[Any]
 ) -> None:
-    if isinstance(request, (Fence, Undo)) and form not in ("hash", "string"):
+    if isinstance(request, (Fence, Undo)) and form not in ("hash", "string", "vote"):
         return
     with contextlib.suppress(StoreError):
         Senseless(url, form, replies).call(request, math.inf)

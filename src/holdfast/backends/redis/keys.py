@@ -22,6 +22,8 @@ SLOTS = 16384
 OURS = "holdfast:"
 RESERVED = (OURS, "redisson_")
 ESCAPED = f"{OURS}lock:{{"
+# A token of microseconds and milliseconds of a lease have fewer characters than this.
+LONGEST_GRANT = 40
 
 
 class Keys(NamedTuple):
@@ -120,7 +122,8 @@ def message_of(word: str) -> tuple[str, int, float]:
     """
     owner, _, rest = word.partition("\n")
     token, _, ms = rest.partition("\n")
-    granted = token.isdecimal() and ms.isdecimal()
+    # Anybody who may publish can write one of any length.
+    granted = token.isdecimal() and ms.isdecimal() and len(rest) <= LONGEST_GRANT
     return holder_of(owner), int(token) if granted else 0, int(ms) / 1000 if granted else 0.0
 
 

@@ -88,7 +88,7 @@ class Line:
         self.now = now
         self.heard = False
         # What the last message said that was read.
-        self.word = b""
+        self.word = ""
         self.ended = False
         # The confirmations that come before the next reply. An error in place of one is a
         # subscription refused, or one that did not end: then the line is of no use to others.
@@ -147,6 +147,8 @@ class Line:
 
     def fresh(self) -> bool:
         """Whether the line is likely to be open still: it was used just now, or is silent."""
+        if self.reader.has_data():
+            return False  # somebody has said more than was asked for
         if self.now() - self.used < IDLE_TOO_LONG:
             return True
         try:
@@ -221,7 +223,7 @@ class Line:
 
     def _note(self, push: Sequence[Any]) -> None:
         if push and push[0] in MESSAGES:
-            self.heard, self.word = True, push[2]
+            self.heard, self.word = True, push[2].decode("utf-8", "replace")
         elif self.owed and confirms(push, self.owed[0]):
             self.owed.popleft()
         elif push and push[0] == ENDED:

@@ -204,7 +204,7 @@ class Store:
             return
         self.wanted.note(claim.name)
         # A message that came before the last answer is no news: to look is all it can be good for.
-        line.word = b""
+        line.word = ""
         try:
             lasts = line.wait(until)
         except BaseException:
@@ -215,7 +215,7 @@ class Store:
             self.waiting.pop(claim.holder, None)
             line.close()
         elif line.word:
-            self.talks.heard(line.word.decode("utf-8", "replace"))
+            self.talks.heard(line.word)
 
     def forget(self, holder: str) -> None:
         """The claim waits no more: its line can serve others."""

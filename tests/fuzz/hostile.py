@@ -1,0 +1,100 @@
+"""A server on a port of this machine that answers a Redis client with whatever it is told to.
+
+Law: it reads commands, and answers each one with the next of its pieces. It remembers which token
+it has granted to whom.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.servers.process import HOST
+from tests.servers.resp import packed, read_reply
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Held by another: how long yet, our place in the queue, its ticket; who, what of it, its token.
+BUSY = b"*7\r\n:0\r\n:9000\r\n:0\r\n" + packed(b"5", b"x:1", b"1\nboth\n5\n{}", b"3")[4:]
+HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
+LATE = 0.1
+POLITE = ("HELLO", "SUBSCRIBE")
+
+
+class Piece(NamedTuple):
+    """The answer to one command."""
+
+    kind: str
+    data: bytes = b""
+
+
+def pushed(*words: bytes) -> bytes:
+    """As a server sends what nobody has asked for."""
+    return b">" + packed(*words)[1:]
+
+
+class Hostile:
+    """One server. What is not about locks it answers as a server does, as far as it is polite."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server((HOST, 0))
+        self.url = f"redis://{HOST}:{self.listener.getsockname()[1]}"
+        self.play(())
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def play(self, pieces: Sequence[Piece], polite: Sequence[str] = POLITE) -> None:
+        """From now on answer with these, over and over."""
+        self.pieces, self.polite = pieces, polite
+        self.turn = 0
+        self.granted: set[tuple[str, int]] = set()
+
+    def _accept(self) -> None:
+        while True:
+            wire, _ = self.listener.accept()
+            threading.Thread(target=self._serve, args=(wire,), daemon=True).start()
+
+    def _serve(self, wire: socket.socket) -> None:
+        with wire, wire.makefile("rb") as stream, contextlib.suppress(OSError):
+            while self._answer(wire, [str(word) for word in read_reply(stream)]):
+                continue
+
+    def _answer(self, wire: socket.socket, command: list[str]) -> bool:
+        """Say something, or nothing; False at the end of the connection."""
+        data, kind = self._proper(*command[:2]), ""
+        if not data:
+            kind, more = self.pieces[self.turn % len(self.pieces)]
+            self.turn += 1
+            data = self._said(kind, more, command)
+        if kind == "late":
+            threading.Event().wait(LATE)
+        wire.sendall(data)
+        return kind not in ("half", "end")
+
+    def _proper(self, verb: str, word: str = "") -> bytes:
+        if verb in ("HELLO", "CLIENT") and "HELLO" in self.polite:
+            return HELLO if verb == "HELLO" else b"+OK\r\n"
+        if verb.endswith("SUBSCRIBE") and "SUBSCRIBE" in self.polite:
+            return pushed(verb.lower().encode(), word.encode(), b"1")
+        return b""
+
+    def _said(self, kind: str, data: bytes, command: list[str]) -> bytes:
+        """What a piece is to this command."""
+        if kind in ("raw", "end"):
+            return data
+        if kind in ("busy", "tell"):
+            return data + BUSY if kind == "busy" else BUSY + data
+        whole = self._grant(command)
+        if kind == "half":
+            return whole[: len(whole) // 2]
+        return data + whole + (whole if kind == "twice" else b"")
+
+    def _grant(self, command: list[str]) -> bytes:
+        """A grant, if it is one of our scripts that asks; to all else, an error."""
+        if not command[0].startswith("EVAL"):
+            return b"-ERR\r\n"
+        token = len(self.granted) + 1000
+        self.granted.add((command[3 + int(command[2])], token))
+        return b"*2\r\n:1\r\n$4\r\n%d\r\n" % token

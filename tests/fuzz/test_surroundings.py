@@ -1,0 +1,109 @@
+"""What stands around a client: its environment, its fifo, the masters of its Redlock."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from functools import cache
+from time import monotonic
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+from tests.fuzz.hostile import Hostile, Piece
+from tests.fuzz.properties import holds
+from tests.fuzz.test_lines import RAW, SLACK, SOUND
+from tests.fuzz.test_urls import PIECES, REST
+
+import holdfast
+from holdfast.api.connect import VARIABLE, connect
+from holdfast.backends.sqlite.clients import WORD
+from holdfast.backends.sqlite.file import File
+from holdfast.cli.codes import Misconfigured
+from holdfast.cli.environment import STACK, environment, names_around
+from holdfast.cli.store import OUTER, client_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.backends.sqlite.life import Life
+
+# Any bytes but those that no variable can have.
+VALUE = st.binary(max_size=12).map(lambda b: b.replace(b"\0", b"")) | (PIECES | REST).map(
+    lambda text: text.encode("utf-8", "replace").replace(b"\0", b"")
+)
+MASTERS = 3
+PATIENCE = 0.15
+
+
+@contextlib.contextmanager
+def surrounded(**words: bytes) -> Iterator[None]:
+    """With these variables, for the length of a body."""
+    before = dict(os.environb)
+    os.environb.update({name.encode(): word for name, word in words.items()})
+    try:
+        yield
+    finally:
+        os.environb.clear()
+        os.environb.update(before)
+
+
+@holds(url=VALUE, stack=VALUE, outer=VALUE)
+def test_any_environment_is_a_store_or_is_refused(url: bytes, stack: bytes, outer: bytes) -> None:
+    with surrounded(**{VARIABLE: url, STACK: stack, OUTER: outer}):
+        with contextlib.suppress(ValueError, holdfast.HoldfastError):
+            for node in connect(None, monotonic).nodes.values():
+                node.close()
+        with contextlib.suppress(Misconfigured):
+            client_of(SimpleNamespace(backend=None, op_timeout=None)).close()  # type: ignore[arg-type]
+        lease: Any = SimpleNamespace(name="a", token=1)
+        assert environment(lease, 1.0, "memory://")[STACK].endswith("a")
+        assert all(names_around())
+
+
+@cache
+def life() -> Life:
+    """A client's, in a file of this process."""
+    folder = tempfile.mkdtemp()
+    file = File(f"{folder}/locks.db", monotonic)
+    file.open(monotonic() + 10.0)
+    return file.live("0" * 32)
+
+
+@holds(words=st.binary(min_size=1, max_size=60))
+def test_any_word_in_the_fifo_is_a_hint(words: bytes) -> None:
+    own = life()
+    os.write(own.wake, words)
+    # What is read in one go begins anew with the next.
+    os.write(own.wake, b"\1" * (WORD - len(words) % WORD))
+    for name in own.hear():
+        assert name == "" or name.startswith(f"{own.client}:")
+
+
+@cache
+def masters() -> tuple[Hostile, ...]:
+    """So many, for this process."""
+    return tuple(Hostile() for _ in range(MASTERS))
+
+
+ANSWERS = st.lists(SOUND, min_size=1, max_size=3)
+
+
+@holds(10, answers=st.tuples(*[ANSWERS] * MASTERS), noise=st.none() | RAW)
+def test_a_redlock_believes_a_majority_and_nothing_else(
+    answers: tuple[list[Piece], ...], noise: Piece | None
+) -> None:
+    for number, (master, pieces) in enumerate(zip(masters(), answers, strict=True)):
+        # One of them may say anything at all: it is no majority.
+        master.play([noise] if noise and not number else pieces)
+    began = monotonic()
+    url = ",".join(master.url for master in masters())
+    with (
+        holdfast.Client(url, op_timeout=PATIENCE) as client,
+        contextlib.suppress(holdfast.HoldfastError),
+    ):
+        if client.lock("a", lease=5.0).acquire(PATIENCE) is not None:
+            votes = sum(bool(master.granted) for master in masters()[bool(noise) :])
+            assert votes + bool(noise) > MASTERS // 2
+    assert monotonic() < began + 2 * PATIENCE + SLACK
