@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks import growth
 from benchmarks.contestants import ALL, TITLES, absent
@@ -68,79 +68,76 @@ def main(arguments: Sequence[str] | None = None) -> int:
         made.error(
             f"no workload is called {', '.join(sorted(unknown))}: there are {', '.join(NAMES)}"
         )
-    page = Page()
-    page.add(heading(options.scale))
-    tables = measure(options.names or NAMES, options.scale, page)
-    page.add(load_line(page.load, load()))
-    text = json.dumps(document(tables, options.scale, page.load), indent=1) + "\n"
+    run = Run(options.scale, options.into)
+    run.tell(heading(options.scale))
+    for name in options.names or NAMES:
+        run.measure(name)
+    run.end()
     if options.json:
-        options.json.write_text(text)
-    if options.into:
-        publish(options.into, text, page)
+        options.json.write_text(run.document())
     return 0
 
 
-class Page:
-    """What is printed, and kept for a file."""
+class Run:
+    """What is found, printed as soon as it is there, and kept in a folder if that is wanted."""
 
-    def __init__(self) -> None:
+    def __init__(self, scale: str, folder: Path | None) -> None:
+        self.scale = scale
+        self.folder = folder
         self.lines: list[str] = []
-        self.load = load()
+        self.tables: dict[str, list[Table]] = {}
+        self.load = [load()]
 
-    def add(self, lines: Sequence[str]) -> None:
+    def tell(self, lines: Sequence[str]) -> None:
         """Print them, and keep them."""
         self.lines += lines
         print("\n".join(lines), flush=True)
+
+    def measure(self, name: str) -> None:
+        """All tables of a workload. A run takes long: what it has found so far is written."""
+        began = time.monotonic()
+        self.found(name, workload(name)(SCALES[self.scale]))
+        self.load.append(load())
+        if sys.stderr.isatty():
+            print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        self.write()
+
+    def found(self, name: str, tables: list[Table]) -> None:
+        """They belong to the run."""
+        self.tables[name] = tables
+        for table in tables:
+            self.tell(list(table.markdown()))
+
+    def end(self) -> None:
+        """What is to be seen of all workloads together, and charts."""
+        curves = growth.table_of(table for some in self.tables.values() for table in some)
+        if curves.rows:
+            self.found("growth", [curves])
+        self.tell([f"load average: {min(self.load):.1f} to {max(self.load):.1f}", ""])
+        self.write()
+        if self.folder:
+            from benchmarks.charts import draw
+
+            draw(json.loads(self.document()), self.folder)
+
+    def write(self) -> None:
+        """Numbers and tables."""
+        if self.folder:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            Path(self.folder, "results.json").write_text(self.document())
+            Path(self.folder, "results.md").write_text("\n".join(self.lines))
+
+    def document(self) -> str:
+        """All numbers, for programs."""
+        results = {name: [one.plain() for one in some] for name, some in self.tables.items()}
+        about = {"machine": machine(), "load": self.load, "versions": versions()}
+        words = {"schema": SCHEMA, "scale": self.scale, **about, "results": results}
+        return json.dumps(words, indent=1) + "\n"
 
 
 def load() -> float:
     """How many processes want a processor, on the average of a minute."""
     return os.getloadavg()[0]
-
-
-def load_line(before: float, after: float) -> list[str]:
-    """What else the machine had to do."""
-    return [f"load average before: {before:.1f}, at the end: {after:.1f}", ""]
-
-
-def measure(names: Sequence[str], scale: str, page: Page) -> dict[str, list[Table]]:
-    """All tables of all workloads, each printed as soon as it is there."""
-    tables: dict[str, list[Table]] = {}
-    for name in names:
-        began = time.monotonic()
-        tables[name] = workload(name)(SCALES[scale])
-        for table in tables[name]:
-            page.add(list(table.markdown()))
-        if sys.stderr.isatty():
-            print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    curves = growth.table_of(table for some in tables.values() for table in some)
-    if curves.rows:
-        tables["growth"] = [curves]
-        page.add(list(curves.markdown()))
-    return tables
-
-
-def document(tables: dict[str, list[Table]], scale: str, before: float) -> dict[str, Any]:
-    """All numbers, for programs."""
-    results = {name: [table.plain() for table in made] for name, made in tables.items()}
-    return {
-        "schema": SCHEMA,
-        "scale": scale,
-        "machine": machine(),
-        "load": [before, load()],
-        "versions": versions(),
-        "results": results,
-    }
-
-
-def publish(folder: Path, text: str, page: Page) -> None:
-    """Write numbers, tables and charts."""
-    from benchmarks.charts import draw
-
-    folder.mkdir(parents=True, exist_ok=True)
-    Path(folder, "results.json").write_text(text)
-    Path(folder, "results.md").write_text("\n".join(page.lines))
-    draw(json.loads(text), folder)
 
 
 if __name__ == "__main__":

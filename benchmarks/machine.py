@@ -10,6 +10,9 @@ from pathlib import Path
 
 from benchmarks.contestants import ALL, TITLES, contestant, present
 
+# What the name of a contestant says beside that of its library.
+WAY = r"^aio-|-(file|redis|fair|masters|zookeeper|sql)$"
+
 
 def processor() -> str:
     """What the processor calls itself."""
@@ -42,4 +45,4 @@ def machine() -> dict[str, str | int]:
 def versions() -> dict[str, str]:
     """The libraries' versions; what is bare belongs to the machine."""
     peers = [name for name in present(ALL) if not re.search(r"holdfast|bare", TITLES[name])]
-    return {name: contestant(name).version for name in ["holdfast", *peers]}
+    return {re.sub(WAY, "", name): contestant(name).version for name in ["holdfast", *peers]}

@@ -37,7 +37,7 @@ class Scale(NamedTuple):
 
 
 FULL = Scale(
-    rounds=15,
+    rounds=11,
     turn=0.04,
     crowd=8,
     crowds=(2, 8, 32),
@@ -45,9 +45,9 @@ FULL = Scale(
     crowd_turn=1.0,
     settling=0.7,
     wait=3.0,
-    starts=20,
+    starts=10,
     tasks=(100, 1000, 10_000),
-    threads=(1, 8, 64),
+    threads=(8, 64),
     waiters=(1, 10, 100, 1000, 10_000),
     leases=(1000, 10_000, 100_000),
     lease=30.0,

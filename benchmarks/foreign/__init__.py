@@ -6,6 +6,7 @@ a tool is missing, its program is not there, and whoever needs it fails as an im
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -64,16 +65,16 @@ def environment() -> dict[str, str]:
     return os.environ | {"PATH": PATH, "HOLDFAST_BUILT": str(BUILT / "node")}
 
 
-def sources(kind: str) -> list[Path]:
-    """What the program is made of."""
-    return [path for path in (HERE / kind).rglob("*") if path.is_file()]
+def digest(kind: str) -> str:
+    """Of what the program is made of."""
+    sources = sorted(path for path in (HERE / kind).rglob("*") if path.is_file())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def fresh(kind: str) -> bool:
     """Whether it is built, of the sources that are there now."""
     mark = BUILT / kind / "built"
-    newest = max(path.stat().st_mtime for path in sources(kind))
-    return mark.exists() and mark.stat().st_mtime >= newest
+    return mark.exists() and mark.read_text() == digest(kind)
 
 
 def required(kind: str) -> None:
@@ -106,5 +107,5 @@ def build(kind: str) -> str:
     )
     if run.returncode:
         return (run.stderr or run.stdout).strip().splitlines()[-1]
-    Path(folder, "built").touch()
+    Path(folder, "built").write_text(digest(kind))
     return ""

@@ -230,3 +230,23 @@ def test_one_text_names_them_all(three: list[Redis]) -> None:
     with holdfast.Client(text) as client, client.lock("a") as lease:
         lease.ensure()
         assert client.url.count("redis://") == 3
+
+
+def voters() -> int:
+    return sum(thread.name.endswith("vote") for thread in threading.enumerate())
+
+
+def test_who_owes_several_answers_is_not_asked_more(three: list[Redis]) -> None:
+    three[2].kill()
+    with holdfast.Client(urls(three)) as client:
+        lock = client.lock("a")
+        began = time.monotonic()
+        while time.monotonic() < began + 0.3:
+            with lock:
+                pass
+        asking = voters()
+        for _ in range(100):
+            with lock:
+                pass
+        # Those who have failed meanwhile may have been followed by others.
+        assert voters() <= asking + 20

@@ -2,7 +2,8 @@
 
 A request goes to all at once: one is asked in person, the others each by a process of its own,
 which goes on when the matter is decided without it. A master that did not answer is left alone
-for a second, as long as the others are a majority, so that one that is away costs little.
+for a second, as long as the others are a majority, so that one that is away costs little. One that
+owes several answers and gives none is left alone, too: those who ask would heap up.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redlock.ballot import Ballot
 from holdfast.core.effects import Call, Spawn, Wait
-from holdfast.errors import StoreError
+from holdfast.errors import Refused, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # Who is asked in person is given this long; it may be the one that is away.
 PATIENCE = 0.5
 SUSPECT = 1.0
+SILENT, SEVERAL = 0.1, 8
 
 
 class Assembly:
@@ -30,6 +32,9 @@ class Assembly:
         self.masters = masters
         self.now = now
         self.suspects: dict[int, tuple[float, StoreError]] = {}
+        # How many answers each owes, and since when it has given none.
+        self.owing = [0] * len(masters)
+        self.silent = [0.0] * len(masters)
 
     def __len__(self) -> int:
         return len(self.masters)
@@ -76,12 +81,19 @@ class Assembly:
         return ballot
 
     def _shunned(self, requests: Mapping[int, object]) -> dict[int, StoreError]:
-        suspects = {i: self.suspects[i][1] for i in requests if self._suspect(i)}
+        suspects = {i: self._why(i) for i in requests if self._suspect(i)}
         others = len(self) - sum(self._suspect(i) for i in range(len(self)))
         return suspects if others > len(self) // 2 and len(suspects) < len(requests) else {}
 
     def _suspect(self, master: int) -> bool:
-        return master in self.suspects and self.now() < self.suspects[master][0]
+        known, several = self.suspects.get(master), self.owing[master] >= SEVERAL
+        if known:
+            return several or self.now() < known[0]
+        return several and self.now() - self.silent[master] > SILENT
+
+    def _why(self, master: int) -> StoreError:
+        known = self.suspects.get(master)
+        return known[1] if known else Refused("it is not asked while it does not answer")
 
     async def _collect(
         self,
@@ -92,6 +104,9 @@ class Assembly:
         late: Callable[[int, object], Awaitable[None]] | None,
     ) -> None:
         answer: Any = None
+        if not self.owing[master]:
+            self.silent[master] = self.now()
+        self.owing[master] += 1
         try:
             answer = await Call(self.masters[master].node, request, until)
         except StoreError as error:
@@ -99,7 +114,10 @@ class Assembly:
             ballot.fail(master, error)
         else:
             self.suspects.pop(master, None)
+            self.silent[master] = self.now()
             ballot.answer(master, answer)
+        finally:
+            self.owing[master] -= 1
         if ballot.failed and late is not None:
             await late(master, answer)
 

@@ -37,7 +37,7 @@ public class Contender {
 
     /** What the virtual machine needs before it is as fast as it gets. */
     private static final int WARM_UP = 3000;
-    private static final long WARM_UP_NANOS = 500_000_000L;
+    private static final long WARM_UP_NANOS = 1_500_000_000L;
 
     private final Library library;
     private final Lock lock;
