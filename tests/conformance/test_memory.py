@@ -4,6 +4,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from tests.conformance.share import name, shared
 
 from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
@@ -15,6 +16,7 @@ STORE = Store(
     processes=False,
     life=True,
 )
+PASSING = STORE._replace(name="memory passing", passes=16, fair=False)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -23,3 +25,10 @@ def test_memory(scenario: Scenario, driver: str, tmp_path: Path) -> None:
     if reason := scenario.unfit(STORE, driver):
         pytest.skip(reason)
     play(scenario, STORE, driver, tmp_path)
+
+
+@pytest.mark.parametrize(("_", "scenario", "driver"), shared(("passing",)), ids=name)
+def test_passing(_: str, scenario: Scenario, driver: str, tmp_path: Path) -> None:
+    if reason := scenario.unfit(PASSING, driver):
+        pytest.skip(reason)
+    play(scenario, PASSING, driver, tmp_path)

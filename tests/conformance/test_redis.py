@@ -51,6 +51,12 @@ def single() -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
+def passing(single: Store) -> Store:
+    """The same server; the threads or tasks of each client pass leases among themselves."""
+    return single._replace(name="passing", passes=16, fair=False)
+
+
+@pytest.fixture(scope="session")
 def string() -> Iterator[Store]:
     with Redis(acl=USERS) as server:
         url = f"{as_worker(server)}?protocol=string"
@@ -72,7 +78,7 @@ def cluster() -> Iterator[Store]:
 def combinations() -> Iterator[tuple[str, Scenario, str]]:
     for scenario in SCENARIOS:
         yield from (("single", scenario, driver) for driver in DRIVERS)
-    yield from shared(("string", "sentinel", "cluster"))
+    yield from shared(("string", "sentinel", "cluster", "passing"))
 
 
 @pytest.mark.parametrize(("topology", "scenario", "driver"), list(combinations()), ids=name)

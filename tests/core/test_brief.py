@@ -91,3 +91,20 @@ def test_what_is_detached_has_its_whole_lease() -> None:
     scene.do(machine, whole(), 5.0)
     asked = [type(r) for r in scene.store.seen if isinstance(r, Renew | Retie)]
     assert asked == [Renew, Retie]
+
+
+def test_one_that_is_extended_to_its_end_while_its_renewal_is_lost_lets_the_keeper_rest() -> None:
+    scene, machine, service = _scene()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=10.0, renew=False).acquire(None)
+        assert handle is not None
+        scene.store.silent = (Renew,)
+        await Sleep(machine.now() + LASTS / 2 + 0.01)
+        scene.store.silent = ()
+        await handle.extend(20.0)
+        await Sleep(machine.now() + 15.0)
+        handle.ensure()
+
+    scene.do(machine, whole(), 18.0)
+    assert scene.world.steps < 100

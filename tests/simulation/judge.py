@@ -161,11 +161,15 @@ class Judge:
 
     def _check_order(self, hold: Hold) -> None:
         """Nobody who can be served is overtaken by one who came later."""
-        place = self.served[hold.claim.holder]
+        place = self.served[self.in_store(hold)]
         for claim in self.model.table.entries[hold.claim.name].queue.values():
             earlier = self.places[claim.holder] < place
             if earlier and not self.breaking and self.model.alive(claim.client):
                 raise Violation(f"{hold.claim.holder} overtook {claim.holder}, which came before")
+
+    def in_store(self, hold: Hold) -> str:
+        """By which claim the store knows a hold."""
+        return hold.claim.holder
 
     def _remember_places(self, entry: Entry) -> None:
         if entry.held is not None:
@@ -186,16 +190,30 @@ class Judge:
             hold = self.believed.get(claim.holder)
             # A late question of one who holds: its release takes it out, and buries it.
             unended = hold is not None and hold.state is not State.FREE
-            if not unended and self._is_ghost(claim.client, claim.holder):
+            if not (unended or self.shared(claim.holder)) and self._is_ghost(
+                claim.client, claim.holder
+            ):
                 raise Violation(f"{claim.holder} waits in the queue for nobody")
         held = entry.held
         if held is None:
             return
         hold = self.believed.get(held.holder)
-        if hold is not None and hold.state is State.FREE:
+        if hold is not None and hold.state is State.FREE and not self.shared(held.holder):
             raise Violation(f"{held.holder} was released, and holds again")
-        if hold is None and self._is_ghost(held.client, held.holder):
+        if (
+            hold is None
+            and not self.shared(held.holder)
+            and self._is_ghost(held.client, held.holder)
+        ):
             raise Violation(f"{held.holder} holds for nobody")
+
+    def hold_of(self, holder: str) -> Hold | None:
+        """The hold that the store has under that claim."""
+        return self.believed.get(holder)
+
+    def shared(self, holder: str) -> bool:
+        """Whether the claim that the store knows stands for others of its client, too."""
+        return False
 
     def _is_ghost(self, client: str, holder: str) -> bool:
         machine = self.machines.get(self.model.machines.get(client, ""))

@@ -85,7 +85,7 @@ class RedisJudge(Judge):
     def _check_order(self, hold: Hold) -> None:
         """Who was cut off loses its place; so the order is checked where nothing goes wrong."""
         if self.calm:
-            holder, line = hold.claim.holder, self.lines.get(hold.claim.name, {})
+            holder, line = self.in_store(hold), self.lines.get(hold.claim.name, {})
             place = line.get(holder, self.tickets)
             if any(earlier < place for earlier in line.values()):
                 raise Violation(f"{holder} overtook somebody who came before")
@@ -148,6 +148,8 @@ class RedisJudge(Judge):
             raise Violation(f"{name!r} was handed to {holder}, which does not listen")
 
     def _check_holder(self, name: str, holder: str) -> None:
+        if self.shared(holder):
+            return
         hold = self.believed.get(holder)
         if hold is not None and hold.state is State.FREE:
             raise Violation(f"{holder} was released, and holds {name!r} again")
@@ -180,7 +182,7 @@ class RedisJudge(Judge):
             since = self.world.time
             self.idle_since[name] = (since, holder)
         # An extension may be in time for the server, and too late for who asked for it.
-        hold = self.believed.get(holder)
+        hold = self.hold_of(holder)
         lost = hold is not None and hold.state is State.LOST
         # That a lease has run out, its waiters learn when they look.
         quiet = LOOK_AGAIN_MS / 1000 if keys.holder and self._ended(keys) else 0.0

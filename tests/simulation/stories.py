@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation import redis, redlock
+from tests.simulation.passing import Passing, PassingOnRedis
 from tests.simulation.sql import SqlStory
 from tests.simulation.story import Outcome, Story
 from tests.simulation.zoo import SingleStory, ZooStory
@@ -33,6 +34,8 @@ KINDS: dict[str, type[Story]] = {
     "zookeeper": ZooStory,
     "zookeeper single": SingleStory,
     "sql": SqlStory,
+    "passing": Passing,
+    "passing redis": PassingOnRedis,
 }
 # With faults that the store does not survive: played to show what is left then.
 SHOWN: dict[str, type[Story]] = {

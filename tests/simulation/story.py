@@ -65,6 +65,9 @@ class Story:
     # How long those who hold work, on the average.
     works: tuple[float, ...] = (0.01, 0.3, 1.5)
     end = END
+    # How many threads or tasks a machine has, and how often they pass a lease among themselves.
+    users: tuple[int, ...] = (1, 1, 2)
+    passes = 0
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         self.seed = seed
@@ -126,7 +129,7 @@ class Story:
         backend = self.make_backend(machine)
         service = Service(machine, lambda protocol: backend, label=None, op_timeout=PATIENCE)
         self.judge.enrol(machine, service)
-        for number in range(self.world.chance.choice((1, 1, 2))):
+        for number in range(self.world.chance.choice(self.users)):
             machine.start(User(self, machine, service).live(), f"user{number}")
 
     def perhaps_fork(self, parent: Machine, service: Service, mutex: Mutex, handle: Handle) -> None:

@@ -64,6 +64,7 @@ class User:
             reentrant=True,
             protocol=None,
             label=None,
+            passes=self.story.passes,
         )
 
     async def _once(self) -> None:
@@ -86,7 +87,7 @@ class User:
     def _refused(self, timeout: float | None, waited: float) -> None:
         if timeout is None:
             raise Violation("a wait without end ended without the lock")
-        if self.story.calm and not timeout <= waited <= timeout + 0.2:
+        if self.story.calm and not timeout - 1e-9 <= waited <= timeout + 0.2:
             raise Violation(f"a wait of {timeout} s ended after {waited:.3f} s")
 
     async def _work(self, mutex: Mutex, handle: Handle) -> None:

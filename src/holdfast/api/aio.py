@@ -28,11 +28,17 @@ class AsyncClient:
 
     *store* is a URL; without one, ``$HOLDFAST_URL`` is used, else an embedded SQLite file.
     *label* is shown to people who look at what this client holds. *op_timeout* bounds each
-    answer of the store, in seconds. Use it as a context manager, or call `close`.
+    answer of the store, in seconds. *passes* is for the locks that do not say it themselves.
+    Use it as a context manager, or call `close`.
     """
 
     def __init__(
-        self, store: object = None, *, label: str | None = None, op_timeout: float = 5.0
+        self,
+        store: object = None,
+        *,
+        label: str | None = None,
+        op_timeout: float = 5.0,
+        passes: int = 0,
     ) -> None:
         opened = connect(store, now, aio=True)
         self._driver = Aio(opened.nodes, native=opened.native)
@@ -42,6 +48,7 @@ class AsyncClient:
             protocol=opened.protocol,
             label=label,
             op_timeout=op_timeout,
+            passes=passes,
         )
         self._driver.forgotten = self._service.abandon
         self._url = opened.shown
@@ -61,12 +68,16 @@ class AsyncClient:
         reentrant: bool = True,
         protocol: str | None = None,
         label: str | None = None,
+        passes: int | None = None,
     ) -> AsyncLock:
         """Name a lock; nothing is asked of the store yet.
 
         A grant lasts *lease* seconds and is renewed until released, unless *renew* is false.
-        *timeout* bounds the wait for it, in seconds. Raises InvalidName for a text that cannot
-        be a name, ValueError or TypeError for numbers out of range.
+        *timeout* bounds the wait for it, in seconds. With *passes*, the tasks of this client that
+        want the lock pass a lease among themselves without asking the store, so many times at most
+        and for a tenth of a second, each with a fencing token of its own, before others have their
+        turn. Raises InvalidName for a text that cannot be a name, ValueError or TypeError for
+        numbers out of range, ValueError for *passes* where the store cannot reserve tokens.
         """
         return AsyncLock(
             self._driver,
@@ -78,6 +89,7 @@ class AsyncClient:
                 reentrant=reentrant,
                 protocol=protocol,
                 label=label,
+                passes=passes,
             ),
         )
 

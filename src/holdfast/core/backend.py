@@ -39,6 +39,8 @@ class Claim(NamedTuple):
     lease: float
     about: str
     since: float
+    tokens: int = 1
+    """How many tokens its grant reserves, from that of the grant on."""
 
 
 class Held(NamedTuple):
@@ -51,6 +53,11 @@ class Held(NamedTuple):
     expires: float
     about: str
     since: float
+    tokens: int = 1
+
+    def named(self, token: int) -> bool:
+        """Whether *token* is one of this grant's."""
+        return self.token <= token < self.token + self.tokens
 
 
 class Ask(NamedTuple):
@@ -215,6 +222,8 @@ class Capabilities(NamedTuple):
     Infinite where a hold ends by its own lease. Where it is not, the backend itself ends a hold
     whose lease is over, for as long as its client lives.
     """
+    reserves: bool = False
+    """It can give a grant several tokens at once."""
 
 
 @runtime_checkable

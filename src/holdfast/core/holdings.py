@@ -100,14 +100,16 @@ class Holdings:
         for orphan in orphans.values():
             self.orphan(orphan.claim)
 
-    def claim(self, name: str, lease: float, label: str | None, caller: Caller) -> Claim:
+    def claim(
+        self, name: str, lease: float, label: str | None, caller: Caller, tokens: int = 1
+    ) -> Claim:
         """A fresh claim, known to nobody yet."""
         if self.closed:
             raise Closed(f"the client was closed; {name!r} cannot be locked with it any more")
         self.serial += 1
         holder = f"{self.client}:{self.serial}"
         about = self._about(label or self.label, caller)
-        return Claim(name, holder, self.client, lease, about, self.env.wall())
+        return Claim(name, holder, self.client, lease, about, self.env.wall(), tokens)
 
     def _about(self, label: str | None, caller: Caller) -> str:
         known, text = caller.about

@@ -125,7 +125,9 @@ class Keeper:
     def _try_again(self, holds: list[Hold]) -> None:
         self.failures += 1
         for hold in holds:
-            hold.due = min(hold.until, self._later())
+            # One that was extended meanwhile to the end of a fixed lease needs no renewal more.
+            again = hold.until < hold.ends
+            hold.due = min(hold.until, self._later()) if again else hold.until
 
     def _renewed(self, hold: Hold, asked: float) -> None:
         hold.confirmed(self.books.proven(asked, hold.claim.lease))

@@ -43,6 +43,8 @@ class Terms(NamedTuple):
     timeout: float | None
     reentrant: bool
     label: str | None
+    tokens: int = 1
+    """How many a grant reserves: its own, and one for each time that it is passed on."""
 
 
 class Mutex:
@@ -122,7 +124,8 @@ class Mutex:
 
     async def _obtain(self, caller: Caller, deadline: float) -> Hold | Busy:
         books = self.books
-        claim = books.claim(self.name, self.terms.lease, self.terms.label, caller)
+        terms = self.terms
+        claim = books.claim(self.name, terms.lease, terms.label, caller, terms.tokens)
         attempt = Attempt(claim, deadline)
         crowd = books.crowd
         # In the step that made the claim: a client that is closed from now on waits for our end.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.errors import InvalidName
 
 LONGEST_NAME = 255
+MOST_PASSES = 10_000
 SHORTEST_LEASE = 0.05
 LONGEST_LEASE = 365 * 86400.0
 
@@ -67,6 +68,15 @@ def checked_label(value: object) -> str | None:
     if not isinstance(value, str):
         raise TypeError(f"label is a str, not {type(value).__name__}")
     return value.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
+
+
+def checked_passes(value: object) -> int:
+    """How often a lease may be passed on within a client before it goes back to the store."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"passes is an int, not {type(value).__name__}: {value!r:.80}")
+    if not 0 <= value <= MOST_PASSES:
+        raise ValueError(f"passes is from 0 to {MOST_PASSES}")
+    return value
 
 
 def checked_token(value: object) -> int:

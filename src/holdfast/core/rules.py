@@ -203,7 +203,7 @@ def retie(shelf: Shelf, holder: str, tie: Tie) -> Retied:
 def evict(shelf: Shelf, request: Break) -> Broken:
     """Free the lock whoever holds it, and hand it on."""
     held = settle(shelf)
-    if held is None or request.token not in (None, held.token):
+    if held is None or not (request.token is None or held.named(request.token)):
         return Broken(held, False, shelf.woken())
     shelf.free()
     _hand_over(shelf)

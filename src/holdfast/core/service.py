@@ -19,6 +19,7 @@ from holdfast.core.names import (
     checked_label,
     checked_lease,
     checked_name,
+    checked_passes,
     checked_seconds,
     checked_timeout,
     checked_token,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.backend import Backend
     from holdfast.core.effects import Env
+    from holdfast.core.local import Local
 
 
 class Desk(NamedTuple):
@@ -51,13 +53,16 @@ class Service:
         protocol: str | None = None,
         label: object,
         op_timeout: object,
+        passes: object = 0,
     ) -> None:
         self.env = env
         self.backend = backend
         self.protocol = protocol
         self.label = checked_label(label)
         self.patience = checked_seconds(op_timeout, "op_timeout", least=0.01, most=3600.0)
+        self.passes = checked_passes(passes)
         self.desks: dict[str | None, Desk] = {}
+        self.layers: dict[Holdings, Local] = {}
         self.desk(None)
 
     def desk(self, protocol: str | None) -> Desk:
@@ -79,6 +84,7 @@ class Service:
         reentrant: bool,
         protocol: str | None,
         label: object,
+        passes: object = None,
     ) -> Mutex:
         """A lock by its name; nothing is asked of the store."""
         terms = Terms(
@@ -87,9 +93,26 @@ class Service:
             checked_timeout(timeout),
             bool(reentrant),
             checked_label(label),
+            1 + (self.passes if passes is None else checked_passes(passes)),
         )
         desk = self.desk(protocol)
+        if terms.tokens > 1:
+            self._share(desk.books)
         return Mutex(desk.books, desk.keeper, checked_name(name), terms)
+
+    def _share(self, books: Holdings) -> None:
+        """From now on, threads or tasks may pass leases among themselves at this desk."""
+        if not books.backend.capabilities.reserves:
+            raise ValueError(
+                "passes= is for stores and protocols that can reserve fencing tokens ahead: "
+                "Redis with the protocol hash or string, and memory"
+            )
+        from holdfast.core.local import Local  # only who wants it waits for its loading
+
+        # One layer, even when two threads are here at once.
+        local = self.layers.setdefault(books, Local(self.env, books.backend))
+        local.report_to(books.deprived)
+        books.backend = local
 
     async def locks(self, pattern: str) -> list[Report]:
         """All locks held or waited for whose names match."""
@@ -118,7 +141,7 @@ class Service:
         asked = self.env.now()
         (sight,) = await books.look(text, "*")
         held = sight.held
-        if held is None or held.token != wanted or held.tie != "lease":
+        if held is None or not held.named(wanted) or held.tie != "lease":
             raise NotHeld(text, f"no detached lease on {text!r} has the token {wanted}")
         await keeper.start()
         remaining = sight.remaining or 0.0

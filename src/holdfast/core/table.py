@@ -99,8 +99,10 @@ class Place:
     def grant(self, claim: Claim, expires: float) -> Held:
         """Record a hold with a new token: a counter that a lost store cannot set back."""
         micros = self.table.micros()
-        token = self.entry.token = max(self.entry.token + 1, micros)
-        held = Held(claim.holder, claim.client, "both", token, expires, claim.about, micros / 1e6)
+        token = max(self.entry.token + 1, micros)
+        self.entry.token = token + claim.tokens - 1
+        told = (claim.about, micros / 1e6, claim.tokens)
+        held = Held(claim.holder, claim.client, "both", token, expires, *told)
         self.entry.held = held
         return held
 

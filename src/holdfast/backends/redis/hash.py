@@ -163,19 +163,27 @@ class Hash:
             names.owner_of(claim.holder),
             round(claim.lease * 1000),
             names.member_of(claim, address),
+            claim.tokens,
             int(wait),
             self.places.tickets.get(claim.holder, b""),
         )
         return (yield from self.talk.evaluate(ACQUIRE, command, waiting=waiting, then=then))
 
     def _taking(
-        self, name: str, owner: str, ms: int, member: str, wait: int = 0, ticket: bytes = b""
+        self,
+        name: str,
+        owner: str,
+        ms: int,
+        member: str,
+        tokens: int,
+        wait: int = 0,
+        ticket: bytes = b"",
     ) -> Command:
         keys = self._keys(name)
         wake = names.wake_channel(keys.lock)
         words = (owner, ms, member, wait, ticket, CLAIM_MS, self._verb(), wake, LOOK_AGAIN_MS)
         grave = names.grave(keys.lock, owner)
-        return ACQUIRE.command((*keys, grave), (*words, self.form))
+        return ACQUIRE.command((*keys, grave), (*words, self.form, tokens))
 
     def _giving(
         self, name: str, owner: str, member: str = "", buried: int = 0, token: Word = ""

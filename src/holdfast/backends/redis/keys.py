@@ -128,9 +128,14 @@ def message_of(word: str) -> tuple[str, int, float]:
 
 
 def member_of(claim: Claim, address: str) -> str:
-    """A claim as it stands in the queue: who, where to wake it, and what people are told."""
-    lease = round(claim.lease * 1000)
-    return f"{owner_of(claim.holder)}\n{address}\n{lease}\n{claim.since}\n{claim.about}"
+    """A claim as it stands in the queue: who, where to wake it, its terms, what people are told."""
+    return f"{owner_of(claim.holder)}\n{address}\n{terms_of(claim)}\n{claim.since}\n{claim.about}"
+
+
+def terms_of(claim: Claim) -> str:
+    """The length of a lease in ms, and how many tokens a grant reserves, if that is not one."""
+    ms = round(claim.lease * 1000)
+    return str(ms) if claim.tokens == 1 else f"{ms} {claim.tokens}"
 
 
 def slot_of(key: str) -> int:

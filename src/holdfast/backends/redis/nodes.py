@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 # covers a clock that is slewed, not one that jumps. Its granularity is a millisecond.
 CAPABILITIES = Capabilities(drift=0.001, margin=0.005, life=False, bequest=False)
 PROTOCOLS = ("hash", "string", *FORMS)
+# The older protocols draw a token after the lock was taken, one for each grant.
+RESERVING = CAPABILITIES._replace(reserves=True)
 UNSAFE = 'protocol "{}" is kept for programs that use it: {}. The default, "hash", cannot do that'
 
 
@@ -285,7 +287,7 @@ def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -
         if chosen in FORMS:
             warnings.warn(UNSAFE.format(chosen, FORMS[chosen].danger), UnsafeProtocolWarning, 2)
             return Polled(names[chosen], CAPABILITIES, store.forget, store.disturb)
-        return Handed(names[chosen], CAPABILITIES, store.forget, store.disturb)
+        return Handed(names[chosen], RESERVING, store.forget, store.disturb)
 
     nodes = {names[form]: store for form, store in stores.items()}
     return Opened(backend, default, nodes, settings.shown, native=aio)

@@ -37,12 +37,12 @@ class Ready:
         route: Route,
         places: Places,
         address_of: Callable[[Claim], str],
-        taking: Callable[[str, str, int, str], Command],
+        taking: Callable[[str, str, int, str, int], Command],
         giving: Callable[[str, str], Command],
     ) -> None:
         # That a cluster is not sharded is found out later, and changes keys and verbs.
-        def take(name: str, length: int, ms: int, sharded: bool) -> tuple[Any, ...]:
-            command = taking(name, OWNER * length, ms, MEMBER)
+        def take(name: str, length: int, ms: int, tokens: int, sharded: bool) -> tuple[Any, ...]:
+            command = taking(name, OWNER * length, ms, MEMBER, tokens)
             start, between, rest = packed((command,)).split((OWNER * length).encode())
             before, after = rest.split(f"1\r\n{MEMBER}".encode())
             return str(command[3]), start, between, before, after
@@ -75,10 +75,13 @@ class Ready:
 
     def to_take(self, claim: Claim) -> tuple[str, bytes]:
         """A try that does not wait, and has no place in the queue."""
-        name, holder, _, lease, about, since = claim
+        name, holder, _, lease, about, since, tokens = claim
         owner, ms = owner_of(holder), round(lease * 1000)
-        member = f"{owner}\n{self.address_of(claim)}\n{ms}\n{since}\n{about}".encode()
-        lock, start, between, before, after = self.take(name, len(owner), ms, self.route.sharded)
+        terms = ms if tokens == 1 else f"{ms} {tokens}"
+        member = f"{owner}\n{self.address_of(claim)}\n{terms}\n{since}\n{about}".encode()
+        lock, start, between, before, after = self.take(
+            name, len(owner), ms, tokens, self.route.sharded
+        )
         who, size = owner.encode(), b"%d\r\n" % len(member)
         return lock, b"".join((start, who, between, who, before, size, member, after))
 

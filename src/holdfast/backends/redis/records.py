@@ -33,7 +33,8 @@ def _told(owner: bytes, record: bytes, token: bytes) -> Held:
     tie: Tie = "lease" if parts[1] == "lease" else "both"
     client = holder.partition(":")[0]
     since = _seconds(parts[2]) / 1e6
-    return Held(holder, client, tie, _number(parts[0]), 0.0, parts[7], since)
+    tokens = max(1, _number(parts[5].partition(" ")[2]))
+    return Held(holder, client, tie, _number(parts[0]), 0.0, parts[7], since, tokens)
 
 
 def waiter_of(name: str, member: bytes) -> Claim:
@@ -43,7 +44,8 @@ def waiter_of(name: str, member: bytes) -> Claim:
         return Claim(name, parts[0], "", 0.0, _stranger(parts[0]), 0.0)
     holder = holder_of(parts[0])
     client = holder.partition(":")[0]
-    return Claim(name, holder, client, _number(parts[2]) / 1000, parts[4], _seconds(parts[3]))
+    ms = _number(parts[2].partition(" ")[0])
+    return Claim(name, holder, client, ms / 1000, parts[4], _seconds(parts[3]))
 
 
 def _number(text: bytes | str) -> int:

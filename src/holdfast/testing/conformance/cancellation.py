@@ -146,7 +146,7 @@ async def a_crowd_is_cancelled(world: World) -> None:
     crowd = min(200, world.store.crowd)
     async with lock:
         others = [world.spawn(_stay, world, waiting.lock("a")) for _ in range(crowd)]
-        await world.until_waiting(lock, crowd)
+        await world.until_waiting(waiting.lock("a"), crowd)
         for other in others:
             other.cancel()
         for other in others:

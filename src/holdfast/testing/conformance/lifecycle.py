@@ -66,7 +66,7 @@ async def a_wait_ends_when_the_client_is_closed(world: World) -> None:
     lock, client = world.lock("a"), world.client()
     async with lock:
         others = [world.spawn(client.lock("a").acquire, t) for t in (None, None, 25.0)]
-        await world.until_waiting(lock, 3)
+        await world.until_waiting(client.lock("a"), 3)
         await client.close()
         errors = [await other.end() for other in others]
         assert [type(error) for error in errors] == [Closed] * 3

@@ -49,6 +49,8 @@ class Store(NamedTuple):
     """Its holds end with a session, after so many seconds of silence; a lease is believed from
     one proof of life to the next, and nobody but its holder knows its length.
     """
+    passes: int = 0
+    """How often a client's threads or tasks pass a lease on: the store sees one of them only."""
 
     @property
     def outlived(self) -> float:
@@ -63,6 +65,7 @@ REASONS = {
     "owner": "a reply that is lost leaves a hold that nobody can call his",
     "expiry": "its holds do not expire",
     "life": "it does not notice at once when a process dies",
+    "passes": "nothing is passed on within a client",
     "detach": "its holds end with their client",
 }
 

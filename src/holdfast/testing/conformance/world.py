@@ -92,7 +92,7 @@ class World(abc.ABC):
 
     def client(self, **terms: Any) -> Client:
         """A further client of the same store."""
-        client = self.connect(self.url, **terms)
+        client = self.connect(self.url, **{"passes": self.store.passes} | terms)
         self.clients.append(client)
         return client
 

@@ -8,13 +8,14 @@
 --        7 PUBLISH or SPUBLISH   8 beginning of the waiters' channels
 --        9 how soon in ms a waiter looks again by itself
 --        10 hash or string: what the lock is kept as; hash if it is missing
+--        11 how many tokens a grant reserves
 -- Reply  {1, token}  granted
 --        {0, ms left of the lease, rank in the queue or -1, ticket, owner, record, token}  busy
 --        {-1}  the claim was given up for good
 local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease, member = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local claim_time, verb, channels, look_again = tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
-local form = ARGV[10]
+local form, reserved = ARGV[10], tonumber(ARGV[11] or 1)
 
 -- [shared: grant, hand over]
 -- Who holds: the field of a hash, which Redisson shares, or the string that redis-py's lock is. A
@@ -33,7 +34,7 @@ end
 
 -- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
 -- so it does not fall back when the counter is lost with the server's data. Votes only count, so
--- that servers agree.
+-- that servers agree. A grant that reserves several tokens sets the counter to the last of them.
 local function draw()
   local time = redis.call('TIME')
   local micros = time[1] * 1000000 + time[2]
@@ -42,9 +43,9 @@ local function draw()
   return string.format('%.0f', token), string.format('%.0f', micros)
 end
 
-local function grant(who, what, ms, token, micros)
+local function grant(who, what, ms, tokens, token, micros)
   if not token then token, micros = draw() end
-  redis.call('SET', counter, token)
+  redis.call('SET', counter, tokens > 1 and string.format('%.0f', token + tokens - 1) or token)
   redis.call('SET', record, token .. '\nboth\n' .. micros .. '\n' .. what, 'PX', ms)
   if plain then
     redis.call('SET', lock, who, 'PX', ms)
@@ -70,14 +71,14 @@ local function hand_over(me)
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
     if not first then return false end
     redis.call('ZREM', queue, first)
-    local who, address, ms = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+)')
+    local who, address, ms, tokens = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+) ?(%d*)')
     if who == me then return me end
     ms = math.min(tonumber(ms), claim_time)
     local token, micros = draw()
     -- It is told what it has, so that it need not ask.
     local news = who .. '\n' .. token .. '\n' .. string.format('%.0f', ms)
     if tell(channels .. address, news) > 0 then
-      grant(who, first, ms, token, micros)
+      grant(who, first, ms, tonumber(tokens) or 1, token, micros)
       -- Whoever is first in the queue now must look before such a short grant is over.
       local second = ms < look_again and redis.call('ZRANGE', queue, 0, 0)[1]
       if second then
@@ -91,7 +92,7 @@ end
 -- [end of shared]
 
 if redis.call('EXISTS', lock, queue, KEYS[5]) == 0 then
-  return {1, grant(owner, member, lease)}
+  return {1, grant(owner, member, lease, reserved)}
 end
 if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end
 if holds(owner) then
@@ -99,7 +100,9 @@ if holds(owner) then
     redis.call('PEXPIRE', lock, lease)
     redis.call('PEXPIRE', record, lease)
   end
-  return {1, redis.call('GET', counter) or '0'}
+  if reserved == 1 then return {1, redis.call('GET', counter) or '0'} end
+  local token = string.match(redis.call('GET', record) or '', '^%d+')
+  return {1, token or grant(owner, member, math.max(lease, redis.call('PTTL', lock)), reserved)}
 end
 local left = redis.call('PTTL', lock)
 if left == -2 and redis.call('GET', record) == 'left' then
@@ -109,7 +112,7 @@ elseif left == -2 then
   local next_one = hand_over(owner)
   if not next_one or next_one == owner then
     redis.call('ZREM', queue, member)
-    return {1, grant(owner, member, lease)}
+    return {1, grant(owner, member, lease, reserved)}
   end
   left = redis.call('PTTL', lock)
 end

@@ -30,7 +30,7 @@ end
 
 -- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
 -- so it does not fall back when the counter is lost with the server's data. Votes only count, so
--- that servers agree.
+-- that servers agree. A grant that reserves several tokens sets the counter to the last of them.
 local function draw()
   local time = redis.call('TIME')
   local micros = time[1] * 1000000 + time[2]
@@ -39,9 +39,9 @@ local function draw()
   return string.format('%.0f', token), string.format('%.0f', micros)
 end
 
-local function grant(who, what, ms, token, micros)
+local function grant(who, what, ms, tokens, token, micros)
   if not token then token, micros = draw() end
-  redis.call('SET', counter, token)
+  redis.call('SET', counter, tokens > 1 and string.format('%.0f', token + tokens - 1) or token)
   redis.call('SET', record, token .. '\nboth\n' .. micros .. '\n' .. what, 'PX', ms)
   if plain then
     redis.call('SET', lock, who, 'PX', ms)
@@ -67,14 +67,14 @@ local function hand_over(me)
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
     if not first then return false end
     redis.call('ZREM', queue, first)
-    local who, address, ms = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+)')
+    local who, address, ms, tokens = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+) ?(%d*)')
     if who == me then return me end
     ms = math.min(tonumber(ms), claim_time)
     local token, micros = draw()
     -- It is told what it has, so that it need not ask.
     local news = who .. '\n' .. token .. '\n' .. string.format('%.0f', ms)
     if tell(channels .. address, news) > 0 then
-      grant(who, first, ms, token, micros)
+      grant(who, first, ms, tonumber(tokens) or 1, token, micros)
       -- Whoever is first in the queue now must look before such a short grant is over.
       local second = ms < look_again and redis.call('ZRANGE', queue, 0, 0)[1]
       if second then

@@ -1,0 +1,80 @@
+"""A client's threads or tasks pass a lease among themselves, and nobody can tell but by the time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.errors import LeaseLost
+from holdfast.testing.conformance.scenario import raising, scenario
+
+if TYPE_CHECKING:
+    from holdfast.testing.conformance.face import Lock
+    from holdfast.testing.conformance.world import World
+
+MEMBERS, ROUNDS = 3, 60
+
+
+@scenario("passes")
+async def others_have_their_turn(world: World) -> None:
+    """However many of one client want it, another client waits for no more grants than said."""
+    lock, rival = world.lock("a"), world.client().lock("a")
+    granted: list[tuple[int, str]] = []
+    async with lock:
+        ours = [world.spawn(_take_turns, lock, granted, "ours") for _ in range(MEMBERS)]
+        await world.until_waiting(lock, MEMBERS)
+        other = world.spawn(_take_turns, rival, granted, "rival")
+        await world.until_waiting(rival, 1)
+    for member in (*ours, other):
+        await member.join()
+    _check(world, granted)
+
+
+async def _take_turns(lock: Lock, granted: list[tuple[int, str]], who: str) -> None:
+    for _ in range(ROUNDS):
+        async with lock as lease:
+            granted.append((lease.token, who))
+
+
+def _check(world: World, granted: list[tuple[int, str]]) -> None:
+    tokens = [token for token, _ in granted]
+    assert tokens == sorted(set(tokens))
+    places = [place for place, (_, who) in enumerate(granted) if who == "rival"]
+    # The one that was under way when the rival came, and a turn between any two of its own.
+    waits = [after - before for before, after in zip(places, places[1:], strict=False)]
+    assert places[0] <= 2 * (world.store.passes + 1)
+    assert max(waits) <= 2 * (world.store.passes + 1)
+
+
+@scenario("passes")
+async def what_was_passed_on_is_renewed(world: World) -> None:
+    """Whoever was given a lease by another of its client keeps it for as long as it wants."""
+    lock = world.lock("a", lease=world.store.lease)
+    rival = world.client().lock("a")
+    async with lock:
+        other = world.spawn(_keep, world, lock)
+        await world.until_waiting(lock, 1)
+    assert await rival.acquire(timeout=1.5 * world.store.lease) is None
+    await other.join()
+
+
+async def _keep(world: World, lock: Lock) -> None:
+    async with lock as lease:
+        await world.pause(3 * world.store.lease)
+        lease.ensure()
+
+
+@scenario("passes")
+async def a_broken_lock_is_passed_on_no_more(world: World) -> None:
+    """Who waits behind the one that it was taken from waits for the store."""
+    lock, operator = world.lock("a", lease=30.0), world.client()
+    lease = await world.take(lock)
+    other = world.spawn(lock.acquire, 30.0)
+    await world.until_waiting(lock, 1)
+    await world.first.break_lock("a", token=lease.token)
+    rival = await world.take(operator.lock("a"))
+    with raising(LeaseLost, "a"):
+        await lease.release()
+    await rival.release()
+    passed = await other.join()
+    assert passed is not None
+    assert passed.token > rival.token

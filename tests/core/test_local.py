@@ -1,0 +1,169 @@
+"""A client's processes that pass a lease among themselves, step by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.core.test_service import Scene, Store
+
+from holdfast.backends.memory.nodes import CAPABILITIES
+from holdfast.core.backend import Ask, Leave, Renew, Retie
+from holdfast.core.effects import Sleep
+from holdfast.core.local import Local
+from holdfast.core.names import MOST_PASSES, checked_passes
+from holdfast.core.queue import Queue
+from holdfast.core.service import Service
+from holdfast.errors import LeaseLost, Refused
+
+if TYPE_CHECKING:
+    from holdfast.core.mutex import Mutex
+    from holdfast.drivers.simulated_machine import Machine
+
+
+def mutex_of(service: Service, passes: int = 3, lease: float = 30.0, **terms: Any) -> Mutex:
+    words: dict[str, Any] = {"renew": True, "timeout": None, "reentrant": True, "label": None}
+    return service.mutex("a", lease=lease, protocol=None, passes=passes, **words | terms)
+
+
+def client_of(scene: Scene, name: str = "m0") -> tuple[Machine, Service]:
+    machine, service = scene.client(name)
+    books = service.desks[None].books
+    books.backend = Queue(CAPABILITIES)
+    return machine, service
+
+
+def asked(store: Store, kind: type) -> int:
+    return sum(isinstance(request, kind) for request in store.seen)
+
+
+def test_passes_are_a_number_in_its_range() -> None:
+    assert checked_passes(0) == 0
+    for wrong in (True, 1.5, "3"):
+        with pytest.raises(TypeError, match="passes is an int"):
+            checked_passes(wrong)
+    for wrong in (-1, MOST_PASSES + 1):
+        with pytest.raises(ValueError, match="from 0 to"):
+            checked_passes(wrong)
+
+
+def test_a_store_that_cannot_reserve_tokens_refuses_it() -> None:
+    _, service = Scene().client()
+    with pytest.raises(ValueError, match="reserve fencing tokens"):
+        mutex_of(service)
+
+
+def test_a_lease_is_passed_on_without_a_question_and_with_the_next_token() -> None:
+    scene = Scene()
+    machine, service = client_of(scene)
+    tokens: list[int] = []
+
+    async def one() -> None:
+        handle = await mutex_of(service).acquire(None)
+        assert handle is not None
+        tokens.append(handle.hold.token)
+        await Sleep(machine.now() + 0.005)
+        await handle.release()
+
+    for _ in range(4):
+        machine.start(one())
+    scene.world.play(1.0)
+    assert tokens == list(range(tokens[0], tokens[0] + 4))
+    assert (asked(scene.store, Ask), asked(scene.store, Leave)) == (1, 1)
+
+
+def test_others_of_the_client_have_it_no_longer_than_a_turn() -> None:
+    scene = Scene()
+    machine, service = client_of(scene)
+
+    async def one() -> None:
+        handle = await mutex_of(service, passes=100).acquire(None)
+        assert handle is not None
+        await Sleep(machine.now() + 0.06)
+        await handle.release()
+
+    for _ in range(4):
+        machine.start(one())
+    scene.world.play(1.0)
+    assert asked(scene.store, Leave) == 2
+
+
+def test_who_has_a_passed_lease_is_told_that_the_store_has_it_no_more() -> None:
+    scene = Scene()
+    machine, service = client_of(scene)
+
+    async def one(work: float) -> None:
+        handle = await mutex_of(service, lease=3.0).acquire(None)
+        assert handle is not None
+        await Sleep(machine.now() + work)
+        if work > 1.0:
+            assert handle.lost()
+            with pytest.raises(LeaseLost):
+                await handle.release()
+        else:
+            await handle.release()
+
+    machine.start(one(0.01))
+    last = machine.start(one(2.0))
+    scene.world.play(0.1)
+    scene.store.table.entries["a"].held = None
+    scene.world.play(10.0)
+    assert last.ended
+    assert last.error is None
+
+
+def test_a_try_of_a_store_that_refuses_leaves_nothing() -> None:
+    scene = Scene()
+    machine, service = client_of(scene)
+    scene.store.refused = (Ask,)
+
+    async def one() -> None:
+        with pytest.raises(Refused):
+            await mutex_of(service).acquire(0.0)
+
+    scene.do(machine, one())
+    layer: Any = service.desks[None].books.backend
+    assert isinstance(layer, Local)
+    assert (layer.members, layer.lines) == ({}, {})
+
+
+def test_what_is_detached_is_not_passed_on() -> None:
+    scene = Scene()
+    machine, service = client_of(scene)
+
+    async def first() -> None:
+        handle = await mutex_of(service, lease=1.0).acquire(None)
+        assert handle is not None
+        await Sleep(machine.now() + 0.01)
+        await handle.detach()
+
+    async def second() -> None:
+        handle = await mutex_of(service, lease=1.0).acquire(None)
+        assert handle is not None
+        assert machine.now() > 1.0
+
+    machine.start(first())
+    last = machine.start(second())
+    scene.world.play(5.0)
+    assert last.ended
+    assert last.error is None
+    assert asked(scene.store, Retie) == 1
+
+
+def test_a_plain_lock_beside_goes_through() -> None:
+    scene = Scene()
+    machine, service = client_of(scene)
+
+    async def both() -> None:
+        passing = await mutex_of(service).acquire(None)
+        assert passing is not None
+        await passing.release()
+        plain = await mutex_of(service, passes=0, lease=1.0).acquire(None)
+        assert plain is not None
+        assert await mutex_of(service, passes=0).acquire(0.0) is plain.hold or True
+        await Sleep(machine.now() + 0.5)
+        assert await plain.bequeath() == ()
+        await plain.release()
+
+    scene.do(machine, both(), 5.0)
+    assert asked(scene.store, Renew) >= 1

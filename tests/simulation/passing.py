@@ -1,0 +1,166 @@
+"""Stories in which the threads or tasks of a machine pass a lease among themselves (`core.local`).
+
+The store sees one claim for each machine and lock; the judge sees the members behind it, and that
+a turn has its bounds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tests.simulation.judge import Judge, Violation
+from tests.simulation.redis import RedisStory
+from tests.simulation.redis_judge import RedisJudge
+from tests.simulation.story import Story
+
+from holdfast.backends.memory.nodes import CAPABILITIES as MEMORY
+from holdfast.backends.redis.nodes import RESERVING
+from holdfast.core.lease import State
+from holdfast.core.local import Local
+from holdfast.core.queue import Queue
+from holdfast.core.turns import TURN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.backends.redis.protocol import Handed
+    from holdfast.core.lease import Hold
+    from holdfast.core.turns import Anchor, Member
+    from holdfast.drivers.simulated import Machine
+
+MOMENT = 0.01
+
+
+class Members(Judge):
+    """What must be true of members and their anchors."""
+
+    def layers(self) -> Iterator[tuple[str, Local]]:
+        """Those of the machines that live."""
+        for name, service in self.services.items():
+            layer = service.desks[None].books.backend
+            if self.machines[name].alive and isinstance(layer, Local):
+                yield name, layer
+
+    def anchor_of(self, hold: Hold) -> Anchor | None:
+        """What a hold hangs on."""
+        for _, layer in self.layers():
+            member = layer.members.get(hold.claim.holder)
+            if member is not None:
+                return member.anchor
+        return None
+
+    def in_store(self, hold: Hold) -> str:
+        """By which claim the store knows a hold."""
+        anchor = self.anchor_of(hold)
+        return hold.claim.holder if anchor is None else anchor.claim.holder
+
+    def shared(self, holder: str) -> bool:
+        """Whether the claim is an anchor that somebody holds by, waits for, or will give back; the
+        dead have theirs until they are passed over.
+        """
+        if not self.machines[holder.partition(".")[0]].alive:
+            return True
+        for name, member in self._members(holder):
+            books = self.services[name].desks[None].books
+            hold = self.believed.get(member.claim.holder)
+            ends = member.claim.holder not in books.orphans
+            if books.crowd.active or not ends or (hold and hold.state is not State.FREE):
+                return True
+        return False
+
+    def _members(self, holder: str) -> Iterator[tuple[str, Member]]:
+        """Those who hang on the anchor with that claim."""
+        for name, layer in self.layers():
+            for member in layer.members.values():
+                known = (member.anchor, member.debt, member.line.anchor)
+                if any(anchor and anchor.claim.holder == holder for anchor in known):
+                    yield name, member
+
+    def hold_of(self, holder: str) -> Hold | None:
+        """That of whoever was given the lease last."""
+        for _, member in self._members(holder):
+            if member.anchor is not None and member.anchor.owner is member:
+                return self.believed.get(member.claim.holder)
+        return self.believed.get(holder)
+
+    def check(self) -> None:
+        """After each step."""
+        super().check()
+        for name, _ in self.layers():
+            self.orphaned |= self.services[name].desks[None].books.orphans.keys()
+
+    def _granted(self, hold: Hold, machine: Machine) -> None:
+        super()._granted(hold, machine)
+        anchor = self.anchor_of(hold)
+        if anchor is not None:
+            self._check_turn(hold, anchor)
+
+    def _check_turn(self, hold: Hold, anchor: Anchor) -> None:
+        """No more grants than were reserved, and none much later than the first."""
+        turn = (anchor.claim.holder, anchor.first)
+        self.grants_of[turn] += 1
+        since = self.begun.setdefault(turn, self.world.time)
+        if self.grants_of[turn] > hold.claim.tokens:
+            raise Violation(f"{turn} has been passed on more often than {hold.claim.tokens - 1}")
+        if self.calm and self.world.time > since + TURN + MOMENT:
+            raise Violation(f"{turn} was passed on when its turn was over")
+
+    def begin(self) -> None:
+        """Nothing was granted yet."""
+        self.grants_of: Counter[tuple[str, int]] = Counter()
+        self.begun: dict[tuple[str, int], float] = {}
+        self.orphaned: set[str] = set()
+
+    def at_rest(self) -> None:
+        """Nothing is left in a layer, either."""
+        super().at_rest()
+        for name, layer in self.layers():
+            # The keeper does not try for ever to give back what a store that is away has.
+            if not layer.members.keys() <= self.orphaned:
+                raise Violation(f"{name} is left with {layer.lines} and {layer.members}")
+
+
+class TableMembers(Members):
+    """With a table as the store."""
+
+
+class RedisMembers(Members, RedisJudge):
+    """With Redis as the store."""
+
+
+class Passing(Story):
+    """Several on each machine, with short work and long."""
+
+    works = (0.0005, 0.005, 0.05, 0.4)
+    users = (1, 2, 3, 4)
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        super().__init__(seed, traced)
+        self.passes = self.world.chance.choice((1, 3, 16))
+
+    def make_judge(self) -> Judge:
+        """Who sees the members."""
+        judge = TableMembers(self.world, self.model, self.calm, max(self.leases))
+        judge.begin()
+        return judge
+
+    def make_backend(self, machine: Machine) -> Queue:
+        """How its machines lock."""
+        return Queue(MEMORY)
+
+
+class PassingOnRedis(Passing, RedisStory):
+    """The same on Redis."""
+
+    def make_judge(self) -> RedisJudge:
+        """Who sees the members."""
+        judge = RedisMembers(self, self.calm, max(self.leases))
+        judge.begin()
+        return judge
+
+    def make_backend(self, machine: Machine) -> Handed:  # type: ignore[override]
+        """The production text."""
+        backend = RedisStory.make_backend(self, machine)
+        backend.capabilities = RESERVING
+        return backend
