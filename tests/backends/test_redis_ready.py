@@ -26,6 +26,7 @@ CLAIMS = st.builds(
     lease=st.floats(0.05, 1e6),
     about=NAMES,
     since=st.floats(0, 2e9),
+    tokens=st.sampled_from([1, 17]),
 )
 
 
@@ -38,7 +39,7 @@ def test_a_first_try_is_what_would_be_packed(claim: Claim, form: str) -> None:
     locks = hash_of(form)
     owner = keys.owner_of(claim.holder)
     member = keys.member_of(claim, claim.client)
-    command = locks._taking(claim.name, owner, round(claim.lease * 1000), member)
+    command = locks._taking(claim.name, owner, round(claim.lease * 1000), member, claim.tokens)
     assert locks.ready.brief(Ask(claim, True), 0) == Send(PLACE, packed([command]))
 
 

@@ -7,7 +7,7 @@ a turn has its bounds.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.redis import RedisStory
@@ -15,6 +15,7 @@ from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.story import Story
 
 from holdfast.backends.memory.nodes import CAPABILITIES as MEMORY
+from holdfast.backends.redis.keys import keys_of
 from holdfast.backends.redis.nodes import RESERVING
 from holdfast.core.lease import State
 from holdfast.core.local import Local
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.protocol import Handed
     from holdfast.core.lease import Hold
     from holdfast.core.turns import Anchor, Member
-    from holdfast.drivers.simulated import Machine
+    from holdfast.drivers.simulated_machine import Machine
 
 MOMENT = 0.01
 
@@ -105,6 +106,12 @@ class Members(Judge):
             raise Violation(f"{turn} has been passed on more often than {hold.claim.tokens - 1}")
         if self.calm and self.world.time > since + TURN + MOMENT:
             raise Violation(f"{turn} was passed on when its turn was over")
+        if hold.token > self.counter(hold.claim.name):
+            raise Violation(f"token {hold.token} was not reserved")
+
+    def counter(self, name: str) -> int:
+        """The last token that the store has given away."""
+        raise NotImplementedError
 
     def begin(self) -> None:
         """Nothing was granted yet."""
@@ -124,9 +131,18 @@ class Members(Judge):
 class TableMembers(Members):
     """With a table as the store."""
 
+    def counter(self, name: str) -> int:
+        """The last token that the store has given away."""
+        return self.model.table.entries[name].token
+
 
 class RedisMembers(Members, RedisJudge):
     """With Redis as the store."""
+
+    def counter(self, name: str) -> int:
+        """The last token that the store has given away."""
+        token: Any = self._server().data.values[keys_of(name, False).token.encode()]
+        return int(token)
 
 
 class Passing(Story):

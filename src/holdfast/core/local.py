@@ -17,11 +17,11 @@ from holdfast.core import pace
 from holdfast.core.backend import Busy, Grant
 from holdfast.core.effects import Wait
 from holdfast.core.keeper import TAKEN
-from holdfast.core.turns import Anchor, Line, Member, granted, held_by
+from holdfast.core.turns import Anchor, Line, Member, granted, seen
 from holdfast.errors import Refused, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.core.backend import Backend, Broken, Claim, Retied, Sight, Tie
     from holdfast.core.effects import Env, Process
@@ -44,7 +44,7 @@ class Local:
 
     # --- taking ---------------------------------------------------------------------------------
 
-    def ask(self, claim: Claim, *, wait: bool, until: float) -> Process[Grant | Busy]:
+    def ask(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try."""
         if claim.tokens == 1:
             return self.backend.ask(claim, wait=wait, until=until)
@@ -149,16 +149,14 @@ class Local:
     def _proven(self, asked: float, lease: float) -> float:
         return pace.believed_until(asked, lease, *self.capabilities[:2])
 
-    async def hear(self, claim: Claim, until: float) -> None:
+    def hear(self, claim: Claim, until: float) -> Awaitable[object]:
         """Wait for the store, if that one asked it; else to be woken by another of the client."""
         member = self.members.get(claim.holder)
-        anchor = None if member is None else member.line.anchor
         if member is None:
-            await self.backend.hear(claim, until)
-        elif member.leads and anchor is not None:
-            await self.backend.hear(anchor.claim, until)
-        else:
-            await Wait(member.signal, until)
+            return self.backend.hear(claim, until)
+        if member.leads and member.line.anchor is not None:
+            return self.backend.hear(member.line.anchor.claim, until)
+        return Wait(member.signal, until)
 
     # --- giving back ----------------------------------------------------------------------------
 
@@ -275,22 +273,10 @@ class Local:
     async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
         """What the store says, with our members in the place of their anchors."""
         sights = await self.backend.look(name, pattern, until)
-        return [self._seen(sight) for sight in sights]
-
-    def _seen(self, sight: Sight) -> Sight:
-        line = self.lines.get(sight.name)
-        anchor = line.anchor if line is not None else None
-        if line is None or anchor is None:
-            return sight
-        ours = tuple(member.claim for member in line.members.values())
-        held, waiting = sight.held, list(sight.waiting)
-        holders = [claim.holder for claim in waiting]
-        if held is not None and held.holder == anchor.claim.holder:
-            return sight._replace(held=held_by(anchor) or held, waiting=(*ours, *waiting))
-        place = holders.index(anchor.claim.holder) if anchor.claim.holder in holders else None
-        if place is not None:
-            waiting[place : place + 1] = ours
-        return sight._replace(waiting=tuple(waiting))
+        return [
+            seen(self.lines[sight.name], sight) if sight.name in self.lines else sight
+            for sight in sights
+        ]
 
     def disturb(self) -> None:
         """Wake every waiter: the client is closing."""

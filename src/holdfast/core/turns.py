@@ -11,14 +11,14 @@ Law 3: nothing is passed on after the end of the turn, so that other clients hav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.core.backend import Busy, Grant, Held
 from holdfast.core.effects import Signal
 from holdfast.core.rules import LOOK_AGAIN, NEVER
 
 if TYPE_CHECKING:
-    from holdfast.core.backend import Claim
+    from holdfast.core.backend import Claim, Sight
 
 # No longer than this is a lease passed on, counted from its grant: long holds are served in the
 # order of the store, and short ones share the price of one grant.
@@ -219,7 +219,7 @@ def held_by(anchor: Anchor) -> Held | None:
     owner = anchor.owner
     if owner is None:
         return None
-    claim: Any = owner.claim
+    claim = owner.claim
     told = (claim.about, claim.since)
     return Held(claim.holder, claim.client, "both", owner.token, anchor.until, *told)
 
@@ -227,3 +227,16 @@ def held_by(anchor: Anchor) -> Held | None:
 def granted(member: Member, anchor: Anchor, now: float) -> Grant:
     """What one is told that has the lease: it is good for as long as the anchor's is."""
     return Grant(member.token, (), lasts=anchor.until - now)
+
+
+def seen(line: Line, sight: Sight) -> Sight:
+    """What the store says of a lock, with the members of our line in the place of their anchor."""
+    if line.anchor is None:
+        return sight
+    holder = line.anchor.claim.holder
+    ours = tuple(member.claim for member in line.members.values())
+    if sight.held is not None and sight.held.holder == holder:
+        held = held_by(line.anchor) or sight.held
+        return sight._replace(held=held, waiting=(*ours, *sight.waiting))
+    waiting = [(claim,) if claim.holder != holder else ours for claim in sight.waiting]
+    return sight._replace(waiting=tuple(claim for claims in waiting for claim in claims))

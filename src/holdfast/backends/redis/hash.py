@@ -170,15 +170,9 @@ class Hash:
         return (yield from self.talk.evaluate(ACQUIRE, command, waiting=waiting, then=then))
 
     def _taking(
-        self,
-        name: str,
-        owner: str,
-        ms: int,
-        member: str,
-        tokens: int,
-        wait: int = 0,
-        ticket: bytes = b"",
+        self, name: str, owner: str, ms: int, member: str, tokens: int, *place: Word
     ) -> Command:
+        wait, ticket = place or (0, b"")
         keys = self._keys(name)
         wake = names.wake_channel(keys.lock)
         words = (owner, ms, member, wait, ticket, CLAIM_MS, self._verb(), wake, LOOK_AGAIN_MS)

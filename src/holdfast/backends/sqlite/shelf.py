@@ -66,7 +66,7 @@ class FileShelf:
     def held(self) -> Held | None:
         """The hold on record."""
         row = self.execute(SQL["held"], (self.name,)).fetchone()
-        return None if row is None else Held._make(row)
+        return None if row is None else Held(*row)
 
     def grant(self, claim: Claim, expires: float) -> Held:
         """Record a hold with a new token."""
@@ -86,11 +86,11 @@ class FileShelf:
 
     def _claim(self, query: str) -> Claim | None:
         row = self.execute(SQL[query], (self.name,)).fetchone()
-        return None if row is None else Claim._make(row)
+        return None if row is None else Claim(*row)
 
     def _beside(self, query: str, holder: str) -> Claim | None:
         row = self.execute(SQL[query], {"name": self.name, "holder": holder}).fetchone()
-        return None if row is None else Claim._make(row)
+        return None if row is None else Claim(*row)
 
     def first(self) -> Claim | None:
         """The head of the queue."""
@@ -107,7 +107,7 @@ class FileShelf:
     def queue(self) -> tuple[Claim, ...]:
         """Who waits and lives, in order."""
         rows = self.execute(SQL["queue"], (self.name,)).fetchall()
-        claims = [Claim._make(row) for row in rows]
+        claims = [Claim(*row) for row in rows]
         return tuple(claim for claim in claims if self.alive(claim.client))
 
     def join(self, claim: Claim) -> None:

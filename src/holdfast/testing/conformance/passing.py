@@ -1,7 +1,8 @@
-"""A client's threads or tasks pass a lease among themselves, and nobody can tell but by the time."""
+"""A client's threads or tasks pass a lease among themselves, and others have their turn."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.errors import LeaseLost
@@ -40,7 +41,7 @@ def _check(world: World, granted: list[tuple[int, str]]) -> None:
     assert tokens == sorted(set(tokens))
     places = [place for place, (_, who) in enumerate(granted) if who == "rival"]
     # The one that was under way when the rival came, and a turn between any two of its own.
-    waits = [after - before for before, after in zip(places, places[1:], strict=False)]
+    waits = [after - before for before, after in pairwise(places)]
     assert places[0] <= 2 * (world.store.passes + 1)
     assert max(waits) <= 2 * (world.store.passes + 1)
 

@@ -1,0 +1,21 @@
+"""Whoever is given a lease has the token of the one before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.turns import Anchor, Line, Member
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = Line.give
+
+    def give(self: Line, anchor: Anchor, member: Member) -> None:
+        real(self, anchor, member)
+        anchor.token = anchor.first
+
+    patch.setattr(Line, "give", give)

@@ -1,0 +1,21 @@
+"""A lease is passed on at any time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.turns import Anchor
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Claim
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+
+    def fits(self: Anchor, claim: Claim, now: float) -> bool:
+        return self.token < self.last and claim.lease == self.claim.lease
+
+    patch.setattr(Anchor, "fits", fits)

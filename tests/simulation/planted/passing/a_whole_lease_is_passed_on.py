@@ -1,0 +1,22 @@
+"""Whoever is given a lease believes in it for its whole length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core import local
+from holdfast.core.backend import Grant
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.turns import Anchor, Member
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+
+    def granted(member: Member, anchor: Anchor, now: float) -> Grant:
+        return Grant(member.token, ())
+
+    patch.setattr(local, "granted", granted)

@@ -1,0 +1,20 @@
+"""Who leads and gives up tells nobody that is behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.turns import Line, Member
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+
+    def quit_line(self: Line, member: Member) -> None:
+        self.members.pop(member.claim.holder, None)
+        member.leads = False
+
+    patch.setattr(Line, "quit", quit_line)

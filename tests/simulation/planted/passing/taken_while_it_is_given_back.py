@@ -1,0 +1,25 @@
+"""A lease on its way back to the store can still be taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.local import Local
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.turns import Anchor, Line
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+
+    async def give_back(self: Local, line: Line, anchor: Anchor, until: float) -> bool:
+        anchor.owner, anchor.turn = None, until
+        held = await self.backend.leave(anchor.claim, bury=anchor.doubtful, until=until)
+        line.anchor = None
+        line.wake_first()
+        return held
+
+    patch.setattr(Local, "_give_back", give_back)

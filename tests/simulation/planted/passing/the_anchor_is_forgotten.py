@@ -1,0 +1,23 @@
+"""A doubtful question about an anchor is not buried with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.local import Local
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.turns import Anchor, Member
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+
+    def failed(
+        self: Local, member: Member, anchor: Anchor, error: BaseException, fresh: bool
+    ) -> None:
+        """It does not matter."""
+
+    patch.setattr(Local, "_failed", failed)
