@@ -123,9 +123,12 @@ class Members(Judge):
         """Nothing is left in a layer, either."""
         super().at_rest()
         for name, layer in self.layers():
-            # The keeper does not try for ever to give back what a store that is away has.
-            if not layer.members.keys() <= self.orphaned:
-                raise Violation(f"{name} is left with {layer.lines} and {layer.members}")
+            # The keeper does not try for ever to give back what a store that is away has. And a
+            # forked child keeps what it can do nothing with.
+            ours = self.services[name].desks[None].books.client
+            left = {who for who, member in layer.members.items() if member.claim.client == ours}
+            if not left <= self.orphaned:
+                raise Violation(f"{name} is left with {left}")
 
 
 class TableMembers(Members):

@@ -6,6 +6,8 @@ import pytest
 from tests.simulation.seeds import must_pass
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [("passing", 150), ("passing redis", 60)])
-def test_seeds_pass(kind: str, seeds: int) -> None:
-    must_pass(kind, 0, seeds)
+# Some stories of the later ones have forks.
+@pytest.mark.parametrize("first", [0, 20_000])
+@pytest.mark.parametrize(("kind", "seeds"), [("passing", 100), ("passing redis", 40)])
+def test_seeds_pass(kind: str, seeds: int, first: int) -> None:
+    must_pass(kind, first, seeds)

@@ -194,6 +194,9 @@ class Local:
         line.leaving += 1
         try:
             return await self.backend.leave(anchor.claim, bury=anchor.doubtful, until=until)
+        except BaseException:
+            anchor.doubtful = True
+            raise
         finally:
             line.leaving -= 1
             self.backend.forget(anchor.claim)

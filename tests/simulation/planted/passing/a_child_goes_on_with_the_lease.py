@@ -1,0 +1,24 @@
+"""After a fork the child passes on what its parent was granted (hazard F6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.local import Local
+
+if TYPE_CHECKING:
+    import pytest
+
+FIRST = 20000
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+
+    def renewed_identity(self: Local) -> None:
+        for member in self.members.values():
+            if member.anchor is not None:
+                member.anchor.owner = None
+        self.backend.renewed_identity()
+
+    patch.setattr(Local, "renewed_identity", renewed_identity)
