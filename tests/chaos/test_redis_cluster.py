@@ -15,6 +15,7 @@ import pytest
 from tests.interop.java import Java, build
 from tests.servers.cluster import Cluster, Move
 from tests.servers.process import eventually
+from tests.servers.rights import beside, user
 
 import holdfast
 
@@ -32,7 +33,10 @@ MANY = 10
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster() as cluster:
+    # As somebody who may do only what the page lists, redirects in the midst of a move included.
+    worker = user("worker", "pw", "~*", more=beside("a cluster"))
+    acl = ("user default on nopass ~* &* +@all", worker)
+    with Cluster(acl, "worker:pw@") as cluster:
         yield cluster
 
 

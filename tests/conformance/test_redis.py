@@ -1,6 +1,6 @@
-"""The conformance suite on Redis: one server in both protocols, Sentinel, a cluster.
+"""The conformance suite on Redis: one server in both protocols, a replica, Sentinel, a cluster.
 
-Both protocols are asked by a user who may do only what the page of the store lists.
+All are asked by a user who may do only what the page of the store lists, sentinels included.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.share import name, shared
 from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
-from tests.servers.rights import user
+from tests.servers.rights import asker, beside, user
 from tests.servers.sentinel import Sentinels
 
 from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLAIM_TIME = 3.0
-USERS = ("user default on nopass ~* &* +@all", user("worker", "pw", "~*"))
+ALL = "user default on nopass ~* &* +@all"
+USERS = (ALL, user("worker", "pw", "~*"))
+
+
+def users(*topics: str) -> tuple[str, str]:
+    """The same where a worker needs more."""
+    return ALL, user("worker", "pw", "~*", more=[right for t in topics for right in beside(t)])
 
 
 def store_on(
@@ -40,8 +46,8 @@ def store_on(
     return Store(name, fresh, protocols=protocols, claim_time=CLAIM_TIME)
 
 
-def as_worker(server: Redis) -> str:
-    return server.url.replace("redis://", "redis://worker:pw@")
+def as_worker(server: Redis | Sentinels) -> str:
+    return server.url.replace("://", "://worker:pw@")
 
 
 @pytest.fixture(scope="session")
@@ -65,20 +71,31 @@ def string() -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def sentinel() -> Iterator[Store]:
-    with Sentinels() as sentinels:
-        yield store_on("sentinel", sentinels.url, lambda: [sentinels.master])
+    asks = (ALL, asker("asker", "pw2"))
+    with Sentinels(acl=users("behind sentinels"), sentinel_acl=asks) as sentinels:
+        url = f"{as_worker(sentinels)}?sentinel_username=asker&sentinel_password=pw2"
+        yield store_on("sentinel", url, lambda: [sentinels.master])
+
+
+@pytest.fixture(scope="session")
+def replicated() -> Iterator[Store]:
+    rights = users("`?replicas=`", "a database other than 0")
+    with Redis(acl=rights) as server, Redis(acl=rights, replica_of=server) as replica:
+        replica.caught_up()
+        url = f"{as_worker(server).removesuffix('/0')}/2?replicas=1"
+        yield store_on("replicated", url, lambda: [server])
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Store]:
-    with Cluster() as nodes:
+    with Cluster(users("a cluster"), "worker:pw@") as nodes:
         yield store_on("cluster", nodes.url, nodes.masters)
 
 
 def combinations() -> Iterator[tuple[str, Scenario, str]]:
     for scenario in SCENARIOS:
         yield from (("single", scenario, driver) for driver in DRIVERS)
-    yield from shared(("string", "sentinel", "cluster", "passing"))
+    yield from shared(("string", "sentinel", "cluster", "passing", "replicated"))
 
 
 @pytest.mark.parametrize(("topology", "scenario", "driver"), list(combinations()), ids=name)

@@ -6,10 +6,13 @@ Law: every method returns when all nodes that live agree on what it did.
 from __future__ import annotations
 
 import subprocess
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tests.servers.process import HOST, eventually, free_port, program
 from tests.servers.redis import Redis
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SLOTS = 16384
 
@@ -38,10 +41,11 @@ class Move(NamedTuple):
 
 
 class Cluster:
-    """The six nodes."""
+    """The six nodes. *acl* are lines of an ACL file, *login* is how clients log in."""
 
-    def __init__(self) -> None:
-        self.servers = [self._node() for _ in range(6)]
+    def __init__(self, acl: Sequence[str] = (), login: str = "") -> None:
+        self.login = login
+        self.servers = [self._node(acl) for _ in range(6)]
         addresses = [f"{HOST}:{server.port}" for server in self.servers]
         create = [program("redis-cli"), "--cluster", "create", *addresses]
         create += ["--cluster-replicas", "1", "--cluster-yes"]
@@ -50,10 +54,10 @@ class Cluster:
         self.ids = {server.port: server.ask("CLUSTER", "MYID") for server in self.servers}
         eventually(lambda: all(self._whole(server) for server in self.servers))
 
-    def _node(self) -> Redis:
+    def _node(self, acl: Sequence[str]) -> Redis:
         bus = ["cluster-enabled", "yes", "cluster-port", str(free_port())]
         quick = ["cluster-node-timeout", "1000", "cluster-replica-validity-factor", "0"]
-        return Redis(*bus, *quick)
+        return Redis(*bus, *quick, acl=acl)
 
     def _whole(self, server: Redis) -> bool:
         with server.wire() as wire:
@@ -67,7 +71,7 @@ class Cluster:
     def url(self) -> str:
         """How clients reach it."""
         hosts = ",".join(f"{HOST}:{server.port}" for server in self.servers)
-        return f"redis+cluster://{hosts}"
+        return f"redis+cluster://{self.login}{hosts}"
 
     def alive(self) -> list[Redis]:
         """The nodes that run."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "redis.md"
 
@@ -32,7 +36,20 @@ def channels() -> list[str]:
     return [word for word in listed() if word.startswith("&")]
 
 
-def user(name: str, password: str, *keys: str) -> str:
-    """The line of an ACL file, for one who locks what has these names."""
-    words = ("resetchannels", *keys, *channels(), "-@all", *commands())
+def beside(topic: str) -> list[str]:
+    """What the page lists besides, for those who use what *topic* says."""
+    found = re.search(rf"^\* {re.escape(topic)}: `([^`]*)`", PAGE.read_text(), re.MULTILINE)
+    assert found is not None, topic
+    return found[1].split()
+
+
+def user(name: str, password: str, *keys: str, more: Sequence[str] = ()) -> str:
+    """The line of an ACL file, for one who locks what has these names, and may do *more*."""
+    words = ("resetchannels", *keys, *channels(), "-@all", *commands(), *more)
+    return f"user {name} on >{password} {' '.join(words)}"
+
+
+def asker(name: str, password: str) -> str:
+    """One who may ask sentinels where the master is, and nothing else."""
+    words = ("resetchannels", "-@all", *beside("each sentinel's user"))
     return f"user {name} on >{password} {' '.join(words)}"

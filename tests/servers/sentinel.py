@@ -9,11 +9,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.servers.process import HOST, Process, eventually, free_port, program
 from tests.servers.redis import Redis
 from tests.servers.resp import ReplyError, Wire, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NAME = "main"
 QUORUM = 2
@@ -24,7 +27,7 @@ QUICK = ("info-period", 300, "publish-period", 300, "ping-period", 100, "ask-per
 class Sentinel:
     """One sentinel process."""
 
-    def __init__(self, folder: Path, master: Redis) -> None:
+    def __init__(self, folder: Path, master: Redis, acl: Sequence[str]) -> None:
         folder.mkdir()
         self.port = free_port()
         secret = f"sentinel auth-pass {NAME} {master.password}\n" if master.password else ""
@@ -33,6 +36,7 @@ class Sentinel:
             f"sentinel monitor {NAME} {HOST} {master.port} {QUORUM}\n{secret}"
             f"sentinel down-after-milliseconds {NAME} 400\n"
             f"sentinel failover-timeout {NAME} 1000\nsentinel parallel-syncs {NAME} 2\n"
+            + "".join(f"{line}\n" for line in acl)
         )
         command = [program("redis-sentinel"), str(folder / "conf")]
         self.process = Process(command, folder / "log")
@@ -67,17 +71,32 @@ class Sentinel:
 class Sentinels:
     """The whole set."""
 
-    def __init__(self, *, password: str = "", appendonly: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        password: str = "",
+        appendonly: bool = False,
+        acl: Sequence[str] = (),
+        sentinel_acl: Sequence[str] = (),
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sentinels-"))
-        self.servers = [Redis(password=password, appendonly=appendonly)]
+        self.servers = [Redis(password=password, appendonly=appendonly, acl=acl)]
         self.sentinels: list[Sentinel] = []
         for _ in range(2):
-            replica = Redis(password=password, appendonly=appendonly, replica_of=self.servers[0])
-            self.servers.append(replica)
+            self.servers.append(
+                Redis(
+                    password=password,
+                    appendonly=appendonly,
+                    acl=acl,
+                    replica_of=self.servers[0],
+                )
+            )
         for replica in self.servers[1:]:
             replica.caught_up()
         for number in range(3):
-            self.sentinels.append(Sentinel(self.folder / str(number), self.servers[0]))
+            self.sentinels.append(
+                Sentinel(self.folder / str(number), self.servers[0], sentinel_acl)
+            )
         for sentinel in self.sentinels:
             assert sentinel.process.ready(sentinel.hastened), sentinel.process.told()
         for sentinel in self.sentinels:
