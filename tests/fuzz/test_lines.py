@@ -34,7 +34,7 @@ RESP = st.sampled_from(
     [
         *(b"*2\r\n", b":1\r\n", b"$4\r\n1000\r\n", b"+OK\r\n", b"-ERR no\r\n", b"-MOVED 1 :1\r\n"),
         *(b"$-1\r\n", b"*-1\r\n", b"_\r\n", b"%1\r\n", b"~1\r\n", b"|1\r\n", b">3\r\n", b"\r\n"),
-        *(b"(9999999999999999999999\r\n", b"#t\r\n", b"=5\r\ntxt:a\r\n", b"*1000000000\r\n"),
+        *(b"(9999999999999999999999\r\n", b"#t\r\n", b"=5\r\ntxt:a\r\n", b"*100000\r\n"),
         *(b"$7\r\nmessage\r\n", b"$9\r\nsubscribe\r\n", b"$11\r\nunsubscribe\r\n", b",nan\r\n"),
         *(b"$99999999999\r\n", b"*1\r\n" * 50, b"-LOADING\r\n", b"-NOSCRIPT\r\n", BUSY, b"\0"),
     ]
