@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from holdfast.testing.chaos.stage import Stage
 
@@ -23,22 +24,33 @@ FURTHEST = 2 * 86400
 COMPILERS = ("cc", "gcc", "clang")
 
 
+class Clocks:
+    """The wall clocks of programs that are started with `env`; LookupError without a compiler."""
+
+    def __init__(self, folder: Path) -> None:
+        compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+        if compiler is None:
+            raise LookupError("nothing can compile C here")
+        library, self.slots = folder / "clock.so", folder / "clock"
+        command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]
+        subprocess.run(command, check=True)
+        self.slots.write_bytes(bytes(SLOTS * 8))
+        self.env = {"LD_PRELOAD": str(library), "STORM_CLOCK": str(self.slots)}
+
+    def set(self, off: Callable[[], int]) -> None:
+        """From now on each is wrong by so many seconds."""
+        with open(self.slots, "r+b") as file, mmap.mmap(file.fileno(), 0) as shared:
+            shared[:] = b"".join(struct.pack("l", off()) for _ in range(SLOTS))
+
+
 def jumping(stage: Stage, folder: Path) -> Stage:
     """The stage, with clocks that jump; as it is where nothing can compile the means."""
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
+    try:
+        clocks = Clocks(folder)
+    except LookupError:
         return stage
-    library, slots = folder / "clock.so", folder / "clock"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]
-    subprocess.run(command, check=True)
-    slots.write_bytes(bytes(SLOTS * 8))
 
     def jump(lots: random.Random) -> None:
-        with open(slots, "r+b") as file, mmap.mmap(file.fileno(), 0) as shared:
-            for slot in range(SLOTS):
-                shared[8 * slot : 8 * slot + 8] = struct.pack(
-                    "l", lots.choice((0, lots.randint(-FURTHEST, FURTHEST)))
-                )
+        clocks.set(lambda: lots.choice((0, lots.randint(-FURTHEST, FURTHEST))))
 
-    env = {"LD_PRELOAD": str(library), "STORM_CLOCK": str(slots)}
-    return stage._replace(faults={**stage.faults, "jump clocks": jump}, env=env)
+    return stage._replace(faults={**stage.faults, "jump clocks": jump}, env=clocks.env)

@@ -1,0 +1,144 @@
+"""Real servers whose clocks jump, and keys that somebody makes last for ever: what is lost by that.
+
+Nothing defends against it but the token, and whoever breaks the lock.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from tests.servers.process import HOST, Place, eventually
+from tests.servers.redis import Redis
+from tests.storms.clock import Clocks
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LEASE = 60.0
+HOUR = 3600
+# Longer than a lease of a second, at whose end a waiter looks.
+LONG = 2.5
+SOON = 20.0
+HOLDER = """
+import sys, holdfast
+client = holdfast.Client(sys.argv[1])
+print(client.lock("a", lease=1.0).acquire().token, flush=True)
+sys.stdin.read()
+"""
+
+
+class Timed(NamedTuple):
+    """A server, and its clock."""
+
+    server: Redis
+    clocks: Clocks
+
+    def jump(self, seconds: int) -> None:
+        """Set it."""
+        self.clocks.set(lambda: seconds)
+
+
+def timed(stack: ExitStack, folder: Path) -> Timed:
+    folder.mkdir()
+    try:
+        clocks = Clocks(folder)
+    except LookupError as error:
+        pytest.skip(str(error))
+    enter = ("env", *(f"{name}={value}" for name, value in clocks.env.items()))
+    return Timed(stack.enter_context(Redis(place=Place(HOST, enter))), clocks)
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[list[Timed]]:
+    with ExitStack() as stack:
+        yield [timed(stack, tmp_path / str(number)) for number in range(3)]
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Timed]:
+    with ExitStack() as stack:
+        yield timed(stack, tmp_path / "one")
+
+
+def died_holding(url: str) -> int:
+    """The token of one that was killed."""
+    command = [sys.executable, "-c", HOLDER, url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        token = int(process.stdout.readline())
+        process.kill()
+    return token
+
+
+def clock_complaints(client: holdfast.Client) -> list[str]:
+    return [f.what for f in client.doctor() if f.level != "ok" and "clock" in f.what]
+
+
+def taken(client: holdfast.Client, lease: float = LEASE) -> holdfast.Lease:
+    got = client.lock("a", lease=lease, renew=False).acquire(timeout=SOON)
+    assert got is not None
+    return got
+
+
+def test_a_jump_ahead_ends_a_lease_and_the_token_tells(one: Timed) -> None:
+    """Hazard B6."""
+    with holdfast.Client(one.server.url) as holder, holdfast.Client(one.server.url) as rival:
+        held = taken(holder)
+        one.jump(HOUR)
+        other = taken(rival)
+        held.ensure()
+        assert other.token > held.token
+        assert clock_complaints(rival)
+        with pytest.raises(holdfast.LeaseLost):
+            held.release()
+
+
+def test_a_jump_back_keeps_the_lock_of_the_dead_until_it_is_broken(one: Timed) -> None:
+    """Hazard B7."""
+    token = died_holding(one.server.url)
+    one.jump(-HOUR)
+    with holdfast.Client(one.server.url) as client:
+        assert client.lock("a").acquire(timeout=LONG) is None
+        assert clock_complaints(client)
+        broken = client.break_lock("a")
+        assert broken is not None
+        assert broken.token == token
+        assert taken(client).token > token
+
+
+def test_half_of_the_masters_of_a_redlock_jump_ahead(servers: list[Timed]) -> None:
+    """Hazard H2: one alone changes nothing, two end the lease."""
+    url = ",".join(one.server.url for one in servers)
+    with holdfast.Client(url) as holder, holdfast.Client(url) as rival:
+        held = taken(holder)
+        servers[0].jump(HOUR)
+        assert rival.lock("a").acquire(timeout=1.0) is None
+        servers[1].jump(HOUR)
+        other = taken(rival)
+        held.ensure()
+        assert other.token > held.token
+
+
+def test_a_key_without_an_end_has_one_again_while_its_holder_lives(one: Timed) -> None:
+    """Hazard G17."""
+    with holdfast.Client(one.server.url) as client, client.lock("a", lease=1.0) as lease:
+        one.server.ask("PERSIST", "a")
+        eventually(lambda: one.server.ask("PTTL", "a") >= 0)
+        lease.ensure()
+
+
+def test_a_key_without_an_end_is_held_by_the_dead_until_it_is_broken(one: Timed) -> None:
+    """Hazard G17."""
+    token = died_holding(one.server.url)
+    assert one.server.ask("PERSIST", "a") == 1
+    with holdfast.Client(one.server.url) as client:
+        assert client.lock("a").acquire(timeout=LONG) is None
+        assert client.break_lock("a") is not None
+        assert taken(client).token > token
