@@ -211,6 +211,19 @@ def test_the_doctor_looks_at_each(three: list[Redis]) -> None:
         assert client.doctor()[0].level == "warn"
 
 
+def test_one_server_under_two_names_has_two_votes(three: list[Redis]) -> None:
+    """Which only the doctor notices: a majority of names is then no majority of servers."""
+    port = three[0].port
+    names = [f"redis://127.0.0.1:{port}", f"redis://localhost:{port}", three[1].url]
+    three[1].kill()
+    with holdfast.Client(names, op_timeout=1.0) as client, client.lock("a"):
+        (failed,) = (f for f in client.doctor() if "counts twice" in f.what)
+        assert failed.level == "fail"
+        assert "localhost" in failed.what
+    with holdfast.Client(urls(three), op_timeout=1.0) as client:
+        assert not any("counts twice" in finding.what for finding in client.doctor())
+
+
 @pytest.mark.parametrize(
     ("masters", "message"),
     [

@@ -23,6 +23,8 @@ class Property(NamedTuple):
 
     check: Callable[..., None]
     inputs: dict[str, SearchStrategy[Any]]
+    examples: int = EXAMPLES
+    """As many as a test tries: fewer where one takes long."""
 
     def searched(self, count: int) -> Callable[[], None]:
         """What tries so many inputs, and raises for the smallest that breaks it."""
@@ -46,7 +48,7 @@ def holds(
     """Make a test of a check, for so many inputs of these kinds."""
 
     def tested(check: Callable[..., None]) -> Callable[[], None]:
-        PROPERTIES.append(Property(check, inputs))
+        PROPERTIES.append(Property(check, inputs, examples))
         return PROPERTIES[-1].searched(examples)
 
     return tested

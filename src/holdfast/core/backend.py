@@ -154,6 +154,8 @@ class Finding(NamedTuple):
     what: str
     advice: str = ""
     """What to do about it; empty where nothing needs to be done."""
+    server: str = ""
+    """Which server it is about, by a name that only this one has; empty where it has none."""
 
 
 class Grant(NamedTuple):

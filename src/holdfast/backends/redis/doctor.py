@@ -75,7 +75,7 @@ def _version(address: Address, facts: Mapping[str, str]) -> Finding:
 def _role(address: Address, facts: Mapping[str, str]) -> Finding:
     role = facts.get("role")
     if role == "master":
-        return Finding("ok", f"{address}: a master")
+        return Finding("ok", f"{address}: a master", server=facts.get("run_id", ""))
     return Finding("fail", f"{address}: a {role}, which takes no locks", "name the master")
 
 

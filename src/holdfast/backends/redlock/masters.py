@@ -11,7 +11,7 @@ from holdfast.core.backend import Capabilities, Examine, Finding, Prepare, Sweep
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 VOTE = "vote"
 PROTOCOLS = ("redlock",)
@@ -104,7 +104,20 @@ def _joined(opened: Sequence[Opened], request: object, answers: Sequence[Any]) -
     if isinstance(request, Sweep):
         return sum(answers)
     found = tuple(part for answer in answers for part in answer)
-    return (_of_all(len(opened)), *found) if isinstance(request, Examine) else found
+    if not isinstance(request, Examine):
+        return found
+    return (_of_all(len(opened)), *_doubles(opened, answers), *found)
+
+
+def _doubles(opened: Sequence[Opened], answers: Sequence[tuple[Finding, ...]]) -> Iterator[Finding]:
+    """One server under two names would have two votes (hazard H3)."""
+    names: dict[str, str] = {}
+    for one, answer in zip(opened, answers, strict=True):
+        for server in {finding.server for finding in answer} - {""}:
+            if server in names:
+                what = f"{names[server]} and {one.shown} are one server, whose vote counts twice"
+                yield Finding("fail", what, "name each of several independent masters once")
+            names[server] = one.shown
 
 
 def _failed(one: Opened, request: object, error: StoreError) -> tuple[Finding, ...]:
