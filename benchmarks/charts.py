@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 OURS, THEIRS, BARE = "#1b6ca8", "#b9c2ca", "#e0a030"
+NAMES = {"limit": "the server's limit"}
 Document = dict[str, Any]
 
 
@@ -47,10 +48,9 @@ def pairs(results: Document) -> Any:
         for table in results.get(name, ()):
             if " pair: " in f" {table['title']}" and "contestants" in table:
                 figures = table["contestants"]
-                title = table["title"].partition(" pair:")[0].strip(" ,") or "one machine"
-                values = {who: one["seconds"]["median"] * 1e6 for who, one in figures.items()}
-                found["one machine" if title == "pair" else title] = values
-    return bars(found, "acquire + release of a free lock, µs (shorter is better)")
+                title = table["title"].partition("pair:")[0].strip(" ,") or "one machine"
+                found[title] = {who: one["seconds"]["median"] * 1e6 for who, one in figures.items()}
+    return bars(found, "acquire + release of a free lock, µs (shorter is better)", best=min)
 
 
 def crowds(results: Document) -> Any:
@@ -62,7 +62,8 @@ def crowds(results: Document) -> Any:
         }
         for table in tables
     }
-    return bars(found, "hand-overs of one lock that all want, per second (longer is better)")
+    title = "holds of one lock that all want, per second (longer is better; see the waits, too)"
+    return bars(found, title, best=max)
 
 
 def each(results: Document) -> Any:
@@ -72,11 +73,11 @@ def each(results: Document) -> Any:
         for table in results.get("redis_each", ())
         if "rates" in table
     }
-    return bars(found, "pairs per second of one process (longer is better)")
+    return bars(found, "pairs per second of one process (longer is better)", best=max)
 
 
-def bars(groups: Mapping[str, Mapping[str, float]], title: str) -> Any:
-    """One panel for each group, on a logarithmic scale."""
+def bars(groups: Mapping[str, Mapping[str, float]], title: str, best: Any) -> Any:
+    """One panel for each group, on a logarithmic scale, the best at the top."""
     from matplotlib.figure import Figure
 
     if not groups:
@@ -87,14 +88,13 @@ def bars(groups: Mapping[str, Mapping[str, float]], title: str) -> Any:
     figure.suptitle(title)
     panels = figure.subplots(rows, 2, squeeze=False).flat
     for panel, (name, values) in zip(panels, groups.items(), strict=False):
-        _panel(panel, name, values)
+        _panel(panel, name, values, sorted(values, key=values.__getitem__, reverse=best is min))
     for panel in list(figure.axes)[len(groups) :]:
         panel.set_axis_off()
     return figure
 
 
-def _panel(panel: Any, name: str, values: Mapping[str, float]) -> None:
-    order = sorted(values, key=values.__getitem__, reverse=True)
+def _panel(panel: Any, name: str, values: Mapping[str, float], order: Sequence[str]) -> None:
     numbers = [values[who] for who in order]
     drawn = panel.barh([_label(who) for who in order], numbers, color=[_color(w) for w in order])
     panel.bar_label(drawn, [f"{number:,.0f}" for number in numbers], padding=3, fontsize=8)
@@ -106,7 +106,7 @@ def _panel(panel: Any, name: str, values: Mapping[str, float]) -> None:
 
 
 def _label(who: str) -> str:
-    return TITLES.get(who, who).replace("**", "")
+    return TITLES.get(who, NAMES.get(who, who)).replace("**", "")
 
 
 def _color(who: str) -> str:
@@ -153,12 +153,14 @@ def _curves(panel: Any, tables: Sequence[Document]) -> None:
 
 def growth(results: Document) -> Any:
     """How the figures of holdfast grow."""
+    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     if "growth" not in results:
         return None
-    figure = Figure(figsize=(11, 6), layout="constrained")
+    figure = Figure(figsize=(14, 6), layout="constrained")
     panel = figure.subplots()
+    panel.set_prop_cycle(color=[mpl.colormaps["tab20"](number) for number in range(20)])
     for text, curve in results["growth"][0]["curves"].items():
         first = next((y for y in curve["y"] if y > 0), 1.0)
         scaled = [y / first for y in curve["y"]]
@@ -167,7 +169,7 @@ def growth(results: Document) -> Any:
     panel.set(xscale="log", yscale="log", ylabel="times the figure of the smallest size")
     panel.set_title("how the figures of holdfast grow (fitted exponents in brackets)")
     panel.grid(alpha=0.3)
-    panel.legend(fontsize=8, frameon=False)
+    panel.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 

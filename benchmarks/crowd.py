@@ -36,8 +36,12 @@ class Round(NamedTuple):
     """Of all clients together, for each hold."""
     hand_over: float
     """From the call of a release to the next grant, of one who waited for it; the median."""
+    passed: float
+    """How often in a second it went from one process to another."""
     commands: float = 0.0
     """Of the server, for each hold."""
+    trip: float = 0.0
+    """One bare round trip, shortly before."""
 
     @property
     def ideal(self) -> float:
@@ -113,6 +117,8 @@ def summary(by_process: Sequence[Sequence[Stint]], cpu: float) -> Round:
     waits = sorted(stint.granted - stint.asked for stint in stints)
     held = sum(stint.given_back - stint.granted for stint in stints)
     lasted = max(s.given_back for s in stints) - min(s.asked for s in stints)
+    owners = {stint: number for number, mine in enumerate(by_process) for stint in mine}
+    passed = sum(owners[before] != owners[after] for before, after in pairwise(stints))
     p50, p99, longest = (percentile(waits, percent) / 1e9 for percent in (50, 99, 100))
     return Round(
         processes=len(by_process),
@@ -124,4 +130,5 @@ def summary(by_process: Sequence[Sequence[Stint]], cpu: float) -> Round:
         jain=jain([len(mine) for mine in by_process]),
         cpu=cpu / len(stints),
         hand_over=percentile(hand_overs(stints), 50) / 1e9,
+        passed=passed / lasted * 1e9,
     )

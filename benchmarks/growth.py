@@ -28,6 +28,8 @@ def table_of(tables: Iterable[Table]) -> Table:
     rows, data = [], {}
     for table in tables:
         for text, curve in table.data.get("growth", {}).items():
+            if len(set(curve["x"])) < 2:
+                continue
             grows = exponent(curve["x"], curve["y"])
             data[text] = curve | {"exponent": grows}
             rows.append([text, f"{grows:+.2f}", f"{curve['x'][0]:,.0f} to {curve['x'][-1]:,.0f}"])

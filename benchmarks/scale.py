@@ -37,15 +37,15 @@ class Scale(NamedTuple):
 
 
 FULL = Scale(
-    rounds=11,
+    rounds=7,
     turn=0.04,
     crowd=8,
     crowds=(2, 8, 32),
     crowd_rounds=3,
-    crowd_turn=1.0,
+    crowd_turn=0.6,
     settling=0.7,
     wait=3.0,
-    starts=10,
+    starts=7,
     tasks=(100, 1000, 10_000),
     threads=(8, 64),
     waiters=(1, 10, 100, 1000, 10_000),

@@ -1,8 +1,8 @@
 """A process full of tasks: `python -m benchmarks.tasks NAME FOLDER TASKS LOCKS SECONDS`.
 
 Each task takes one of the locks and gives it back, again and again; with as many locks as tasks,
-each has its own. Law: a pair counts in whatever second it ends, and the time runs until the last
-task is back.
+each has its own. Law: what is not done when the time is over does not count; the process is told
+to end, and who waits then goes with it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,28 @@ if TYPE_CHECKING:
 
     from benchmarks.contestants.looped import Lock
 
+WARM_UP, WARM_UP_SECONDS = 50, 0.3
+
 
 async def rate(locks: Sequence[Lock], seconds: float) -> dict[str, float]:
     """How many pairs a second all tasks make together, and the processor's time for one."""
-    end = time.perf_counter() + seconds
+    began, cpu = time.perf_counter(), time.process_time()
+    count = 0
 
-    async def work(lock: Lock) -> int:
-        count = 0
-        while time.perf_counter() < end:
+    async def work(lock: Lock) -> None:
+        nonlocal count
+        while time.perf_counter() < began + seconds:
             async with lock:
                 count += 1
-        return count
 
-    began, cpu = time.perf_counter(), time.process_time()
-    pairs = sum(await asyncio.gather(*map(work, locks)))
+    done, _ = await asyncio.wait(
+        [asyncio.create_task(work(lock)) for lock in locks], timeout=seconds
+    )
     wall = time.perf_counter() - began
-    return {"rate": pairs / wall, "cpu": (time.process_time() - cpu) / max(1, pairs)}
+    for task in done:
+        task.result()
+    count = max(1, count)
+    return {"rate": count / wall, "cpu": (time.process_time() - cpu) / count}
 
 
 async def measure(name: str, url: str, tasks: str, locks: str, seconds: str) -> None:
@@ -46,7 +52,7 @@ async def measure(name: str, url: str, tasks: str, locks: str, seconds: str) -> 
     assert issubclass(kind, Looped)
     async with kind.opened(url) as lock_of:
         mine = [lock_of(f"task {number % int(locks)}") for number in range(int(tasks))]
-        await rate(mine, float(seconds) / 10)
+        await rate([lock_of(f"warm {number}") for number in range(WARM_UP)], WARM_UP_SECONDS)
         say(await rate(mine, float(seconds)))
 
 

@@ -122,6 +122,7 @@ def test_the_figures_of_contention() -> None:
     assert figures.rate == pytest.approx(3 / 60e-9)
     assert (figures.p50, figures.longest) == (20e-9, 30e-9)
     assert figures.hold == pytest.approx(50e-9 / 3)
+    assert figures.passed == pytest.approx(2 / 60e-9)
     assert figures.jain == pytest.approx(0.9)
 
 

@@ -23,19 +23,23 @@ if TYPE_CHECKING:
 HOLDS = (0.001, 0.0)
 HEAD = [
     *("p99 / ideal", "longest / ideal", "Jain", "hand-over, µs"),
-    *("holds/s", "wait p50, ms", "p99, ms", "longest, ms", "of all, ms", "client CPU, µs"),
+    *("holds/s", "passed on/s", "wait p50, ms", "p99, ms", "longest, ms", "of all, ms"),
+    "client CPU, µs",
 ]
 P99_MOST, LONGEST_MOST = 2.0, 4.0
 Rounds = dict[str, list[Round]]
 
 
 class Bill(NamedTuple):
-    """Who is measured, against whom, where, and what counts the commands of the server."""
+    """Who is measured, against whom, where; what counts the server's commands; and what times a
+    bare round trip.
+    """
 
     names: Sequence[str]
     reference: str
     prepare: Callable[[Path], object] = Path.exists
     counter: Callable[[], int] | None = None
+    trip: Callable[[], float] = float
 
 
 def run(scale: Scale) -> list[Table]:
@@ -58,8 +62,9 @@ def contend(bill: Bill, scale: Scale, size: int, holds: Sequence[float]) -> dict
         crowds = {n: stack.enter_context(Crowd(n, size, bill.prepare)) for n in bill.names}
         for _ in range(scale.crowd_rounds):
             for hold, name in random.sample(turns, len(turns)):
+                trip = bill.trip()
                 turn = crowds[name].turn(hold, scale.crowd_turn, bill.counter)
-                found[hold][name].append(turn)
+                found[hold][name].append(turn._replace(trip=trip))
     return found
 
 
@@ -88,7 +93,7 @@ def table_of(rounds: Rounds, size: int, hold: float, reference: str) -> Table:
 def _cells(middle: Round, worst: float, hold: float) -> list[str]:
     over = [f"{wait / middle.ideal:.2f}" for wait in (middle.p99, middle.longest)]
     waits = [f"{wait * 1e3:,.2f}" for wait in (middle.p50, middle.p99, middle.longest, worst)]
-    rest = [f"{middle.rate:,.0f}", *waits, f"{middle.cpu * 1e6:,.0f}"]
+    rest = [f"{middle.rate:,.0f}", f"{middle.passed:,.0f}", *waits, f"{middle.cpu * 1e6:,.0f}"]
     fair = [f"{middle.jain:.3f}", f"{middle.hand_over * 1e6:,.0f}"]
     return [*(over if hold else ["", ""]), *fair, *rest]
 

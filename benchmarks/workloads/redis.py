@@ -6,6 +6,8 @@ it counts are those inside scripts, too.
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +18,12 @@ from benchmarks.contestants import ON_LOOP, ON_REDIS, TITLES, contestant, presen
 from benchmarks.contestants.foreign import Foreign
 from benchmarks.figures import ratio, spread
 from benchmarks.tables import Goal, Table
-from benchmarks.turns import Ground, ahead, goal, table_of, take_turns
+from benchmarks.turns import Ground, ahead, goal, pairs, table_of, take_turns
 from benchmarks.workloads.contention import Bill, contend, waits
 from benchmarks.workloads.contention import table_of as table_of_contention
 
 if TYPE_CHECKING:
+    from benchmarks.contestants import Contestant
     from benchmarks.scale import Scale
     from benchmarks.workloads.contention import Rounds
 
@@ -29,12 +32,16 @@ PAIR_MOST = 1.1
 HOLDS = (0.0, 0.001, 0.01)
 P99_MOST, LONGEST_MOST, JAIN_LEAST = 1.3, 2.0, 0.99
 AHEAD, HAND_OVER_MOST, SAME = 1.3, 1.5, 1.1
+TRIPS = 50
 # In larger crowds these take minutes, by asking again and again or by being started.
 FEW = 8
-SLOW = ("pottery", "redlock-py", "portalocker-redis", "tooz-redis", "node-redlock", "redisson-fair")
+SLOW = (
+    *("pottery", "redlock-py", "portalocker-redis", "tooz-redis"),
+    *("node-redlock", "redisson", "redisson-fair"),
+)
 SUMMARY = [
-    *("processes", "hold, ms", "x best Python peer", "x Redisson", "x redsync", "p99 / ideal"),
-    *("longest / ideal", "Jain", "hand-over / round trip", "commands"),
+    *("processes", "hold, ms", "x best Python peer", "passed on x best", "x Redisson"),
+    *("x redsync", "p99 / ideal", "longest / ideal", "Jain", "hand-over / round trip", "commands"),
 ]
 
 
@@ -77,29 +84,34 @@ def contention(scale: Scale, server: Redis) -> list[Table]:
     prepare = partial(announce, server.url)
     waiting = [name for name in present(ON_REDIS) if contestant(name).waits]
     tables, cells = [], []
-    for size in scale.crowds:
-        names = [name for name in waiting if size <= FEW or name not in SLOW]
-        bill = Bill(names, "redis-py", prepare, server.command_count)
-        trip = round_trip(scale, prepare)
-        for hold, rounds in contend(bill, scale, size, HOLDS).items():
-            table = table_of_contention(rounds, size, hold, "redis-py")
-            tables.append(table._replace(title=f"Redis, {table.title}"))
-            cells.append(cell(tables[-1], rounds, trip))
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder))
+        with closing(contestant(RAW)(Path(folder))) as raw:
+            for size in scale.crowds:
+                names = [name for name in waiting if size <= FEW or name not in SLOW]
+                trip = partial(round_trip, raw)
+                bill = Bill(names, "redis-py", prepare, server.command_count, trip)
+                for hold, rounds in contend(bill, scale, size, HOLDS).items():
+                    table = table_of_contention(rounds, size, hold, "redis-py")
+                    tables.append(table._replace(title=f"Redis, {table.title}"))
+                    cells.append(cell(tables[-1], rounds))
     return [*tables, overview(cells)]
 
 
-def round_trip(scale: Scale, prepare: partial[None]) -> float:
+def round_trip(raw: Contestant) -> float:
     """One bare round trip of a script, in seconds."""
-    turns = take_turns([RAW], scale, Ground(prepare))[RAW]
-    return spread([turn.wall for turn in turns]).median / 2
+    return pairs(raw, TRIPS).wall / 2
 
 
-def cell(table: Table, rounds: Rounds, trip: float) -> dict[str, float]:
+def cell(table: Table, rounds: Rounds) -> dict[str, float]:
     """What the goals are about."""
     ours = table.data["contestants"]["redis"]
     python = [n for n in rounds if n != "redis" and not issubclass(contestant(n), Foreign)]
     found = {key: ours[key] for key in ("processes", "jain", "commands", "hand_over")}
-    found |= {"hold": table.data["hold"], "trip": ours["hand_over"] / trip}
+    trip = spread([one.hand_over / one.trip for one in rounds["redis"]]).median
+    found |= {"hold": table.data["hold"], "trip": trip}
+    passed = {name: spread([one.passed for one in mine]).median for name, mine in rounds.items()}
+    found["passed"] = passed["redis"] / max(passed[name] for name in python)
     found |= {"p99": ours["p99"] / ours["ideal"], "longest": ours["longest"] / ours["ideal"]}
     found["python"] = min(_throughput(rounds, name) for name in python)
     for name in ("redisson", "redsync"):
@@ -118,7 +130,8 @@ def overview(cells: list[dict[str, float]]) -> Table:
     title = "Redis, contention at one glance: holdfast next to its peers and the ideal"
     notes = [
         "x best Python peer, Redisson, redsync: throughput of holdfast over theirs",
-        "round trip: one bare one of the same script, alone",
+        "passed on: how often the lock goes from one process to another, over the best Python peer",
+        "round trip: one bare one of the same script, shortly before each turn",
         f"{', '.join(TITLES[name] for name in SLOW)}: in crowds of at most {FEW} only",
     ]
     growth = {
@@ -133,6 +146,7 @@ def _row(one: dict[str, float]) -> list[str]:
     ideal = [f"{one['p99']:.2f}", f"{one['longest']:.2f}"] if one["hold"] else ["", ""]
     rest = [f"{one['jain']:.3f}", f"{one['trip']:.2f}", f"{one['commands']:.1f}"]
     first = [f"{one['processes']:.0f}", f"{one['hold'] * 1e3:g}", f"{one['python']:.2f}"]
+    first.append(f"{one['passed']:.2f}")
     return [*first, *others, *ideal, *rest]
 
 
