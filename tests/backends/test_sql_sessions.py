@@ -51,6 +51,19 @@ def test_tokens_rise_from_protocol_to_protocol(server: Postgres | MariaDB) -> No
         each.close()
 
 
+def test_of_one_name_there_is_a_lock_for_each_protocol(server: Postgres | MariaDB) -> None:
+    """They do not exclude one another (hazard L4); the later one's token is greater."""
+    stages = [Stage(server, protocol) for protocol in PROTOCOLS]
+    leases = [take(each.client(), "a") for each in stages]
+    for lease in leases:
+        lease.ensure()
+    tokens = [lease.token for lease in leases]
+    assert tokens == sorted(set(tokens))
+    for each, lease in zip(stages, leases, strict=True):
+        lease.release()
+        each.close()
+
+
 def test_a_token_is_committed_though_the_hold_never_is(stage: Stage) -> None:
     """It is used up when its holder's connection ends in mid-hold, which rolls back."""
     lease = take(stage.client(), "a")

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.backends.rivals import take, told
+from tests.backends.rivals import Waiter, take, told
 from tests.servers.net import Net
 from tests.servers.postgres import Postgres
 from tests.servers.process import eventually
 from tests.servers.redis import Redis
-from tests.servers.zookeeper import Ensemble
+from tests.servers.zookeeper import Ensemble, Server
 
 import holdfast
 
@@ -129,3 +129,27 @@ def test_a_long_silence_is_told_before_another_holds(scene: Scene, way: str) -> 
         # It is killed, and so holds until its own lease is over.
     with holdfast.Client(scene.url) as client:
         take(client, "it").release()
+
+
+def test_a_server_that_lost_the_others_proves_nothing() -> None:
+    """Its clients go on talking to it, and are told before another holds (hazard I11)."""
+    with Net() as net, Ensemble(places=[net.place() for _ in range(3)]) as ensemble:
+        lone = ensemble.followers()[0]
+        others = [server for server in ensemble.servers if server is not lone]
+        with holdfast.Client(reached([lone])) as client, holdfast.Client(reached(others)) as rival:
+            lease = take(client, "it")
+            when, waiter = told(lease), Waiter(rival, "it")
+            eventually(lambda: rival.lock("it").waiters)
+            for other in others:
+                net.part(lone.place, other.place)
+            following = waiter.join()
+            assert when() < waiter.granted
+            assert following.token > lease.token
+            following.release()
+            net.heal()
+
+
+def reached(servers: list[Server]) -> str:
+    """A store of which a client knows these servers alone."""
+    hosts = ",".join(f"{server.place.host}:{server.port}" for server in servers)
+    return f"zookeeper://{hosts}/parted?timeout={2 * LEASE}"
