@@ -1,5 +1,8 @@
-"""Stories on Redlock: the production text on models of three or five masters, each with a clock
-of its own, of which a minority may be away.
+"""Stories on Redlock: three or five models of Redis, each with a clock of its own, and on them the
+production text: the protocol, the conversations with each master, and the scripts.
+
+A minority of the masters is in trouble at a time. What a Redlock does not survive is in
+`ForgetfulStory`, which is there to show it.
 """
 
 from __future__ import annotations
@@ -8,27 +11,89 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.judge import Judge, Violation
+from tests.simulation.redis import AWAY, BACK, BUSY, DRIFT, ONE, Near
+from tests.simulation.redis_client import Client
+from tests.simulation.redis_judge import read
+from tests.simulation.redis_net import Network
+from tests.simulation.redis_tasks import Tasks
 from tests.simulation.story import HEAL, Story
 
+from holdfast.backends.redis.hash import VOTE
+from holdfast.backends.redis.model import Server
 from holdfast.backends.redis.nodes import CAPABILITIES
+from holdfast.backends.redis.steps import Address
 from holdfast.backends.redlock.masters import Master
-from holdfast.backends.redlock.model import Model
 from holdfast.backends.redlock.protocol import Redlock
+from holdfast.drivers.simulated_machine import EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from holdfast.core.lease import Hold
     from holdfast.drivers.simulated_machine import Machine
 
-DRIFT = 0.0005
-AWAY = 3.0
+
+class Place:
+    """One master: its server, its clock, and the clients' nodes for it."""
+
+    def __init__(self, story: RedlockStory, number: int) -> None:
+        self.world = story.world
+        self.node = f"master{number}"
+        self.address = Address(self.node, 1)
+        self.drift, self.offset = self.world.chance.uniform(-DRIFT, DRIFT), 0.0
+        self.server = Server(self.micros)
+        self.net = story.net
+        self.net.listen(self.address, self.server)
+        settings = ONE._replace(addresses=(self.address,))
+        self.near = Near(
+            self.net, lambda machine: story.kinds[machine.name](self.net, machine, settings, VOTE)
+        )
+
+    def micros(self) -> int:
+        """Its clock."""
+        return int((EPOCH + self.world.time * (1.0 + self.drift) + self.offset) * 1e6)
+
+    def restart(self, lost: int = 0) -> None:
+        """It ends, and comes back with all but the last changes."""
+        host = self.net.hosts[self.address]
+        if host.up:
+            host.stop()
+            known = len(self.server.changes) - lost
+            self.world.after(self.world.chance.uniform(0.01, AWAY), partial(self._back, known))
+
+    def _back(self, known: int) -> None:
+        self.server.restart(known)
+        self.net.listen(self.address, self.server)
+
+    def forget(self) -> None:
+        """It comes back without its data."""
+        self.restart(len(self.server.changes))
+
+    def be_busy(self) -> None:
+        """It answers late."""
+        host = self.net.hosts[self.address]
+        host.busy_until = self.world.time + self.world.chance.uniform(0.0, BUSY)
+
+    def lose_scripts(self) -> None:
+        """It forgets the scripts."""
+        self.server.scripts.clear()
+
+    def jump(self, ahead: float = -1.0) -> None:
+        """Its clock is set back, so that leases last longer; or ahead."""
+        self.offset += ahead * self.world.chance.uniform(0.0, BACK)
+
+    def be_cut_off(self) -> None:
+        """All links to it are cut."""
+        for link in list(self.net.hosts[self.address].links):
+            link.cut()
 
 
 class RedlockJudge(Judge):
     """What a majority has, it has by their votes; so only beliefs and ends are judged."""
 
-    masters: Sequence[Model] = ()
+    def __init__(self, story: RedlockStory, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.story = story
 
     def check(self) -> None:
         """After each step: no two believe, and tokens rise."""
@@ -41,77 +106,74 @@ class RedlockJudge(Judge):
     def at_rest(self) -> None:
         """Everybody was served, and nobody has a vote."""
         self.all_were_served()
-        for number, master in enumerate(self.masters):
-            for name, entry in master.table.entries.items():
-                held = entry.held
-                if held is None or held.expires <= master.now():
-                    continue
+        for place in self.story.masters:
+            for name in self.story.names:
+                keys = read(place.server, name)
                 # A question that a dead client had sent may have arrived a while ago.
-                if self.machines[held.client.partition(".")[0]].alive:
-                    raise Violation(f"master {number} has a vote on {name!r} for nobody")
+                alive = keys.holder and self.machines[keys.holder.partition(".")[0]].alive
+                if alive and keys.end >= place.micros() // 1000:
+                    raise Violation(f"{place.node} has a vote on {name!r} for nobody")
 
 
 class RedlockStory(Story):
     """One seed."""
 
     def make_model(self) -> Any:
-        """The first of the masters; the story knows all of them."""
-        chance = self.world.chance
-        count = chance.choice((3, 5))
-        self.masters = [self._master(chance.uniform(-DRIFT, DRIFT)) for _ in range(count)]
-        self.forgets = False
-        self.away = not self.calm and chance.random() < 0.7
-        return self.masters[0]
-
-    def _master(self, drift: float) -> Model:
-        return Model(lambda: self.world.time * (1.0 + drift))
+        """What leads to the masters; each has a node of its own."""
+        self.net = Network(self.world)
+        self.kinds: dict[str, type[Client]] = {}
+        count = self.world.chance.choice((3, 5))
+        self.masters = [Place(self, number) for number in range(count)]
+        if not self.calm and self.world.chance.random() < 0.7:
+            self.world.after(2.0, self._trouble)
+        return self.masters[0].near
 
     def make_judge(self) -> RedlockJudge:
         """Of several masters; here they get their names."""
-        self.world.models = {f"master{i}": model for i, model in enumerate(self.masters)}
-        judge = RedlockJudge(self.world, self.model, self.calm, max(self.leases))
-        judge.masters = self.masters
-        if self.away:
-            self.world.after(2.0, self._trouble)
-        return judge
+        self.world.models = {place.node: place.near for place in self.masters}
+        return RedlockJudge(self, self.world, self.model, self.calm, max(self.leases))
 
     def make_backend(self, machine: Machine) -> Redlock:
         """The production text."""
-        masters = [
-            Master(f"master{i}", f"master {i}", _nothing, _never) for i in range(len(self.masters))
-        ]
+        self.kinds[machine.name] = self.world.chance.choice((Client, Tasks))
+        masters = [self._master(place, machine) for place in self.masters]
         return Redlock(masters, CAPABILITIES, machine.now, machine.random)
 
+    def _master(self, place: Place, machine: Machine) -> Master:
+        client = place.near.of(machine)
+        return Master(place.node, place.node, client.forget, client.disturb)
+
+    def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
+        """Its own links."""
+        self.kinds[child.name] = self.kinds[parent.name]
+        return {id(p.near.of(parent)): p.near.of(child) for p in self.masters}
+
+    # --- what goes wrong ------------------------------------------------------------------------
+
+    def troubles(self, place: Place) -> list[Callable[[], None]]:
+        """What a minority of the masters may be in."""
+        return [place.restart, place.be_busy, place.lose_scripts, place.jump, place.be_cut_off]
+
+    def troubled(self) -> int:
+        """How many at a time."""
+        return len(self.masters) // 2
+
     def _trouble(self) -> None:
-        """A minority of the masters is away for a while."""
         world, chance = self.world, self.world.chance
         if world.time >= HEAL - AWAY:
             return
-        gone = chance.sample(self.masters, len(self.masters) // 2)
-        for model in gone:
-            model.away = True
-            world.after(chance.uniform(0.1, AWAY), partial(self._back, model))
+        for place in chance.sample(self.masters, self.troubled()):
+            chance.choice(self.troubles(place))()
         world.after(AWAY + chance.expovariate(0.5), self._trouble)
-
-    def _back(self, model: Model) -> None:
-        model.away = False
-        if self.forgets:
-            model.begin()
 
 
 class ForgetfulStory(RedlockStory):
-    """Masters that come back without their data: what a Redlock does not survive."""
+    """Masters that lose their data, or whose clocks jump ahead: a Redlock does not survive it."""
 
-    def make_model(self) -> Any:
-        """All of them forget."""
-        model = super().make_model()
-        self.forgets = self.away = True
-        return model
+    def troubles(self, place: Place) -> list[Callable[[], None]]:
+        """Votes that are gone."""
+        return [place.forget, partial(place.jump, 1.0)]
 
-
-def _nothing(holder: str) -> None:
-    """A model keeps nothing of who waits."""
-
-
-def _never() -> None:
-    """No client is closed in a story."""
+    def troubled(self) -> int:
+        """A majority."""
+        return len(self.masters) // 2 + 1

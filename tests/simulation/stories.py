@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation import redis, redlock
+from tests.simulation import redis, redlock, sql_seats
 from tests.simulation.passing import Passing, PassingOnRedis
 from tests.simulation.sql import SqlStory
 from tests.simulation.story import Outcome, Story
@@ -34,6 +34,7 @@ KINDS: dict[str, type[Story]] = {
     "zookeeper": ZooStory,
     "zookeeper single": SingleStory,
     "sql": SqlStory,
+    "sql sessions": sql_seats.SeatsStory,
     "passing": Passing,
     "passing redis": PassingOnRedis,
 }
@@ -41,6 +42,7 @@ KINDS: dict[str, type[Story]] = {
 SHOWN: dict[str, type[Story]] = {
     "redis that forgets": redis.ForgetfulStory,
     "redis that repeats": redis.RewoundStory,
+    "sql sessions that end": sql_seats.EndedStory,
     "redlock that forgets": redlock.ForgetfulStory,
 }
 LAST_LINES = 80

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.backend import Busy, Claim, Grant, Sight
+from holdfast.core.backend import Busy, Claim, Grant, Left, Retied, Sight
 from holdfast.core.effects import Signal
 from holdfast.errors import Refused, StoreError, Unknown
 
@@ -124,3 +124,26 @@ def _held(
     )
     held = next(h for h in helds if h.token == token)
     return Sight(name, held, left[quorum - 1], waiting)
+
+
+def asked_enough(line: int, ballot: Ballot) -> bool:
+    """A majority that includes who keeps the line, or none any more."""
+    votes = ballot.votes()
+    if len(votes) >= ballot.quorum:
+        return line in votes or line in ballot.errors
+    return ballot.settled(len(votes))
+
+
+def consents(ballot: Ballot) -> int:
+    """How many said yes."""
+    return sum(answer is True for answer in ballot.answers.values())
+
+
+def had_it(ballot: Ballot) -> int:
+    """On how many of them the claim held."""
+    return sum(isinstance(a, Left) and a.was == "held" for a in ballot.answers.values())
+
+
+def tied_it(ballot: Ballot) -> int:
+    """On how many of them the hold was tied anew."""
+    return sum(isinstance(a, Retied) and a.held for a in ballot.answers.values())

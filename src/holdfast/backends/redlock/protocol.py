@@ -19,7 +19,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.backends.redlock.assembly import PATIENCE, Assembly
-from holdfast.backends.redlock.ballot import agreed, busiest, merged
+from holdfast.backends.redlock.ballot import (
+    agreed,
+    asked_enough,
+    busiest,
+    consents,
+    had_it,
+    merged,
+    tied_it,
+)
 from holdfast.backends.redlock.debts import Debts
 from holdfast.core.backend import (
     Ask,
@@ -32,7 +40,6 @@ from holdfast.core.backend import (
     Grant,
     Hear,
     Leave,
-    Left,
     Look,
     Renew,
     Retie,
@@ -81,6 +88,7 @@ class Redlock:
         self.latest: dict[str, Ballot] = {}
         self.undone: dict[str, set[tuple[int, int]]] = {}
         self.places: dict[str, int] = {}
+        self.lines: dict[str, int] = {}
         self.unsure: set[str] = set()
         self.debts = Debts(self.masters, self.now, self.closing)
 
@@ -92,6 +100,8 @@ class Redlock:
         """
         for pause in PAUSES[: None if wait else 1]:
             line = self.all.line()
+            if wait:
+                self._stand(claim, line)
             ballot = await self._ballot(claim, line, wait, until)
             votes = self._votes(ballot, claim)
             if self._won(ballot, votes, line):
@@ -111,6 +121,13 @@ class Redlock:
                 self.debts.owe(master, claim)
         return busy
 
+    def _stand(self, claim: Claim, line: int) -> None:
+        """In one line at a time: who has gone to another keeps nobody from looking in this one."""
+        before = self.lines.get(claim.holder, line)
+        self.lines[claim.holder] = line
+        if before != line:
+            self.masters[before].forget(claim.holder)
+
     async def _ballot(self, claim: Claim, line: int, wait: bool, until: float) -> Ballot:
         ballot = self.latest[claim.holder] = self.all.ballot()
 
@@ -118,7 +135,7 @@ class Redlock:
             await self._late(ballot, claim, master, answer)
 
         requests = {i: Ask(claim, wait and i == line) for i in self.all.each(None)}
-        enough = partial(_asked_enough, line)
+        enough = partial(asked_enough, line)
         await self.all.poll(requests, until, enough, late, ballot)
         if ballot.errors or not ballot.complete:
             self.unsure.add(claim.holder)
@@ -155,8 +172,8 @@ class Redlock:
         if agreed(votes.values(), self.quorum):
             return token
         fences = dict.fromkeys(votes, Fence(claim, token))
-        ballot = await self.all.poll(fences, until, lambda b: b.settled(_true(b)))
-        return token if _true(ballot) >= self.quorum else None
+        ballot = await self.all.poll(fences, until, lambda b: b.settled(consents(b)))
+        return token if consents(ballot) >= self.quorum else None
 
     async def _give_back(self, claim: Claim, votes: Mapping[int, int], until: float) -> None:
         if not votes:
@@ -205,14 +222,14 @@ class Redlock:
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
         """Give up everywhere; who does not answer is told later."""
         request = Leave(claim, bury or claim.holder in self.unsure)
-        ballot = await self.all.poll(self.all.each(request), until, lambda b: b.settled(_held(b)))
+        ballot = await self.all.poll(self.all.each(request), until, lambda b: b.settled(had_it(b)))
         for master in set(range(len(self.masters))) - set(ballot.answers):
             self.debts.owe(master, claim)
         if not ballot.heard():
             raise self.all.error(ballot, f"no majority to give {claim.name!r} back")
         self._done_with(claim)
         await self.debts.start()
-        return ballot.verdict(_held(ballot), len(ballot.answers) - _held(ballot)) is not False
+        return ballot.verdict(had_it(ballot), len(ballot.answers) - had_it(ballot)) is not False
 
     def _done_with(self, claim: Claim) -> None:
         self.latest.pop(claim.holder, None)
@@ -223,11 +240,11 @@ class Redlock:
     async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
         """Change what ends the hold, on every master that has it."""
         ballot = await self.all.poll(
-            self.all.each(Retie(claim, tie)), until, lambda b: b.settled(_tied(b))
+            self.all.each(Retie(claim, tie)), until, lambda b: b.settled(tied_it(b))
         )
         if not ballot.heard():
             raise self.all.error(ballot, f"no majority for {claim.name!r}")
-        return Retied(_tied(ballot) >= ballot.quorum, ())
+        return Retied(tied_it(ballot) >= ballot.quorum, ())
 
     async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
         """Who holds a majority, who waits. One that is slow is not waited for."""
@@ -266,6 +283,7 @@ class Redlock:
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
         self.places.pop(claim.holder, None)
+        self.lines.pop(claim.holder, None)
         ballot = self.latest.get(claim.holder)
         if ballot is not None and ballot.failed:
             del self.latest[claim.holder]
@@ -277,23 +295,3 @@ class Redlock:
         self.closing.set()
         for master in self.masters:
             master.disturb()
-
-
-def _asked_enough(line: int, ballot: Ballot) -> bool:
-    """A majority that includes who keeps the line, or none any more."""
-    votes = ballot.votes()
-    if len(votes) >= ballot.quorum:
-        return line in votes or line in ballot.errors
-    return ballot.settled(len(votes))
-
-
-def _true(ballot: Ballot) -> int:
-    return sum(answer is True for answer in ballot.answers.values())
-
-
-def _held(ballot: Ballot) -> int:
-    return sum(isinstance(a, Left) and a.was == "held" for a in ballot.answers.values())
-
-
-def _tied(ballot: Ballot) -> int:
-    return sum(isinstance(a, Retied) and a.held for a in ballot.answers.values())

@@ -1,0 +1,19 @@
+"""A hold is believed for longer than the server lets a silent session last (hazard B2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core import pace
+
+if TYPE_CHECKING:
+    import pytest
+
+STORY = "sql sessions"
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    proven_until = pace.proven_until
+    patch.setattr(pace, "proven_until", lambda asked, session: proven_until(asked, 5 * session))
+    patch.setattr(pace, "PROVEN", 5 * pace.PROVEN)
