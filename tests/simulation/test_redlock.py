@@ -9,7 +9,7 @@ SEEDS = 30
 
 
 def test_seeds_pass() -> None:
-    must_pass("redlock", 0, 40)
+    must_pass("redlock", 0, 25)
 
 
 def test_masters_that_forget_let_two_in() -> None:
