@@ -21,16 +21,20 @@ from holdfast.core.lease import State
 from holdfast.core.local import Local
 from holdfast.core.queue import Queue
 from holdfast.core.turns import TURN
+from holdfast.drivers.simulated_machine import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.backends.redis.protocol import Handed
+    from holdfast.core.backend import Claim
     from holdfast.core.lease import Hold
     from holdfast.core.turns import Anchor, Member
     from holdfast.drivers.simulated_machine import Machine
 
 MOMENT = 0.01
+# In which a word that somebody waits has come, and its answer.
+ENOUGH = 0.5
 
 
 class Members(Judge):
@@ -62,6 +66,8 @@ class Members(Judge):
         """
         if not self.machines[holder.partition(".")[0]].alive:
             return True
+        if holder in self.sticky:
+            return True  # what is kept ends with its lease, if all goes wrong
         for name, member in self._members(holder):
             books = self.services[name].desks[None].books
             hold = self.believed.get(member.claim.holder)
@@ -87,9 +93,12 @@ class Members(Judge):
 
     def check(self) -> None:
         """After each step."""
-        super().check()
-        for name, _ in self.layers():
+        for name, layer in self.layers():
             self.orphaned |= self.services[name].desks[None].books.orphans.keys()
+            for line in layer.lines.values():
+                if line.anchor is not None and line.anchor.claim.sticky:
+                    self.sticky.add(line.anchor.claim.holder)
+        super().check()
 
     def _granted(self, hold: Hold, machine: Machine) -> None:
         super()._granted(hold, machine)
@@ -104,7 +113,10 @@ class Members(Judge):
         since = self.begun.setdefault(turn, self.world.time)
         if self.grants_of[turn] > hold.claim.tokens:
             raise Violation(f"{turn} has been passed on more often than {hold.claim.tokens - 1}")
-        if self.calm and self.world.time > since + TURN + MOMENT:
+        if anchor.claim.sticky:
+            if self.world.time > since + ENOUGH:
+                self._check_rivals(hold.claim)
+        elif self.calm and self.world.time > since + TURN + MOMENT:
             raise Violation(f"{turn} was passed on when its turn was over")
         if hold.token > self.counter(hold.claim.name):
             raise Violation(f"token {hold.token} was not reserved")
@@ -113,11 +125,22 @@ class Members(Judge):
         """The last token that the store has given away."""
         raise NotImplementedError
 
+    def rivals(self, claim: Claim) -> Iterator[Claim]:
+        """Who else waits in the store."""
+        return iter(())
+
+    def _check_rivals(self, claim: Claim) -> None:
+        """A lease that is kept is not taken again when others have been waiting for a while."""
+        for rival in self.rivals(claim):
+            if self.calm and rival.since < EPOCH + self.world.time - ENOUGH:
+                raise Violation(f"{claim.holder} has it again, and {rival.holder} goes on waiting")
+
     def begin(self) -> None:
         """Nothing was granted yet."""
         self.grants_of: Counter[tuple[str, int]] = Counter()
         self.begun: dict[tuple[str, int], float] = {}
         self.orphaned: set[str] = set()
+        self.sticky: set[str] = set()
 
     def at_rest(self) -> None:
         """Nothing is left in a layer, either."""
@@ -137,6 +160,11 @@ class TableMembers(Members):
     def counter(self, name: str) -> int:
         """The last token that the store has given away."""
         return self.model.table.entries[name].token
+
+    def rivals(self, claim: Claim) -> Iterator[Claim]:
+        """Who else waits in the store."""
+        waiting = self.model.table.entries[claim.name].queue.values()
+        return (rival for rival in waiting if rival.client != claim.client)
 
 
 class RedisMembers(Members, RedisJudge):
@@ -181,5 +209,23 @@ class PassingOnRedis(Passing, RedisStory):
     def make_backend(self, machine: Machine) -> Handed:  # type: ignore[override]
         """The production text."""
         backend = RedisStory.make_backend(self, machine)
-        backend.capabilities = RESERVING
+        backend.capabilities = RESERVING._replace(calls=self.sticky)
         return backend
+
+
+class Sticky(Passing):
+    """A machine keeps a lease until another one asks."""
+
+    sticky = True
+
+
+class StickyOnRedis(PassingOnRedis):
+    """The same on Redis."""
+
+    sticky = True
+
+    def make_model(self) -> Any:
+        """Without replicas."""
+        model = super().make_model()
+        self.settings = self.settings._replace(replicas=0)
+        return model

@@ -288,7 +288,7 @@ class Client:
     def forget(self, holder: str) -> None:
         """The claim waits no more: its link can serve others."""
         self.talks.forget(holder)
-        self.hearers.pop(holder, None)
+        self.wake(holder)
         link = self.waiting.pop(holder, None)
         channels = self.channels.pop(holder, ())
         if link is not None and link.open:

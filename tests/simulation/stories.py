@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation import redis, redlock, sql_seats
-from tests.simulation.passing import Passing, PassingOnRedis
+from tests.simulation.passing import Passing, PassingOnRedis, Sticky, StickyOnRedis
 from tests.simulation.sql import SqlStory
 from tests.simulation.story import Outcome, Story
 from tests.simulation.zoo import SingleStory, ZooStory
@@ -37,6 +37,8 @@ KINDS: dict[str, type[Story]] = {
     "sql sessions": sql_seats.SeatsStory,
     "passing": Passing,
     "passing redis": PassingOnRedis,
+    "sticky": Sticky,
+    "sticky redis": StickyOnRedis,
 }
 # With faults that the store does not survive: played to show what is left then.
 SHOWN: dict[str, type[Story]] = {

@@ -68,6 +68,7 @@ class Story:
     # How many threads or tasks a machine has, and how often they pass a lease among themselves.
     users: tuple[int, ...] = (1, 1, 2)
     passes = 0
+    sticky = False
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         self.seed = seed

@@ -65,6 +65,7 @@ class User:
             protocol=None,
             label=None,
             passes=self.story.passes,
+            sticky=self.story.sticky,
         )
 
     async def _once(self) -> None:

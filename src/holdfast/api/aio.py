@@ -69,6 +69,7 @@ class AsyncClient:
         protocol: str | None = None,
         label: str | None = None,
         passes: int | None = None,
+        sticky: bool = False,
     ) -> AsyncLock:
         """Name a lock; nothing is asked of the store yet.
 
@@ -76,8 +77,10 @@ class AsyncClient:
         *timeout* bounds the wait for it, in seconds. With *passes*, the tasks of this client that
         want the lock pass a lease among themselves without asking the store, so many times at most
         and for a tenth of a second, each with a fencing token of its own, before others have their
-        turn. Raises InvalidName for a text that cannot be a name, ValueError or TypeError for
-        numbers out of range, ValueError for *passes* where the store cannot reserve tokens.
+        turn. With *sticky* this client keeps the lease after a release until anybody else asks, for
+        half of its length at most, so that its next acquire asks nobody. Raises InvalidName for a
+        text that cannot be a name, ValueError or TypeError for numbers out of range, ValueError for
+        *passes* or *sticky* where the store cannot reserve tokens.
         """
         return AsyncLock(
             self._driver,
@@ -90,6 +93,7 @@ class AsyncClient:
                 protocol=protocol,
                 label=label,
                 passes=passes,
+                sticky=sticky,
             ),
         )
 

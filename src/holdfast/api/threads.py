@@ -70,6 +70,7 @@ class Client:
         protocol: str | None = None,
         label: str | None = None,
         passes: int | None = None,
+        sticky: bool = False,
     ) -> Lock:
         """Name a lock; nothing is asked of the store yet.
 
@@ -77,8 +78,10 @@ class Client:
         *timeout* bounds the wait for it, in seconds. With *passes*, the threads of this client that
         want the lock pass a lease among themselves without asking the store, so many times at most
         and for a tenth of a second, each with a fencing token of its own, before others have their
-        turn. Raises InvalidName for a text that cannot be a name, ValueError or TypeError for
-        numbers out of range, ValueError for *passes* where the store cannot reserve tokens.
+        turn. With *sticky* this client keeps the lease after a release until anybody else asks, for
+        half of its length at most, so that its next acquire asks nobody. Raises InvalidName for a
+        text that cannot be a name, ValueError or TypeError for numbers out of range, ValueError for
+        *passes* or *sticky* where the store cannot reserve tokens.
         """
         return Lock(
             self._driver,
@@ -91,6 +94,7 @@ class Client:
                 protocol=protocol,
                 label=label,
                 passes=passes,
+                sticky=sticky,
             ),
         )
 

@@ -41,6 +41,8 @@ class Claim(NamedTuple):
     since: float
     tokens: int = 1
     """How many tokens its grant reserves, from that of the grant on."""
+    sticky: bool = False
+    """Its client may keep the lease while nobody uses it, and is to be told who else asks."""
 
 
 class Held(NamedTuple):
@@ -54,6 +56,7 @@ class Held(NamedTuple):
     about: str
     since: float
     tokens: int = 1
+    sticky: bool = False
 
     def named(self, token: int) -> bool:
         """Whether *token* is one of this grant's."""
@@ -226,6 +229,8 @@ class Capabilities(NamedTuple):
     """
     reserves: bool = False
     """It can give a grant several tokens at once."""
+    calls: bool = False
+    """It tells the holder of a sticky claim that somebody else asks."""
 
 
 @runtime_checkable

@@ -101,7 +101,13 @@ class Holdings:
             self.orphan(orphan.claim)
 
     def claim(
-        self, name: str, lease: float, label: str | None, caller: Caller, tokens: int = 1
+        self,
+        name: str,
+        lease: float,
+        label: str | None,
+        caller: Caller,
+        tokens: int = 1,
+        sticky: bool = False,
     ) -> Claim:
         """A fresh claim, known to nobody yet."""
         if self.closed:
@@ -109,7 +115,7 @@ class Holdings:
         self.serial += 1
         holder = f"{self.client}:{self.serial}"
         about = self._about(label or self.label, caller)
-        return Claim(name, holder, self.client, lease, about, self.env.wall(), tokens)
+        return Claim(name, holder, self.client, lease, about, self.env.wall(), tokens, sticky)
 
     def _about(self, label: str | None, caller: Caller) -> str:
         known, text = caller.about

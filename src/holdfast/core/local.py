@@ -11,12 +11,14 @@ Law 3: whatever becomes of a member, the first of those that remain is woken.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core import pace
 from holdfast.core.backend import Busy, Grant
 from holdfast.core.effects import Wait
 from holdfast.core.keeper import TAKEN
+from holdfast.core.sticky import start
 from holdfast.core.turns import Anchor, Line, Member, granted, seen
 from holdfast.errors import Refused, StoreError
 
@@ -42,8 +44,6 @@ class Local:
         """Whom to tell that a lease is lost which was passed on while its renewal was under way."""
         self.lose = lose
 
-    # --- taking ---------------------------------------------------------------------------------
-
     def ask(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try."""
         if claim.tokens == 1:
@@ -54,13 +54,13 @@ class Local:
         member = self.members.get(claim.holder)
         fresh = member is None
         if member is None:
-            member = self._member(claim)
+            member = self.member_for(claim)
         line, now = member.line, self.env.now()
         if member.anchor is None:
             line.take(member, now)
         if member.anchor is not None and now < member.anchor.until:
             return granted(member, member.anchor, now)
-        if wait or member.anchor is not None:
+        if wait or claim.sticky or member.anchor is not None:
             await self._clear(member, until)
         if line.lets_lead(member, self.env.now(), wait=wait):
             return await self._lead(member, wait, until, fresh)
@@ -70,7 +70,8 @@ class Local:
             self._dismiss(member)
         return line.refusal(now)
 
-    def _member(self, claim: Claim) -> Member:
+    def member_for(self, claim: Claim) -> Member:
+        """A new one."""
         line = self.lines.get(claim.name)
         if line is None:
             line = self.lines[claim.name] = Line()
@@ -84,11 +85,13 @@ class Local:
             # It was given the lease, and comes too late to believe in it.
             member.anchor = None
             late.end()
-            line.put_first(member)
             if line.anchor in (None, late):
                 line.anchor = late
+                line.put_first(member)
             else:
-                member.debt = late
+                # Others have gone on without it: nobody is to be overtaken who asks already.
+                member.debt, member.token = late, 0
+                line.join(member)
         elif line.in_the_way(member):
             line.join(member)
             member.debt = line.anchor
@@ -100,7 +103,7 @@ class Local:
     async def _pay(self, member: Member, until: float) -> None:
         """Give back what that one has taken out of the line."""
         if member.debt is not None:
-            await self._give_back(member.line, member.debt, until)
+            await self.give_back(member.line, member.debt, until)
             member.debt = None
 
     async def _lead(self, member: Member, wait: bool, until: float, fresh: bool) -> Grant | Busy:
@@ -117,7 +120,10 @@ class Local:
             self._failed(member, anchor, error, fresh)
             raise
         if isinstance(reply, Grant):
-            return self._seated(member, anchor, reply, asked)
+            grant = self._seated(member, anchor, reply, asked)
+            if anchor.claim.sticky:
+                await start(self, line, anchor)
+            return grant
         anchor.queued = anchor.queued or wait
         member.leads, line.busy = anchor.queued, reply
         if not wait and not anchor.doubtful:
@@ -130,8 +136,7 @@ class Local:
         if not isinstance(error, Refused):
             anchor.doubtful = True
         elif fresh:
-            if anchor.claim is member.claim:
-                member.line.anchor = None
+            member.line.anchor = None if anchor.claim is member.claim else anchor
             self._dismiss(member)
 
     def _seated(self, member: Member, anchor: Anchor, grant: Grant, asked: float) -> Grant:
@@ -158,7 +163,12 @@ class Local:
             return self.backend.hear(member.line.anchor.claim, until)
         return Wait(member.signal, until)
 
-    # --- giving back ----------------------------------------------------------------------------
+    async def close(self, until: float) -> None:
+        """The client closes: what it keeps and does not use goes back."""
+        for line in list(self.lines.values()):
+            if line.anchor is not None and line.anchor.holds and line.anchor.owner is None:
+                with suppress(StoreError):
+                    await self.give_back(line, line.anchor, until)
 
     def leave(self, claim: Claim, *, bury: bool, until: float) -> Process[bool]:
         """Pass the lease on, or give it back; or stand in line no more."""
@@ -184,11 +194,12 @@ class Local:
             del self.members[member.claim.holder]
             return True
         anchor.doubtful = anchor.doubtful or bury
-        held = await self._give_back(line, anchor, until)
+        held = await self.give_back(line, anchor, until)
         self._dismiss(member)
         return held
 
-    async def _give_back(self, line: Line, anchor: Anchor, until: float) -> bool:
+    async def give_back(self, line: Line, anchor: Anchor, until: float) -> bool:
+        """Let the store have it."""
         if line.anchor is anchor:
             line.anchor = None
         line.leaving += 1
@@ -218,8 +229,6 @@ class Local:
         member = self.members.get(claim.holder)
         if member is not None and member.anchor is None:
             member.line.quit(member)
-
-    # --- having it ------------------------------------------------------------------------------
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
         """Renew the anchors of those who have a lease by one."""
@@ -271,15 +280,10 @@ class Local:
             line.anchor.close()
         return broken
 
-    # --- being seen, and ending -----------------------------------------------------------------
-
     async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
         """What the store says, with our members in the place of their anchors."""
         sights = await self.backend.look(name, pattern, until)
-        return [
-            seen(self.lines[sight.name], sight) if sight.name in self.lines else sight
-            for sight in sights
-        ]
+        return [seen(self.lines.get(sight.name), sight) for sight in sights]
 
     def disturb(self) -> None:
         """Wake every waiter: the client is closing."""

@@ -19,6 +19,7 @@ from holdfast.core.handle import Handle, doubt
 from holdfast.core.lease import Hold
 from holdfast.core.names import checked_timeout
 from holdfast.core.sight import Holder, busy_message, holder_of, waiter_of
+from holdfast.core.sticky import kept_for
 from holdfast.errors import (
     AcquireTimeout,
     Closed,
@@ -45,6 +46,8 @@ class Terms(NamedTuple):
     label: str | None
     tokens: int = 1
     """How many a grant reserves: its own, and one for each time that it is passed on."""
+    sticky: bool = False
+    """Whether the client keeps the lease after a release, as long as nobody else asks."""
 
 
 class Mutex:
@@ -74,7 +77,8 @@ class Mutex:
         if hold is not None:
             self._nest(hold)
         else:
-            fresh = await self._obtain(caller, self._deadline(timeout))
+            kept = kept_for(books, self.name, self.terms, caller) if self.terms.sticky else None
+            fresh = kept or await self._obtain(caller, self._deadline(timeout))
             if not isinstance(fresh, Hold):
                 return self._too_late(fresh) if entering else None
             hold = fresh
@@ -125,7 +129,8 @@ class Mutex:
     async def _obtain(self, caller: Caller, deadline: float) -> Hold | Busy:
         books = self.books
         terms = self.terms
-        claim = books.claim(self.name, terms.lease, terms.label, caller, terms.tokens)
+        wanted = (terms.tokens, terms.sticky)
+        claim = books.claim(self.name, terms.lease, terms.label, caller, *wanted)
         attempt = Attempt(claim, deadline)
         crowd = books.crowd
         # In the step that made the claim: a client that is closed from now on waits for our end.

@@ -111,8 +111,10 @@ class Queue:
         return reply
 
     def forget(self, claim: Claim) -> None:
-        """The claim waits no more."""
-        self.signals.pop(claim.holder, None)
+        """The claim waits no more, should anything wait for it."""
+        signal = self.signals.pop(claim.holder, None)
+        if signal is not None:
+            signal.set()
 
     def disturb(self) -> None:
         """Wake every waiter, to look again."""

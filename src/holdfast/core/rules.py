@@ -141,6 +141,8 @@ def ask(shelf: Shelf, request: Ask) -> Grant | Busy:
 
 
 def _line_up(shelf: Shelf, request: Ask, held: Held) -> Busy:
+    if held.sticky:
+        shelf.wake(request.claim._replace(holder=held.holder, client=held.client))
     recheck = NEVER if held.tie == "life" else held.expires - shelf.now
     if request.wait:
         shelf.join(request.claim)

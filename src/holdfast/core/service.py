@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from holdfast.core.local import Local
 
 
+# How many tokens a sticky lease reserves: as often it can be taken again without a question.
+SPARE = 1024
+
+
 class Desk(NamedTuple):
     """One way of locking, and what this client holds by it."""
 
@@ -85,6 +89,7 @@ class Service:
         protocol: str | None,
         label: object,
         passes: object = None,
+        sticky: bool = False,
     ) -> Mutex:
         """A lock by its name; nothing is asked of the store."""
         terms = Terms(
@@ -93,19 +98,21 @@ class Service:
             checked_timeout(timeout),
             bool(reentrant),
             checked_label(label),
-            1 + (self.passes if passes is None else checked_passes(passes)),
+            SPARE if sticky else 1 + (self.passes if passes is None else checked_passes(passes)),
+            bool(sticky),
         )
         desk = self.desk(protocol)
         if terms.tokens > 1:
-            self._share(desk.books)
+            self._share(desk.books, terms.sticky)
         return Mutex(desk.books, desk.keeper, checked_name(name), terms)
 
-    def _share(self, books: Holdings) -> None:
+    def _share(self, books: Holdings, sticky: bool) -> None:
         """From now on, threads or tasks may pass leases among themselves at this desk."""
-        if not books.backend.capabilities.reserves:
+        can = books.backend.capabilities
+        if not (can.calls if sticky else can.reserves):
             raise ValueError(
-                "passes= is for stores and protocols that can reserve fencing tokens ahead: "
-                "Redis with the protocol hash or string, and memory"
+                "passes= and sticky= are for stores and protocols that can reserve fencing tokens "
+                "ahead: memory, and Redis by hash or string (for sticky= without replicas)"
             )
         from holdfast.core.local import Local  # only who wants it waits for its loading
 
@@ -185,4 +192,6 @@ class Service:
         for desk in self.desks.values():
             if not desk.books.closed:
                 await desk.books.close(until)
+                if desk.books in self.layers:
+                    await self.layers[desk.books].close(until)
                 await desk.keeper.finish(until)

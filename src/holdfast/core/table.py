@@ -101,7 +101,7 @@ class Place:
         micros = self.table.micros()
         token = max(self.entry.token + 1, micros)
         self.entry.token = token + claim.tokens - 1
-        told = (claim.about, micros / 1e6, claim.tokens)
+        told = (claim.about, micros / 1e6, claim.tokens, claim.sticky)
         held = Held(claim.holder, claim.client, "both", token, expires, *told)
         self.entry.held = held
         return held

@@ -30,6 +30,10 @@ PART = 0.5
 SLICE = 0.001
 
 
+# Of those who never stood in line.
+NEVER_HEARD = Signal()
+
+
 class Anchor:
     """One claim to the store, for all of the client that want the lock."""
 
@@ -61,8 +65,14 @@ class Anchor:
             self.first, self.token = first, first - 1
             self.last = first - 1 + self.claim.tokens
         self.until = until
-        self.turn = min(now + TURN, asked + (until - asked) * PART)
+        half = asked + (until - asked) * PART
+        # One that is sticky goes back as soon as anybody else asks; it needs no other bound.
+        self.turn = half if self.claim.sticky else min(now + TURN, half)
         return news
+
+    def keeps(self, now: float) -> bool:
+        """Whether the client may keep the lease while none of it wants it."""
+        return self.claim.sticky and self.fits(self.claim, now)
 
     def end(self) -> None:
         """Its time has passed: nobody has it, and the store is to be asked what became of it."""
@@ -88,7 +98,7 @@ class Member:
     def __init__(self, claim: Claim, line: Line) -> None:
         self.claim = claim
         self.line = line
-        self.signal = Signal()
+        self.signal = NEVER_HEARD
         self.anchor: Anchor | None = None
         # One that it has yet to give back, and does not have.
         self.debt: Anchor | None = None
@@ -122,6 +132,8 @@ class Line:
 
     def join(self, member: Member) -> None:
         """Stand in line; who stands there keeps the place. What was heard before is no news."""
+        if member.signal is NEVER_HEARD:
+            member.signal = Signal()
         self.members.setdefault(member.claim.holder, member)
         member.signal.is_set = member.leads = False
 
@@ -167,10 +179,23 @@ class Line:
         self.give(anchor, member)
         return True
 
+    def at_hand(self, lease: float, now: float) -> Anchor | None:
+        """The lease, if the client keeps it and nobody is before whoever asks."""
+        anchor = self.anchor
+        if anchor is None or anchor.owner is not None or self.members or not anchor.holds:
+            return None
+        fits = now < anchor.turn and anchor.token < anchor.last and lease == anchor.claim.lease
+        return anchor if fits else None
+
     def pass_on(self, anchor: Anchor, now: float) -> bool:
         """Whoever has the lease is done with it: let the next one have it, if it may be."""
         member = self.first()
-        if anchor is not self.anchor or member is None or not anchor.fits(member.claim, now):
+        if anchor is not self.anchor:
+            return False
+        if member is None and anchor.keeps(now):
+            anchor.owner = None
+            return True
+        if member is None or not anchor.fits(member.claim, now):
             return False
         if now < self.slice:
             anchor.owner = None
@@ -229,9 +254,9 @@ def granted(member: Member, anchor: Anchor, now: float) -> Grant:
     return Grant(member.token, (), lasts=anchor.until - now)
 
 
-def seen(line: Line, sight: Sight) -> Sight:
+def seen(line: Line | None, sight: Sight) -> Sight:
     """What the store says of a lock, with the members of our line in the place of their anchor."""
-    if line.anchor is None:
+    if line is None or line.anchor is None:
         return sight
     holder = line.anchor.claim.holder
     ours = tuple(member.claim for member in line.members.values())

@@ -21,7 +21,9 @@ from holdfast.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CAPABILITIES = Capabilities(drift=0.0, margin=0.0, life=True, bequest=False, reserves=True)
+CAPABILITIES = Capabilities(
+    drift=0.0, margin=0.0, life=True, bequest=False, reserves=True, calls=True
+)
 PROTOCOLS = ("queue",)
 # Nothing has to be made or cleared away, and nothing can be set up wrongly.
 HOUSEKEEPING: dict[type, object] = {

@@ -82,7 +82,7 @@ class Hash:
     def ask(self, request: Ask, waits: bool) -> Steps[Grant | Busy]:
         """Try; if it is taken and shall be waited for, listen and stand in the queue."""
         claim = request.claim
-        if not waits:
+        if not waits and not (request.wait and claim.sticky):
             reply = yield from self._try(claim, wait=False)
             if reply[0] == 1:
                 return Grant(int(reply[1]), ())

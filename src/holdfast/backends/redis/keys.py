@@ -133,9 +133,13 @@ def member_of(claim: Claim, address: str) -> str:
 
 
 def terms_of(claim: Claim) -> str:
-    """The length of a lease in ms, and how many tokens a grant reserves, if that is not one."""
+    """The length of a lease in ms; how many tokens a grant reserves, if not one; and whether its
+    client is to be told who else asks.
+    """
     ms = round(claim.lease * 1000)
-    return str(ms) if claim.tokens == 1 else f"{ms} {claim.tokens}"
+    if claim.tokens == 1:
+        return str(ms)
+    return f"{ms} {claim.tokens} sticky" if claim.sticky else f"{ms} {claim.tokens}"
 
 
 def slot_of(key: str) -> int:

@@ -193,6 +193,7 @@ class Listening:
         waiter = self.waiting.get(holder)
         if waiter is not None:
             self._part(holder, waiter, gave_up=gave_up)
+            waiter.wake()
 
     def disturb(self) -> None:
         """Wake every waiting task."""

@@ -61,6 +61,7 @@ class Store:
         """Nothing is connected, and nobody waits."""
         self.idle: dict[Address, list[Line]] = {}
         self.waiting: dict[str, Line] = {}
+        self.hearing: set[str] = set()
         self.channels: dict[str, list[Confirmation]] = {}
         self.wanted = Wanted(self.now)
         self.talks = Conversations(self.settings, self.now, _address_of, self.form)
@@ -207,16 +208,16 @@ class Store:
         self.wanted.note(claim.name)
         # A message that came before the last answer is no news: to look is all it can be good for.
         line.word = ""
+        self.hearing.add(claim.holder)
+        lasts = False
         try:
-            lasts = line.wait(until)
-        except BaseException:
-            self.waiting.pop(claim.holder, None)
-            line.close()
-            raise
-        if not lasts:
-            self.waiting.pop(claim.holder, None)
-            line.close()
-        elif line.word:
+            lasts = line.wait(until) and self.waiting.get(claim.holder) is line
+        finally:
+            self.hearing.discard(claim.holder)
+            if not lasts:
+                self.waiting.pop(claim.holder, None)
+                line.close()
+        if lasts and line.word:
             self.talks.heard(line.word)
 
     def forget(self, holder: str) -> None:
@@ -226,7 +227,9 @@ class Store:
         subscribed = self.channels.pop(holder, [])
         if line is None:
             return
-        if line.tell(packed(subscribed), subscribed):
+        if holder in self.hearing:
+            line.cut()  # another thread hears it yet, and closes it
+        elif line.tell(packed(subscribed), subscribed):
             self._lay_down(line)
         else:
             line.close()
@@ -287,7 +290,9 @@ def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -
         if chosen in FORMS:
             warnings.warn(UNSAFE.format(chosen, FORMS[chosen].danger), UnsafeProtocolWarning, 2)
             return Polled(names[chosen], CAPABILITIES, store.forget, store.disturb)
-        return Handed(names[chosen], RESERVING, store.forget, store.disturb)
+        # To listen is to ask, after which a grant that no replica confirms is given back.
+        can = RESERVING._replace(calls=not settings.replicas)
+        return Handed(names[chosen], can, store.forget, store.disturb)
 
     nodes = {names[form]: store for form, store in stores.items()}
     return Opened(backend, default, nodes, settings.shown, native=aio)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.redis.keys import owner_of
+from holdfast.backends.redis.keys import owner_of, terms_of
 from holdfast.backends.redis.line import packed
 from holdfast.backends.redis.steps import Send
 from holdfast.core.backend import Ask
@@ -63,7 +63,8 @@ class Ready:
         if claim.holder in self.places.tickets:
             return None
         if isinstance(request, Ask):
-            if replicas:
+            # Who may keep a lease listens from the start.
+            if replicas or (request.wait and claim.sticky):
                 return None
             lock, command = self.to_take(claim)
         elif request.bury:
@@ -75,9 +76,9 @@ class Ready:
 
     def to_take(self, claim: Claim) -> tuple[str, bytes]:
         """A try that does not wait, and has no place in the queue."""
-        name, holder, _, lease, about, since, tokens = claim
+        name, holder, _, lease, about, since, tokens, _ = claim
         owner, ms = owner_of(holder), round(lease * 1000)
-        terms = ms if tokens == 1 else f"{ms} {tokens}"
+        terms = ms if tokens == 1 else terms_of(claim)
         member = f"{owner}\n{self.address_of(claim)}\n{terms}\n{since}\n{about}".encode()
         lock, start, between, before, after = self.take(
             name, len(owner), ms, tokens, self.route.sharded

@@ -33,7 +33,7 @@ def _told(owner: bytes, record: bytes, token: bytes) -> Held:
     tie: Tie = "lease" if parts[1] == "lease" else "both"
     client = holder.partition(":")[0]
     since = _seconds(parts[2]) / 1e6
-    tokens = max(1, _number(parts[5].partition(" ")[2]))
+    tokens = max(1, _number(parts[5].partition(" ")[2].partition(" ")[0]))
     return Held(holder, client, tie, _number(parts[0]), 0.0, parts[7], since, tokens)
 
 

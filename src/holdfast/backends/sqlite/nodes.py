@@ -148,7 +148,7 @@ class Store:
         return reply
 
     def _ask_shortly(self, claim: Claim, until: float) -> int | None:
-        name, holder, client, lease, about, _, _ = claim
+        name, holder, client, lease, about = claim[:5]
         if self.waiting or self.buried:
             if holder in self.waiting:
                 return self._confirm_shortly(claim, until)

@@ -79,3 +79,32 @@ async def a_broken_lock_is_passed_on_no_more(world: World) -> None:
     passed = await other.join()
     assert passed is not None
     assert passed.token > rival.token
+
+
+@scenario("passes")
+async def what_is_kept_goes_to_whoever_asks(world: World) -> None:
+    """A client keeps a sticky lease, with a further token each time, until another one asks."""
+    lock, rival = world.lock("a", lease=30.0, sticky=True), world.client().lock("a")
+    tokens = []
+    for _ in range(3):
+        async with lock as lease:
+            tokens.append(lease.token)
+    assert tokens == list(range(tokens[0], tokens[0] + 3))
+    asked = world.now()
+    async with rival as other:
+        assert other.token > tokens[-1]
+    world.punctual(asked, 10.0)
+    async with lock as lease:
+        assert lease.token > other.token
+
+
+@scenario("passes")
+async def what_is_kept_is_given_back_at_the_end(world: World) -> None:
+    """A client that is closed keeps nothing."""
+    client = world.client()
+    async with client.lock("a", lease=60.0, sticky=True):
+        pass
+    assert await world.lock("a").locked()
+    await client.close()
+    async with world.lock("a"):
+        pass

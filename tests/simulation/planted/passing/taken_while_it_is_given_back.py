@@ -22,4 +22,4 @@ def plant(patch: pytest.MonkeyPatch) -> None:
         line.wake_first()
         return held
 
-    patch.setattr(Local, "_give_back", give_back)
+    patch.setattr(Local, "give_back", give_back)

@@ -93,7 +93,7 @@ local about, token = redis.call('GET', record) or '', redis.call('GET', counter)
 -- Whether that is a token of this grant, which may have reserved several.
 local function named(word)
   if word == '' or word == token then return true end
-  local first, who, tokens = string.match(about, '^(%d+)\n%a+\n%d+\n([^\n]*)\n[^\n]*\n%d+ (%d+)\n')
+  local first, who, tokens = string.match(about, '^(%d+)\n%a+\n%d+\n([^\n]*)\n[^\n]*\n%d+ (%d+)')
   if who ~= owner then return false end
   local place = tonumber(word) - tonumber(first)
   return place >= 0 and place < tonumber(tokens)

@@ -1,0 +1,15 @@
+"""Who uses a lease when somebody asks keeps it nevertheless."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.turns import Anchor
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(Anchor, "close", lambda self: None)

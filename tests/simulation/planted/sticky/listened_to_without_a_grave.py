@@ -1,0 +1,26 @@
+"""A question of the watcher that a release overtakes takes the lock again (hazard D2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core import sticky
+from holdfast.core.backend import Grant
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.local import Local
+    from holdfast.core.turns import Anchor
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+
+    async def alone(local: Local, anchor: Anchor) -> bool:
+        until = local.env.now() + 1.0
+        reply = await local.backend.ask(anchor.claim, wait=True, until=until)
+        (sight,) = await local.backend.look(anchor.claim.name, "*", until)
+        return isinstance(reply, Grant) and not sight.waiting
+
+    patch.setattr(sticky, "_alone", alone)

@@ -1,0 +1,24 @@
+"""Who keeps a lease does not look for those who asked before it listened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core import sticky
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.local import Local
+    from holdfast.core.turns import Anchor
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = sticky._alone
+
+    async def alone(local: Local, anchor: Anchor) -> bool:
+        await real(local, anchor)
+        return True
+
+    patch.setattr(sticky, "_alone", alone)
