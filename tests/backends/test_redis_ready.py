@@ -27,6 +27,7 @@ CLAIMS = st.builds(
     about=NAMES,
     since=st.floats(0, 2e9),
     tokens=st.sampled_from([1, 17]),
+    sticky=st.just(False),
 )
 
 

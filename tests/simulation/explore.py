@@ -28,7 +28,7 @@ from tests.simulation.redis_tasks import Tasks
 
 from holdfast.backends.memory.nodes import CAPABILITIES as MEMORY
 from holdfast.backends.redis.model import Server
-from holdfast.backends.redis.nodes import CAPABILITIES as REDIS
+from holdfast.backends.redis.protocol import CAPABILITIES as REDIS
 from holdfast.backends.redis.protocol import Handed
 from holdfast.backends.redis.steps import Address
 from holdfast.backends.sqlite.model import Model

@@ -16,7 +16,7 @@ from tests.simulation.story import Story
 
 from holdfast.backends.memory.nodes import CAPABILITIES as MEMORY
 from holdfast.backends.redis.keys import keys_of
-from holdfast.backends.redis.nodes import RESERVING
+from holdfast.backends.redis.protocol import RESERVING
 from holdfast.core.lease import State
 from holdfast.core.local import Local
 from holdfast.core.queue import Queue

@@ -16,8 +16,7 @@ from tests.simulation.redis_tasks import Tasks
 from tests.simulation.story import HEAL, Story
 
 from holdfast.backends.redis.model import Server
-from holdfast.backends.redis.nodes import CAPABILITIES
-from holdfast.backends.redis.protocol import Handed
+from holdfast.backends.redis.protocol import CAPABILITIES, Handed
 from holdfast.backends.redis.settings import settings_of
 from holdfast.backends.redis.steps import Address
 from holdfast.drivers.simulated_machine import EPOCH

@@ -20,7 +20,7 @@ from tests.simulation.story import HEAL, Story
 
 from holdfast.backends.redis.hash import VOTE
 from holdfast.backends.redis.model import Server
-from holdfast.backends.redis.nodes import CAPABILITIES
+from holdfast.backends.redis.protocol import CAPABILITIES
 from holdfast.backends.redis.steps import Address
 from holdfast.backends.redlock.masters import Master
 from holdfast.backends.redlock.protocol import Redlock

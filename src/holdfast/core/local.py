@@ -4,8 +4,7 @@ It is a backend that wraps another one, and speaks to it with one claim for each
 the state). A claim that reserves no tokens, and all that nobody here knows, goes through it.
 
 Law 1: what is passed on is a lease that the store has granted, with the time that is left of it.
-Law 2: an anchor is out of its line before the question that gives it back is sent, so nobody can
-take what may be gone already.
+Law 2: an anchor is out of its line before it is given back: nobody takes what may be gone.
 Law 3: whatever becomes of a member, the first of those that remain is woken.
 """
 

@@ -16,7 +16,7 @@ from holdfast.backends.redis.forms import FORMS
 from holdfast.backends.redis.hash import VOTE
 from holdfast.backends.redis.line import Line, counted, packed
 from holdfast.backends.redis.places import Wanted
-from holdfast.backends.redis.protocol import Handed, Polled
+from holdfast.backends.redis.protocol import CAPABILITIES, RESERVING, Handed, Polled
 from holdfast.backends.redis.settings import settings_of
 from holdfast.backends.redis.steps import (
     NONSENSE,
@@ -27,7 +27,7 @@ from holdfast.backends.redis.steps import (
     senseless,
     unheard,
 )
-from holdfast.core.backend import Ask, Capabilities, Hear, Leave
+from holdfast.core.backend import Ask, Hear, Leave
 from holdfast.core.pace import pause
 from holdfast.errors import Refused, UnsafeProtocolWarning
 
@@ -39,12 +39,7 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.steps import Address, Steps, Waiting
     from holdfast.core.backend import Claim
 
-# The server counts its TTLs by the wall clock, which is set now and then: hence the drift, which
-# covers a clock that is slewed, not one that jumps. Its granularity is a millisecond.
-CAPABILITIES = Capabilities(drift=0.001, margin=0.005, life=False, bequest=False)
 PROTOCOLS = ("hash", "string", *FORMS)
-# The older protocols draw a token after the lock was taken, one for each grant.
-RESERVING = CAPABILITIES._replace(reserves=True)
 UNSAFE = 'protocol "{}" is kept for programs that use it: {}. The default, "hash", cannot do that'
 
 
@@ -215,7 +210,8 @@ class Store:
         finally:
             self.hearing.discard(claim.holder)
             if not lasts:
-                self.waiting.pop(claim.holder, None)
+                if self.waiting.get(claim.holder) is line:
+                    del self.waiting[claim.holder]
                 line.close()
         if lasts and line.word:
             self.talks.heard(line.word)

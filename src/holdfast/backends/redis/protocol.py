@@ -31,6 +31,12 @@ from holdfast.core.effects import Call, Signal, Wait
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+# The server counts its TTLs by the wall clock, which is set now and then: hence the drift, which
+# covers a clock that is slewed, not one that jumps. Its granularity is a millisecond.
+CAPABILITIES = Capabilities(drift=0.001, margin=0.005, life=False, bequest=False)
+# The older protocols draw a token after the lock was taken, one for each grant.
+RESERVING = CAPABILITIES._replace(reserves=True)
+
 
 class Handed:
     """Locks that the server hands from holder to waiter."""
