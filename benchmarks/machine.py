@@ -36,7 +36,7 @@ def machine() -> dict[str, str | int]:
     return {
         "processor": processor(),
         "cores": cores(),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "sqlite": sqlite3.sqlite_version,
     }
