@@ -42,7 +42,7 @@ async def slack(leases: Leases, stop: asyncio.Future[str]) -> tuple[float, float
 async def main(url: str, count: str, lease: str) -> None:
     """Take them, and watch them being kept."""
     loop = asyncio.get_running_loop()
-    async with holdfast.AsyncClient(url) as client:
+    async with holdfast.AsyncClient(url, op_timeout=30.0) as client:
         began = time.monotonic()
         leases = await taken(client, int(count), float(lease))
         say(time.monotonic() - began)
