@@ -56,6 +56,7 @@ async def main(url: str, tasks: str, kind: str) -> None:
     names = [name_of(number, kind) for number in range(int(tasks))]
     # The event loop knows its tasks weakly.
     waiting = [asyncio.create_task(relay.wait(client.lock(name))) for name in names]
+    await asyncio.sleep(0)  # until each has begun
     say(f"asking: {len(waiting)}")
     await told()
     began, busy = time.monotonic(), time.process_time()
