@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     *("pair", "nested", "contention", "waiting", "startup"),
-    *("redis", "redis_each", "redis_waiters", "redis_leases", "redlock"),
+    *("redis", "redis_each", "redis_waiters", "redis_leases", "redlock", "local"),
     *("zookeeper", "sql", "stores"),
 )
 

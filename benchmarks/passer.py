@@ -1,0 +1,68 @@
+"""One process of a workload about leases that stay in a client: ``URL WHAT PASSES SECONDS``.
+
+*crowd*: four threads take one lock as often as they can; it says how often each did, and the
+longest wait. *keep*: for each line that it reads it takes a sticky lock of that name, gives it
+back, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+import holdfast
+from benchmarks.crew import say
+
+THREADS = 4
+
+
+def take(client: holdfast.Client, passes: int, until: float) -> tuple[int, float]:
+    """Take the lock and give it back, until then; how often, and the longest wait."""
+    lock, count, longest = client.lock("crowd", passes=passes), 0, 0.0
+    while (asked := time.monotonic()) < until:
+        with lock:
+            longest = max(longest, time.monotonic() - asked)
+            count += 1
+    return count, longest
+
+
+def crowd(client: holdfast.Client, passes: int, seconds: float) -> None:
+    """Several threads at once."""
+    found: list[tuple[int, float]] = []
+    until = time.monotonic() + seconds
+    work = [
+        threading.Thread(target=lambda: found.append(take(client, passes, until)))
+        for _ in range(THREADS)
+    ]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join()
+    say({"counts": [count for count, _ in found], "longest": max(wait for _, wait in found)})
+
+
+def keep(client: holdfast.Client) -> None:
+    """Keep what is named."""
+    for line in sys.stdin:
+        with client.lock(line.strip(), sticky=True):
+            pass
+        say("kept")
+
+
+def main() -> None:
+    """What the command line says."""
+    url, what, passes, seconds = sys.argv[1:]
+    with holdfast.Client(url) as client:
+        if what == "keep":
+            keep(client)
+        else:
+            with client.lock(f"before {os.getpid()}"):
+                say("ready")
+            sys.stdin.readline()
+            crowd(client, int(passes), float(seconds))
+
+
+if __name__ == "__main__":
+    main()
