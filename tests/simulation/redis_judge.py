@@ -63,6 +63,8 @@ class RedisJudge(Judge):
         super().__init__(story.world, story.model, calm, longest)
         self.story = story
         self.stall = STALL + longest
+        # Locks that ran out while somebody waited; a late release of such a one wakes nobody.
+        self.ran_out: set[str] = set()
         # What the keys of each lock said, when they were last written.
         self.seen: dict[str, Keys] = {}
         # Who waits for which lock, and when that was seen first.
@@ -176,6 +178,7 @@ class RedisJudge(Judge):
     def _check_stall(self, name: str, holder: str, keys: Keys, believers: dict[str, str]) -> None:
         if name in believers or not any(self._wants(waiter) for waiter in keys.waiters):
             self.idle_since.pop(name, None)
+            self.ran_out.discard(name)
             return
         since, of = self.idle_since.get(name, (0.0, None))
         if of != holder:
@@ -185,7 +188,9 @@ class RedisJudge(Judge):
         hold = self.hold_of(holder)
         lost = hold is not None and hold.state is State.LOST
         # That a lease has run out, its waiters learn when they look.
-        quiet = LOOK_AGAIN_MS / 1000 if keys.holder and self._ended(keys) else 0.0
+        if keys.holder and self._ended(keys):
+            self.ran_out.add(name)
+        quiet = LOOK_AGAIN_MS / 1000 if name in self.ran_out else 0.0
         limit = quiet + CALM_STALL if self.calm and not lost else self.stall
         if self.world.time - since > limit:
             raise Violation(f"{name!r} was idle for {limit} s while somebody waited")
