@@ -121,6 +121,11 @@ class Assembly:
         if ballot.failed and late is not None:
             await late(master, answer)
 
+    def check(self, ballot: Ballot, what: str) -> None:
+        """Raise what was wrong, unless a majority has answered."""
+        if not ballot.heard():
+            raise self.error(ballot, what)
+
     def error(self, ballot: Ballot, what: str) -> StoreError:
         """Why there is no majority; of who has had no time to answer, what was wrong before."""
         for master, (_, error) in self.suspects.items():

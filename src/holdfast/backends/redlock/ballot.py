@@ -144,6 +144,15 @@ def had_it(ballot: Ballot) -> int:
     return sum(isinstance(a, Left) and a.was == "held" for a in ballot.answers.values())
 
 
-def tied_it(ballot: Ballot) -> int:
+def sound(ballot: Ballot, undone: Collection[tuple[int, int]], voted: Collection[int]) -> list[Any]:
+    """What those masters say whose vote was not given back, or who *voted* anew since then.
+
+    The request that gives a vote back may be late, and end it after it was counted.
+    """
+    given_back = {master for master, _ in undone}.difference(voted)
+    return [answer for master, answer in ballot.answers.items() if master not in given_back]
+
+
+def tied_it(answers: Sequence[Any]) -> int:
     """On how many of them the hold was tied anew."""
-    return sum(isinstance(a, Retied) and a.held for a in ballot.answers.values())
+    return sum(isinstance(answer, Retied) and answer.held for answer in answers)

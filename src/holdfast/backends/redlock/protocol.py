@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redlock.assembly import PATIENCE, Assembly
 from holdfast.backends.redlock.ballot import (
@@ -26,6 +26,7 @@ from holdfast.backends.redlock.ballot import (
     consents,
     had_it,
     merged,
+    sound,
     tied_it,
 )
 from holdfast.backends.redlock.debts import Debts
@@ -183,8 +184,7 @@ class Redlock:
         await self.all.poll(undos, min(until, self.now() + PATIENCE), lambda b: False)
 
     def _busy(self, ballot: Ballot, claim: Claim, line: int) -> Busy:
-        if not ballot.heard():
-            raise self.all.error(ballot, f"no majority for {claim.name!r}")
+        self.all.check(ballot, f"no majority for {claim.name!r}")
         reply = busiest(ballot)
         self.places.pop(claim.holder, None)
         at_line = ballot.answers.get(line)
@@ -211,13 +211,17 @@ class Redlock:
         asked = self.all.each(Renew(claims))
 
         def verdicts(ballot: Ballot) -> list[bool | None]:
-            columns = list(zip(*ballot.answers.values(), strict=True)) or [()] * len(claims)
-            return [ballot.verdict(sum(c), len(c) - sum(c)) for c in columns]
+            words = ([a[k] for a in self._sound(ballot, c)] for k, c in enumerate(claims))
+            return [ballot.verdict(sum(each), len(each) - sum(each)) for each in words]
 
         ballot = await self.all.poll(asked, until, lambda b: None not in verdicts(b))
-        if not ballot.heard():
-            raise self.all.error(ballot, "no majority to renew")
+        self.all.check(ballot, "no majority to renew")
         return verdicts(ballot)
+
+    def _sound(self, ballot: Ballot, claim: Claim) -> list[Any]:
+        """What is said of a hold by those whose vote is not, perhaps, on its way back."""
+        undone, latest = self.undone.get(claim.holder, ()), self.latest.get(claim.holder)
+        return sound(ballot, undone, self._votes(latest, claim) if latest else ())
 
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
         """Give up everywhere; who does not answer is told later."""
@@ -225,8 +229,7 @@ class Redlock:
         ballot = await self.all.poll(self.all.each(request), until, lambda b: b.settled(had_it(b)))
         for master in set(range(len(self.masters))) - set(ballot.answers):
             self.debts.owe(master, claim)
-        if not ballot.heard():
-            raise self.all.error(ballot, f"no majority to give {claim.name!r} back")
+        self.all.check(ballot, f"no majority to give {claim.name!r} back")
         self._done_with(claim)
         await self.debts.start()
         return ballot.verdict(had_it(ballot), len(ballot.answers) - had_it(ballot)) is not False
@@ -240,18 +243,18 @@ class Redlock:
     async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
         """Change what ends the hold, on every master that has it."""
         ballot = await self.all.poll(
-            self.all.each(Retie(claim, tie)), until, lambda b: b.settled(tied_it(b))
+            self.all.each(Retie(claim, tie)),
+            until,
+            lambda b: b.settled(tied_it(self._sound(b, claim))),
         )
-        if not ballot.heard():
-            raise self.all.error(ballot, f"no majority for {claim.name!r}")
-        return Retied(tied_it(ballot) >= ballot.quorum, ())
+        self.all.check(ballot, f"no majority for {claim.name!r}")
+        return Retied(tied_it(self._sound(ballot, claim)) >= ballot.quorum, ())
 
     async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
         """Who holds a majority, who waits. One that is slow is not waited for."""
         asked = self.all.each(Look(name, pattern))
         ballot = await self.all.poll(asked, min(until, self.now() + PATIENCE), lambda b: False)
-        if not ballot.heard():
-            raise self.all.error(ballot, "no majority to look at")
+        self.all.check(ballot, "no majority to look at")
         names = {sight.name for sights in ballot.answers.values() for sight in sights}
         seen = (self._merged(each, ballot) for each in sorted(names))
         return tuple(sight for sight in seen if name is not None or sight.held or sight.waiting)
@@ -264,8 +267,7 @@ class Redlock:
         """Take the lock from who has a majority of the masters, on each that it has."""
         asked = self.all.each(Look(name, "*"))
         ballot = await self.all.poll(asked, min(until, self.now() + PATIENCE), lambda b: False)
-        if not ballot.heard():
-            raise self.all.error(ballot, f"no majority to break {name!r}")
+        self.all.check(ballot, f"no majority to break {name!r}")
         held = self._merged(name, ballot).held
         if held is None or token not in (None, held.token):
             return Broken(held, False, ())

@@ -1,0 +1,111 @@
+"""Whose word counts in a Redlock: not that of a master whose vote was given back, for the request
+that gives it back may be late, and end the vote after it was counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.models.worlds import claim_of
+
+from holdfast.backends.redis.protocol import CAPABILITIES
+from holdfast.backends.redlock.masters import Master
+from holdfast.backends.redlock.protocol import Redlock
+from holdfast.core.backend import Ask, Busy, Grant, Left, Renew, Retie, Retied, Undo
+from holdfast.core.effects import Call, Effect, Spawn, Wait
+from holdfast.errors import Unknown
+
+if TYPE_CHECKING:
+    from holdfast.core.effects import Process
+
+CLAIM = claim_of("0" * 32, "a", 1, 4.0)
+SOON = 10.0
+BUSY = Busy(None, 1.0, ())
+OLD, NEW = Grant(25, ()), Grant(26, ())
+LOST = Unknown("no answer")
+BACK = Left("held", ())
+# The first three won; of the others one votes as before, with the vote that was given back.
+WON = (NEW, NEW, OLD, NEW, BUSY)
+
+
+class Masters:
+    """Five of them, who say what they are told to; one step after the other."""
+
+    def __init__(self) -> None:
+        masters = [Master(f"master{i}", f"m{i}", _nothing, _never) for i in range(5)]
+        self.locks = Redlock(masters, CAPABILITIES, lambda: 0.0, lambda: 0.5)
+        self.say: dict[type, tuple[Any, ...]] = {}
+
+    def run(self, process: Process[Any]) -> Any:
+        """Step it to its end; whatever it spawns first."""
+        answer: Any = None
+        error: Exception | None = None
+        while True:
+            try:
+                effect = process.send(answer) if error is None else process.throw(error)
+            except StopIteration as done:
+                return done.value
+            answer, error = self._answer(effect)
+
+    def _answer(self, effect: Effect[Any]) -> tuple[Any, Exception | None]:
+        if isinstance(effect, Call):
+            said = self.say[type(effect.request)][int(effect.node.removeprefix("master"))]
+            return (None, said) if isinstance(said, Exception) else (said, None)
+        if isinstance(effect, Spawn):
+            self.run(effect.process)
+        return isinstance(effect, Wait) and effect.signal.is_set, None
+
+    def won_after_a_loss(self) -> None:
+        """A try that got one vote, which could not be given back; and then one that won."""
+        self.say = {Ask: (BUSY, BUSY, OLD, BUSY, BUSY), Undo: (LOST,) * 5}
+        assert isinstance(self.run(self.locks.ask(CLAIM, wait=True, until=SOON)), Busy)
+        self.locks.all.suspects.clear()
+        self.say = {Ask: WON, Undo: (LOST,) * 5}
+        grant = self.run(self.locks.ask(CLAIM, wait=True, until=SOON))
+        assert grant == NEW
+
+
+def _nothing(holder: str) -> None:
+    """Nobody waits."""
+
+
+def _never() -> None:
+    """Nobody closes."""
+
+
+def renewed(masters: Masters, *words: bool | Exception) -> Any:
+    """What comes of a renewal of which the masters say that."""
+    answers = [[word] if isinstance(word, bool) else word for word in words]
+    masters.say[Renew] = tuple(answers)
+    masters.locks.all.suspects.clear()
+    return masters.run(masters.locks.renew([CLAIM], SOON))
+
+
+def test_a_vote_that_was_given_back_renews_nothing() -> None:
+    masters = Masters()
+    masters.won_after_a_loss()
+    assert renewed(masters, True, True, True, LOST, False) == [None]
+    assert renewed(masters, True, True, True, True, False) == [True]
+
+
+def test_nor_does_it_speak_against_the_hold() -> None:
+    masters = Masters()
+    masters.won_after_a_loss()
+    assert renewed(masters, True, False, False, LOST, False) == [None]
+
+
+def test_nor_does_it_detach_one() -> None:
+    masters = Masters()
+    masters.won_after_a_loss()
+    yes, no = Retied(True, ()), Retied(False, ())
+    masters.say[Retie] = (yes, yes, yes, no, no)
+    assert not masters.run(masters.locks.retie(CLAIM, "lease", SOON)).held
+
+
+def test_a_master_that_voted_anew_counts_again() -> None:
+    masters = Masters()
+    masters.won_after_a_loss()
+    masters.say = {Ask: (NEW, NEW, NEW, BUSY, BUSY), Undo: (BACK,) * 5}
+    grant = masters.run(masters.locks.ask(CLAIM, wait=True, until=SOON))
+    assert isinstance(grant, Grant)
+    assert renewed(masters, True, True, True, False, False) == [True]
