@@ -97,10 +97,7 @@ def wait(server: Redis, scale: Scale, tasks: int, kind: str = TOGETHER) -> Wait:
         before = clients(server)
         with python("benchmarks.waiters", server.url, tasks, kind) as member:
             member.hear()
-            eventually(
-                lambda: queued(server, kind) >= (tasks - 1 if kind == SCATTERED else 1), PATIENCE
-            )
-            time.sleep(scale.settling)
+            settle(server, kind, scale.settling)
             connections = clients(server) - before
             member.tell("")
             load = idle(server, max(scale.wait, 0.5))
@@ -112,6 +109,15 @@ def wait(server: Redis, scale: Scale, tasks: int, kind: str = TOGETHER) -> Wait:
     gaps = sorted(after - before for before, after in itertools.pairwise(grants))
     size = (connections, cost["memory"], cost["bare"], cost["busy"])
     return Wait(tasks, *size, *load, wake, percentile(gaps, 50) / 1e9)
+
+
+def settle(server: Redis, kind: str, pause: float) -> None:
+    """Until nobody has come to stand in line for so long."""
+    eventually(lambda: queued(server, kind), PATIENCE)
+    before = 0
+    while (now := queued(server, kind)) != before:
+        before = now
+        time.sleep(pause)
 
 
 def _held_by_somebody(server: Redis, locks: int) -> None:
@@ -143,7 +149,7 @@ def clients(server: Redis) -> int:
 
 
 def queued(server: Redis, kind: str) -> int:
-    """How many stand in queues: of those who wait for one lock, one for all of the process."""
+    """How many stand in queues; some may wait in their process for who stands there for them."""
     if kind == TOGETHER:
         return int(server.ask("ZCARD", f"holdfast:queue:{{{name_of(0, kind)}}}"))
     queues = server.ask("EVAL", "return #redis.call('KEYS', 'holdfast:queue:*')", 0)
