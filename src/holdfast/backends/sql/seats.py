@@ -144,7 +144,10 @@ class Seats:
     def _taken(self, seat: Seat) -> Steps[int | None]:
         words = self.words(seat)
         if seat.protocol == "row":
-            if not seat.got:
+            if seat.got:
+                # It was granted to a wait, perhaps a while ago; the session has been silent since.
+                yield Own(("alive",))
+            else:
                 seat.got = yield from self._row(words)
             return (yield from self._counted(seat, words)) if seat.got else None
         if seat.noted and not self.postgres:
