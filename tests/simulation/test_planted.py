@@ -9,6 +9,8 @@ import pytest
 from tests.simulation.bugs import BUGS, Bug, table
 from tests.simulation.stories import play
 
+# Traced, it takes several times as long, and covers nothing that the other stories do not.
+pytestmark = pytest.mark.no_cover
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "planted.md"
 SECONDS = 60.0
 

@@ -15,6 +15,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE RELEASE EVICT",
-        "  redis.call('SET', counter, token)\n",
+        "  redis.call('SET', counter, tokens > 1 and string.format('%.0f', token + tokens - 1) "
+        "or token)\n",
         "",
     )
