@@ -181,9 +181,17 @@ class Redis:
         """How many commands it has carried out, those inside scripts included."""
         return int(self.info("stats")["total_commands_processed"])
 
+    def _online(self) -> bool:
+        assert self.replica_of is not None
+        seen = self.replica_of.info("replication").items()
+        states = [facts for name, facts in seen if name.startswith("slave") and "state=" in facts]
+        return bool(states) and all("state=online" in facts for facts in states)
+
     def caught_up(self) -> None:
         """Wait until this replica is connected and has what its master has at this moment."""
         eventually(lambda: self.info("replication").get("master_link_status") == "up")
+        # The master sends nothing more, and counts nobody, before it has heard that this is ready.
+        eventually(self._online)
         facts = self.info("replication")
         with self.at(facts["master_host"], int(facts["master_port"])) as master:
             offset = master.ask("ROLE")[1]
