@@ -49,6 +49,7 @@ def hand_over(scene: Scene, count: int) -> float:
     holder, crowd = scene.actor(), scene.slow()
     scene.hold(holder)
     crowd.actor.ask("swarm", count, scene.name, LONG, SOON)
+    # No recipe says when all of its waiters are at rest.
     time.sleep(SETTLED)
     if crowd.cost(SETTLED) > RESTLESS * count:
         return -1.0
@@ -68,6 +69,7 @@ def barging(scene: Scene) -> Outcome:
     scene.hold(holder)
     for waiter in waiters:
         waiter.begin("turn", scene.name, 30.0, SOON)
+        # Nor when one has taken its place, before the next comes.
         time.sleep(STAGGER)
     scene.release(holder)
     holder.begin("turn", scene.name, 30.0, SOON)
