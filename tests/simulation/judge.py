@@ -270,3 +270,17 @@ class Judge:
             if any(self.model.alive(claim.client) for claim in entry.queue.values()):
                 raise Violation(f"somebody is left in the queue of {name!r}")
         self.all_was_given_back()
+
+
+class BeliefsJudge(Judge):
+    """Where nothing but what clients believe, and what is left at the end, can be judged: the store
+    says neither who is next nor in which order the locks were granted.
+    """
+
+    def check(self) -> None:
+        """After each step: no two believe, and tokens rise."""
+        self.check_time()
+        self.believers()
+
+    def _check_order(self, hold: Hold) -> None:
+        """It is the store's, or a courtesy."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.judge import Judge, Violation
+from tests.simulation.judge import BeliefsJudge, Violation
 from tests.simulation.redis import AWAY, BACK, BUSY, DRIFT, ONE, Near
 from tests.simulation.redis_client import Client
 from tests.simulation.redis_judge import read
@@ -29,7 +29,6 @@ from holdfast.drivers.simulated_machine import EPOCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.core.lease import Hold
     from holdfast.drivers.simulated_machine import Machine
 
 
@@ -88,20 +87,12 @@ class Place:
             link.cut()
 
 
-class RedlockJudge(Judge):
+class RedlockJudge(BeliefsJudge):
     """What a majority has, it has by their votes; so only beliefs and ends are judged."""
 
     def __init__(self, story: RedlockStory, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.story = story
-
-    def check(self) -> None:
-        """After each step: no two believe, and tokens rise."""
-        self.check_time()
-        self.believers()
-
-    def _check_order(self, hold: Hold) -> None:
-        """The line is a courtesy."""
 
     def at_rest(self) -> None:
         """Everybody was served, and nobody has a vote."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.judge import Judge, Violation
+from tests.simulation.judge import BeliefsJudge, Violation
 from tests.simulation.sql_client import SILENCE, Client
 from tests.simulation.sql_server import Server
 from tests.simulation.story import HEAL, Story
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.core.effects import Call
-    from holdfast.core.lease import Hold
     from holdfast.drivers.simulated_machine import Machine
 
 
@@ -52,20 +51,12 @@ class Nodes:
             self.story.clients[name].die(self.story)
 
 
-class SeatsJudge(Judge):
+class SeatsJudge(BeliefsJudge):
     """What the server has, it has by its sessions; so beliefs, tokens and ends are judged."""
 
     def __init__(self, story: SeatsStory, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.story = story
-
-    def check(self) -> None:
-        """After each step: no two believe, and tokens rise."""
-        self.check_time()
-        self.believers()
-
-    def _check_order(self, hold: Hold) -> None:
-        """The order is the server's."""
 
     def at_rest(self) -> None:
         """Everybody was served, and nobody has a lock."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.judge import Judge, Violation
+from tests.simulation.judge import BeliefsJudge, Violation
 from tests.simulation.story import Story
 
 from holdfast.backends.zookeeper.model import Model
@@ -14,23 +14,14 @@ from holdfast.backends.zookeeper.turn import KAZOO
 
 if TYPE_CHECKING:
     from holdfast.backends.zookeeper.holds import Holds
-    from holdfast.core.lease import Hold
     from holdfast.drivers.simulated_machine import Faults, Machine
 
 SESSION = 4.0
 ROOT = "/locks"
 
 
-class ZooJudge(Judge):
+class ZooJudge(BeliefsJudge):
     """What a queue of nodes has, it has by their names; so only beliefs and ends are judged."""
-
-    def check(self) -> None:
-        """After each step: no two believe, and tokens rise."""
-        self.check_time()
-        self.believers()
-
-    def _check_order(self, hold: Hold) -> None:
-        """The order of grants is that of the tokens, which is checked."""
 
     def at_rest(self) -> None:
         """Everybody was served, and no node is left."""
