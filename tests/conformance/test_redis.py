@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.conformance.share import ALL as EVERYTHING
 from tests.conformance.share import name, shared
 from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
@@ -96,10 +95,7 @@ def cluster() -> Iterator[Store]:
 def combinations() -> Iterator[tuple[str, Scenario, str]]:
     for scenario in SCENARIOS:
         yield from (("single", scenario, driver) for driver in DRIVERS)
-    # One grant in some hundred is given back, for the replica does not confirm it within 300 ms:
-    # the scenarios do not expect that, so this variant is played on request only.
-    asked = ("replicated",) if EVERYTHING else ()
-    yield from shared(("string", "sentinel", "cluster", "passing", *asked))
+    yield from shared(("string", "sentinel", "cluster", "passing", "replicated"))
 
 
 @pytest.mark.parametrize(("topology", "scenario", "driver"), list(combinations()), ids=name)

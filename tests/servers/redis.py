@@ -181,21 +181,24 @@ class Redis:
         """How many commands it has carried out, those inside scripts included."""
         return int(self.info("stats")["total_commands_processed"])
 
-    def _online(self) -> bool:
-        assert self.replica_of is not None
-        seen = self.replica_of.info("replication").items()
-        states = [facts for name, facts in seen if name.startswith("slave") and "state=" in facts]
-        return bool(states) and all("state=online" in facts for facts in states)
-
     def caught_up(self) -> None:
         """Wait until this replica is connected and has what its master has at this moment."""
         eventually(lambda: self.info("replication").get("master_link_status") == "up")
-        # The master sends nothing more, and counts nobody, before it has heard that this is ready.
-        eventually(self._online)
         facts = self.info("replication")
         with self.at(facts["master_host"], int(facts["master_port"])) as master:
+            # A new replica is "online" up to a second before it is sent anything, for which its
+            # first acknowledgement has to arrive: let there be something that it acknowledges.
+            master.ask("PUBLISH", "caught up", "")
             offset = master.ask("ROLE")[1]
+            eventually(lambda: self._acknowledged(master) >= offset)
         eventually(lambda: self.ask("ROLE")[4] >= offset)
+
+    def _acknowledged(self, master: Wire) -> int:
+        """Up to where the master knows this replica to be."""
+        _, _, replicas = master.ask("ROLE")
+        return max(
+            (int(offset) for _, port, offset in replicas if int(port) == self.port), default=-1
+        )
 
     def at(self, host: str, port: int) -> Wire:
         """A connection to another server with the same password."""
