@@ -10,6 +10,9 @@ import pytest
 
 import holdfast
 from holdfast.backends.redis import turns
+from holdfast.backends.redis.aio import AioStore
+from holdfast.backends.redis.settings import settings_of
+from holdfast.core.backend import Ask, Claim, Grant
 
 if TYPE_CHECKING:
     from tests.servers.redis import Redis
@@ -28,6 +31,15 @@ def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def locks_of(client: holdfast.AsyncClient) -> list[holdfast.AsyncLock]:
     return [client.lock(f"turn {number}") for number in range(CROWD)]
+
+
+def ask(store: AioStore, name: str) -> asyncio.Task[object]:
+    claim = Claim(name, f"holder of {name}", "client", 30.0, "", 0.0)
+
+    async def answer() -> object:
+        return await store.call(Ask(claim, wait=False), store.now() + OP_TIMEOUT)
+
+    return asyncio.create_task(answer())
 
 
 def test_everybody_has_a_turn(server: Redis) -> None:
@@ -77,13 +89,43 @@ def test_a_silent_server_keeps_nobody_longer_for_standing_in_line(server: Redis)
         server.cont()
 
 
+def test_an_asker_who_was_cancelled_is_no_sign_of_a_silent_server(server: Redis) -> None:
+    late = 0.0
+
+    def now() -> float:
+        return time.monotonic() + late
+
+    async def scene() -> object:
+        nonlocal late
+        store = AioStore(settings_of(server.url), now, "hash")
+        asking = [ask(store, f"frozen {number}") for number in range(MOST)]
+        behind = ask(store, "behind")
+        await asyncio.sleep(0)
+        late += 2 * OP_TIMEOUT
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        server.cont()
+        try:
+            return await behind
+        finally:
+            await store.finish()
+
+    server.ask("FLUSHALL")
+    server.pause()
+    try:
+        assert isinstance(asyncio.run(scene()), Grant)
+    finally:
+        server.cont()
+
+
 def test_the_turn_of_one_who_was_cancelled_just_then_passes_on() -> None:
     async def scene() -> None:
         line = turns.Turns(lambda: 0.0)
         line.asking = MOST
         first, second = (asyncio.create_task(line.come(1.0)) for _ in range(2))
         await asyncio.sleep(0)
-        line.end(answered=True)
+        line.end()
         first.cancel()
         assert await asyncio.wait_for(second, 5.0) == 1.0
         assert first.cancelled()

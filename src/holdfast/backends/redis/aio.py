@@ -25,7 +25,7 @@ from holdfast.backends.redis.turns import Turns
 from holdfast.backends.redis.wire import Wire
 from holdfast.core.backend import Ask, Busy, Hear, Leave, Left
 from holdfast.core.pace import pause
-from holdfast.errors import Refused
+from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -64,7 +64,7 @@ class AioStore:
         return await self._call(request, await self.turns.come(until))
 
     async def _call(self, request: object, until: float) -> object:
-        turns, answered = self.turns, False
+        turns = self.turns
         turns.asking += 1
         try:
             waits = bool(self.listening.waiting) and self._waits(request)
@@ -77,13 +77,17 @@ class AioStore:
                 answer = self.talks.settled(request, reply)
                 if answer is None:
                     answer = await self._converse(self.talks.further(request, reply), until)
-            answered = True
+            turns.silent = False
         except Unreachable as error:
+            turns.silent = True
             raise Refused(str(error)) from error
+        except Unknown:
+            turns.silent = True
+            raise
         except NONSENSE as error:
             raise senseless(error) from error
         finally:
-            turns.end(answered=answered)
+            turns.end()
         return self._answered(request, answer) if self.listening.waiting else answer
 
     async def _converse(self, steps: Steps[Any], until: float) -> object:

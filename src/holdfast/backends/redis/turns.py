@@ -28,7 +28,8 @@ class Turns:
         self.now = now
         self.asking = 0
         self.line: deque[asyncio.Future[None]] = deque()
-        # Whether the last of those who asked had no answer.
+        # Whether the last who waited for an answer to its end had none. One who was cancelled has
+        # learnt nothing of the server.
         self.silent = False
 
     def crowded(self) -> bool:
@@ -52,10 +53,9 @@ class Turns:
             raise Refused("the store does not answer those who asked before")
         return until + now - began
 
-    def end(self, *, answered: bool) -> None:
+    def end(self) -> None:
         """One has asked."""
         self.asking -= 1
-        self.silent = not answered
         if self.line:
             self._next()
 
