@@ -9,7 +9,7 @@ from tests.core.test_service import Scene, Store
 
 from holdfast.backends.memory.nodes import CAPABILITIES
 from holdfast.core.backend import Ask, Leave, Renew, Retie
-from holdfast.core.effects import Sleep
+from holdfast.core.effects import FOREVER, Sleep
 from holdfast.core.local import Local
 from holdfast.core.names import MOST_PASSES, checked_passes
 from holdfast.errors import LeaseLost, Refused
@@ -123,6 +123,23 @@ def test_a_try_of_a_store_that_refuses_leaves_nothing() -> None:
     layer: Any = service.desks[None].books.backend
     assert isinstance(layer, Local)
     assert (layer.members, layer.lines) == ({}, {})
+
+
+def test_what_nobody_of_the_client_has_is_not_given_back() -> None:
+    scene = Scene()
+    machine, service = client_of(scene)
+    told: list[bool] = []
+
+    async def one() -> None:
+        handle = await mutex_of(service).acquire(None)
+        assert handle is not None
+        await handle.release()
+        books = service.desks[None].books
+        told.append(await books.backend.leave(handle.hold.claim, bury=True, until=FOREVER))
+
+    scene.do(machine, one())
+    assert told == [False]
+    assert asked(scene.store, Leave) == 1
 
 
 def test_what_is_detached_is_not_passed_on() -> None:

@@ -117,6 +117,11 @@ class Holdings:
         about = self._about(label or self.label, caller)
         return Claim(name, holder, self.client, lease, about, self.env.wall(), tokens, sticky)
 
+    def anew(self, claim: Claim) -> Claim:
+        """The same wish, by an identity that nobody knows yet."""
+        self.serial += 1
+        return claim._replace(holder=f"{self.client}:{self.serial}")
+
     def _about(self, label: str | None, caller: Caller) -> str:
         known, text = caller.about
         if not text or known != label:

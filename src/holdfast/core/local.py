@@ -1,7 +1,8 @@
 """The layer between a client's threads or tasks and its store: they pass a lease among themselves.
 
 It is a backend that wraps another one, and speaks to it with one claim for each lock (`turns` has
-the state). A claim that reserves no tokens, and all that nobody here knows, goes through it.
+the state, `shared` what concerns those who have a lease). A claim that reserves no tokens, and all
+that nobody here knows, goes through it.
 
 Law 1: what is passed on is a lease that the store has granted, with the time that is left of it.
 Law 2: an anchor is out of its line before it is given back: nobody takes what may be gone.
@@ -13,35 +14,22 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from holdfast.core import pace
 from holdfast.core.backend import Busy, Grant
 from holdfast.core.effects import Wait
-from holdfast.core.keeper import TAKEN
+from holdfast.core.shared import Shared
 from holdfast.core.sticky import start
-from holdfast.core.turns import Anchor, Line, Member, granted, seen
+from holdfast.core.turns import Anchor, Line, Member, granted
 from holdfast.errors import Refused, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable
 
-    from holdfast.core.backend import Backend, Broken, Claim, Retied, Sight, Tie
-    from holdfast.core.effects import Env, Process
+    from holdfast.core.backend import Claim
+    from holdfast.core.effects import Process
 
 
-class Local:
+class Local(Shared):
     """A backend whose claims share a lease, where they may."""
-
-    def __init__(self, env: Env, backend: Backend) -> None:
-        self.env = env
-        self.backend = backend
-        self.capabilities = backend.capabilities
-        self.lines: dict[str, Line] = {}
-        self.members: dict[str, Member] = {}
-        self.lose: Callable[[str, str], None] | None = None
-
-    def report_to(self, lose: Callable[[str, str], None]) -> None:
-        """Whom to tell that a lease is lost which was passed on while its renewal was under way."""
-        self.lose = lose
 
     def ask(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try."""
@@ -63,11 +51,12 @@ class Local:
             await self._clear(member, until)
         if line.lets_lead(member, self.env.now(), wait=wait):
             return await self._lead(member, wait, until, fresh)
+        refusal = line.refusal(now)
         if wait:
             line.join(member)
-        elif fresh:
-            self._dismiss(member)
-        return line.refusal(now)
+        else:
+            await self._go(member, fresh, until)
+        return refusal
 
     def member_for(self, claim: Claim) -> Member:
         """A new one."""
@@ -111,7 +100,7 @@ class Local:
         line.join(member)
         anchor = line.anchor
         if anchor is None:
-            anchor = line.anchor = Anchor(member.claim)
+            anchor = line.anchor = Anchor(member.own)
         asked = self.env.now()
         try:
             reply = await self.backend.ask(anchor.claim, wait=wait, until=until)
@@ -125,17 +114,26 @@ class Local:
             return grant
         anchor.queued = anchor.queued or wait
         member.leads, line.busy = anchor.queued, reply
-        if not wait and not anchor.doubtful:
-            # Nothing of it is in the store.
-            line.anchor = None
-            self._dismiss(member)
+        if not wait:
+            await self._go(member, not anchor.doubtful, until)
         return reply
+
+    async def _go(self, member: Member, untold: bool, until: float) -> None:
+        """A try that was refused leaves nothing behind; least of all where the store was told."""
+        if not untold:
+            await self._leave(member.claim, bury=False, until=until)
+            return
+        if member.line.anchor is not None and member.line.anchor.claim is member.own:
+            member.line.anchor = None
+        self._dismiss(member)
 
     def _failed(self, member: Member, anchor: Anchor, error: BaseException, fresh: bool) -> None:
         if not isinstance(error, Refused):
             anchor.doubtful = True
         elif fresh:
-            member.line.anchor = None if anchor.claim is member.claim else anchor
+            if anchor.claim is member.own:
+                member.line.anchor = None
+                self.backend.forget(anchor.claim)
             self._dismiss(member)
 
     def _seated(self, member: Member, anchor: Anchor, grant: Grant, asked: float) -> Grant:
@@ -149,9 +147,6 @@ class Local:
             anchor.queued = False
         member.line.give(anchor, member)
         return grant._replace(token=member.token, asked=asked, lasts=lasts)
-
-    def _proven(self, asked: float, lease: float) -> float:
-        return pace.believed_until(asked, lease, *self.capabilities[:2])
 
     def hear(self, claim: Claim, until: float) -> Awaitable[object]:
         """Wait for the store, if that one asked it; else to be woken by another of the client."""
@@ -201,6 +196,9 @@ class Local:
         """Let the store have it."""
         if line.anchor is anchor:
             line.anchor = None
+        if anchor.doubtful:
+            # What is buried is never granted again, also to one of ours that still wants the lock.
+            line.renounce(anchor.claim, self.anew)
         line.leaving += 1
         try:
             return await self.backend.leave(anchor.claim, bury=anchor.doubtful, until=until)
@@ -212,14 +210,6 @@ class Local:
             self.backend.forget(anchor.claim)
             line.wake_first()
 
-    def _dismiss(self, member: Member) -> None:
-        """Nothing is left to be said about it."""
-        line = member.line
-        self.members.pop(member.claim.holder, None)
-        line.quit(member)
-        if line.idle() and self.lines.get(member.claim.name) is line:
-            del self.lines[member.claim.name]
-
     def forget(self, claim: Claim) -> None:
         """The claim waits no more: it has the lease, or somebody will have it leave."""
         if claim.tokens == 1:
@@ -228,73 +218,3 @@ class Local:
         member = self.members.get(claim.holder)
         if member is not None and member.anchor is None:
             member.line.quit(member)
-
-    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
-        """Renew the anchors of those who have a lease by one."""
-        asked = self.env.now()
-        anchors = [self._anchor_of(claim) for claim in claims]
-        wanted = [
-            claim if anchor is None else anchor.claim._replace(lease=claim.lease)
-            for claim, anchor in zip(claims, anchors, strict=True)
-        ]
-        answers = await self.backend.renew(wanted, until)
-        for claim, anchor, renewed in zip(wanted, anchors, answers, strict=True):
-            if anchor is not None and renewed is not None:
-                self._renewed(anchor, self._proven(asked, claim.lease), held=renewed)
-        return answers
-
-    def _anchor_of(self, claim: Claim) -> Anchor | None:
-        member = self.members.get(claim.holder)
-        return None if member is None else member.anchor
-
-    def _renewed(self, anchor: Anchor, until: float, *, held: bool) -> None:
-        if held:
-            anchor.until = max(anchor.until, until)
-            return
-        anchor.close()
-        # Whoever has it now may be another one than the one that the renewal was for.
-        if anchor.owner is not None and self.lose is not None:
-            self.lose(anchor.owner.claim.holder, TAKEN)
-
-    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
-        """Change what ends the hold; it is passed on no more."""
-        anchor = self._anchor_of(claim)
-        if anchor is None:
-            return await self.backend.retie(claim, tie, until)
-        anchor.close()
-        reply = await self.backend.retie(anchor.claim, tie, until)
-        if reply.held and tie == "lease":
-            member = self.members[claim.holder]
-            if member.line.anchor is anchor:
-                member.line.anchor = None
-            member.line.wake_first()
-            self._dismiss(member)
-        return reply
-
-    async def evict(self, name: str, token: int | None, until: float) -> Broken:
-        """Take the lock away from its holder; if that is one of ours, it passes nothing on."""
-        broken = await self.backend.evict(name, token, until)
-        line = self.lines.get(name)
-        if broken.done and line is not None and line.anchor is not None and line.anchor.holds:
-            line.anchor.close()
-        return broken
-
-    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
-        """What the store says, with our members in the place of their anchors."""
-        sights = await self.backend.look(name, pattern, until)
-        return [seen(self.lines.get(sight.name), sight) for sight in sights]
-
-    def disturb(self) -> None:
-        """Wake every waiter: the client is closing."""
-        for member in list(self.members.values()):
-            member.signal.set()
-        self.backend.disturb()
-
-    def renewed_identity(self) -> None:
-        """Nobody here has anything any more; what is still ours will be asked to leave."""
-        self.lines = {}
-        for member in self.members.values():
-            line, member.line = member.line, Line()
-            if member.anchor is None and line.anchor is not None and line.anchor.owner is None:
-                member.anchor, line.anchor = line.anchor, None
-        self.backend.renewed_identity()

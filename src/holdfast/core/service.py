@@ -117,7 +117,7 @@ class Service:
         from holdfast.core.local import Local  # only who wants it waits for its loading
 
         # One layer, even when two threads are here at once.
-        local = self.layers.setdefault(books, Local(self.env, books.backend))
+        local = self.layers.setdefault(books, Local(self.env, books.backend, books.anew))
         local.report_to(books.deprived)
         books.backend = local
 

@@ -18,6 +18,8 @@ from holdfast.core.effects import Signal
 from holdfast.core.rules import LOOK_AGAIN, NEVER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.core.backend import Claim, Sight
 
 # No longer than this is a lease passed on, counted from its grant: long holds are served in the
@@ -93,10 +95,12 @@ class Anchor:
 class Member:
     """One claim of a thread or task that wants the lock, or has it by the anchor."""
 
-    __slots__ = ("anchor", "claim", "debt", "leads", "line", "signal", "token")
+    __slots__ = ("anchor", "claim", "debt", "leads", "line", "own", "signal", "token")
 
     def __init__(self, claim: Claim, line: Line) -> None:
         self.claim = claim
+        # What it asks the store with, where it is the one that asks.
+        self.own = claim
         self.line = line
         self.signal = NEVER_HEARD
         self.anchor: Anchor | None = None
@@ -150,6 +154,12 @@ class Line:
             member.leads = False
             if was_first:
                 self.wake_first()
+
+    def renounce(self, claim: Claim, anew: Callable[[Claim], Claim]) -> None:
+        """Ask with that claim no more."""
+        for member in self.members.values():
+            if member.own is claim:
+                member.own = anew(claim)
 
     def wake_first(self) -> None:
         """Have the next one look."""
@@ -218,7 +228,7 @@ class Line:
             return False
         if anchor is None:
             return True
-        return not anchor.holds and (wait or anchor.claim is member.claim)
+        return not anchor.holds and (wait or anchor.claim is member.own)
 
     def in_the_way(self, member: Member) -> bool:
         """Whether the anchor is to go before that one can ask: it is open, but cannot be passed

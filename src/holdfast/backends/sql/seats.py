@@ -124,6 +124,8 @@ class Seats:
     def ask(self, seat: Seat, request: Ask) -> Steps[Grant | Busy]:
         """One try, without waiting; one that shall wait takes a seat among the waiters."""
         if seat.token is not None:
+            # Asked again: belief is counted from this question, and the session was silent since.
+            yield from self.alive()
             return Grant(seat.token, ())
         token = yield from self._taken(seat)
         if token is not None:

@@ -67,6 +67,9 @@ class Sessions:
     def begin(self) -> None:
         """Nothing is held."""
         self.ends: dict[str, tuple[float, Claim]] = {}
+        # Who is being freed, since the lease is over; and of those who ask, who was not.
+        self.freed: set[str] = set()
+        self.asking: dict[str, bool] = {}
         self.attending = Background()
         self.planned = FOREVER
 
@@ -79,8 +82,15 @@ class Sessions:
 
     async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try."""
-        reply: Grant | Busy = await self._by(Ask(claim, wait), until)
+        self.asking[claim.holder] = claim.holder not in self.freed
+        try:
+            reply: Grant | Busy = await self._by(Ask(claim, wait), until)
+        finally:
+            good = self.asking.pop(claim.holder)
         if isinstance(reply, Grant):
+            if not good:
+                # A grant that its asker was too late to take: it goes back, from here.
+                raise Unknown(f"the lease of {claim.name!r} is over, and it is being given back")
             await self._granted(claim)
         return reply
 
@@ -99,9 +109,9 @@ class Sessions:
             while True:
                 self.planned = min((ends for ends, _ in self.ends.values()), default=FOREVER)
                 await self._hear(client)
-                now = self.now()
-                for ends, claim in list(self.ends.values()):
-                    if ends <= now:
+                for holder in list(self.ends):
+                    ends, claim = self.ends.get(holder, (FOREVER, None))
+                    if claim is not None and ends <= self.now():
                         await self._end(claim)
         except StoreError:
             # The client was closed; the next grant finds another attendant.
@@ -117,11 +127,16 @@ class Sessions:
             self.lose(holder, ENDED)
 
     async def _end(self, claim: Claim) -> None:
+        self.freed.add(claim.holder)
+        if claim.holder in self.asking:
+            self.asking[claim.holder] = False
         try:
             await self.leave(claim, bury=False, until=self.now() + FREE_PATIENCE)
         except StoreError:
             if claim.holder in self.ends:
                 self.ends[claim.holder] = (self.now() + TRY_AGAIN, claim)
+        finally:
+            self.freed.discard(claim.holder)
 
     async def hear(self, claim: Claim, until: float) -> None:
         """Wait in the server, for a while."""
@@ -138,11 +153,15 @@ class Sessions:
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
         """Prove that each session lives."""
         answers: Sequence[bool] = await self._by(Renew(claims), until)
-        for claim, lives in zip(claims, answers, strict=True):
-            if lives and claim.holder in self.ends:
-                ends = max(self.ends[claim.holder][0], self.now() + claim.lease)
-                self.ends[claim.holder] = (ends, claim)
-        return answers
+        return [self._renewed(*renewed) for renewed in zip(claims, answers, strict=True)]
+
+    def _renewed(self, claim: Claim, lives: bool) -> bool:
+        """Whether it is held on; one that is being freed, or was, is not."""
+        if not lives or claim.holder not in self.ends or claim.holder in self.freed:
+            return False
+        ends = max(self.ends[claim.holder][0], self.now() + claim.lease)
+        self.ends[claim.holder] = (ends, claim)
+        return True
 
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
         """Free the lock, or end the wait."""
