@@ -165,6 +165,18 @@ def test_a_client_whose_connections_are_busy_waits_for_one_as_long_as_it_may() -
     assert not service.desks[None].books.orphans
 
 
+def test_a_wait_bears_busy_connections_for_as_long_as_the_lease() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.crowded = True
+    run = scene.begin(machine, mutex_of(service).acquire(None))
+    scene.world.play(scene.world.time + 2 * service.desks[None].books.patience)
+    assert not run.ended
+    scene.store.crowded = False
+    scene.world.play(scene.world.time + 2.0)
+    assert run.result is not None
+
+
 def test_a_refusal_says_nothing_of_an_earlier_question_without_an_answer() -> None:
     scene = Scene()
     machine, service = scene.client()

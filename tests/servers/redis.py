@@ -153,7 +153,7 @@ class Redis:
         try:
             if self.password:
                 wire.ask("AUTH", self.password)
-        except ReplyError:
+        except (ReplyError, OSError):
             wire.close()
             raise
         return wire

@@ -199,9 +199,9 @@ class Mutex:
         lease: whoever held the lock before is gone by then, and all that was known is void.
         """
         env, backend, patience = self.books.env, self.books.backend, self.books.patience
-        bears = max(patience, attempt.claim.lease) if attempt.queued else patience
-        attempt.asked = now = env.now()
-        give_up = pace.answer_by(now, attempt.deadline, bears)
+        long = max(patience, attempt.claim.lease)
+        attempt.asked = now = began = env.now()
+        give_up = pace.answer_by(now, attempt.deadline, long if attempt.queued else patience)
         tries = 0
         while True:
             placed, attempt.placed = attempt.placed, True
@@ -209,9 +209,11 @@ class Mutex:
                 until = pace.ask_again_by(now, min(give_up, now + patience))
                 return await backend.ask(attempt.claim, wait=wait, until=until)
             except StoreError as error:
+                if wait and isinstance(error, Crowded):
+                    # Where only our own connections are too few, a wait is what was asked for.
+                    give_up = pace.answer_by(began, attempt.deadline, long)
                 if not tries and isinstance(error, Refused) and not attempt.queued:
                     attempt.placed = placed
-                    # Where only our own connections are too few, a wait is what was asked for.
                     if not isinstance(error, Crowded) or env.now() >= give_up:
                         raise
                 else:
