@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import strategies as st
-from tests.fuzz.hostile import BUSY, POLITE, Hostile, Piece, pushed
+from tests.fuzz.hostile import BUSY, HELLO, POLITE, Hostile, Piece, pushed
 from tests.fuzz.properties import holds
 from tests.fuzz.test_replies import FORMS
 
@@ -155,3 +155,19 @@ def test_any_message_is_a_hint_or_nothing(word: bytes) -> None:
 @pytest.mark.parametrize("digits", [400, 5000])
 def test_a_message_of_a_number_that_is_none(digits: int) -> None:
     hear(b"9" * digits)
+
+
+@pytest.mark.parametrize("kind", ["*", "~", "%", ">"])
+def test_a_reply_that_announces_millions_of_parts_is_none(kind: str) -> None:
+    for ask in asked, awaited:
+        server().play([Piece("raw", f"{kind}1000000000\r\n".encode())])
+        (answer,) = ask("hash", WAITS[:1])
+        assert isinstance(answer, StoreError)
+
+
+@pytest.mark.parametrize("how", ["raw", "drip"])
+def test_a_server_that_says_little_or_nothing_is_given_up_in_time(how: str) -> None:
+    for ask in asked, awaited:
+        server().play([Piece(how, HELLO[:6] if how == "drip" else b"")], polite=())
+        (answer,) = ask("hash", WAITS[:1])
+        assert isinstance(answer, StoreError)

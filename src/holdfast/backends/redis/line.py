@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
-from holdfast.backends.redis.steps import NONSENSE, Unreachable, senseless
+from holdfast.backends.redis.steps import NONSENSE, Unreachable, absurd, senseless
 from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
@@ -168,15 +168,13 @@ class Line:
     def _more(self, flag: int = 0) -> bool:
         """Read what has come; True at the end of the line."""
         data = self.sock.recv(READ_SIZE, flag)
+        if data[7:8].isdigit() and absurd(data, self.reader):
+            raise ConnectionError("it announces millions of parts")
         self.reader.feed(data)
         return not data
 
     def ask(
-        self,
-        packed: bytes,
-        count: int,
-        until: float,
-        owed: Sequence[Confirmation] = (),
+        self, packed: bytes, count: int, until: float, owed: Sequence[Confirmation] = ()
     ) -> list[Any]:
         """Send commands and read *count* replies; Unknown where they do not come by *until*.
 

@@ -102,3 +102,10 @@ def unheard(address: Address, refusal: Exception) -> Exception:
 
 
 Steps = Generator[Send | Guarded | Pause, Any, T]
+
+
+def absurd(data: bytes, reader: Any) -> bool:
+    """Whether a reply begins by announcing a million parts or more; asked where it may: *data* has
+    a digit in the eighth place. hiredis would make room for them, which takes it seconds.
+    """
+    return data[0] in b"*%~>|" and data[1:8].isdigit() and not reader.has_data()

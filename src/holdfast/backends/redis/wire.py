@@ -21,7 +21,7 @@ from holdfast.backends.redis.line import (
     refusal,
     terms_for,
 )
-from holdfast.backends.redis.steps import NONSENSE
+from holdfast.backends.redis.steps import NONSENSE, absurd
 from holdfast.errors import Unknown
 
 if TYPE_CHECKING:
@@ -184,6 +184,9 @@ class Wire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Replies go to the questions in order, messages to whom they are for."""
         self.last_heard = self.now()
+        if data[7:8].isdigit() and absurd(data, self.reader):
+            self._give_up()
+            return
         self.reader.feed(data)
         gets, pushed = self.reader.gets, self.pushed
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holdfast.backends.sql.aio_lines import asked
 from holdfast.backends.sql.ends import Ends, Watch
 from holdfast.backends.sql.places import GRACE, Place, Places, once, refuse
-from holdfast.backends.sql.script import SqlError
+from holdfast.backends.sql.script import NONSENSE, SqlError, senseless
 from holdfast.backends.sql.seats import Await, By, Own, Seats, Shared
 from holdfast.backends.sql.upkeep import refusal
 from holdfast.core.backend import Ask, Break, Claim, Leave, Left, Look, Next, Renew
@@ -198,6 +198,8 @@ class AioSeating(Places):
             return result
         except SqlError as error:
             raise refusal(error, self.store.greeted) from error
+        except NONSENSE as error:
+            raise senseless(place and place.line, error) from error
 
     async def _shared(self, item: Shared, until: float) -> list[Result]:
         results: list[Result] = await self.store.converse(lambda: once(item.script), until)

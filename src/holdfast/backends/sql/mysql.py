@@ -14,7 +14,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
-from holdfast.backends.sql.script import Result, SqlError
+from holdfast.backends.sql.script import Result, SqlError, senseless
 from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
@@ -97,22 +97,38 @@ class Wire:
     PyMySQL sets the socket's timeout anew before each of the two reads of a packet.
     """
 
-    def __init__(self, conn: Any, now: Callable[[], float]) -> None:
+    def __init__(self, conn: Any, now: Callable[[], float], until: float) -> None:
         self.now = now
-        self.until = now()
-        self.socket = conn._sock
+        self.until = until
+        # Until the handshake is over.
+        self.conn = conn
+        self.socket: Any = None
+        self.buffer = b""
+        self.place = 0
+        conn._read_bytes = self.read
+
+    def _found(self, sock: Any) -> None:
+        """The socket of the connection: the handshake has made it, or put it into another (TLS)."""
+        self.socket = sock
+        self.poll = select.poll()
+        self.poll.register(sock, select.POLLIN)
+        # What TLS has taken from the kernel already.
+        self.pending: Callable[[], int] = getattr(sock, "pending", lambda: 0)
+
+    def settle(self) -> None:
+        """The handshake is over: from now on nothing but the poll keeps the time."""
+        conn, self.conn = self.conn, None
+        self._found(conn._sock)
+        conn._read_timeout = conn._write_timeout = conn._current_timeout = None
         self.socket.settimeout(None)
         if self.socket.family != socket.AF_UNIX:
             for option, value in QUICK:
                 self.socket.setsockopt(*option, value)
-        self.poll = select.poll()
-        self.poll.register(self.socket, select.POLLIN)
-        self.buffer = b""
-        self.place = 0
-        # What TLS has taken from the kernel already.
-        self.pending: Callable[[], int] = getattr(self.socket, "pending", lambda: 0)
-        conn._read_bytes = self.read
         conn._write_bytes = self.socket.sendall
+
+    def read_all(self) -> bool:
+        """Whether nothing is left of what was received."""
+        return self.place == len(self.buffer)
 
     def read(self, count: int) -> bytes:
         """So many bytes; OSError when they do not come."""
@@ -125,6 +141,8 @@ class Wire:
         return data
 
     def _received(self) -> bytes:
+        if self.conn is not None and self.conn._sock is not self.socket:
+            self._found(self.conn._sock)
         left = min(LONGEST_WAIT, max(0.0, self.until - self.now()))
         if not self.pending() and not self.poll.poll(math.ceil(left * 1000)):
             raise TimeoutError("the server did not answer in time")
@@ -148,16 +166,23 @@ class Line:
         # It keeps no statements.
         self.kept: set[str] | None = None
         self.conn = self._connected(until)
-        self.wire = Wire(self.conn, now)
         # What the server said its number is, or a proxy in its stead.
         self.number: int = self.conn.thread_id()
 
     def _connected(self, until: float) -> Any:
         patience = max(SHORTEST_WAIT, self.left(until))
+        times = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), patience)
         try:
             if self.target.connect is not None:
-                return opened(self.target.connect())
-            return self.pymysql.connect(**arguments(self.target), connect_timeout=patience)
+                conn = opened(self.target.connect())
+                self.wire = Wire(conn, self.now, until)
+            else:
+                conn = self.pymysql.connect(**arguments(self.target), **times, defer_connect=True)
+                # PyMySQL's own limits are for each read alone: a server may say a little each time.
+                self.wire = Wire(conn, self.now, until)
+                conn.connect()
+            self.wire.settle()
+            return conn
         except Exception as error:
             raise Refused(f"{self.target.shown}: {said(error)}") from error
 
@@ -172,7 +197,7 @@ class Line:
 
     def fresh(self) -> bool:
         """Whether it can be used: the server has neither ended it nor said anything unasked."""
-        if self.broken or self.conn.server_status & IN_TRANSACTION:
+        if self.broken or self.conn.server_status & IN_TRANSACTION or not self.wire.read_all():
             return False
         return not readable(self.fileno(), 0.0)
 
@@ -190,8 +215,11 @@ class Line:
             told = failure(error, self.target.shown)
             self.broken = not isinstance(told, SqlError)
             raise told from error
-        except BaseException:
+        except BaseException as error:
             self.broken = True
+            if isinstance(error, Exception):
+                # PyMySQL fails in all manner of ways at what no server says.
+                raise senseless(self, error) from error
             raise
 
     def cut(self) -> None:

@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
-from holdfast.backends.sql.script import Result, SqlError
+from holdfast.backends.sql.script import NONSENSE, Result, SqlError
 from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ class Line:
 
     def __init__(self, target: Target, now: Callable[[], float], until: float) -> None:
         psycopg = library("psycopg", EXTRA)
-        self.pq, self.error = psycopg.pq, psycopg.Error
+        # What becomes of an answer that no server gives is an error of ours, too.
+        self.pq, self.errors = psycopg.pq, (psycopg.Error, *NONSENSE)
         self.target = target
         self.now = now
         self.broken = False
@@ -116,8 +117,10 @@ class Line:
                 if state == failed:
                     break
             raise Refused(f"{self.target.shown}: {said(conn.error_message)}")
-        except BaseException:
+        except BaseException as error:
             conn.finish()
+            if isinstance(error, self.errors):
+                raise Refused(f"{self.target.shown}: {said(str(error))}") from error
             raise
 
     def left(self, until: float) -> float:
@@ -177,7 +180,7 @@ class Line:
                 if result is None:
                     break
                 refusal = self._take(result, results) or refusal
-        except self.error as error:
+        except self.errors as error:
             self.broken = True
             raise Unknown(f"{self.target.shown}: {said(str(error))}") from error
         if refusal is not None:
@@ -189,6 +192,9 @@ class Line:
         if result.status in (status.TUPLES_OK, status.COMMAND_OK):
             results.append(_result(result))
             return None
+        if result.status != status.FATAL_ERROR:
+            # Such as a copy, which would have no end.
+            raise ValueError(f"an answer of status {result.status}")
         state = result.error_field(self.pq.DiagnosticField.SQLSTATE) or b""
         return SqlError(state.decode(), said(result.error_message))
 
@@ -217,7 +223,7 @@ class Line:
             self.conn.consume_input()
             while (notice := self.conn.notifies()) is not None:
                 words.append(notice.extra.decode())
-        except self.error as error:
+        except self.errors as error:
             self.broken = True
             raise Unknown(f"{self.target.shown}: {said(str(error))}") from error
         return words

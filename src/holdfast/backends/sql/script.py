@@ -67,9 +67,10 @@ NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeEr
 
 def senseless(line: Any, error: Exception) -> Unknown:
     """The database has answered in a way that cannot be understood: what was asked may have been
-    done, and what the session keeps is not known.
+    done, and what the session of that line, if it was one, keeps is not known.
     """
-    forget(line)
+    if line is not None:
+        forget(line)
     return Unknown(f"an answer of the database makes no sense: {type(error).__name__}: {error}")
 
 

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.backends.sql.places import GRACE, Place, Places, once, refuse
-from holdfast.backends.sql.script import SqlError, asked
+from holdfast.backends.sql.script import NONSENSE, SqlError, asked, senseless
 from holdfast.backends.sql.seats import Await, By, Own, Seats, Shared
 from holdfast.backends.sql.upkeep import refusal
 from holdfast.core.backend import Ask, Break, Claim, Leave, Left, Look, Renew
@@ -153,6 +153,8 @@ class Seating(Places):
             return result
         except SqlError as error:
             raise refusal(error, self.store.greeted) from error
+        except NONSENSE as error:
+            raise senseless(place and place.line, error) from error
 
     def _shared(self, item: Shared, until: float) -> list[Result]:
         results: list[Result] = self.store.converse(lambda: once(item.script), until)
