@@ -8,7 +8,7 @@ from tests.simulation import redis, redlock, sql_seats
 from tests.simulation.passing import Passing, PassingOnRedis, Sticky, StickyOnRedis
 from tests.simulation.sql import SqlStory
 from tests.simulation.story import Outcome, Story
-from tests.simulation.zoo import SingleStory, ZooStory
+from tests.simulation.zoo import EnsembleSingleStory, EnsembleStory, SingleStory, ZooStory
 
 from holdfast.backends.memory.nodes import CAPABILITIES
 from holdfast.core.queue import Queue
@@ -33,6 +33,8 @@ KINDS: dict[str, type[Story]] = {
     "redlock": redlock.RedlockStory,
     "zookeeper": ZooStory,
     "zookeeper single": SingleStory,
+    "zookeeper ensemble": EnsembleStory,
+    "zookeeper ensemble single": EnsembleSingleStory,
     "sql": SqlStory,
     "sql sessions": sql_seats.SeatsStory,
     "passing": Passing,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.simulation.seeds import must_pass
 
+KINDS = ("zookeeper", "zookeeper single", "zookeeper ensemble", "zookeeper ensemble single")
 
-@pytest.mark.parametrize("kind", ["zookeeper", "zookeeper single"])
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_seeds_pass(kind: str) -> None:
     must_pass(kind, 0, 80)

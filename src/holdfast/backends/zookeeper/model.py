@@ -29,7 +29,7 @@ from holdfast.core.backend import EVERYONE, Next
 from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 PINGS = 3
 LOOKS = 12
@@ -61,16 +61,31 @@ class Tree:
 
     def make(self, path: str, data: bytes, session: int) -> Node | None:
         """A node, if its parent is there and lasts."""
-        parent, _, name = path.rpartition("/")
-        parent = parent or "/"
+        parent = path.rpartition("/")[0] or "/"
         if parent not in self.nodes or self.is_fleeting(parent):
             return None
         self.zxid += 1
+        node = Node(path, self.zxid, session, self.now(), data)
+        self.place(node)
+        return node
+
+    def place(self, node: Node) -> None:
+        """Put a node where it belongs."""
+        parent, _, name = node.path.rpartition("/")
+        parent = parent or "/"
         self.below[parent][name] = None
         self.used[parent] = self.used.get(parent, 0) + 1
-        self.below[path] = {}
-        node = self.nodes[path] = Node(path, self.zxid, session, self.now(), data)
-        return node
+        self.below[node.path] = {}
+        self.nodes[node.path] = node
+
+    def seen(self, operation: Children | Read, watches: set[str]) -> object:
+        """The answer to who looks; *watches* is what its connection watches."""
+        path = operation.path
+        if isinstance(operation, Children):
+            return tuple(self.below[path]) if path in self.nodes else None
+        if operation.watch and path in self.nodes:
+            watches.add(path)
+        return self.nodes.get(path)
 
     def is_fleeting(self, path: str) -> bool:
         """Whether it is there, and ends with its session."""
@@ -153,10 +168,12 @@ class Model:
 
     def expire(self, machine: str) -> None:
         """End its session, and with it its nodes."""
-        session = self.sessions.pop(machine)
+        self._bury(self.sessions.pop(machine))
+        self._tell(machine, EVERYONE)
+
+    def _bury(self, session: Session) -> None:
         for node in [n for n in self.tree.nodes.values() if n.session == session.number]:
             self.tree.remove(node.path)
-        self._tell(machine, EVERYONE)
 
     def cut(self, machine: str) -> None:
         """Its connection is lost, and what it watched with it; over the next one it looks again."""
@@ -230,9 +247,13 @@ class Model:
         if flight.session not in (0, session.number):
             reply(Unknown("the session is over"))
             return
-        answers = tuple(self.do(operation, session) for operation in flight.operations)
+        answers = [self.do(operation, session) for operation in flight.operations]
+        reply(self.landing(session.number, answers))
+
+    def landing(self, session: int, answers: Sequence[object]) -> object:
+        """What a flight brings."""
         refusal = next((answer for answer in answers if isinstance(answer, Refused)), None)
-        reply(refusal or Landed(session.number, self.timeout, answers))
+        return refusal or Landed(session, self.timeout, tuple(answers))
 
     def do(self, operation: Operation, session: Session) -> object:
         """The answer to one operation."""
@@ -244,12 +265,8 @@ class Model:
         if isinstance(operation, Put):
             taken = path in tree.nodes
             return TAKEN if taken else tree.make(path, operation.data, session.number)
-        if isinstance(operation, Children):
-            return tuple(tree.below[path]) if path in tree.nodes else None
-        if isinstance(operation, Read):
-            if operation.watch and path in tree.nodes:
-                session.watches.add(path)
-            return tree.nodes.get(path)
+        if isinstance(operation, (Children, Read)):
+            return tree.seen(operation, session.watches)
         if isinstance(operation, Delete):
             return tree.remove(path)
         if isinstance(operation, Ensure):

@@ -1,0 +1,29 @@
+"""The news that there is a connection again proves the session from then on (hazard I1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.zookeeper.holds import Holds
+from holdfast.core.backend import EVERYONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pytest
+
+STORY = "zookeeper ensemble"
+FIRST = 21400
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    heard = Holds._heard
+
+    def hopeful(self: Holds, paths: Iterable[str]) -> None:
+        words = tuple(paths)
+        if EVERYONE in words:
+            self.proven = self.now()
+        heard(self, words)
+
+    patch.setattr(Holds, "_heard", hopeful)

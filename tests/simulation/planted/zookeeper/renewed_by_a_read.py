@@ -1,0 +1,19 @@
+"""A renewal is a read, which a server answers that is parted from its leader (hazard I1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.zookeeper import holds
+from holdfast.backends.zookeeper.requests import Read
+
+if TYPE_CHECKING:
+    import pytest
+
+STORY = "zookeeper ensemble"
+FIRST = 1450
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(holds, "Sync", Read)

@@ -1,0 +1,19 @@
+"""What a lost question has left is looked for on a server that may not have it yet (hazard I10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.zookeeper import queue
+from holdfast.backends.zookeeper.requests import Read
+
+if TYPE_CHECKING:
+    import pytest
+
+STORY = "zookeeper ensemble"
+FIRST = 600
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(queue, "Sync", Read)
