@@ -7,16 +7,17 @@ import pytest
 
 pytest.register_assert_rewrite("holdfast.testing.conformance")
 
-# A server of Java's, or a database, is heavy: one process of a parallel run starts it, and runs all
-# that need it.
-HEAVY = {"ensemble"}
-DATABASES = ("tests/sql/", "test_sql")
+# Servers of Java's and databases are heavy: one process of a parallel run starts them, and runs all
+# that need them. By words of a test's path, or by its fixture.
+HEAVY = {"ensemble": "ensemble", "zookeeper": "ensemble", "tests/sql/": "databases"}
+HEAVY |= {"test_sql": "databases"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a heavy server together (`--dist loadgroup`)."""
     for item in items:
-        for fixture in HEAVY.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(fixture))
-        if any(word in item.nodeid for word in DATABASES):
-            item.add_marker(pytest.mark.xdist_group("databases"))
+        words = (item.nodeid, *getattr(item, "fixturenames", ()))
+        for sign, group in HEAVY.items():
+            if any(sign in word for word in words):
+                item.add_marker(pytest.mark.xdist_group(group))
+                break

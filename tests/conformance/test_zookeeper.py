@@ -32,6 +32,7 @@ def _store(url: Callable[..., str], *protocols: str) -> Store:
         detach=False,
         claim_time=SILENCE,
         session=SESSION,
+        crowd=300,
     )
 
 

@@ -173,4 +173,4 @@ def test_curator_beside_names_that_it_does_not_see_is_refused(
     with holdfast.Client(url) as client, curious:
         with pytest.raises(Refused, match="names=curator"):
             client.lock("shared").acquire(timeout=5.0)
-        assert len(kazoo.get_children(f"{root}/shared")) == 1
+        eventually(lambda: len(kazoo.get_children(f"{root}/shared")) == 1)

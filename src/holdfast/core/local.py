@@ -120,21 +120,24 @@ class Local(Shared):
 
     async def _go(self, member: Member, untold: bool, until: float) -> None:
         """A try that was refused leaves nothing behind; least of all where the store was told."""
-        if not untold:
+        if untold:
+            self._desert(member)
+        else:
             await self._leave(member.claim, bury=False, until=until)
-            return
-        if member.line.anchor is not None and member.line.anchor.claim is member.own:
-            member.line.anchor = None
+
+    def _desert(self, member: Member) -> None:
+        """The store has nothing of it."""
+        line = member.line
+        if line.anchor is not None and line.anchor.claim is member.own:
+            line.anchor = None
+        self.backend.forget(member.own)
         self._dismiss(member)
 
     def _failed(self, member: Member, anchor: Anchor, error: BaseException, fresh: bool) -> None:
         if not isinstance(error, Refused):
             anchor.doubtful = True
         elif fresh:
-            if anchor.claim is member.own:
-                member.line.anchor = None
-                self.backend.forget(anchor.claim)
-            self._dismiss(member)
+            self._desert(member)
 
     def _seated(self, member: Member, anchor: Anchor, grant: Grant, asked: float) -> Grant:
         """The store has granted the anchor; the one that asked has it first."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.core.backend import Busy, Claim, Grant
 
 # Not long before the first seed that finds it, which takes its time.
-FIRST = 2300
+FIRST = 3030
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

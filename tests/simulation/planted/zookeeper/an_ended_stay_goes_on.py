@@ -9,6 +9,9 @@ from holdfast.backends.zookeeper.stay import Stay
 if TYPE_CHECKING:
     import pytest
 
+# Not long before the first seed that finds it, which takes its time.
+FIRST = 410
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
