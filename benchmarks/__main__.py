@@ -14,14 +14,14 @@ from benchmarks import growth
 from benchmarks.contestants import ALL, TITLES, absent
 from benchmarks.machine import machine, versions
 from benchmarks.scale import SCALES
+from benchmarks.tables import Table
 from benchmarks.workloads import NAMES, workload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarks.tables import Table
+    from collections.abc import Mapping, Sequence
 
 SCHEMA = 2
+VERDICTS = {True: "met", False: "**not met**"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -87,6 +87,7 @@ class Run:
         self.lines: list[str] = []
         self.tables: dict[str, list[Table]] = {}
         self.load = [load()]
+        self.began = time.monotonic()
 
     def tell(self, lines: Sequence[str]) -> None:
         """Print them, and keep them."""
@@ -98,8 +99,7 @@ class Run:
         began = time.monotonic()
         self.found(name, workload(name)(SCALES[self.scale]))
         self.load.append(load())
-        if sys.stderr.isatty():
-            print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        self.tell([f"({name} took {time.monotonic() - began:.0f} s)", ""])
         self.write()
 
     def found(self, name: str, tables: list[Table]) -> None:
@@ -113,7 +113,10 @@ class Run:
         curves = growth.table_of(table for some in self.tables.values() for table in some)
         if curves.rows:
             self.found("growth", [curves])
+        self.found("goals", [verdicts(self.tables)])
+        took = (time.monotonic() - self.began) / 60
         self.tell([f"load average: {min(self.load):.1f} to {max(self.load):.1f}", ""])
+        self.tell([f"all in {took:.1f} minutes", ""])
         self.write()
         if self.folder:
             from benchmarks.charts import draw
@@ -133,6 +136,18 @@ class Run:
         about = {"machine": machine(), "load": self.load, "versions": versions()}
         words = {"schema": SCHEMA, "scale": self.scale, **about, "results": results}
         return json.dumps(words, indent=1) + "\n"
+
+
+def verdicts(found: Mapping[str, Sequence[Table]]) -> Table:
+    """Every goal of a run, in one table."""
+    goals = [(table, goal) for some in found.values() for table in some for goal in table.goals]
+    rows = [
+        [table.title, goal.text, f"{goal.most:.3g}", f"{goal.measured:.3g}", VERDICTS[goal.met]]
+        for table, goal in goals
+    ]
+    met = sum(goal.met for _, goal in goals)
+    title = f"goals: {met} of {len(goals)} are met; each is the most that is asked"
+    return Table(title, ["workload", "goal", "at most", "measured", ""], rows, {})
 
 
 def load() -> float:

@@ -2,7 +2,8 @@
 
 *crowd*: four threads take one lock as often as they can; it says how often each did, and the
 longest wait. *keep*: for each line that it reads it takes a sticky lock of that name, gives it
-back, and says so.
+back, and says so. *lend*: it takes a plain lock of that name, says so, gives it back a little
+later, and says when it did.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import holdfast
 from benchmarks.crew import say
 
 THREADS = 4
+LENT = 0.01
 
 
 def take(client: holdfast.Client, passes: int, until: float) -> tuple[int, float]:
@@ -51,12 +53,23 @@ def keep(client: holdfast.Client) -> None:
         say("kept")
 
 
+def lend(client: holdfast.Client) -> None:
+    """Hold what is named, for a moment."""
+    for line in sys.stdin:
+        with client.lock(line.strip()):
+            say("held")
+            # For that long the other process needs to begin to wait, which nothing tells.
+            time.sleep(LENT)
+            moment = time.monotonic()
+        say(moment)
+
+
 def main() -> None:
     """What the command line says."""
     url, what, passes, seconds = sys.argv[1:]
     with holdfast.Client(url) as client:
-        if what == "keep":
-            keep(client)
+        if what in ("keep", "lend"):
+            {"keep": keep, "lend": lend}[what](client)
         else:
             with client.lock(f"before {os.getpid()}"):
                 say("ready")

@@ -72,7 +72,8 @@ def test_what_was_published_can_be_drawn(tmp_path: Path) -> None:
 def test_workloads_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--tiny", "nested"]) == 0
     assert [line[:9] for line in capsys.readouterr().out.splitlines() if line[:2] == "##"] == [
-        "## nested"
+        "## nested",
+        "## goals:",
     ]
 
 

@@ -106,23 +106,29 @@ def kept(server: Redis) -> Table:
             taken.append(time.perf_counter() - asked)
             assert lease is not None
             lease.release()
-        waits = rival(server, client)
-    again, other = percentile(taken, 50), percentile(waits, 50)
+        kept, lent = rival(server, client, "keep"), rival(server, client, "lend")
+    again, other, usual = (percentile(waits, 50) for waits in (taken, kept, lent))
     rows = [["again, µs", f"{again * 1e6:.1f}"], ["by another process, µs", f"{other * 1e6:.0f}"]]
-    goals = [Goal("to take a kept lease again, µs", again * 1e6, SLOWEST * 1e6)]
-    data = {"again": again, "other": other}
+    rows.append(["an ordinary hand-over to another process, µs", f"{usual * 1e6:.0f}"])
+    goals = [
+        Goal("to take a kept lease again, µs", again * 1e6, SLOWEST * 1e6),
+        Goal("by another process / an ordinary hand-over to it", other / usual, 2.0),
+    ]
+    data = {"again": again, "other": other, "usual": usual}
     return Table("sticky: to take a lease that is kept", ["", "median"], rows, data, goals)
 
 
-def rival(server: Redis, client: holdfast.Client) -> list[float]:
-    """How long it takes when another process keeps it."""
+def rival(server: Redis, client: holdfast.Client, what: str) -> list[float]:
+    """How long it takes when another process keeps it; or, from the release on, when it has it."""
     waits = []
-    with python("benchmarks.passer", server.url, "keep", 0, 0) as keeper:
+    with python("benchmarks.passer", server.url, what, 0, 0) as other:
         for number in range(RIVALS):
-            keeper.ask(f"rival{number % 5}")
-            # Its watcher needs a moment to listen, which nothing tells.
-            time.sleep(0.005)
-            asked = time.perf_counter()
+            other.ask(f"rival{number % 5}")
+            if what == "keep":
+                # Its watcher needs a moment to listen, which nothing tells.
+                time.sleep(0.005)
+            asked = time.monotonic()
             with client.lock(f"rival{number % 5}"):
-                waits.append(time.perf_counter() - asked)
+                granted = time.monotonic()
+            waits.append(granted - (other.hear() if what == "lend" else asked))
     return waits
