@@ -1,0 +1,86 @@
+"""A holder that cannot renew, for its processor or its interpreter is not its own: it knows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+
+import pytest
+from tests.servers.redis import Redis
+
+import holdfast
+
+HOGS = 3
+PATIENCE = 3.0
+HOLDER = """
+import os, sys, time, holdfast
+os.sched_setaffinity(0, {int(sys.argv[2])})
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+lease = holdfast.Client(sys.argv[1]).lock("a", lease=0.3).acquire()
+print("held", flush=True)
+sys.stdin.readline()
+believed = 0.0
+while sys.stdin not in __import__("select").select([sys.stdin], [], [], 0.0)[0]:
+    now = time.monotonic()
+    if lease.lost:
+        break
+    believed = now
+print(believed, flush=True)
+"""
+CALLING = """
+import ctypes, os, sys, holdfast
+lease = holdfast.Client(sys.argv[1]).lock("a", lease=0.3).acquire()
+print("held", flush=True)
+ctypes.PyDLL(None).usleep(900_000)
+print(lease.lost, flush=True)
+os._exit(0)
+"""
+HOG = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux can keep a process so low")
+def test_a_holder_that_is_kept_from_renewing_believes_no_longer_than_it_may() -> None:
+    """It gets the processor when nobody else wants it, if ever (hazard C13)."""
+    core = str(max(os.sched_getaffinity(0)))
+    with ExitStack() as stack, Redis() as server:
+
+        def start(*words: str) -> subprocess.Popen[str]:
+            command = [sys.executable, "-c", *words, core]
+            pipe = subprocess.PIPE
+            started = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+            stack.callback(started.communicate)
+            stack.callback(started.kill)
+            return started
+
+        holder = start(HOLDER, server.url)
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        hogs = [start(HOG) for _ in range(HOGS)]
+        holder.stdin.write("go\n")
+        holder.stdin.flush()
+        with holdfast.Client(server.url) as client:
+            heir = client.lock("a").acquire(timeout=PATIENCE)
+            granted = time.monotonic()
+            for hog in hogs:
+                hog.kill()
+            holder.stdin.write("enough\n")
+            holder.stdin.flush()
+            believed = float(holder.stdout.readline())
+            # Where it got enough of the processor all the same, nobody else had the lock.
+            assert heir is None or believed < granted
+
+
+def test_a_call_that_keeps_the_interpreter_lets_the_lease_lapse_and_not_the_belief_last() -> None:
+    """PyDLL's calls do not give its lock away, so nothing else of Python runs (hazard C1)."""
+    with Redis() as server, holdfast.Client(server.url) as client:
+        command = [sys.executable, "-c", CALLING, server.url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            heir = client.lock("a").acquire(timeout=30.0)
+            assert heir is not None
+            assert holder.stdout.readline() == "True\n"

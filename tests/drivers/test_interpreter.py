@@ -1,0 +1,189 @@
+"""What the interpreter may do to a client: strike at any line, switch threads at any moment, end.
+
+Law: whatever it does, a lock whose thread has ended is to be had, and no state is torn.
+"""
+
+from __future__ import annotations
+
+import copy
+import linecache
+import os
+import pickle
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+SOURCE = str(Path(holdfast.__file__).parent)
+LEASE = 0.1
+PATIENCE = 10.0
+# Every so many lines of an acquire and its release one is struck: all in as many runs.
+STRIDE = 1 + 22 * (not os.environ.get("HOLDFAST_EVERY_LINE"))
+THREADS, TIMES = 8, 200
+# One more than Python itself has in the thread that ends.
+PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
+ENDING = """
+import os, sys, holdfast
+lease = holdfast.Client(sys.argv[1]).lock("a", lease=60.0).acquire()
+print(lease.token, flush=True)
+if sys.argv[2] == "killed":
+    os._exit(0)
+"""
+
+
+# --- at any line (hazard F2) ----------------------------------------------------------------------
+
+
+def line_of(frame: FrameType) -> str:
+    """What stands there."""
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
+
+
+class Striking:
+    """Raises Ctrl-C's exception at one line of the library, in the thread that begins it."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Count the lines of the library, and no others."""
+        if not frame.f_code.co_filename.startswith(SOURCE):
+            return None
+        # A tracer is called for a `with` once more between its body and its end, where Python lets
+        # no signal in.
+        if event == "line" and not line_of(frame).startswith("with "):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self.trace
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do it, as far as it comes."""
+        sys.settrace(self.trace)
+        try:
+            work()
+        except KeyboardInterrupt:
+            return
+        finally:
+            sys.settrace(None)
+
+
+# What was struck before its first step was never awaited; who was to run it may find it closed.
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_ctrl_c_strikes_at_any_line_leaves_nothing() -> None:
+    """It ends with the lock or without: the next one has it as soon as its lease could be over."""
+    with holdfast.Client("memory://struck") as client, holdfast.Client("memory://struck") as other:
+        lock = client.lock("a", lease=LEASE)
+
+        def work() -> None:
+            lease = lock.acquire(timeout=0.0)
+            assert lease is not None
+            lease.release()
+
+        work()
+        striking, at = Striking(0), 1
+        while striking.left <= 0:
+            striking = Striking(at)
+            thread = threading.Thread(target=striking.run, args=(work,))
+            thread.start()
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+            for who in (other, client):
+                found = who.lock("a").acquire(timeout=PATIENCE)
+                assert found is not None, f"struck at line {at}"
+                found.release()
+            at += STRIDE
+        assert at > 10 * STRIDE
+
+
+# --- at any moment (hazard F13) -------------------------------------------------------------------
+
+
+def test_threads_that_are_switched_all_the_time_tear_nothing() -> None:
+    """Also without the interpreter's lock, if there is such a Python: `python3.13t -m pytest`."""
+    interval = sys.getswitchinterval()
+    count = 0
+    tokens: list[int] = []
+
+    def work() -> None:
+        nonlocal count
+        for _ in range(TIMES):
+            with client.lock("a") as lease:
+                tokens.append(lease.token)
+                before = count
+                client.lock(f"{lease.token % 3}").acquire().release()  # type: ignore[union-attr]
+                count = before + 1
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with holdfast.Client("memory://switched") as client:
+            threads = [threading.Thread(target=work) for _ in range(THREADS)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert client.locks("*") == []
+    finally:
+        sys.setswitchinterval(interval)
+    assert count == THREADS * TIMES
+    assert tokens == sorted(set(tokens))
+
+
+# --- at its end (hazard F9), and into another process (hazard A14) --------------------------------
+
+
+def holder_in(file: Path) -> object:
+    """Who holds the lock, as the file says, whether that one lives or not."""
+    with closing(sqlite3.connect(file)) as database:
+        return database.execute("SELECT holder FROM lock WHERE name = 'a'").fetchone()[0]
+
+
+def interpreters() -> list[str]:
+    """Those that are here."""
+    known = [*filter(None, map(shutil.which, PYTHONS))]
+    probe = "import sqlite3, sys; print(sys.implementation.cache_tag)"
+    found = {sys.executable: sys.implementation.cache_tag}
+    for path in known:
+        done = subprocess.run([path, "-c", probe], capture_output=True, text=True, check=False)
+        if not done.returncode and done.stdout.strip() not in found.values():
+            found[path] = done.stdout.strip()
+    return [*found]
+
+
+def test_every_python_gives_back_at_its_end(tmp_path: Path) -> None:
+    for number, python in enumerate(interpreters()):
+        file = tmp_path / f"{number}.db"
+        for how in "killed", "ended":
+            words = [python, "-c", ENDING, f"sqlite:///{file}", how]
+            place = {**os.environ, "PYTHONPATH": str(Path(SOURCE).parent)}
+            token = subprocess.check_output(words, env=place, timeout=60)
+            assert int(token) > 0
+            assert (holder_in(file) is None) == (how == "ended"), python
+
+
+def test_a_lease_cannot_be_sent_to_another_process() -> None:
+    with holdfast.Client("memory://") as client:
+        lease = client.lock("a").acquire()
+        assert lease is not None
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            with pytest.raises((TypeError, pickle.PicklingError), match="pickle"):
+                pickle.dumps(lease, protocol)
+        with pytest.raises(TypeError, match="cannot pickle"):
+            copy.deepcopy(lease)
+        # Another name for the same: who gives it back by one has given it back by both.
+        copy.copy(lease).release()
+        with pytest.raises(holdfast.NotHeld):
+            lease.release()

@@ -1,0 +1,115 @@
+"""The errors by which servers answer: what each says of the lock, and that none is mistaken.
+
+Law: an error in place of an answer means that nothing was done, and is `Refused`, unless it is the
+end of the connection; what passes by itself is asked again, as long as there is time.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.fuzz import test_database_lines as databases
+from tests.fuzz import test_lines as lines
+from tests.fuzz.hostile import Piece
+from tests.fuzz.hostile_sql import READY, message, packet
+
+from holdfast.backends.redis.nodes import Store
+from holdfast.backends.redis.settings import settings_of
+from holdfast.backends.redis.talk import ADVICE, PASSING
+from holdfast.core.backend import Grant
+from holdfast.drivers.machine import now
+from holdfast.errors import Refused, Unknown
+
+PATIENCE = 10.0
+BRIEF = 0.3
+# By state or number: what it is, in the eyes of whoever asked. (Hazard D14.)
+POSTGRES = {
+    "42501": "lacks a right",
+    "42P01": "run `holdfast init",
+    "53200": "has no memory",
+    "25006": "is a standby",
+    "40001": "was in the way of others, ten times",
+    "XX000": "has failed",
+}
+MYSQL = {
+    1142: "lacks a right",
+    1146: "run `holdfast init",
+    1037: "has no memory",
+    1290: "may not be written to",
+    1213: "was in the way of others, ten times",
+}
+# The session, and whatever it had begun, is over.
+ENDED_POSTGRES, ENDED_MYSQL = ("57P01", "57P02", "57P03"), (1053, 1927, 4031)
+
+
+def asked_redis(pieces: list[Piece], patience: float) -> tuple[object, int]:
+    """What one question comes to, and how often the server was asked."""
+    server = lines.server()
+    server.play(pieces)
+    store = Store(settings_of(server.url), now, "hash")
+    try:
+        return store.call(lines.WAITS[0], now() + patience), server.turn
+    except Refused as error:
+        return error, server.turn
+    finally:
+        store.close()
+
+
+def error(code: str) -> Piece:
+    """As Redis says it."""
+    return Piece("raw", f"-{code} it is so\r\n".encode())
+
+
+@pytest.mark.parametrize("code", sorted(PASSING))
+def test_what_passes_in_redis_is_asked_again(code: str) -> None:
+    answer, turns = asked_redis([error(code), error(code), Piece("grant")], PATIENCE)
+    assert isinstance(answer, Grant)
+    assert turns == 3
+
+
+@pytest.mark.parametrize("code", sorted(PASSING))
+def test_what_does_not_pass_in_time_is_refused(code: str) -> None:
+    answer, turns = asked_redis([error(code)], BRIEF)
+    assert isinstance(answer, Refused)
+    assert code in str(answer)
+    assert turns > 1
+
+
+@pytest.mark.parametrize("code", [*sorted(ADVICE), "ERR", "EXECABORT", "NEWCODE", "READONL"])
+def test_what_is_the_users_to_mend_is_refused_at_once(code: str) -> None:
+    answer, turns = asked_redis([error(code)], PATIENCE)
+    assert isinstance(answer, Refused)
+    assert code in str(answer)
+    assert ADVICE.get(code, "") in str(answer)
+    # Once in brief, and once in full.
+    assert turns == 2
+
+
+def said(kind: str, code: object) -> Piece:
+    """As a database says it."""
+    if kind == "postgres":
+        return Piece("raw", message(b"E", f"SERROR\0C{code}\0Mso\0\0".encode()) + READY)
+    assert isinstance(code, int)
+    return Piece("raw", packet(1, b"\xff" + code.to_bytes(2, "little") + b"#HY000it is so"))
+
+
+@pytest.mark.parametrize("protocol", ["lease", "row", "advisory"])
+@pytest.mark.parametrize(
+    ("kind", "code"), [*(("postgres", c) for c in POSTGRES), *(("mysql", c) for c in MYSQL)]
+)
+def test_what_a_database_refuses_was_not_done(kind: str, code: object, protocol: str) -> None:
+    databases.server(kind).play([said(kind, code)])
+    for answered in databases.answers(kind, databases.asking(protocol)[:1], PATIENCE):
+        (answer,) = answered
+        assert isinstance(answer, Refused)
+        assert str(code) in str(answer) or "holdfast init" in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [*(("postgres", c) for c in ENDED_POSTGRES), *(("mysql", c) for c in ENDED_MYSQL)],
+)
+def test_the_end_of_a_session_says_nothing_of_what_was_done(kind: str, code: object) -> None:
+    databases.server(kind).play([said(kind, code)])
+    for protocol in ("lease", "row", "advisory"):
+        for answered in databases.answers(kind, databases.asking(protocol)[:1], PATIENCE):
+            assert [type(answer) for answer in answered] == [Unknown]

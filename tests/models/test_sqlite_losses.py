@@ -1,0 +1,70 @@
+"""A disk that forgets, and a disk that fails: tokens rise, and every failure is one of ours."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tests.models.test_sqlite_files import OTHER_BOOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAILING = """
+import resource, signal, sys, holdfast
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+path = sys.argv[1]
+with holdfast.Client(f"sqlite:///{path}", op_timeout=0.2) as client:
+    lease = client.lock("held").acquire()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+    words = "nothing was refused"
+    for number in range(300):
+        try:
+            client.lock(f"{number} {'x' * 200}").acquire(timeout=0.0).release()
+        except holdfast.StoreError as error:
+            words = str(error)
+            break
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    lease.ensure()
+    lease.release()
+    again = client.lock("held").acquire(timeout=10.0)
+    print(again.token > lease.token, words)
+"""
+
+
+def test_what_a_power_cut_takes_back_lets_no_token_fall(tmp_path: Path) -> None:
+    """The file and its log are as they were some commits ago, after a boot (hazard K6)."""
+    path, before = tmp_path / "locks.db", tmp_path / "before.db"
+    tokens = [taken(path)]
+    with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(before)) as then:
+        now.backup(then)
+    tokens += [taken(path), taken(path)]
+    for file in tmp_path.glob("locks.db?*"):
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    before.replace(path)
+    statement, *words = OTHER_BOOT
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(statement, words)
+        database.commit()
+    tokens += [taken(path)]
+    assert tokens == sorted(set(tokens))
+
+
+def taken(path: Path) -> int:
+    """The lock, taken by a process of its own that gives it back; its token."""
+    words = "import sys, holdfast; print(holdfast.Client(sys.argv[1]).lock('a').acquire().token)"
+    told = subprocess.check_output([sys.executable, "-c", words, f"sqlite:///{path}"])
+    return int(told)
+
+
+def test_a_disk_that_fails_is_told_of_and_loses_nothing(tmp_path: Path) -> None:
+    """Writing beyond some size is an error of the disk, as SQLite sees it (hazard K7)."""
+    words = [sys.executable, "-c", FAILING, str(tmp_path / "locks.db"), str(64 * 1024)]
+    told = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert told.stderr == ""
+    assert re.match(r"True .*locks\.db: disk I/O error", told.stdout)
