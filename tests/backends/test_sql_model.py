@@ -1,4 +1,4 @@
-"""Whatever happens, PostgreSQL and MariaDB answer as the model of their tables does."""
+"""Whatever happens, PostgreSQL and MariaDB answer as the models of their tables and sessions do."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.backends.seat_twins import BRIEF, LONG, SeatTwins
 from tests.backends.sql import mariadb, postgres, server
 from tests.backends.sql_twins import SqlTwins, Unlucky
 from tests.models.histories import KINDS, History, Step, steps
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Postgres
 
 __all__ = ["mariadb", "postgres", "server"]
+# More of them: HOLDFAST_MODEL_EXAMPLES=200.
+EXAMPLES = int(os.environ.get("HOLDFAST_MODEL_EXAMPLES", "8"))
 QUICK = settings(
-    max_examples=8,
+    max_examples=EXAMPLES,
     deadline=None,
     derandomize=bool(os.environ.get("CI")),
     suppress_health_check=[HealthCheck.too_slow],
@@ -33,6 +36,7 @@ QUICK = settings(
 # A hand-over, and the row of a waiter, end soon, too.
 CLAIM_TIME, WAITER_LASTS = 0.12, 0.25
 LEAST, MOST = 2, 40
+MOST_SITTINGS, SEED = 500, 1
 
 
 @contextmanager
@@ -74,3 +78,62 @@ def test_a_long_history_shows_everything(server: Postgres | MariaDB) -> None:
                 history.play(Step(lots.choice(KINDS), *map(lots.randrange, (3, 2, 3, 12))))
         seen += history.seen
     assert wanted <= set(seen), seen
+
+
+# --- protocols "row" and "advisory" ---------------------------------------------------------------
+
+# There is nothing to bury, to undo or to tie there; and a wait is the server's.
+SEATED = (
+    *("ask", "ask", "wait", "wait", "wait", "again", "leave", "leave", "renew", "die"),
+    *("break", "break token", "look", "look all", "await", "await", "await", "brief"),
+)
+
+
+class Sittings(History):
+    """What has been asked of sessions so far."""
+
+    def __init__(self, twins: SeatTwins) -> None:
+        super().__init__(twins)
+        self.seats = twins
+
+    def play(self, step: Step) -> None:
+        claim = self.last[step.client]
+        if step.kind not in ("await", "brief"):
+            super().play(step)
+        elif claim is not None:
+            self.seen[self.seats.wait(claim, BRIEF if step.kind == "brief" else LONG)] += 1
+
+
+@contextmanager
+def sittings_on(server: Postgres | MariaDB, protocol: str) -> Iterator[Sittings]:
+    twins = SeatTwins(server, protocol)
+    try:
+        yield Sittings(twins)
+    finally:
+        twins.close()
+
+
+@pytest.mark.parametrize("protocol", ["row", "advisory"])
+def test_a_database_gives_seats_as_its_model(server: Postgres | MariaDB, protocol: str) -> None:
+    # Each costs a second, for its sessions begin and end.
+    @given(history=steps(SEATED))
+    @settings(QUICK, max_examples=max(1, EXAMPLES // 2))
+    def played(history: list[Step]) -> None:
+        with sittings_on(server, protocol) as played:
+            for step in history:
+                played.play(step)
+
+    played()
+
+
+@pytest.mark.parametrize("protocol", ["row", "advisory"])
+def test_long_sittings_show_everything(server: Postgres | MariaDB, protocol: str) -> None:
+    lots = random.Random(f"{SEED} {protocol}")
+    wanted = {"Ask Grant", "Ask Busy", "held", "waiting", "absent", "Broken True", "Broken False"}
+    wanted |= {"Renew tuple", "Look tuple", "let in", "waits"}
+    with sittings_on(server, protocol) as history:
+        for _ in range(MOST_SITTINGS):
+            if wanted <= set(history.seen):
+                break
+            history.play(Step(lots.choice(SEATED), *map(lots.randrange, (3, 2, 3, 12))))
+        assert wanted <= set(history.seen), history.seen
