@@ -168,9 +168,7 @@ class SeatTwins:
             del self.waits[wait.claim.holder]
             wait.cut()
         for world in self.worlds:
-            for place in [p for p in world.places.values() if p.seat.claim.client == client]:  # type: ignore[union-attr]
-                assert place.seat.claim is not None
-                world.stop(place.seat.claim)
+            world.die(client)
         self.settle()
 
     def stranger(self, name: str) -> None:

@@ -61,6 +61,7 @@ class World:
         self.seats = seats
         self.protocol = protocol
         self.places: dict[str, Place] = {}
+        self.idle: dict[str, list[Place]] = {}
         self.serials = count()
         self.shared, _ = self.connect()
 
@@ -121,15 +122,21 @@ class World:
         claim = request.claim
         place = self.place(claim)
         if place is None:
-            line, number = self.connect()
-            place = Place(line, Seat(f"{claim.client}:{next(self.serials)}", number))
+            idle = self.idle.get(claim.client)
+            place = idle.pop() if idle else self.begun(claim)
             place.seat.claim, place.seat.protocol = claim, self.protocol
-            self.sit(place)
             self.places[claim.holder] = place
         reply = self.drive(place, self.seats.ask(place.seat, request))
         if place.seat.token is None and not request.wait:
-            self.stop(claim)
+            self.lay_down(claim)
         return reply
+
+    def begun(self, claim: Claim) -> Place:
+        """A place on a new session."""
+        line, number = self.connect()
+        place = Place(line, Seat(f"{claim.client}:{next(self.serials)}", number))
+        self.sit(place)
+        return place
 
     def sit(self, place: Place) -> None:
         """Set up its session."""
@@ -141,7 +148,7 @@ class World:
             return Left("absent", ())
         held = place.seat.token is not None
         self.drive(place, self.seats.free(place.seat))
-        self.stop(claim)
+        self.lay_down(claim)
         return Left("held" if held else "waiting", ())
 
     def _lives(self, claim: Claim) -> bool:
@@ -149,6 +156,20 @@ class World:
         if place is not None:
             self.drive(place, self.seats.alive())
         return place is not None
+
+    def lay_down(self, claim: Claim) -> None:
+        """The claim is over; its session is for the next of its client."""
+        place = self.places.pop(claim.holder)
+        place.seat.clear()
+        self.idle.setdefault(claim.client, []).append(place)
+
+    def die(self, client: str) -> None:
+        """A client's sessions end, all of them."""
+        seats = [place.seat.claim for place in self.places.values()]
+        for claim in [claim for claim in seats if claim and claim.client == client]:
+            self.stop(claim)
+        for place in self.idle.pop(client, []):
+            self.end(place.line)
 
     def stop(self, claim: Claim) -> None:
         """The claim's session is over."""
