@@ -117,7 +117,7 @@ def sittings_on(server: Postgres | MariaDB, protocol: str) -> Iterator[Sittings]
 def test_a_database_gives_seats_as_its_model(server: Postgres | MariaDB, protocol: str) -> None:
     # Each costs a second, for its sessions begin and end.
     @given(history=steps(SEATED))
-    @settings(QUICK, max_examples=max(1, EXAMPLES // 2))
+    @settings(QUICK, max_examples=max(1, EXAMPLES // 4))
     def played(history: list[Step]) -> None:
         with sittings_on(server, protocol) as played:
             for step in history:
