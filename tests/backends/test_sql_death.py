@@ -17,12 +17,16 @@ import pytest
 from tests.backends.rivals import Waiter, take, told
 from tests.backends.sql import Stage, mariadb, postgres, server, stage
 from tests.chaos.people import LOCK, Street
+from tests.servers.databases import emptied
 from tests.servers.process import eventually
 
 import holdfast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.servers.mariadb import MariaDB
+    from tests.servers.postgres import Postgres
 
 __all__ = ["mariadb", "postgres", "server", "stage"]
 BILLION = 1_000_000_000
@@ -165,3 +169,23 @@ def test_whoever_stops_waiting_leaves_nothing(stage: Stage) -> None:
     holder.close()
     rival.close()
     eventually(lambda: not stage.left(LOCK))
+
+
+def test_a_frozen_server_is_given_up_in_time(server: Postgres | MariaDB) -> None:
+    """The kernel takes the connection for it, and nobody ever answers (hazard D13)."""
+    with holdfast.Client(emptied(server), op_timeout=1.0) as client:
+        server.running().pause()
+        try:
+            with pytest.raises(holdfast.StoreError):
+                client.lock(LOCK).acquire(timeout=0.5)
+        finally:
+            server.running().cont()
+        eventually(lambda: granted(client))
+
+
+def granted(client: holdfast.Client) -> bool:
+    """Whether it is to be had again."""
+    try:
+        return client.lock(LOCK).acquire(timeout=0.0) is not None
+    except holdfast.StoreError:
+        return False

@@ -112,6 +112,7 @@ class Wire:
         self.socket = sock
         self.poll = select.poll()
         self.poll.register(sock, select.POLLIN)
+        self.encrypted = isinstance(sock, ssl.SSLSocket)
         # What TLS has taken from the kernel already.
         self.pending: Callable[[], int] = getattr(sock, "pending", lambda: 0)
 
@@ -146,6 +147,9 @@ class Wire:
         left = min(LONGEST_WAIT, max(0.0, self.until - self.now()))
         if not self.pending() and not self.poll.poll(math.ceil(left * 1000)):
             raise TimeoutError("the server did not answer in time")
+        if self.encrypted:
+            # What has come may be half a record, or nothing but TLS's own.
+            self.socket.settimeout(max(SHORTEST_WAIT, left))
         data: bytes = self.socket.recv(1 << 16)
         if not data:
             raise ConnectionResetError("the server has closed the connection")
