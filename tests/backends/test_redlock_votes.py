@@ -11,7 +11,18 @@ from tests.models.worlds import claim_of
 from holdfast.backends.redis.protocol import CAPABILITIES
 from holdfast.backends.redlock.masters import Master
 from holdfast.backends.redlock.protocol import Redlock
-from holdfast.core.backend import Ask, Busy, Grant, Left, Renew, Retie, Retied, Undo
+from holdfast.core.backend import (
+    Ask,
+    Busy,
+    Fence,
+    Grant,
+    Leave,
+    Left,
+    Renew,
+    Retie,
+    Retied,
+    Undo,
+)
 from holdfast.core.effects import Call, Effect, Spawn, Wait
 from holdfast.errors import Unknown
 
@@ -35,6 +46,7 @@ class Masters:
         masters = [Master(f"master{i}", f"m{i}", _nothing, _never) for i in range(5)]
         self.locks = Redlock(masters, CAPABILITIES, lambda: 0.0, lambda: 0.5)
         self.say: dict[type, tuple[Any, ...]] = {}
+        self.asked: list[tuple[str, Any]] = []
 
     def run(self, process: Process[Any]) -> Any:
         """Step it to its end; whatever it spawns first."""
@@ -49,6 +61,7 @@ class Masters:
 
     def _answer(self, effect: Effect[Any]) -> tuple[Any, Exception | None]:
         if isinstance(effect, Call):
+            self.asked.append((effect.node, effect.request))
             said = self.say[type(effect.request)][int(effect.node.removeprefix("master"))]
             return (None, said) if isinstance(said, Exception) else (said, None)
         if isinstance(effect, Spawn):
@@ -109,3 +122,29 @@ def test_a_master_that_voted_anew_counts_again() -> None:
     grant = masters.run(masters.locks.ask(CLAIM, wait=True, until=SOON))
     assert isinstance(grant, Grant)
     assert renewed(masters, True, True, True, False, False) == [True]
+
+
+def test_who_does_not_wait_owes_what_could_not_be_given_back() -> None:
+    masters = Masters()
+    masters.say = {Ask: (BUSY, BUSY, OLD, BUSY, BUSY), Undo: (LOST,) * 5, Leave: (BACK,) * 5}
+    assert isinstance(masters.run(masters.locks.ask(CLAIM, wait=False, until=SOON)), Busy)
+    assert masters.asked[-1] == ("master2", Leave(CLAIM, bury=True))
+    assert not any(masters.locks.debts.owed.values())
+
+
+def test_nor_may_what_was_undone_have_another_token_by_then() -> None:
+    masters = Masters()
+    masters.say = {Ask: (OLD, NEW, OLD, BUSY, BUSY), Fence: (LOST,) * 5}
+    masters.say |= {Undo: (BACK,) * 5, Leave: (BACK,) * 5}
+    assert isinstance(masters.run(masters.locks.ask(CLAIM, wait=False, until=SOON)), Busy)
+    told = {node for node, request in masters.asked if isinstance(request, Leave)}
+    assert told == {"master0", "master1", "master2"}
+
+
+def test_of_who_does_not_wait_nothing_is_kept() -> None:
+    masters = Masters()
+    masters.say = {Ask: (BUSY, BUSY, OLD, LOST, BUSY), Undo: (BACK,) * 5, Leave: (BACK,) * 5}
+    masters.run(masters.locks.ask(CLAIM, wait=False, until=SOON))
+    masters.locks.forget(CLAIM)
+    known = (masters.locks.latest, masters.locks.undone, masters.locks.unsure)
+    assert not any(known)

@@ -19,6 +19,7 @@ from tests.simulation.redis_tasks import Tasks
 from tests.simulation.story import HEAL, Story
 
 from holdfast.backends.redis.hash import VOTE
+from holdfast.backends.redis.keys import keys_of
 from holdfast.backends.redis.model import Server
 from holdfast.backends.redis.protocol import CAPABILITIES
 from holdfast.backends.redis.steps import Address
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.drivers.simulated_machine import Machine
+
+
+# How often the judge looks at the votes, and how long one may be nobody's: a question may be under
+# way for as long as its asker waited, and what gives it back, too.
+LOOKS, STRAY = 2.0, 8.0
 
 
 class Place:
@@ -67,6 +73,17 @@ class Place:
     def forget(self) -> None:
         """It comes back without its data."""
         self.restart(len(self.server.changes))
+        self.server.restart(0)
+
+    def voter(self, name: str) -> str:
+        """Whose vote it has, if any."""
+        keys = read(self.server, name)
+        return keys.holder if keys.end >= self.micros() // 1000 else ""
+
+    def counter(self, name: str) -> int:
+        """The token of its last vote."""
+        value: Any = self.server.data.values.get(keys_of(name, False).token.encode(), b"0")
+        return int(value)
 
     def be_busy(self) -> None:
         """It answers late."""
@@ -88,21 +105,55 @@ class Place:
 
 
 class RedlockJudge(BeliefsJudge):
-    """What a majority has, it has by their votes; so only beliefs and ends are judged."""
+    """What a majority has, it has by their votes; so beliefs and ends are judged, and that a vote
+    has somebody who will give it back.
+    """
 
     def __init__(self, story: RedlockStory, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.story = story
+        self.votes_at = 0.0
+        # Since when whose vote, on which master, is nobody's.
+        self.strays: dict[tuple[str, str, str], float] = {}
+
+    def check(self) -> None:
+        """After each step; the votes once in a while, for that takes time."""
+        super().check()
+        now = self.world.time
+        if now < self.votes_at:
+            return
+        self.votes_at = now + LOOKS
+        strays = (
+            (place.node, name, holder)
+            for place in self.story.masters
+            for name in self.story.names
+            if (holder := place.voter(name)) and self._is_forgotten(holder)
+        )
+        self.strays = {stray: self.strays.get(stray, now) for stray in strays}
+        for (node, name, holder), since in self.strays.items():
+            if now - since > STRAY:
+                raise Violation(
+                    f"{node} goes on voting on {name!r} for {holder}, which is nobody's"
+                )
+
+    def _is_forgotten(self, holder: str) -> bool:
+        """Whether its client lives, and knows nothing of it."""
+        machine = self.machines[holder.partition(".")[0]]
+        if not machine.alive or machine.frozen_until > self.world.time:
+            return False
+        books = self.books[machine.name]
+        backend: Any = books.backend
+        known = (books.holds, books.orphans, backend.latest, backend.lines, backend.unsure)
+        return not any(holder in each for each in (*known, *backend.debts.owed.values()))
 
     def at_rest(self) -> None:
         """Everybody was served, and nobody has a vote."""
         self.all_were_served()
         for place in self.story.masters:
             for name in self.story.names:
-                keys = read(place.server, name)
+                holder = place.voter(name)
                 # A question that a dead client had sent may have arrived a while ago.
-                alive = keys.holder and self.machines[keys.holder.partition(".")[0]].alive
-                if alive and keys.end >= place.micros() // 1000:
+                if holder and self.machines[holder.partition(".")[0]].alive:
                     raise Violation(f"{place.node} has a vote on {name!r} for nobody")
 
 
@@ -156,6 +207,35 @@ class RedlockStory(Story):
         for place in chance.sample(self.masters, self.troubled()):
             chance.choice(self.troubles(place))()
         world.after(AWAY + chance.expovariate(0.5), self._trouble)
+
+
+class MinorityStory(RedlockStory):
+    """Masters that lose their data, as few as a Redlock survives: of each vote, and of the greatest
+    token that was believed, a majority of the others must have it, too.
+    """
+
+    def troubles(self, place: Place) -> list[Callable[[], None]]:
+        """Most often that, where it may be."""
+        if self._can_do_without(place):
+            return [place.forget, place.forget, *super().troubles(place)]
+        return super().troubles(place)
+
+    def _can_do_without(self, place: Place) -> bool:
+        return all(self._has_less(place, name) for name in self.names)
+
+    def _has_less(self, place: Place, name: str) -> bool:
+        mine, most = place.voter(name), self.judge.highest.get(name, 0)
+        others = [other for other in self.masters if other is not place]
+        votes = sum(other.voter(name) == mine for other in others)
+        counters = sum(other.counter(name) >= most for other in others)
+        return min(counters, votes if mine else counters) > len(self.masters) // 2
+
+
+class UnaskedStory(MinorityStory):
+    """The same masters lose their data, whatever the others have."""
+
+    def _can_do_without(self, place: Place) -> bool:
+        return True
 
 
 class ForgetfulStory(RedlockStory):

@@ -25,7 +25,8 @@ CHUNK = 50
 # Shares of the seeds, so that a long run gives each store about as much of its time: a story on a
 # table in memory costs a third of the usual, one that runs long scripts at each step five times it.
 USUAL = 6
-SHARES = {"memory": 16, "sqlite": 16, "redlock": 1, "passing redis": 2, "sticky redis": 2}
+SHARES = {"memory": 16, "sqlite": 16, "passing redis": 2, "sticky redis": 2}
+SHARES |= {"redlock": 1, "redlock in part": 1}
 MOST_TOLD = 20
 # How often a run tells how far it is, in seconds.
 EVERY = 15.0

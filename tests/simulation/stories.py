@@ -31,6 +31,7 @@ KINDS: dict[str, type[Story]] = {
     "sqlite": Story,
     "redis": redis.RedisStory,
     "redlock": redlock.RedlockStory,
+    "redlock in part": redlock.MinorityStory,
     "zookeeper": ZooStory,
     "zookeeper single": SingleStory,
     "zookeeper ensemble": EnsembleStory,
@@ -48,6 +49,7 @@ SHOWN: dict[str, type[Story]] = {
     "redis that repeats": redis.RewoundStory,
     "sql sessions that end": sql_seats.EndedStory,
     "redlock that forgets": redlock.ForgetfulStory,
+    "redlock that forgets in part": redlock.UnaskedStory,
 }
 LAST_LINES = 80
 

@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     from holdfast.backends.redlock.masters import Master
 
 # A majority that the keeper of the line has no part in is believed after so long.
-STUBBORN = 3.0
-SPLIT = 0.03
+STUBBORN, SPLIT = 3.0, 0.03
 PAUSES = (0.001, 0.002, 0.004, 0.0)
 
 
@@ -96,30 +95,30 @@ class Redlock:
     # --- a try ----------------------------------------------------------------------------------
 
     async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
-        """One try. Who is at the head of the line asks the others again for a moment: whoever
-        held before may have told them of his release a little later.
-        """
+        """One try. The head of the line asks the others again: they may hear of a release later."""
         for pause in PAUSES[: None if wait else 1]:
             line = self.all.line()
             if wait:
                 self._stand(claim, line)
             ballot = await self._ballot(claim, line, wait, until)
             votes = self._votes(ballot, claim)
-            if self._won(ballot, votes, line):
-                token = await self._token(claim, votes, until)
-                if token is not None:
-                    return Grant(token, ())
+            won = self._won(ballot, votes, line)
+            if won and (token := await self._token(claim, votes, until)) is not None:
+                return Grant(token, ())
             if line not in votes or await Wait(self.closing, self.now() + pause):
                 break
         ballot.failed = True
         # Those that do not count any more, too: what should have ended them did not arrive.
-        await self._give_back(claim, ballot.votes(), until)
+        unsaid = await self._give_back(claim, ballot.votes(), until)
         busy = self._busy(ballot, claim, line)
         if not wait:
-            # The claim ends here. Only now: one that may yet be granted must not be given back.
+            # Only now: a claim that may yet be granted must not be given back. Who won was to raise
+            # its tokens, and those that were undone are perhaps not there any more.
             ballot.final = True
-            for master in ballot.errors:
+            for master in {*ballot.errors, *unsaid, *(votes if won else ())}:
                 self.debts.owe(master, claim)
+            self._done_with(claim)
+            await self.debts.start()
         return busy
 
     def _stand(self, claim: Claim, line: int) -> None:
@@ -136,8 +135,7 @@ class Redlock:
             await self._late(ballot, claim, master, answer)
 
         requests = {i: Ask(claim, wait and i == line) for i in self.all.each(None)}
-        enough = partial(asked_enough, line)
-        await self.all.poll(requests, until, enough, late, ballot)
+        await self.all.poll(requests, until, partial(asked_enough, line), late, ballot)
         if ballot.errors or not ballot.complete:
             self.unsure.add(claim.holder)
         return ballot
@@ -147,7 +145,8 @@ class Redlock:
         if self.latest.get(claim.holder, ballot) is not ballot:
             return
         if isinstance(answer, Grant):
-            self.undone.setdefault(claim.holder, set()).add((master, answer.token))
+            if claim.holder in self.latest:
+                self.undone.setdefault(claim.holder, set()).add((master, answer.token))
             self.debts.owe(master, claim, answer.token)
             await self.debts.repay(master)
         elif answer is None and ballot.final:
@@ -176,19 +175,20 @@ class Redlock:
         ballot = await self.all.poll(fences, until, lambda b: b.settled(consents(b)))
         return token if consents(ballot) >= self.quorum else None
 
-    async def _give_back(self, claim: Claim, votes: Mapping[int, int], until: float) -> None:
+    async def _give_back(self, claim: Claim, votes: Mapping[int, int], until: float) -> set[int]:
+        """Undo votes; which masters did not say that they did."""
         if not votes:
-            return
+            return set()
         self.undone.setdefault(claim.holder, set()).update(votes.items())
         undos = {i: Undo(claim, token) for i, token in votes.items()}
-        await self.all.poll(undos, min(until, self.now() + PATIENCE), lambda b: False)
+        said = await self.all.poll(undos, min(until, self.now() + PATIENCE), lambda b: False)
+        return undos.keys() - said.answers.keys()
 
     def _busy(self, ballot: Ballot, claim: Claim, line: int) -> Busy:
         self.all.check(ballot, f"no majority for {claim.name!r}")
         reply = busiest(ballot)
         self.places.pop(claim.holder, None)
-        at_line = ballot.answers.get(line)
-        if isinstance(at_line, Busy):
+        if isinstance(at_line := ballot.answers.get(line), Busy):
             self.places[claim.holder] = line
             return reply._replace(recheck=at_line.recheck)
         # Several had some votes each; who comes back first is left to chance.
@@ -231,6 +231,7 @@ class Redlock:
             self.debts.owe(master, claim)
         self.all.check(ballot, f"no majority to give {claim.name!r} back")
         self._done_with(claim)
+        self.forget(claim)
         await self.debts.start()
         return ballot.verdict(had_it(ballot), len(ballot.answers) - had_it(ballot)) is not False
 
@@ -238,7 +239,6 @@ class Redlock:
         self.latest.pop(claim.holder, None)
         self.undone.pop(claim.holder, None)
         self.unsure.discard(claim.holder)
-        self.forget(claim)
 
     async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
         """Change what ends the hold, on every master that has it."""

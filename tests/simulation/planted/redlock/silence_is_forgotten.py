@@ -1,0 +1,26 @@
+"""A claim is not buried where a question of it may still arrive (hazard D2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.backends.redlock.protocol import Redlock
+
+if TYPE_CHECKING:
+    import pytest
+
+    from holdfast.core.backend import Claim
+
+# Not long before the first short story that finds it.
+FIRST = 20150
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    leave = Redlock.leave
+
+    async def careless(self: Redlock, claim: Claim, *, bury: bool, until: float) -> bool:
+        self.unsure.discard(claim.holder)
+        return await leave(self, claim, bury=False, until=until)
+
+    patch.setattr(Redlock, "leave", careless)
