@@ -184,7 +184,7 @@ def test_a_replica_that_is_promoted_as_the_lease_ends_hands_on_once(
     with Redis() as master, Redis(replica_of=master) as replica:
         replica.caught_up()
         with holdfast.Client(master.url) as client:
-            lease = client.lock("a", lease=0.5, renew=False).acquire()
+            lease = client.lock("a", lease=1.5, renew=False).acquire()
             assert lease is not None
             eventually(lambda: replica.ask("PTTL", "a") > 0)
             master.pause()
@@ -229,7 +229,7 @@ def test_a_crowd_that_fails_together_does_not_come_back_together() -> None:
         began = time.monotonic()
         for done in [many.submit(ask, gate) for _ in range(crowd)]:
             done.result(PATIENCE)
-    assert 3 * crowd < len(server.times) < 40 * crowd
+    assert crowd < len(server.times) < 40 * crowd
     late = sorted(when - began for when in server.times)[-2 * crowd :]
     together = max(sum(one <= other < one + 0.02 for other in late) for one in late)
     assert together < crowd

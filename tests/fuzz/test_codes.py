@@ -19,8 +19,8 @@ from holdfast.core.backend import Grant
 from holdfast.drivers.machine import now
 from holdfast.errors import Refused, Unknown
 
-PATIENCE = 10.0
-BRIEF = 0.3
+PATIENCE = 30.0
+BRIEF = 1.0
 # By state or number: what it is, in the eyes of whoever asked. (Hazard D14.)
 POSTGRES = {
     "42501": "lacks a right",
@@ -66,7 +66,7 @@ def test_what_passes_in_redis_is_asked_again(code: str) -> None:
     assert turns == 3
 
 
-@pytest.mark.parametrize("code", sorted(PASSING))
+@pytest.mark.parametrize("code", ["LOADING", "READONLY"])
 def test_what_does_not_pass_in_time_is_refused(code: str) -> None:
     answer, turns = asked_redis([error(code)], BRIEF)
     assert isinstance(answer, Refused)
