@@ -210,8 +210,8 @@ class RedlockStory(Story):
 
 
 class MinorityStory(RedlockStory):
-    """Masters that lose their data, as few as a Redlock survives: of each vote, and of the greatest
-    token that was believed, a majority of the others must have it, too.
+    """Masters that lose their data, as few as a Redlock survives: of each vote, and of each token,
+    a majority of the others must have it, too.
     """
 
     def troubles(self, place: Place) -> list[Callable[[], None]]:
@@ -224,10 +224,10 @@ class MinorityStory(RedlockStory):
         return all(self._has_less(place, name) for name in self.names)
 
     def _has_less(self, place: Place, name: str) -> bool:
-        mine, most = place.voter(name), self.judge.highest.get(name, 0)
+        mine, known = place.voter(name), place.counter(name)
         others = [other for other in self.masters if other is not place]
         votes = sum(other.voter(name) == mine for other in others)
-        counters = sum(other.counter(name) >= most for other in others)
+        counters = sum(other.counter(name) >= known for other in others)
         return min(counters, votes if mine else counters) > len(self.masters) // 2
 
 
