@@ -18,6 +18,8 @@ HERE = Path(__file__).resolve().parent
 BUILT = HERE.parents[1] / "build" / "foreign"
 # Where distributions put a Go that is not on the PATH.
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin"
+# Seconds for one of them to be built.
+PATIENCE = 240.0
 
 
 class Kind(NamedTuple):
@@ -102,10 +104,25 @@ def build(kind: str) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     if kind == "node":
         shutil.copy(HERE / kind / KINDS[kind].pins, folder)
-    run = subprocess.run(
-        KINDS[kind].build, cwd=HERE / kind, env=environment(), capture_output=True, text=True
-    )
-    if run.returncode:
-        return (run.stderr or run.stdout).strip().splitlines()[-1]
+    if fault := _built(kind):
+        return fault
     Path(folder, "built").write_text(digest(kind))
     return ""
+
+
+def _built(kind: str) -> str:
+    """Have its tool build it; a tool that looks for a registry in vain is not waited for long."""
+    command = KINDS[kind].build
+    try:
+        run = subprocess.run(
+            command,
+            cwd=HERE / kind,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} did not end within {PATIENCE:.0f} s"
+    told = (run.stderr or run.stdout).strip().splitlines() or [f"{command[0]} says nothing"]
+    return told[-1] if run.returncode else ""
