@@ -152,7 +152,7 @@ def test_a_message_wakes_the_one_it_names_wherever_that_stands(empty: Redis) -> 
 def test_a_burst_of_many_is_not_taken_for_a_silent_server(empty: Redis) -> None:
     async def scene() -> None:
         async with holdfast.AsyncClient(empty.url, op_timeout=0.5) as client:
-            await end(await queue_up(empty, client.lock(LOCK), 3000))
+            await end(await queue_up(empty, client.lock(LOCK), 1500))
 
     hold(empty, 600_000)
     asyncio.run(scene())

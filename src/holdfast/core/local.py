@@ -115,7 +115,7 @@ class Local(Shared):
         anchor.queued = anchor.queued or wait
         member.leads, line.busy = anchor.queued, reply
         if not wait:
-            await self._go(member, not anchor.doubtful, until)
+            await self._go(member, not anchor.unsure(), until)
         return reply
 
     async def _go(self, member: Member, untold: bool, until: float) -> None:
@@ -199,12 +199,12 @@ class Local(Shared):
         """Let the store have it."""
         if line.anchor is anchor:
             line.anchor = None
-        if anchor.doubtful:
+        if anchor.unsure():
             # What is buried is never granted again, also to one of ours that still wants the lock.
             line.renounce(anchor.claim, self.anew)
         line.leaving += 1
         try:
-            return await self.backend.leave(anchor.claim, bury=anchor.doubtful, until=until)
+            return await self.backend.leave(anchor.claim, bury=anchor.unsure(), until=until)
         except BaseException:
             anchor.doubtful = True
             raise

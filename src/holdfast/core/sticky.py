@@ -81,11 +81,12 @@ async def _give_back(local: Local, line: Line, anchor: Anchor) -> None:
 async def _alone(local: Local, anchor: Anchor) -> bool:
     """Listen from now on; whether nobody has come before."""
     # A release that overtakes this question must bury it, or it would take the lock again.
-    before, anchor.doubtful = anchor.doubtful, True
+    anchor.open += 1
     reply = await local.backend.ask(anchor.claim, wait=True, until=_soon(local))
+    anchor.open -= 1
     if not isinstance(reply, Grant):
+        anchor.doubtful = True
         return False
-    anchor.doubtful = before
     (sight,) = await local.backend.look(anchor.claim.name, "*", _soon(local))
     return not sight.waiting
 

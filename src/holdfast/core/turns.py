@@ -40,14 +40,16 @@ class Anchor:
     """One claim to the store, for all of the client that want the lock."""
 
     __slots__ = (
-        *("claim", "doubtful", "first", "holds", "last", "owner", "queued", "token", "turn"),
-        "until",
+        *("claim", "doubtful", "first", "holds", "last", "open", "owner", "queued", "token"),
+        *("turn", "until"),
     )
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
         self.doubtful = False
         """A question about it got no answer, so it must be buried when it leaves."""
+        self.open = 0
+        """How many questions of those who watch over it have no answer yet, or never had one."""
         self.queued = False
         """It stands in the store's queue."""
         self.holds = False
@@ -71,6 +73,10 @@ class Anchor:
         # One that is sticky goes back as soon as anybody else asks; it needs no other bound.
         self.turn = half if self.claim.sticky else min(now + TURN, half)
         return news
+
+    def unsure(self) -> bool:
+        """Whether a question may yet reach the store."""
+        return self.doubtful or self.open > 0
 
     def keeps(self, now: float) -> bool:
         """Whether the client may keep the lease while none of it wants it."""
