@@ -9,8 +9,12 @@ pytest.register_assert_rewrite("holdfast.testing.conformance")
 
 # Servers of Java's and databases are heavy: one process of a parallel run starts them, and runs all
 # that need them. By words of a test's path, or by its fixture.
-HEAVY = {"ensemble": "ensemble", "zookeeper": "ensemble", "tests/sql/": "databases"}
-HEAVY |= {"test_sql": "databases"}
+HEAVY = {
+    "ensemble": "ensemble",
+    "zookeeper": "ensemble",
+    "tests/sql/": "databases",
+    "test_sql": "databases",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from holdfast.backends.redlock.masters import Master
 
 # A majority that the keeper of the line has no part in is believed after so long.
-STUBBORN, SPLIT = 3.0, 0.03
+STUBBORN = 3.0
+SPLIT = 0.03
 PAUSES = (0.001, 0.002, 0.004, 0.0)
 
 

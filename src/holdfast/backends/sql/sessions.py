@@ -110,9 +110,10 @@ class Sessions:
                 self.planned = min((ends for ends, _ in self.ends.values()), default=FOREVER)
                 await self._hear(client)
                 for holder in list(self.ends):
-                    ends, claim = self.ends.get(holder, (FOREVER, None))
-                    if claim is not None and ends <= self.now():
-                        await self._end(claim)
+                    # Looked up again: while one is freed, others are renewed, or go.
+                    due = self.ends.get(holder)
+                    if due is not None and due[0] <= self.now():
+                        await self._end(due[1])
         except StoreError:
             # The client was closed; the next grant finds another attendant.
             return
