@@ -34,6 +34,8 @@ class Scale(NamedTuple):
     """How many leases one client renews."""
     lease: float
     """Seconds of those."""
+    masters: tuple[int, ...]
+    """How many masters each Redlock has."""
 
 
 FULL = Scale(
@@ -51,6 +53,7 @@ FULL = Scale(
     waiters=(1, 10, 100, 1000, 10_000),
     leases=(1000, 10_000, 100_000),
     lease=30.0,
+    masters=(3, 5),
 )
 QUICK = FULL._replace(
     rounds=3,
@@ -67,6 +70,7 @@ QUICK = FULL._replace(
     waiters=(10, 1000),
     leases=(1000,),
     lease=1.5,
+    masters=(3,),
 )
 # To see that everything runs: the figures mean nothing.
 TINY = QUICK._replace(

@@ -1,4 +1,4 @@
-"""Redlock of three and of five private masters: all alive, one dead, one slow.
+"""Redlock of several private masters: all alive, one dead, one slow.
 
 Law: the dead one is gone before the clients come, as if it had been down all day; the slow one
 answers each time a twentieth of a second later, through a proxy.
@@ -25,7 +25,6 @@ from holdfast.testing.proxy import Proxy
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
 
-COUNTS = (3, 5)
 ALIVE, DEAD, SLOW = "all alive", "one dead", "one slow"
 STATES = (ALIVE, DEAD, SLOW)
 LATER = 0.025
@@ -43,14 +42,14 @@ class Seat(NamedTuple):
 
 
 def run(scale: Scale) -> list[Table]:
-    """Measure with three masters, and with five."""
+    """Measure with as many masters as the scale says, one number after the other."""
     tables, walls = [], []
-    for count in COUNTS:
+    for count in scale.masters:
         found, faults = measure(scale, count)
         tables.append(table_of(count, found, faults))
         walls.append(spread(found[Seat("redlock", ALIVE)]).median)
-    growth = {"Redlock: time of a pair, by masters": {"x": list(map(float, COUNTS)), "y": walls}}
-    tables[-1].data["growth"] = growth
+    curve = {"x": list(map(float, scale.masters)), "y": walls}
+    tables[-1].data["growth"] = {"Redlock: time of a pair, by masters": curve}
     return tables
 
 
