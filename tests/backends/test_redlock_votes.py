@@ -141,6 +141,15 @@ def test_nor_may_what_was_undone_have_another_token_by_then() -> None:
     assert told == {"master0", "master1", "master2"}
 
 
+def test_a_late_vote_of_who_left_is_given_back_for_good_with_all_that_may_follow() -> None:
+    masters = Masters()
+    masters.say = {Leave: (BACK,) * 5}
+    masters.locks.debts.owe(2, CLAIM)
+    masters.locks.debts.owe(2, CLAIM, OLD.token)
+    assert masters.run(masters.locks.debts.repay(2))
+    assert masters.asked == [("master2", Leave(CLAIM, bury=True))]
+
+
 def test_of_who_does_not_wait_nothing_is_kept() -> None:
     masters = Masters()
     masters.say = {Ask: (BUSY, BUSY, OLD, LOST, BUSY), Undo: (BACK,) * 5, Leave: (BACK,) * 5}

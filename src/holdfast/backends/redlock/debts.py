@@ -39,8 +39,12 @@ class Debts:
 
     def owe(self, master: int, claim: Claim, token: int | None = None) -> None:
         """Give it back as soon as the master answers: the claim for good, or one grant of it."""
-        request = Leave(claim, bury=True) if token is None else Undo(claim, token)
         owed = self.owed.setdefault(master, {})
+        before, _ = owed.get(claim.holder, (None, 0.0))
+        request: Leave | Undo = Leave(claim, bury=True)
+        # Who leaves for good ends every grant; to end one only would leave later ones standing.
+        if token is not None and not isinstance(before, Leave):
+            request = Undo(claim, token)
         owed[claim.holder] = (request, self.now() + claim.lease)
         if len(owed) > MOST:
             del owed[next(iter(owed))]
