@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from holdfast.backends.redlock import overview
 from holdfast.backends.redlock.assembly import PATIENCE, Assembly
 from holdfast.backends.redlock.ballot import (
     agreed,
@@ -25,14 +26,12 @@ from holdfast.backends.redlock.ballot import (
     busiest,
     consents,
     had_it,
-    merged,
     sound,
     tied_it,
 )
 from holdfast.backends.redlock.debts import Debts
 from holdfast.core.backend import (
     Ask,
-    Break,
     Broken,
     Busy,
     Capabilities,
@@ -41,7 +40,6 @@ from holdfast.core.backend import (
     Grant,
     Hear,
     Leave,
-    Look,
     Renew,
     Retie,
     Retied,
@@ -253,35 +251,11 @@ class Redlock:
 
     async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
         """Who holds a majority, who waits. One that is slow is not waited for."""
-        asked = self.all.each(Look(name, pattern))
-        ballot = await self.all.poll(asked, min(until, self.now() + PATIENCE), lambda b: False)
-        self.all.check(ballot, "no majority to look at")
-        names = {sight.name for sights in ballot.answers.values() for sight in sights}
-        seen = (self._merged(each, ballot) for each in sorted(names))
-        return tuple(sight for sight in seen if name is not None or sight.held or sight.waiting)
-
-    def _merged(self, name: str, ballot: Ballot) -> Sight:
-        sights = {i: s for i, found in ballot.answers.items() for s in found if s.name == name}
-        return merged(name, sights, ballot.quorum)
+        return await overview.look(self.all, name, pattern, until)
 
     async def evict(self, name: str, token: int | None, until: float) -> Broken:
         """Take the lock from who has a majority of the masters, on each that it has."""
-        asked = self.all.each(Look(name, "*"))
-        ballot = await self.all.poll(asked, min(until, self.now() + PATIENCE), lambda b: False)
-        self.all.check(ballot, f"no majority to break {name!r}")
-        held = self._merged(name, ballot).held
-        if held is None or token not in (None, held.token):
-            return Broken(held, False, ())
-        breaks: dict[int, object] = {
-            i: Break(name, sight.held.token)
-            for i, (sight,) in ballot.answers.items()
-            if sight.held is not None and sight.held.holder == held.holder
-        }
-        done = await self.all.poll(breaks, until, lambda b: False)
-        broken = sum(answer.done for answer in done.answers.values())
-        if len(breaks) - broken >= ballot.quorum:
-            raise self.all.error(done, f"{name!r} could not be broken on most masters")
-        return Broken(held, True, ())
+        return await overview.evict(self.all, name, token, until)
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
