@@ -80,6 +80,10 @@ class Place:
         keys = read(self.server, name)
         return keys.holder if keys.end >= self.micros() // 1000 else ""
 
+    def lasts(self, name: str) -> float:
+        """For how many seconds it has that vote."""
+        return (read(self.server, name).end - self.micros() / 1000) / 1000 / (1.0 + self.drift)
+
     def counter(self, name: str) -> int:
         """The token of its last vote."""
         value: Any = self.server.data.values.get(keys_of(name, False).token.encode(), b"0")
@@ -211,7 +215,8 @@ class RedlockStory(Story):
 
 class MinorityStory(RedlockStory):
     """Masters that lose their data, as few as a Redlock survives: of each vote, and of each token,
-    a majority of the others must have it, too.
+    a majority of the others must have it, too, and the vote for as long: a renewal that was heard
+    by this master and a few others counts on this one.
     """
 
     def troubles(self, place: Place) -> list[Callable[[], None]]:
@@ -224,9 +229,9 @@ class MinorityStory(RedlockStory):
         return all(self._has_less(place, name) for name in self.names)
 
     def _has_less(self, place: Place, name: str) -> bool:
-        mine, known = place.voter(name), place.counter(name)
+        mine, known, ends = place.voter(name), place.counter(name), place.lasts(name)
         others = [other for other in self.masters if other is not place]
-        votes = sum(other.voter(name) == mine for other in others)
+        votes = sum(other.voter(name) == mine and other.lasts(name) >= ends for other in others)
         counters = sum(other.counter(name) >= known for other in others)
         return min(counters, votes if mine else counters) > len(self.masters) // 2
 

@@ -1,7 +1,8 @@
 """What a client has yet to give back to masters that did not answer.
 
 Such a vote holds nobody up for longer than its lease; but while another master is away, too, it
-may be the one that a majority needs. One process per client tries until then.
+may be the one that a majority needs. One process per client tries until then, and a little longer:
+the question that the vote was the answer to may have been under way when its asker gave it up.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Debts:
         # Who leaves for good ends every grant; to end one only would leave later ones standing.
         if token is not None and not isinstance(before, Leave):
             request = Undo(claim, token)
-        owed[claim.holder] = (request, self.now() + claim.lease)
+        owed[claim.holder] = (request, self.now() + claim.lease + pace.UNDO_PATIENCE)
         if len(owed) > MOST:
             del owed[next(iter(owed))]
 
