@@ -6,11 +6,12 @@ import asyncio
 import os
 import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from tests.backends.zoo import SESSION, Waiter, Zoo, orphans, take, told
-from tests.servers.process import eventually
+from tests.servers.process import HOST, eventually
 
 import holdfast
 from holdfast.errors import StoreError
@@ -115,6 +116,28 @@ def test_a_long_partition_is_told_before_another_holds(zoo: Zoo) -> None:
     following.release()
     take(client, "long").release()
     eventually(lambda: zoo.nodes("long") == [])
+
+
+def test_a_leader_without_a_majority_proves_nothing(zoo: Zoo) -> None:
+    """It answers `sync`, and knows no better until it has missed its followers for a while."""
+    leader, followers = zoo.ensemble.leader(), zoo.ensemble.followers()
+    hosts = f"{HOST}:{leader.port}"
+    alone: Any = KazooClient(hosts)
+    with holdfast.Client(f"zookeeper://{hosts}/zoo", op_timeout=3.0) as client:
+        assert client.lock("alone").waiters() == []
+        alone.start()
+        try:
+            for server in followers:
+                server.running().pause()
+            alone.sync("/")
+            with pytest.raises(StoreError):
+                client.lock("alone").waiters()
+        finally:
+            for server in followers:
+                server.running().cont()
+        zoo.ensemble.settle()
+    alone.stop()
+    alone.close()
 
 
 def test_a_waiter_whose_session_ended_waits_again_at_the_tail(zoo: Zoo) -> None:

@@ -11,13 +11,13 @@ import pytest
 from tests.simulation.zoo_ensemble import MOST_LAG, Ensemble, Troubles
 
 from holdfast.backends.zookeeper.requests import (
+    Agree,
     Children,
     Create,
     Ensure,
     Flight,
     Landed,
     Operation,
-    Sync,
 )
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_a_follower_has_late_what_was_agreed_on(late: Scene) -> None:
     assert names(late, "reader") == ("x0000000000",)
 
 
-@pytest.mark.parametrize("operation", [Create("/a/y", b""), Sync("/a")])
+@pytest.mark.parametrize("operation", [Create("/a/y", b""), Agree("/a")])
 def test_who_writes_or_syncs_is_answered_when_its_server_has_all_before(
     late: Scene, operation: Operation
 ) -> None:

@@ -1,6 +1,6 @@
 """One server of an ensemble, and those who are connected to it; in memory, for simulations.
 
-Law: what is written or synced is answered when the server has all that was agreed on before; what
+Law: what is to be agreed on is answered when the server has all that was agreed on before; what
 is read, by what the server has. Each client is answered in the order in which it asked.
 """
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.zookeeper.requests import (
     TAKEN,
+    Agree,
     Children,
     Create,
     Delete,
@@ -18,7 +19,6 @@ from holdfast.backends.zookeeper.requests import (
     Operation,
     Put,
     Read,
-    Sync,
 )
 from holdfast.errors import Refused, StoreError, Unknown
 
@@ -27,11 +27,16 @@ if TYPE_CHECKING:
 
 EPHEMERAL, NUMBERED = 1, 2
 WRITES = (Create, Put, Delete, Ensure)
+# No node has been written so often. A majority agrees even on a write that comes to nothing; a
+# `sync` is answered by a leader alone, also by one who does not know yet that it is none any more.
+NEVER = 2**31 - 1
 # The words of kazoo's exceptions for a request that may have been carried out, or not.
 LOST = "ConnectionLoss SessionExpiredError ConnectionClosedError OperationTimeoutError".split()
 LOST += ["ConnectionError"]
 # What an operation answers where it meets these.
 NORMAL: dict[str, Any] = {"NoNodeError": None, "NodeExistsError": TAKEN, "NotEmptyError": False}
+# Agreed upon as well, also where the user may not write.
+AGREED = ("BadVersionError", "NoNodeError", "NoAuthError")
 
 
 class Wire:
@@ -55,8 +60,8 @@ class Wire:
             yield kazoo.GetData(path, self.watcher if operation.watch else None)
         elif isinstance(operation, Delete):
             yield kazoo.Delete(path, -1)
-        elif isinstance(operation, Sync):
-            yield kazoo.Sync(path)
+        elif isinstance(operation, Agree):
+            yield kazoo.SetData(path, b"", NEVER)
         else:
             parts = path.split("/")
             for end in range(2, len(parts) + 1):
@@ -98,7 +103,9 @@ class Slot:
     def set_exception(self, error: BaseException) -> None:
         """It was not, or nobody knows."""
         kind = type(error).__name__
-        if kind not in NORMAL or (isinstance(self.operation, Ensure) and kind == "NoNodeError"):
+        if isinstance(self.operation, Agree) and kind in AGREED:
+            self.air.land(self, None, None)
+        elif kind not in NORMAL or (isinstance(self.operation, Ensure) and kind == "NoNodeError"):
             # A part of a path that may not be made is there, as a rule; the last part tells.
             harmless = isinstance(self.operation, Ensure) and not self.last and kind not in LOST
             self.air.land(self, TAKEN if harmless else None, None if harmless else error)

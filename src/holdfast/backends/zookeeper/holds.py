@@ -2,8 +2,8 @@
 
 Law 1: a node is in ZooKeeper no longer than its claim's lease: where nobody renews that, the
 node is deleted from here. A process that cannot do it any more is one whose session ends.
-Law 2: whether a hold stands is asked behind a `Sync`, which the ensemble's leader answers. A
-server that is cut off from it still answers pings and reads, and proves nothing.
+Law 2: whether a hold stands is asked behind an `Agree`, which a majority of the servers answers.
+One that is cut off from it still answers pings and reads, even `sync`, and proves nothing.
 Law 3: a watch is only a hint that asking again helps. Whatever was missed while the connection
 was down is made up for by asking again when it is back.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.backends.zookeeper.requests import (
     GONE,
+    Agree,
     Create,
     Delete,
     Flight,
@@ -24,7 +25,6 @@ from holdfast.backends.zookeeper.requests import (
     Poke,
     Put,
     Read,
-    Sync,
 )
 from holdfast.backends.zookeeper.stay import Stay
 from holdfast.core.backend import (
@@ -48,8 +48,8 @@ DELETE_PATIENCE = 2.0
 TRY_AGAIN = 0.5
 MARGIN = 0.001
 SOON = 1.0
-# What the leader has answered.
-PROOFS = (Sync, Create, Put, Delete)
+# What a majority has answered.
+PROOFS = (Agree, Create, Put, Delete)
 # While somebody waits, the session is proven so often, for a grant that comes without a question.
 PROOFS_PER_SESSION = 6
 
@@ -143,7 +143,7 @@ class Holds:
             return
         self.tried = self.now()
         with contextlib.suppress(Unknown):
-            await self.fly(self.tried + SOON, Sync(self.root))
+            await self.fly(self.tried + SOON, Agree(self.root))
 
     def _heard(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -221,7 +221,7 @@ class Holds:
         """Prove the session, and that each node stands: one flight for all."""
         stays = [self.stays.get(claim.holder) for claim in claims]
         reads = [Read(stay.node.path) for stay in stays if stay is not None and stay.node]
-        _, *seen = await self.fly(until, Sync(self.root), *reads)
+        _, *seen = await self.fly(until, Agree(self.root), *reads)
         found = [node for node in seen if isinstance(node, Node)]
         standing = {node.token for node in found if node.session == self.session}
         return [self._renewed(claim, standing) for claim in claims]

@@ -3,13 +3,13 @@
     1  create <lock>/<owner>__lock__N and list the children, in one flight
     2  ours is the lowest: it holds; its token is the transaction that created it
     3  else watch the one directly before ours, and read who holds; is it gone, list again
-    4  woken: sync, list, and go on at 2; but if the one before us was the first, and is gone,
+    4  woken: list, and go on at 2; but if the one before us was the first, and is gone,
        we are, and hold without a question (the session was proven while we waited)
     to give up, or to give back: delete it
 
 The owner in the name is unique, so a create whose reply was lost is found by it; and it is the
 session's own: a request left behind on a lost connection is refused by the server that it moved
-from. So behind a `Sync` whatever of ours can ever be there is there (hazards D2, I2).
+from. So behind an `Agree` whatever of ours can ever be there is there (hazards D2, I2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from holdfast.backends.zookeeper.data import read, written
 from holdfast.backends.zookeeper.holds import LOOK_AGAIN, Holds
 from holdfast.backends.zookeeper.places import decoded, owner_of, path_of
-from holdfast.backends.zookeeper.requests import Children, Create, Delete, Ensure, Node, Read, Sync
+from holdfast.backends.zookeeper.requests import Agree, Children, Create, Delete, Ensure, Node, Read
 from holdfast.backends.zookeeper.turn import Turn, in_order, owned, stranger, turn
 from holdfast.core.backend import Broken, Busy, Claim, Grant, Held, Sight
 from holdfast.core.effects import FOREVER
@@ -68,7 +68,7 @@ class Queue(Holds):
     async def _peek(self, claim: Claim, until: float) -> Busy | None:
         """Who will not wait makes no node in a queue where somebody is (hazard I3)."""
         path = path_of(self.root, claim.name)
-        _, nodes = await self.fly(until, Sync(path), Children(path))
+        _, nodes = await self.fly(until, Agree(path), Children(path))
         queue = in_order(_names(nodes))
         if not queue:
             return None
@@ -84,7 +84,7 @@ class Queue(Holds):
         if nodes is not None and len(nodes) > MOST_WAITERS:
             await self._leave_the_crowd(stay, len(nodes), until)
         if nodes is None:
-            _, listed = await self.fly(until, Sync(path), Children(path))
+            _, listed = await self.fly(until, Agree(path), Children(path))
             nodes = _names(listed)
         place = turn(nodes, stay.owner)
         if stay.has_ended():
@@ -166,7 +166,7 @@ class Queue(Holds):
             paths = [stay.node.path]
         else:
             path = path_of(self.root, claim.name)
-            _, nodes = await self.fly(until, Sync(path), Children(path))
+            _, nodes = await self.fly(until, Agree(path), Children(path))
             paths = [f"{path}/{one.node}" for one in owned(_names(nodes), owner_of(claim.holder))]
         found = await self.delete(until, paths)
         self.drop(claim)
@@ -178,14 +178,14 @@ class Queue(Holds):
         """One lock, or all that match."""
         if name is not None:
             return await self._look([name], until)
-        _, nodes = await self.fly(until, Sync(self.root), Children(self.root))
+        _, nodes = await self.fly(until, Agree(self.root), Children(self.root))
         names = [text for node in _names(nodes) if (text := decoded(node)) is not None]
         wanted = sorted(text for text in names if fnmatch.fnmatchcase(text, pattern))
         return [sight for sight in await self._look(wanted, until) if sight.held or sight.waiting]
 
     async def _look(self, names: Sequence[str], until: float) -> list[Sight]:
         paths = [path_of(self.root, name) for name in names]
-        _, *lists = await self.fly(until, Sync(self.root), *map(Children, paths))
+        _, *lists = await self.fly(until, Agree(self.root), *map(Children, paths))
         queues = [
             [f"{p}/{one.node}" for one in in_order(_names(nodes))]
             for p, nodes in zip(paths, lists, strict=True)
@@ -199,7 +199,7 @@ class Queue(Holds):
         """Delete the holder's node."""
         path = path_of(self.root, name)
         while True:
-            _, nodes = await self.fly(until, Sync(path), Children(path))
+            _, nodes = await self.fly(until, Agree(path), Children(path))
             queue = in_order(_names(nodes))
             if not queue:
                 return Broken(None, False, ())

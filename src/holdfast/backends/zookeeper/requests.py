@@ -50,15 +50,15 @@ class Delete(NamedTuple):
     path: str
 
 
-class Sync(NamedTuple):
-    """Let what follows see all that the ensemble has agreed on so far; its leader answers, so it
+class Agree(NamedTuple):
+    """Let what follows see all that the ensemble has agreed on so far. A majority answers, so it
     also proves that the session lives. → None
     """
 
     path: str
 
 
-Operation = Create | Put | Ensure | Children | Read | Delete | Sync
+Operation = Create | Put | Ensure | Children | Read | Delete | Agree
 
 
 class Node(NamedTuple):

@@ -14,13 +14,13 @@ from holdfast.backends.zookeeper.data import read, written
 from holdfast.backends.zookeeper.holds import LOOK_AGAIN, Holds
 from holdfast.backends.zookeeper.places import decoded, owner_of, path_of
 from holdfast.backends.zookeeper.requests import (
+    Agree,
     Children,
     Delete,
     Ensure,
     Node,
     Put,
     Read,
-    Sync,
 )
 from holdfast.core.backend import Broken, Busy, Claim, Grant, Held, Sight
 from holdfast.core.effects import Signal, Wait
@@ -112,7 +112,7 @@ class Single(Holds):
                 raise Unknown(f"{path} was still being removed")
         done = self.removing[path] = Signal()
         try:
-            _, node = await self.fly(until, Sync(path), Read(path))
+            _, node = await self.fly(until, Agree(path), Read(path))
             if not (isinstance(node, Node) and self._is_ours(ours, node)):
                 return False
             (gone,) = await self.fly(until, Delete(path), session=node.session)
@@ -125,7 +125,7 @@ class Single(Holds):
         """Who waits is known to nobody."""
         if name is not None:
             return await self._look([name], until)
-        _, nodes = await self.fly(until, Sync(self.root), Children(self.root))
+        _, nodes = await self.fly(until, Agree(self.root), Children(self.root))
         found = nodes if isinstance(nodes, tuple) else ()
         names = [text for node in found if (text := decoded(node)) is not None]
         wanted = sorted(text for text in names if fnmatch.fnmatchcase(text, pattern))
@@ -133,13 +133,13 @@ class Single(Holds):
 
     async def _look(self, names: Sequence[str], until: float) -> list[Sight]:
         reads = [Read(path_of(self.root, name)) for name in names]
-        _, *nodes = await self.fly(until, Sync(self.root), *reads)
+        _, *nodes = await self.fly(until, Agree(self.root), *reads)
         return [Sight(n, _held(node), None, ()) for n, node in zip(names, nodes, strict=True)]
 
     async def evict(self, name: str, token: int | None, until: float) -> Broken:
         """Delete the node."""
         path = path_of(self.root, name)
-        _, node = await self.fly(until, Sync(path), Read(path))
+        _, node = await self.fly(until, Agree(path), Read(path))
         held = _held(node)
         if held is None or token not in (None, held.token):
             return Broken(held, False, ())

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.zookeeper.places import decoded
-from holdfast.backends.zookeeper.requests import Children, Create, Delete, Ensure, Node, Read, Sync
+from holdfast.backends.zookeeper.requests import Agree, Children, Create, Delete, Ensure, Node, Read
 from holdfast.core.backend import Examine, Finding, Prepare, Sweep
 from holdfast.errors import StoreError
 
@@ -43,7 +43,7 @@ def _swept(root: str, fly: Callable[..., Landed]) -> int:
     """Remove the nodes of locks that nobody holds or waits for. One that is wanted meanwhile has
     children, and stays; one that is wanted just after is made again.
     """
-    _, nodes = fly(Sync(root), Children(root)).answers
+    _, nodes = fly(Agree(root), Children(root)).answers
     names = nodes if isinstance(nodes, tuple) else ()
     paths = [f"{root.rstrip('/')}/{node}" for node in names if decoded(node) is not None]
     gone = 0
@@ -65,7 +65,7 @@ def _lasting(paths: list[str], fly: Callable[..., Landed]) -> list[str]:
 def _examined(session: Session, fly: Callable[..., Landed]) -> Iterator[Finding]:
     target = session.target
     began = time.monotonic()
-    landed = fly(Sync("/"))
+    landed = fly(Agree("/"))
     yield Finding("ok", f"{target.shown} answers, {time.monotonic() - began:.3f} s")
     yield from _servers(session)
     yield _timeout(target.timeout, landed.timeout)

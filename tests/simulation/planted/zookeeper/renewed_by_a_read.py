@@ -16,4 +16,4 @@ FIRST = 1450
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(holds, "Sync", Read)
+    patch.setattr(holds, "Agree", Read)
