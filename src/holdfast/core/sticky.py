@@ -67,9 +67,11 @@ async def watch(local: Local, line: Line, anchor: Anchor) -> None:
 
 
 async def _give_back(local: Local, line: Line, anchor: Anchor) -> None:
-    """Until it is answered, or the lease is over."""
-    tries = 0
-    while local.env.now() < anchor.until:
+    """Until it is answered; once at least, also of a lease that is over: a question of it may be
+    under way yet, and is to be refused.
+    """
+    tries, enough = 0, anchor.until + pace.UNDO_PATIENCE
+    while local.env.now() < enough:
         try:
             await local.give_back(line, anchor, _soon(local))
             return

@@ -93,9 +93,10 @@ class Anchor:
 
     def fits(self, claim: Claim, now: float) -> bool:
         """Whether it can be passed on to *claim*. One with a shorter lease must not get more than
-        it asked for, and one with a longer lease not less.
+        it asked for, also of one that was extended, and one with a longer lease not less.
         """
-        return now < self.turn and self.token < self.last and claim.lease == self.claim.lease
+        alike = claim.lease == self.claim.lease and self.until <= now + claim.lease
+        return alike and now < self.turn and self.token < self.last
 
 
 class Member:
