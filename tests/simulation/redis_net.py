@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis.model import Connection
 from holdfast.backends.redis.model_data import ErrorReply
+from holdfast.drivers.simulated_machine import LONGEST_DELAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -216,7 +217,7 @@ class Network:
         """How long something travels."""
         chance, faults = self.world.chance, self.world.faults
         slow = 1000.0 if self.happens(faults.slow) else 1.0
-        return chance.expovariate(1.0 / faults.delay) * slow
+        return min(LONGEST_DELAY, chance.expovariate(1.0 / faults.delay) * slow)
 
     def connect(
         self, machine: Machine, address: Address, owner: Any, then: Callable[[Link | None], None]

@@ -7,7 +7,7 @@ that has timers and futures, and no more than it needs of them.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation.redis_client import Client
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from holdfast.backends.redis.steps import Address, Waiting
     from holdfast.core.backend import Claim
     from holdfast.drivers.simulated_machine import Machine
+
+
+# For so long one connection is waited for, by all who want it.
+CONNECTING = 1.0
 
 
 class Loop:
@@ -130,9 +134,14 @@ class Tasks(Client):
         askers = self.connecting.setdefault(address, [])
         askers.append(then)
         if len(askers) == 1:
-            self.net.connect(self.machine, address, self, partial(self._connected, address))
+            self.net.connect(self.machine, address, self, partial(self._connected, address, askers))
+            self.after(CONNECTING, lambda: self._connected(address, askers, None))
 
-    def _connected(self, address: Address, link: Link | None) -> None:
+    def _connected(self, address: Address, askers: list[Any], link: Link | None) -> None:
+        if self.connecting.get(address) is not askers:
+            if link is not None:
+                link.close()
+            return
         if link is not None:
             link.loop = Loop(self.machine)
             self.idle[address] = [link]

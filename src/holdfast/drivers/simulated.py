@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.effects import FOREVER, Call, Sleep, Spawn, Tell, Wait
 from holdfast.drivers.machine import given_up
-from holdfast.drivers.simulated_machine import Interrupted
+from holdfast.drivers.simulated_machine import LONGEST_DELAY, Interrupted
 from holdfast.errors import HoldfastError, Unknown
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class World:
 
     def _delay(self, faults: Faults) -> float:
         slow = 1000.0 if self.chance.random() < faults.slow else 1.0
-        return self.chance.expovariate(1.0 / faults.delay) * slow
+        return min(LONGEST_DELAY, self.chance.expovariate(1.0 / faults.delay) * slow)
 
     def _perhaps_freeze(self, machine: Machine, faults: Faults) -> None:
         if faults.freeze and self.chance.random() < faults.freeze:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from holdfast.drivers.simulated import World
 
 EPOCH = 1_700_000_000.0
+# What is under way for longer may come when a store has forgotten that it was given up: they
+# remember that for two minutes, and promise no more.
+LONGEST_DELAY = 100.0
 
 
 class Faults(NamedTuple):
@@ -19,7 +22,7 @@ class Faults(NamedTuple):
     delay: float = 0.001
     """The mean time that a request or a reply takes."""
     slow: float = 0.0
-    """How likely one takes a thousand times as long."""
+    """How likely one takes a thousand times as long, up to `LONGEST_DELAY`."""
     lost_request: float = 0.0
     lost_reply: float = 0.0
     lost_message: float = 0.0
