@@ -7,7 +7,7 @@ deadline. Secrets live in the terms of connections and nowhere else; `shown` has
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from holdfast.backends import library
 from holdfast.backends.redis.route import Cluster, Sentinels, Single
@@ -103,14 +103,14 @@ def _replicas(text: str) -> int:
 def _terms(url: str, parts: Any, topology: str) -> dict[str, Any]:
     """What redis-py makes of the URL, one host of it standing for all."""
     connection = library("redis.connection", "redis")
-    scheme = "unix" if parts.scheme == "unix" else parts.scheme
     login, _, _ = parts.netloc.rpartition("@")
     host = "localhost" if topology else parts.netloc.rpartition("@")[2]
     netloc = f"{login}@{host}" if login else host
     query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] not in OURS])
     path = "" if topology else parts.path
     try:
-        terms: dict[str, Any] = connection.parse_url(urlunsplit((scheme, netloc, path, query, "")))
+        # Not by urlunsplit, which leaves out the slashes of a path without a host.
+        terms: dict[str, Any] = connection.parse_url(f"{parts.scheme}://{netloc}{path}?{query}")
     except ValueError as error:
         raise ValueError(f"{shown(url)}: {error}") from error
     terms.pop("connection_class", None)
