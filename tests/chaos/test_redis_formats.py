@@ -168,3 +168,15 @@ def test_a_hash_is_no_string(server: Redis) -> None:
         pytest.raises(holdfast.Refused, match="in use for something else"),
     ):
         before.lock("a").acquire(timeout=0)
+
+
+@pytest.mark.parametrize("form", ["hash", "string", "setnx-expire"])
+def test_a_lock_of_another_kind_hides_none_of_ours(server: Redis, form: str) -> None:
+    other = "string" if form == "hash" else "hash"
+    with (
+        client_of(server, other) as theirs,
+        client_of(server, form) as ours,
+        theirs.lock("a"),
+        ours.lock("b"),
+    ):
+        assert [report.name for report in ours.locks()] == ["b"]

@@ -9,14 +9,13 @@ be repeated.
 
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis import keys as names
 from holdfast.backends.redis.places import Places
 from holdfast.backends.redis.ready import Ready
 from holdfast.backends.redis.records import held_of, waiter_of
-from holdfast.backends.redis.scan import names_found
+from holdfast.backends.redis.scan import sights
 from holdfast.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
 from holdfast.backends.redis.steps import Deaf, Unreachable, Waiting
 from holdfast.core.backend import Broken, Busy, Grant, Leave, Left, Retied, Sight
@@ -264,12 +263,7 @@ class Hash:
         """One lock, or all that leave a trace of ours."""
         if request.name is not None:
             return ((yield from self._sight(request.name)),)
-        found = yield from names_found(self.talk)
-        wanted = sorted(name for name in found if fnmatch.fnmatchcase(name, request.pattern))
-        sights: list[Sight] = []
-        for name in wanted:
-            sights += ((yield from self._sight(name)),)
-        return tuple(sight for sight in sights if sight.held or sight.waiting)
+        return (yield from sights(self.talk, request.pattern, self._sight))
 
     def _sight(self, name: str) -> Steps[Sight]:
         numsub = "SHARDNUMSUB" if self.talk.route.sharded else "NUMSUB"

@@ -7,14 +7,13 @@ the token, and a record that says who holds, both written once the lock is taken
 
 from __future__ import annotations
 
-import fnmatch
 from math import ceil
 from typing import TYPE_CHECKING
 
 from holdfast.backends.redis import keys as names
 from holdfast.backends.redis.forms import FORMS, sent
 from holdfast.backends.redis.records import held_of
-from holdfast.backends.redis.scan import names_found
+from holdfast.backends.redis.scan import sights
 from holdfast.core.backend import Broken, Busy, Grant, Left, Retied, Sight
 
 if TYPE_CHECKING:
@@ -104,12 +103,7 @@ class Older:
         """One lock, or all with a record."""
         if request.name is not None:
             return ((yield from self._sight(request.name)),)
-        found = yield from names_found(self.talk)
-        sights: list[Sight] = []
-        for name in sorted(found):
-            if fnmatch.fnmatchcase(name, request.pattern):
-                sights += ((yield from self._sight(name)),)
-        return tuple(sight for sight in sights if sight.held)
+        return (yield from sights(self.talk, request.pattern, self._sight))
 
     def _sight(self, name: str) -> Steps[Sight]:
         held, remaining = yield from self._held(self._keys(name))

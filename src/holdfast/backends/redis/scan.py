@@ -1,22 +1,39 @@
-"""Which locks have left a trace of ours, found by looking through the keys of every master."""
+"""Which locks have left a trace of ours, found by looking through the keys of every master.
+
+One whose key is of another kind is another protocol's, and does not hide the others.
+"""
 
 from __future__ import annotations
 
+import fnmatch
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis import keys as names
-from holdfast.backends.redis.steps import Send
+from holdfast.backends.redis.steps import OtherKind, Send
 from holdfast.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.backends.redis.steps import Steps
     from holdfast.backends.redis.talk import Talk
+    from holdfast.core.backend import Sight
 
 
-def names_found(talk: Talk) -> Steps[set[str]]:
-    """The names of locks that are held or waited for."""
+def sights(
+    talk: Talk, pattern: str, sight: Callable[[str], Steps[Sight]]
+) -> Steps[tuple[Sight, ...]]:
+    """The locks that are held or waited for, whose names match; each as *sight* sees it."""
+    found = yield from _names_found(talk)
+    seen: list[Sight] = []
+    for name in sorted(name for name in found if fnmatch.fnmatchcase(name, pattern)):
+        with suppress(OtherKind):
+            seen += ((yield from sight(name)),)
+    return tuple(one for one in seen if one.held or one.waiting)
+
+
+def _names_found(talk: Talk) -> Steps[set[str]]:
     found: set[str] = set()
     for address in (yield from talk.route.masters()):
         cursor: Any = 0

@@ -79,6 +79,10 @@ class Unreachable(Exception):
     """A step did not reach its server at all; nothing was sent."""
 
 
+class OtherKind(Refused):
+    """The key is of another kind: a lock by another protocol, or no lock at all."""
+
+
 class Deaf(Refused):
     """The commands were carried out, but the server refuses the subscription that they need."""
 

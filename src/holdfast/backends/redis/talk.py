@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.redis.steps import Address, Guarded, Pause, Send, Unreachable
+from holdfast.backends.redis.steps import Address, Guarded, OtherKind, Pause, Send, Unreachable
 from holdfast.errors import Refused
 
 if TYPE_CHECKING:
@@ -133,4 +133,5 @@ class Talk:
             return Refused(f"{address}: {problem}")
         # Within a script, a missing right is told in other words.
         advice = ADVICE.get("NOPERM" if MAY_NOT in str(problem) else code)
-        raise Refused(f"{address}: {problem}" + (f" ({advice})" if advice else ""))
+        kind = OtherKind if code == "WRONGTYPE" else Refused
+        raise kind(f"{address}: {problem}" + (f" ({advice})" if advice else ""))
