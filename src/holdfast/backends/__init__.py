@@ -116,7 +116,7 @@ def _of_url(url: str) -> str:
     module = SCHEMES.get(scheme)
     if module is None:
         known = ", ".join(f"{name}://" for name in sorted(SCHEMES))
-        raise ValueError(f"no store is known for {scheme!r}://; known are {known}")
+        raise ValueError(f"no store is known for {scheme!r}: the URL of one begins with {known}")
     if scheme not in UNNAMED:
         _check_login(url)
     return module
@@ -149,7 +149,8 @@ def _of_object(target: object) -> str:
         if module is not None:
             return module
     raise TypeError(
-        f"a store is named by a URL such as 'sqlite:///', not by a {type(target).__name__}"
+        "a store is named by a URL such as 'sqlite:///', a list of Redis masters, or a client of "
+        f"redis-py, valkey-py, kazoo or SQLAlchemy, not by one of type {type(target).__name__}"
     )
 
 

@@ -35,8 +35,10 @@ ABOUT = {
     "hazards": "play what can go wrong with a lock on test stores, and print what survives it",
     "version": "print the version",
 }
+DURATIONS = "DUR is 500ms, 10s, 5m, 1h30m, or a number of seconds.\n"
 EPILOG = {
-    "run": """\
+    "run": f"""\
+{DURATIONS}\
 Options come before NAME. The command is a process group of its own. It finds HOLDFAST_NAME,
 HOLDFAST_TOKEN (the fencing token, also as HOLDFAST_FENCE), HOLDFAST_TTL, HOLDFAST_HELD_SINCE,
 HOLDFAST_BACKEND and HOLDFAST_STACK (the names of all locks around it, one per line).
@@ -98,7 +100,7 @@ def _parser(prog: str, about: str, epilog: str | None) -> Parser:
 def _top() -> Parser:
     commands = "\n".join(f"  {command:9} {ABOUT[command]}" for command in COMMANDS)
     about = f"Hold a distributed lock.\n\ncommands (each has its own --help):\n{commands}"
-    top = _parser("holdfast", about, codes.TABLE)
+    top = _parser("holdfast", about, f"{DURATIONS}\n{codes.TABLE}")
     _add_common(top)
     top.add_argument("--version", action="version", version=f"holdfast {__version__}")
     # The command and all that follows it, a "--" included.
@@ -109,7 +111,7 @@ def _top() -> Parser:
 def _add_common(parser: Parser) -> None:
     add = parser.add_argument
     add("--backend", "--url", metavar="URL", help="the store ($HOLDFAST_URL, else embedded)")
-    add("--op-timeout", metavar="DUR", type=duration, help="for each answer of the store (5s)")
+    add("--op-timeout", metavar="DUR", type=_duration, help="for each answer of the store (5s)")
     add("--json", action="store_true", help="print JSON")
     add("-q", "--quiet", action="store_true", help="print errors only")
     add("-v", "--verbose", action="store_true", help="print more")
@@ -121,7 +123,7 @@ def _add_wait(parser: Parser, *, nonblock: bool = True) -> None:
     if nonblock:
         group.add_argument("-n", "--nonblock", action="store_true", help="do not wait")
     wait = ("-w", "--wait", "--timeout")
-    group.add_argument(*wait, metavar="DUR", type=duration, help="wait at most this long")
+    group.add_argument(*wait, metavar="DUR", type=_duration, help="wait at most this long")
 
 
 def _add_taking(parser: Parser) -> None:
@@ -130,8 +132,15 @@ def _add_taking(parser: Parser) -> None:
     conflict = ("-E", "--conflict-exit-code")
     busy = "the exit code when it is busy (75)"
     add(*conflict, metavar="N", type=_exit_code, default=codes.BUSY, dest="conflict", help=busy)
-    add("--ttl", metavar="DUR", type=duration, default=30.0, help="length of the lease (30s)")
+    add("--ttl", metavar="DUR", type=_duration, default=30.0, help="length of the lease (30s)")
     add("--reason", metavar="TEXT", help="shown to those who ask who holds it")
+
+
+def _duration(text: str) -> float:
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _exit_code(text: str) -> int:
@@ -141,21 +150,22 @@ def _exit_code(text: str) -> int:
     return code
 
 
-# What argparse calls a wrong value: "invalid duration value: 'soon'".
+# What argparse calls a wrong value: "invalid exit code value: '256'".
 _exit_code.__name__ = "exit code"
 
 
 def _run(parser: Parser) -> None:
+    parser.usage = "%(prog)s [OPTIONS] NAME [--] COMMAND..."
     _add_taking(parser)
     add = parser.add_argument
     add("--skip-ok", action="store_true", help="exit 0 when it is busy")
     add("-c", metavar="STR", dest="shell", help="run STR by $SHELL -c")
     add("--no-renew", action="store_true", help="a fixed lease: the command must end within it")
-    add("--max-hold", metavar="DUR", type=duration, help="end a command that runs longer")
+    add("--max-hold", metavar="DUR", type=_duration, help="end a command that runs longer")
     lost = "term, kill, a SIGNAL, or ignore (term)"
     add("--on-lost", metavar="ACTION", default="term", help=lost)
     kill = "from the signal to SIGKILL (5s)"
-    add("--kill-after", metavar="DUR", type=duration, default=5.0, help=kill)
+    add("--kill-after", metavar="DUR", type=_duration, default=5.0, help=kill)
     death = "sent to the command if holdfast is killed, or none (TERM)"
     add("--pdeathsig", metavar="SIG", default="TERM", help=death)
     add("--no-tty", action="store_true", help="leave the terminal alone")
@@ -174,22 +184,25 @@ def _acquire(parser: Parser) -> None:
 
 def _token(parser: Parser) -> None:
     _name(parser)
-    parser.add_argument("--token", "--fence", metavar="T", type=int, required=True)
+    token = "the one that acquire printed"
+    parser.add_argument("--token", "--fence", metavar="T", type=int, required=True, help=token)
 
 
 def _extend(parser: Parser) -> None:
     _token(parser)
-    parser.add_argument("--ttl", metavar="DUR", type=duration, required=True)
+    least = "what is left of it, at least"
+    parser.add_argument("--ttl", metavar="DUR", type=_duration, required=True, help=least)
 
 
 def _ls(parser: Parser) -> None:
-    parser.add_argument("pattern", nargs="?", default="*", metavar="PATTERN")
+    names = "of names, as in a shell: 'order:*' (all)"
+    parser.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help=names)
     parser.add_argument("--exit-code", action="store_true", help="exit 1 when there is none")
 
 
 def _wait(parser: Parser) -> None:
     _add_wait(parser, nonblock=False)
-    parser.add_argument("--until", choices=("free", "held"), default="free")
+    parser.add_argument("--until", choices=("free", "held"), default="free", help="(free)")
     _name(parser)
 
 
@@ -221,7 +234,7 @@ def _chaos(parser: Parser) -> None:
     add = parser.add_argument
     add("store", nargs="?", metavar="URL", help="a store for tests (a temporary file)")
     add("--seed", metavar="N", type=int, default=1, help="where the lots come from (1)")
-    add("--seconds", metavar="DUR", type=duration, default=20.0, help="of faults (20s)")
+    add("--seconds", metavar="DUR", type=_duration, default=20.0, help="of faults (20s)")
     add("--picture", metavar="FILE", help="draw a timeline, as .png or .svg")
 
 

@@ -26,6 +26,7 @@ CONFIG_WORDS = ("of another version of holdfast", "is on a network or shared fil
 TABLE = """\
 exit codes:
   run: that of the command; 128+N when signal N ended it
+    1  no: nothing listed (ls --exit-code), not broken, or a fault found (doctor, chaos, hazards)
    64  wrong usage                    76  the lease was lost while the command ran
    69  the store cannot be reached    77  permission denied
    70  an error inside holdfast       78  wrong URL or configuration

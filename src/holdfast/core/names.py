@@ -45,7 +45,8 @@ def checked_seconds(value: object, what: str, *, least: float, most: float) -> f
     except OverflowError:  # an int may be too large to become a float at all
         seconds = float("inf") if value > 0 else float("-inf")
     if not least <= seconds <= most:  # also false for NaN
-        raise ValueError(f"{what} is from {least:g} to {most:g} seconds, not {seconds!r}")
+        # A year in digits, not as 3.1536e+07.
+        raise ValueError(f"{what} is from {least:g} to {most:.12g} seconds, not {seconds!r}")
     return seconds
 
 

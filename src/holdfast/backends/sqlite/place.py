@@ -259,7 +259,8 @@ def _clients(path: str, database: os.stat_result, parent: os.stat_result) -> str
     elif not _becomes_usable(clients, database):
         raise Refused(
             f"{clients!r} belongs to user {found.st_uid} and is not open to user {os.geteuid()}: "
-            f"let its owner give it mode {mode:o}, or remove it while no client runs"
+            f"let its owner give it mode {mode:o} and a group that user {os.geteuid()} is in, or "
+            "remove it while no client runs"
         )
     return clients
 
