@@ -8,7 +8,7 @@ import holdfast
 class Storage:
     """Whatever your lock guards, as long as it can compare two numbers in one step.
 
-    In SQL: UPDATE report SET text = :text, fence = :token WHERE fence <= :token
+    In SQL that is holdfast.optimistic.fenced_write.
     """
 
     def __init__(self) -> None:

@@ -1,16 +1,24 @@
-"""What the documents refer to exists: each test that they name, each file that they link to."""
+"""What the documents refer to exists: each test that they name, each file that they link to.
+
+And the pages of reference leave out no name, no argument and no command.
+"""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+import holdfast
+from holdfast.cli import COMMANDS
+
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+REFERENCE = ROOT / "docs" / "reference"
 TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
@@ -35,3 +43,21 @@ def test_what_a_page_names_exists(page: Path) -> None:
 def test_the_pages_name_tests_at_all() -> None:
     named = [name for page in PAGES for _, name in TEST.findall(page.read_text()) if name]
     assert len(named) > 10
+
+
+def words_of(page: str) -> set[str]:
+    """All words on a page of reference."""
+    return set(re.findall(r"\w+", (REFERENCE / page).read_text("utf-8")))
+
+
+def test_the_page_of_the_interface_leaves_nothing_out() -> None:
+    names = {name for name in holdfast.__all__ if not name.startswith("_")}
+    for cls in (holdfast.AsyncClient, holdfast.AsyncLock, holdfast.AsyncLease):
+        names |= {name for name in vars(cls) if not name.startswith("_")}
+    for offered in (holdfast.Client, holdfast.Client.lock):
+        names |= set(inspect.signature(offered).parameters)
+    assert names - {"self", "of"} <= words_of("python.md")
+
+
+def test_the_page_of_the_command_line_names_each_command() -> None:
+    assert set(COMMANDS) <= words_of("command-line.md")

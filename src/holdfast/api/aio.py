@@ -26,10 +26,12 @@ R = TypeVar("R")
 class AsyncClient:
     """A connection to a store of locks, for asyncio.
 
-    *store* is a URL; without one, ``$HOLDFAST_URL`` is used, else an embedded SQLite file.
-    *label* is shown to people who look at what this client holds. *op_timeout* bounds each
-    answer of the store, in seconds. *passes* is for the locks that do not say it themselves.
-    Use it as a context manager, or call `close`.
+    *store* is a URL; or a client of redis-py, valkey-py, kazoo or SQLAlchemy, which is read and
+    not used; or a list of Redis masters, for a Redlock. Without one, ``$HOLDFAST_URL`` is used,
+    else an embedded SQLite file. *label* is shown to people who look at what this client holds.
+    *op_timeout* bounds each answer of the store, in seconds. *passes* is for the locks that do not
+    say it themselves. Use it as a context manager, or call `close`. Nothing is asked of the store
+    yet. Raises ValueError or TypeError for what names no store, ImportError with what to install.
     """
 
     def __init__(
@@ -74,13 +76,19 @@ class AsyncClient:
         """Name a lock; nothing is asked of the store yet.
 
         A grant lasts *lease* seconds and is renewed until released, unless *renew* is false.
-        *timeout* bounds the wait for it, in seconds. With *passes*, the tasks of this client that
-        want the lock pass a lease among themselves without asking the store, so many times at most
-        and for a tenth of a second, each with a fencing token of its own, before others have their
-        turn. With *sticky* this client keeps the lease after a release until anybody else asks, for
-        half of its length at most, so that its next acquire asks nobody. Raises InvalidName for a
-        text that cannot be a name, ValueError or TypeError for numbers out of range, ValueError for
-        *passes* or *sticky* where the store cannot reserve tokens.
+        *timeout* bounds the wait for it, in seconds: None for ever, 0 not at all. The task that
+        holds it may take it again, unless *reentrant* is false. *protocol* is one of the store's
+        ways of locking (default: the URL's, else the store's first), *label* for people who look.
+
+        With *passes*, the tasks of this client that want the lock pass a lease among themselves
+        without asking the store, so many times at most and for a tenth of a second, each with a
+        fencing token of its own, before others have their turn. With *sticky* this client keeps the
+        lease after a release until anybody else asks, for half of its length at most, so that its
+        next acquire asks nobody.
+
+        Raises InvalidName for a text that cannot be a name, ValueError or TypeError for numbers out
+        of range, ValueError for a protocol that the store does not know, and for *passes* or
+        *sticky* where it cannot reserve tokens.
         """
         return AsyncLock(
             self._driver,
@@ -98,7 +106,11 @@ class AsyncClient:
         )
 
     async def adopt(self, name: str, token: int) -> AsyncLease:
-        """Take over a lease that was detached, by its fencing token; else raises NotHeld."""
+        """Take over a lease that was detached, by its fencing token; else raises NotHeld.
+
+        It is not renewed: `extend` it. This, `locks` and `break_lock` see the locks of the protocol
+        that the URL names, or else of the store's default.
+        """
         return AsyncLease(self._driver, await self._driver.run(self._service.adopt(name, token)))
 
     async def locks(self, pattern: str = "*") -> list[Report]:
@@ -245,7 +257,7 @@ class AsyncLease:
         return self._handle.lost()
 
     def ensure(self) -> None:
-        """Raise LeaseLost unless the lease can be believed; asks nobody."""
+        """Raise LeaseLost unless the lease can be believed, NotHeld once released; asks nobody."""
         self._handle.ensure()
 
     async def extend(self, seconds: float) -> None:
@@ -257,7 +269,11 @@ class AsyncLease:
         await self._driver.run(self._handle.release())
 
     async def detach(self) -> None:
-        """Let the lease outlive this client: `AsyncClient.adopt` continues it by its token."""
+        """Let the lease outlive this client: `AsyncClient.adopt` continues it by its token.
+
+        It is not renewed any more. Raises Refused where a hold ends with a session (ZooKeeper,
+        `row`, `advisory`), NotHeld for a nested acquisition.
+        """
         await self._driver.run(self._handle.detach())
 
     async def bequeath(self) -> tuple[int, ...]:

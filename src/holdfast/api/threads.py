@@ -26,10 +26,12 @@ R = TypeVar("R")
 class Client:
     """A connection to a store of locks, for threads.
 
-    *store* is a URL; without one, ``$HOLDFAST_URL`` is used, else an embedded SQLite file.
-    *label* is shown to people who look at what this client holds. *op_timeout* bounds each
-    answer of the store, in seconds. *passes* is for the locks that do not say it themselves.
-    Use it as a context manager, or call `close`.
+    *store* is a URL; or a client of redis-py, valkey-py, kazoo or SQLAlchemy, which is read and
+    not used; or a list of Redis masters, for a Redlock. Without one, ``$HOLDFAST_URL`` is used,
+    else an embedded SQLite file. *label* is shown to people who look at what this client holds.
+    *op_timeout* bounds each answer of the store, in seconds. *passes* is for the locks that do not
+    say it themselves. Use it as a context manager, or call `close`. Nothing is asked of the store
+    yet. Raises ValueError or TypeError for what names no store, ImportError with what to install.
     """
 
     def __init__(
@@ -75,13 +77,19 @@ class Client:
         """Name a lock; nothing is asked of the store yet.
 
         A grant lasts *lease* seconds and is renewed until released, unless *renew* is false.
-        *timeout* bounds the wait for it, in seconds. With *passes*, the threads of this client that
-        want the lock pass a lease among themselves without asking the store, so many times at most
-        and for a tenth of a second, each with a fencing token of its own, before others have their
-        turn. With *sticky* this client keeps the lease after a release until anybody else asks, for
-        half of its length at most, so that its next acquire asks nobody. Raises InvalidName for a
-        text that cannot be a name, ValueError or TypeError for numbers out of range, ValueError for
-        *passes* or *sticky* where the store cannot reserve tokens.
+        *timeout* bounds the wait for it, in seconds: None for ever, 0 not at all. The thread that
+        holds it may take it again, unless *reentrant* is false. *protocol* is one of the store's
+        ways of locking (default: the URL's, else the store's first), *label* for people who look.
+
+        With *passes*, the threads of this client that want the lock pass a lease among themselves
+        without asking the store, so many times at most and for a tenth of a second, each with a
+        fencing token of its own, before others have their turn. With *sticky* this client keeps the
+        lease after a release until anybody else asks, for half of its length at most, so that its
+        next acquire asks nobody.
+
+        Raises InvalidName for a text that cannot be a name, ValueError or TypeError for numbers out
+        of range, ValueError for a protocol that the store does not know, and for *passes* or
+        *sticky* where it cannot reserve tokens.
         """
         return Lock(
             self._driver,
@@ -99,7 +107,11 @@ class Client:
         )
 
     def adopt(self, name: str, token: int) -> Lease:
-        """Take over a lease that was detached, by its fencing token; else raises NotHeld."""
+        """Take over a lease that was detached, by its fencing token; else raises NotHeld.
+
+        It is not renewed: `extend` it. This, `locks` and `break_lock` see the locks of the protocol
+        that the URL names, or else of the store's default.
+        """
         return Lease(self._driver, self._driver.run(self._service.adopt(name, token)))
 
     def locks(self, pattern: str = "*") -> list[Report]:
@@ -242,7 +254,7 @@ class Lease:
         return self._handle.lost()
 
     def ensure(self) -> None:
-        """Raise LeaseLost unless the lease can be believed; asks nobody."""
+        """Raise LeaseLost unless the lease can be believed, NotHeld once released; asks nobody."""
         self._handle.ensure()
 
     def extend(self, seconds: float) -> None:
@@ -254,7 +266,11 @@ class Lease:
         self._driver.run(self._handle.release())
 
     def detach(self) -> None:
-        """Let the lease outlive this client: `Client.adopt` continues it by its token."""
+        """Let the lease outlive this client: `Client.adopt` continues it by its token.
+
+        It is not renewed any more. Raises Refused where a hold ends with a session (ZooKeeper,
+        `row`, `advisory`), NotHeld for a nested acquisition.
+        """
         self._driver.run(self._handle.detach())
 
     def bequeath(self) -> tuple[int, ...]:

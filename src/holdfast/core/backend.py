@@ -151,14 +151,17 @@ class Sweep(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing that was examined."""
+    """One thing that was examined.
+
+    *level* is "skip" where it could not be. *advice* is what to do about it, empty where nothing
+    needs to be done; *server* is which server it is about, by a name that only this one has, empty
+    where it has none.
+    """
 
     level: Literal["ok", "warn", "fail", "skip"]
     what: str
     advice: str = ""
-    """What to do about it; empty where nothing needs to be done."""
     server: str = ""
-    """Which server it is about, by a name that only this one has; empty where it has none."""
 
 
 class Grant(NamedTuple):

@@ -14,20 +14,22 @@ ENDLESS = float("inf")
 
 
 class Holder(NamedTuple):
-    """Who holds a lock, or waits for it."""
+    """Who holds a lock, or waits for it.
+
+    *since* is Unix time, by the clock of the machine that wrote it. *token* is the fencing token of
+    the grant, None for one who waits. *remaining* is seconds until the lease ends; None where it
+    does not end by time, or nothing is held. *version* is that of holdfast there; None for another
+    library, or one that does not say.
+    """
 
     host: str
     pid: int
     thread: str
     since: float
-    """Since when, as Unix time, by the clock of the machine that wrote it."""
     label: str | None
     token: int | None
-    """The fencing token of the grant; None for one who waits."""
     remaining: float | None
-    """Seconds until the lease ends; None where it does not end by time, or nothing is held."""
     version: str | None = None
-    """The version of holdfast there; None for another library, or one that does not say."""
 
     def __str__(self) -> str:
         label = f" ({self.label})" if self.label else ""
@@ -37,7 +39,7 @@ class Holder(NamedTuple):
 
 
 class Report(NamedTuple):
-    """One lock that is held or waited for."""
+    """One lock that is held or waited for; *waiters* are in order."""
 
     name: str
     holder: Holder | None
