@@ -73,6 +73,13 @@ def test_the_bereaved_are_told_once_and_keep_nothing_alive() -> None:
 def test_pace() -> None:
     assert pace.believed_until(100.0, 10.0, 0.01, 0.05) == pytest.approx(109.85)
     assert pace.believed_until(100.0, 0.1, 0.0, 0.05) == pytest.approx(100.09)
+
+
+@pytest.mark.parametrize("left", [0.001, 0.05, 3.0, 86400.0])
+def test_what_is_asked_for_a_time_is_good_until_then_and_little_longer(left: float) -> None:
+    drift, margin, until = 0.001, 0.005, 100.0 + left
+    lease = pace.lease_until(100.0, until, drift, margin)
+    assert until <= pace.believed_until(100.0, lease, drift, margin) <= until + 0.0051
     assert pace.renew_at(100.0, 30.0) == pytest.approx(110.0)
     assert pace.answer_by(100.0, 100.0, 5.0) == 101.0
     assert pace.answer_by(100.0, 102.5, 5.0) == 102.5

@@ -109,16 +109,17 @@ class Keeper:
         asked = books.env.now()
         shortest = min(hold.until for hold in holds) - asked
         until = asked + min(books.patience, shortest / pace.RENEWALS_PER_LEASE)
+        claims = [self._wanted(hold, asked) for hold in holds]
         try:
-            answers = await books.backend.renew([_wanted(h, asked) for h in holds], until)
+            answers = await books.backend.renew(claims, until)
         except StoreError:
             self._try_again(holds)
             return
         unknown = [hold for hold, renewed in zip(holds, answers, strict=True) if renewed is None]
         self.failures = 0
-        for hold, renewed in zip(holds, answers, strict=True):
+        for hold, claim, renewed in zip(holds, claims, answers, strict=True):
             if renewed is not None:
-                self._renewed(hold, asked) if renewed else self._taken(hold)
+                self._renewed(hold, asked, claim.lease) if renewed else self._taken(hold)
         if unknown:
             self._try_again(unknown)
 
@@ -129,8 +130,17 @@ class Keeper:
             again = hold.until < hold.ends
             hold.due = min(hold.until, self._later()) if again else hold.until
 
-    def _renewed(self, hold: Hold, asked: float) -> None:
-        hold.confirmed(self.books.proven(asked, hold.claim.lease))
+    def _wanted(self, hold: Hold, asked: float) -> Claim:
+        """What to ask for: of a fixed lease, no more than is left of it."""
+        if hold.renew:
+            return hold.claim
+        books = self.books
+        return hold.claim._replace(
+            lease=pace.lease_until(asked, hold.ends, books.drift, books.margin)
+        )
+
+    def _renewed(self, hold: Hold, asked: float, lease: float) -> None:
+        hold.confirmed(self.books.proven(asked, lease))
         self.books.schedule(hold, asked)
 
     def _taken(self, hold: Hold) -> None:
@@ -167,11 +177,6 @@ class Keeper:
             await self.give_back()
             if books.orphans:
                 await Sleep(min(until, self._later()))
-
-
-def _wanted(hold: Hold, asked: float) -> Claim:
-    """What to ask for: of a fixed lease, no more than is left of it."""
-    return hold.claim if hold.renew else hold.claim._replace(lease=hold.ends - asked)
 
 
 async def tell_all(callbacks: list[Callback]) -> None:

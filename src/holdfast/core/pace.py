@@ -9,6 +9,8 @@ FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 1.0
 SHORTEST_TRY = 0.05
 MOST_LATE = 3
+# What a sum of floats may be short of, in seconds.
+ROUNDING = 1e-6
 # How much of a session one proof of life is good for. The store may have counted its silence
 # from an earlier sign of life than the proof: in ZooKeeper up to a third of the session (the
 # pings of an idle client) and half a tick (a server tells the leader of them) earlier.
@@ -60,6 +62,11 @@ def believed_until(asked: float, lease: float, drift: float, margin: float) -> f
     """
     most = lease / 10
     return asked + lease * (1.0 - drift) - (margin if margin < most else most)
+
+
+def lease_until(asked: float, until: float, drift: float, margin: float) -> float:
+    """The lease to ask for, so that its answer is good `until` then: `believed_until`, solved."""
+    return (until - asked + margin) / (1.0 - drift) + ROUNDING
 
 
 def proven_until(asked: float, session: float) -> float:

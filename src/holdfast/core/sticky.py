@@ -62,7 +62,7 @@ async def watch(local: Local, line: Line, anchor: Anchor) -> None:
     anchor.close()
     if line.anchor is not anchor:
         local.backend.forget(anchor.claim)  # it went back before we began to listen, perhaps
-    elif anchor.owner is None:
+    elif anchor.owner is None and anchor.holds:  # else somebody asks the store what became of it
         await _give_back(local, line, anchor)
 
 
