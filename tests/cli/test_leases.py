@@ -57,6 +57,14 @@ def test_a_lease_whose_token_nobody_read_is_given_back(shell: Shell) -> None:
     assert shell.holder("a") is None
 
 
+def test_no_lease_is_taken_whose_token_nobody_can_read(shell: Shell) -> None:
+    closed = f"exec {' '.join(HOLDFAST)} acquire a >&-"
+    done = subprocess.run(["sh", "-c", closed], env=shell.env, capture_output=True, check=False)
+    assert done.returncode == 64
+    assert b"output is closed" in done.stderr
+    assert shell.holder("a") is None
+
+
 def test_a_stranger_cannot_take_over_what_is_not_detached(shell: Shell) -> None:
     shell.job("a")
     holder = shell.holder("a")

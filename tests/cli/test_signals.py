@@ -22,6 +22,20 @@ def test_signals_reach_the_command(shell: Shell, name: str) -> None:
     assert job.wrapper.wait(10) == 9
 
 
+def test_any_number_of_descriptors_may_be_inherited(shell: Shell) -> None:
+    """select() knows no more than 1,024 of them."""
+    program = f"""
+import os, resource
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+for number in range(3, 1100):
+    os.dup2(0, number)
+os.execv({HOLDFAST[0]!r}, {[*HOLDFAST, "run", "a", "--", "sh", "-c", "exit 7"]!r})
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=shell.env, check=False)
+    assert done.returncode == 7
+
+
 def test_signals_reach_the_whole_group(shell: Shell) -> None:
     file = shell.folder / "inner"
     job = shell.job("a", script=f"sh -c 'echo $$ > {file}; exec sleep 60'; exit 3")

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from holdfast.cli import codes
+from holdfast.cli.codes import Usage
 from holdfast.cli.patience import Patience
 from holdfast.cli.show import SCHEMA
 from holdfast.cli.signals import Signals
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 def do_acquire(options: argparse.Namespace) -> int:
     """Take a lease, print its token, and leave it."""
+    if sys.stdout is None:
+        raise Usage("the token would be lost: acquire prints it, and its output is closed")
     with Signals() as signals, client_of(options) as client:
         lock = client.lock(options.name, lease=options.ttl, renew=False, label=options.reason)
         lease = Patience(client, lock, options, signals).acquire()

@@ -55,7 +55,9 @@ class Signals:
 
     def wait(self, seconds: float) -> list[int]:
         """The signals that have come, at the latest after *seconds*; an ending one is kept."""
-        select.select([self.hears], [], [], min(max(0.0, seconds), LONGEST))
+        heard = select.poll()  # not select(), which knows no descriptor above 1,023
+        heard.register(self.hears, select.POLLIN)
+        heard.poll(min(max(0.0, seconds), LONGEST) * 1000)
         try:
             numbers = [number for number in os.read(self.hears, 4096) if number != WAKE]
         except BlockingIOError:
