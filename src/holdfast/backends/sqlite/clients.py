@@ -45,9 +45,9 @@ class Clients:
         self.remove(client)
         return False
 
-    def remove(self, client: str) -> None:
-        """Take the files of *client* away."""
-        for kind in ("wake", "live"):
+    def remove(self, client: str, *unfinished: str) -> None:
+        """Take the files of *client* away, and what is *unfinished* of them."""
+        for kind in ("wake", "live", *unfinished):
             try:
                 os.unlink(self.path(client, kind))
             except FileNotFoundError:

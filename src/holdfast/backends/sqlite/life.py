@@ -16,6 +16,7 @@ from holdfast.core.backend import EVERYONE
 from holdfast.errors import Refused
 
 MOST_WATCHED = 256
+NOT_OPEN = -1
 
 
 class Life:
@@ -28,22 +29,27 @@ class Life:
         self.mutex = threading.Lock()
         self.watched: dict[str, int] = {}
         clients.bury_the_dead()
-        self.wake = self._make_fifo()
-        self.live = self._make_lock()
+        self.wake = self.live = NOT_OPEN
+        try:
+            self._make_fifo()
+            self._make_lock()
+        except BaseException:
+            # What is half made would be in the way of the next try.
+            self.end()
+            raise
 
-    def _make_fifo(self) -> int:
+    def _make_fifo(self) -> None:
         path = self.clients.path(self.client, "wake")
         os.mkfifo(path, 0o600)
         # Readable and writable: so that it never hangs up while we live.
-        return os.open(path, os.O_RDWR | OPEN)
+        self.wake = os.open(path, os.O_RDWR | OPEN)
 
-    def _make_lock(self) -> int:
+    def _make_lock(self) -> None:
         # It gets its name only when it is locked: nobody can see it and find it free.
         path = self.clients.path(self.client, "new")
-        live = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN, 0o600)
-        fcntl.flock(live, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.live = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN, 0o600)
+        fcntl.flock(self.live, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.rename(path, self.clients.path(self.client, "live"))
-        return live
 
     def watch(self, client: str) -> None:
         """Have `hear` say when *client* dies."""
@@ -108,11 +114,12 @@ class Life:
 
     def end(self) -> None:
         """Die in order: others see it at once."""
-        self.clients.remove(self.client)
+        self.clients.remove(self.client, "new")
         self.let_go()
 
     def let_go(self) -> None:
         """Close what is open, as a forked child must, without ending the parent's life."""
         for file in (self.live, self.wake, *self.watched.values()):
-            os.close(file)
+            if file != NOT_OPEN:
+                os.close(file)
         self.watched = {}

@@ -257,12 +257,12 @@ class Ear:
         """The next messages, however long they take."""
         if not isinstance(request, Next):
             raise TypeError(f"the ear was asked {request!r}")
-        with self.file.mutex:
-            self.file.open(self.file.now())
-            life = self.file.live(request.client)
-        if self.ended:
-            raise Refused("the client was closed")  # interrupted before it began to wait
         try:
+            with self.file.mutex:
+                self.file.open(self.file.now())
+                life = self.file.live(request.client)
+            if self.ended:
+                raise Refused("the client was closed")  # interrupted before it began to wait
             return life.hear()
         except OSError as error:
             raise Refused(f"{self.file.path}: {error}") from error
