@@ -47,6 +47,7 @@ PURE = {
     "fnmatch",
     "functools",
     "heapq",
+    "inspect",
     "itertools",
     "json",
     "math",

@@ -125,6 +125,38 @@ def test_a_body_is_cancelled_once_and_not_by_itself() -> None:
     asyncio.run(main())
 
 
+def test_a_body_that_its_loop_has_left_behind_is_not_cancelled() -> None:
+    """It will never go on, and the client is to serve another loop."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # of a task that never ends
+    task = loop.create_task(asyncio.sleep(60))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    guard = BodyGuard(task)
+    guard.interrupt()
+    assert not guard.interrupted
+
+
+def test_a_callback_may_close_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for itself."""
+    monkeypatch.setattr("holdfast.drivers.aio.CLOSE_PATIENCE", 60.0)
+
+    async def main() -> None:
+        client = holdfast.AsyncClient("memory://closed by a callback")
+        closed = asyncio.Event()
+
+        async def close(lease: holdfast.AsyncLease) -> None:
+            await client.close()
+            closed.set()
+
+        lease = await client.lock("a", lease=0.1, renew=False).acquire()
+        assert lease is not None
+        lease.on_lost(close)
+        await asyncio.wait_for(closed.wait(), 20)
+
+    asyncio.run(main())
+
+
 def test_late_answers_are_for_nobody() -> None:
     async def main() -> None:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +16,9 @@ from holdfast.core.effects import FOREVER, Caller, Process, Signal, Sleep, Spawn
 from holdfast.drivers import node
 from holdfast.drivers.machine import LONGEST_WAIT, Machine, given_up, now, patience
 from holdfast.drivers.threads import Threads, _at_exit
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
 
 
 class Nowhere:
@@ -126,6 +130,28 @@ def test_an_error_of_a_callback_is_reported_and_goes_no_further(
 
     assert Threads({}).run(waits(Tell(fail, "why"))) == [None]
     assert str(reported[0].exc_value) == "why"
+
+
+def test_what_runs_after_its_call_is_not_decorated() -> None:
+    """It would run without the lock."""
+
+    async def coroutine() -> None: ...
+
+    def generator() -> Iterator[int]:
+        yield 1
+
+    async def both() -> AsyncIterator[int]:
+        yield 1
+
+    lock = holdfast.Client("memory://decorated").lock("a")
+    for function in (coroutine, generator, both, functools.partial(coroutine)):
+        with pytest.raises(TypeError, match="would not be under the lock"):
+            lock(function)
+    task_s = holdfast.AsyncClient("memory://decorated").lock("a")
+    assert task_s(coroutine).__name__ == "coroutine"
+    for function in (generator, both):
+        with pytest.raises(TypeError, match="would not be under the lock"):
+            task_s(function)  # type: ignore[arg-type]
 
 
 def test_close_joins_what_runs_but_not_itself() -> None:

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from holdfast.api.connect import connect
+from holdfast.core.names import checked_body
 from holdfast.core.service import Service
 from holdfast.drivers.aio import Aio
 from holdfast.drivers.machine import now
@@ -211,7 +212,8 @@ class AsyncLock:
         await self._driver.run(self._mutex.leave(exception))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        """Decorate *function* to run under the lock."""
+        """Decorate *function* to run under the lock; TypeError for one that would run later."""
+        checked_body(function, awaited=True)
 
         @functools.wraps(function)
         async def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:

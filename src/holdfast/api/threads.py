@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from holdfast.api.connect import connect
+from holdfast.core.names import checked_body
 from holdfast.core.service import Service
 from holdfast.drivers.machine import now
 from holdfast.drivers.threads import Threads
@@ -208,7 +209,8 @@ class Lock:
         self._driver.run(self._mutex.leave(exception))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorate *function* to run under the lock."""
+        """Decorate *function* to run under the lock; TypeError for one that would run later."""
+        checked_body(function, awaited=False)
 
         @functools.wraps(function)
         def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:

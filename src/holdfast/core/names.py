@@ -68,7 +68,26 @@ def checked_label(value: object) -> str | None:
         return None
     if not isinstance(value, str):
         raise TypeError(f"label is a str, not {type(value).__name__}")
-    return value.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
+    return shortened(value)
+
+
+def shortened(text: str) -> str:
+    """*text*, as far as every store can keep it."""
+    return text.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
+
+
+def checked_body(function: object, *, awaited: bool) -> None:
+    """TypeError for a function that has only begun when its call, if need be *awaited*, is over:
+    what it is decorated with would be over, too, before its body runs.
+    """
+    import inspect  # takes its time to load, and few decorate
+
+    begun = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    if begun or (not awaited and inspect.iscoroutinefunction(function)):
+        raise TypeError(
+            f"the body of {function!r:.80} runs after its call is over, and would not be under the "
+            "lock: take the lock inside of it, by `with` or `async with`"
+        )
 
 
 def checked_passes(value: object) -> int:

@@ -44,7 +44,9 @@ class BodyGuard:
         self.interrupted = False
 
     def interrupt(self) -> None:
-        """Cancel the body, unless it is the body itself that found out."""
+        """Cancel the body, unless it is the body itself that found out, or will never go on."""
+        if self.task.get_loop().is_closed():
+            return
         if not self.interrupted and self.task is not _current_task():
             self.interrupted = True
             self.task.cancel("the lease was lost")
@@ -98,13 +100,17 @@ class Aio(Machine):
         task = asyncio.current_task()
         return None if task is None else BodyGuard(task)
 
-    def _bind(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self.loop is loop:
-            return
-        if self.loop is not None:
-            self._rebind(self.loop)
-        self.loop = loop
+    def _bind(self, process: Process[Any]) -> None:
+        """Serve the loop that runs; *process* is closed where that cannot be."""
+        try:
+            loop = asyncio.get_running_loop()
+            if self.loop is not loop:
+                if self.loop is not None:
+                    self._rebind(self.loop)
+                self.loop = loop
+        except BaseException:
+            process.close()
+            raise
 
     def _rebind(self, old: Loop) -> None:
         if not old.is_closed():
@@ -134,11 +140,7 @@ class Aio(Machine):
 
     async def run(self, process: Process[T]) -> T:
         """Step *process* to its end in this task, and return what it returns."""
-        try:
-            self._bind()
-        except BaseException:
-            process.close()
-            raise
+        self._bind(process)
         answer: Any = None
         error: BaseException | None = None
         while True:
@@ -223,6 +225,8 @@ class Aio(Machine):
 
     async def end(self, process: Process[None]) -> None:
         """Run the client's last process, and close whatever comes of it."""
+        # Before anything is closed: in another loop what this one holds must live on.
+        self._bind(process)
         try:
             await self.run(process)
         finally:
@@ -232,8 +236,9 @@ class Aio(Machine):
         """End the background tasks and close the nodes."""
         for node in self.nodes.values():
             node.interrupt()
-        if self.background:
-            await asyncio.wait(self.background, timeout=CLOSE_PATIENCE)
+        others = self.background - {asyncio.current_task()}  # a callback of ours may close us
+        if others:
+            await asyncio.wait(others, timeout=CLOSE_PATIENCE)
         for node in self.nodes.values():
             await node.finish()
         for node in self.nodes.values():

@@ -91,15 +91,18 @@ async def _close(client: Client) -> None:
 
 @scenario("asyncio")
 async def a_client_refuses_a_second_loop_at_the_same_time(world: World) -> None:
-    """RuntimeError, and what is held in the first loop stays."""
-    lock = world.lock("a")
+    """RuntimeError, to close it as well, and what is held in the first loop stays."""
+    lock, rival = world.lock("a"), world.client().lock("a")
     lease = await world.take(lock)
 
     def elsewhere() -> None:
         with raising(RuntimeError, "loop"):
             asyncio.run(_acquire(world, world.first))
+        with raising(RuntimeError, "loop"):
+            asyncio.run(_close(world.first))
 
     await _in_a_thread(world, elsewhere)
+    assert await rival.acquire(timeout=0) is None
     lease.ensure()
     assert lock.owned()
     await lease.release()
