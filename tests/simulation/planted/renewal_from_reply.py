@@ -16,7 +16,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = Keeper._renewed
 
-    def renewed(self: Keeper, hold: Hold, asked: float) -> None:
-        real(self, hold, self.books.env.now())
+    def renewed(self: Keeper, hold: Hold, asked: float, lease: float) -> None:
+        real(self, hold, self.books.env.now(), lease)
 
     patch.setattr(Keeper, "_renewed", renewed)
