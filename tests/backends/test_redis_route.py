@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import holdfast
+from holdfast.backends.redis.hash import Hash
+from holdfast.backends.redis.keys import slot_of
 from holdfast.backends.redis.route import Cluster, Sentinels
-from holdfast.backends.redis.steps import Address, Send
-from holdfast.errors import StoreError, Unknown
+from holdfast.backends.redis.steps import Address, Pause, Send, Waiting, unheard
+from holdfast.backends.redis.talk import Talk
+from holdfast.core.backend import Claim, Renew
+from holdfast.errors import Refused, StoreError, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,3 +108,83 @@ def test_a_server_that_never_speaks_is_named_with_the_reason() -> None:
             pytest.raises(StoreError, match=r":\d+: \w+"),
         ):
             client.lock("a").acquire(timeout=0)
+
+
+CLAIMS = [Claim(name, f"{'0' * 32}:{i}", "0" * 32, 1.0, "{}", 1.0) for i, name in enumerate("abc")]
+
+
+def test_a_silent_master_of_a_cluster_ends_no_lease_on_another() -> None:
+    """What is on the others is renewed first, from the second try on."""
+    locks = Hash(Talk(Cluster((FIRST, SECOND, DEAD))), lambda claim: "", 0, "hash", lambda: 0.0)
+    route = locks.talk.route
+    assert isinstance(route, Cluster)
+    owners = dict(zip(CLAIMS, (DEAD, FIRST, SECOND), strict=True))
+    ranges = [
+        [s, s, [o.host.encode(), o.port]] for c, o in owners.items() if (s := slot_of(c.name))
+    ]
+
+    def answers(step: Any) -> list[Any]:
+        if isinstance(step, Pause):
+            raise AssertionError("nobody said that it passes")
+        if step.address == DEAD:
+            raise Unknown("no answer")
+        if step.commands[0][0] == "CLUSTER":
+            return [ranges, [b"0", 0]]
+        return [[1] * ((len(step.commands[0]) - 4) // 4)]
+
+    def renewed() -> list[bool | None]:
+        return [*driven(locks.renew(Renew(CLAIMS)), answers)]
+
+    with contextlib.suppress(Unknown):
+        renewed()
+    assert renewed() == [None, True, True]
+
+
+def driven(steps: Steps[Any], answers: Callable[[Any], Any]) -> Any:
+    """What comes of a conversation with those answers."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                outcome = answers(step)
+            except StoreError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(outcome)
+    except StopIteration as done:
+        return done.value
+
+
+def test_a_master_that_is_cut_off_from_the_others_is_left() -> None:
+    """It has the old map, and says that the cluster is down; another one knows who leads now."""
+    talk = Talk(Cluster((FIRST, SECOND)))
+
+    def answers(step: Any) -> Any:
+        if isinstance(step, Pause):
+            return step.attempt < 3
+        if step.commands[0][0] == "CLUSTER":
+            return [[[0, 16383, [step.address.host.encode(), step.address.port]]], [b"0", 0]]
+        return [b"1"] if step.address == SECOND else [Exception("CLUSTERDOWN The cluster is down")]
+
+    assert driven(talk.ask("a", (("GET", "a"),)), answers) == [b"1"]
+
+
+def test_a_subscription_that_is_refused_half_way_is_asked_for_again() -> None:
+    """A server that takes a question over does not yet take its subscription over."""
+    talk = Talk(Cluster((FIRST,)))
+    asked: list[Address] = []
+
+    def answers(step: Any) -> Any:
+        if isinstance(step, Pause):
+            return False
+        if step.commands[0][0] == "CLUSTER":
+            return MAP
+        asked.append(step.address)
+        if step.address == FIRST:
+            return [Exception("ASK 0 second:3")]
+        return unheard(step.address, Exception("MOVED 0 first:2"), len(step.commands))
+
+    waiting = Waiting(CLAIMS[0], ("channel",), sharded=True)
+    with pytest.raises(Refused, match="ASK"):
+        driven(talk.ask("a", (("GET", "a"),), waiting=waiting), answers)
+    assert len(asked) > 2

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
+from tests.servers.rights import beside, user
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,3 +17,14 @@ if TYPE_CHECKING:
 def server() -> Iterator[Redis]:
     with Redis() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    # As somebody who may do only what the page lists, redirects in the midst of a move included;
+    # and "plain" is not told that the servers have channels of their own.
+    worker = user("worker", "pw", "~*", more=beside("a cluster"))
+    plain = "user plain on >pw ~* &* +@all -pubsub|shardnumsub"
+    acl = ("user default on nopass ~* &* +@all", worker, plain)
+    with Cluster(acl, "worker:pw@") as cluster:
+        yield cluster

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop.java import Java, build
-from tests.servers.cluster import Cluster, Move
 from tests.servers.process import eventually
-from tests.servers.rights import beside, user
 
 import holdfast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.servers.cluster import Cluster, Move
     from tests.servers.redis import Redis
 
 COLOURS = ("threads", "asyncio")
@@ -29,15 +28,6 @@ LEASE = 60.0
 PATIENCE = 30.0
 SECOND = 1_000_000_000
 MANY = 10
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    # As somebody who may do only what the page lists, redirects in the midst of a move included.
-    worker = user("worker", "pw", "~*", more=beside("a cluster"))
-    acl = ("user default on nopass ~* &* +@all", worker)
-    with Cluster(acl, "worker:pw@") as cluster:
-        yield cluster
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from holdfast.backends.redis.steps import (
     unheard,
 )
 from holdfast.backends.redis.turns import Turns
-from holdfast.backends.redis.wire import Wire
+from holdfast.backends.redis.wire import LEAST, Wire
 from holdfast.core.backend import Ask, Busy, Hear, Leave, Left
 from holdfast.core.pace import pause
 from holdfast.errors import Refused, Unknown
@@ -138,7 +138,7 @@ class AioStore:
         # Refused before the replies came, since it was asked before.
         refused = (wire.refused.get(channel) for channel in step.waiting.channels)
         refusal = next(filter(None, refused), None)
-        return replies if refusal is None else [unheard(step.address, refusal)]
+        return replies if refusal is None else unheard(step.address, refusal, len(replies))
 
     async def _pause(self, attempt: int, until: float) -> bool:
         seconds = pause(attempt + 2, 0.5)
@@ -159,7 +159,10 @@ class AioStore:
             task = asyncio.create_task(self._open(address, seconds), name="holdfast-connect")
             self.connecting[address] = task
             task.add_done_callback(lambda task: self._connected(address, task))
-        return await asyncio.shield(task)
+        done, _ = await asyncio.wait((task,), timeout=max(LEAST, seconds))
+        if not done or task.cancelled():
+            raise Unreachable(f"{address}: no connection within its time")
+        return task.result()
 
     async def _open(self, address: Address, seconds: float) -> Wire:
         wire = Wire(
@@ -222,7 +225,7 @@ async def _guarded(wire: Wire, step: Guarded, until: float) -> list[Any]:
     # What is watched is watched for the whole wire, until the next transaction on it.
     async with wire.guard:
         replies = await wire.ask(packed(step.look), len(step.look), until)
-        if replies[-1] != step.value:
+        if not step.met(replies):
             await wire.ask(packed([("UNWATCH",)]), 1, until)
             return [*replies, None]
         transaction = step.transaction()

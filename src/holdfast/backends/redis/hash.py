@@ -9,6 +9,7 @@ be repeated.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.redis import keys as names
@@ -65,7 +66,7 @@ class Hash:
         self.ready = Ready(talk.route, self.places, address_of, self._taking, self._giving)
 
     def _keys(self, name: str) -> Keys:
-        return names.keys_of(name, self.talk.route.sharded)
+        return names.keys_of(name, self.talk.route.divided)
 
     def _verb(self) -> str:
         return "SPUBLISH" if self.talk.route.sharded else "PUBLISH"
@@ -219,18 +220,19 @@ class Hash:
         reply = yield from self.talk.evaluate(FENCE, command)
         return bool(reply == 1)
 
-    def renew(self, request: Renew) -> Steps[tuple[bool, ...]]:
+    def renew(self, request: Renew) -> Steps[tuple[bool | None, ...]]:
         """Renew many; in a cluster, those of each slot together."""
-        slots: dict[int, list[int]] = {}
-        for index, claim in enumerate(request.claims):
-            slot = names.slot_of(self._keys(claim.name).lock) if self.talk.route.sharded else 0
-            slots.setdefault(slot, []).append(index)
-        held = [False] * len(request.claims)
-        for indices in slots.values():
-            replies = yield from self._renew([request.claims[index] for index in indices])
-            for index, reply in zip(indices, replies, strict=True):
-                held[index] = reply == 1
-        return tuple(held)
+        slots: dict[int, list[Claim]] = {}
+        for claim in request.claims:
+            slot = names.slot_of(self._keys(claim.name).lock) if self.talk.route.divided else 0
+            slots.setdefault(slot, []).append(claim)
+        parts = [(self._keys(c[0].name).lock, partial(self._renew, c)) for c in slots.values()]
+        answers = yield from self.talk.each(parts)
+        held: dict[str, bool] = {}
+        for claims, replies in zip(slots.values(), answers, strict=True):
+            if replies is not None:
+                held |= {c.holder: r == 1 for c, r in zip(claims, replies, strict=True)}
+        return tuple(held.get(claim.holder) for claim in request.claims)
 
     def _renew(self, claims: Sequence[Claim]) -> Steps[Any]:
         keys = [self._keys(claim.name) for claim in claims]

@@ -35,22 +35,22 @@ class Keys(NamedTuple):
     record: str
 
 
-def raw_of(name: str, sharded: bool) -> str:
+def raw_of(name: str, divided: bool) -> str:
     """The key of the lock *name*, from which the others are made: the name, where that is fit."""
-    if name.startswith(RESERVED) or (sharded and _spread(name)):
+    if name.startswith(RESERVED) or (divided and _spread(name)):
         return f"{ESCAPED}{quote(name, safe='')}}}"
     return name
 
 
 def _spread(name: str) -> bool:
     """Whether the braces in a name would spread Redisson's keys over several slots."""
-    return "{" in name and slot_of(name) != slot_of(redissons("redisson_lock_token", name))
+    return slot_of(name) != slot_of(redissons("redisson_lock_token", name))
 
 
 @lru_cache(maxsize=1024)
-def keys_of(name: str, sharded: bool) -> Keys:
+def keys_of(name: str, divided: bool) -> Keys:
     """The keys of the lock *name*."""
-    raw = raw_of(name, sharded)
+    raw = raw_of(name, divided)
     token = redissons("redisson_lock_token", raw)
     return Keys(raw, token, our("queue", raw), our("holder", raw))
 

@@ -15,14 +15,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
-from holdfast.backends.redis.steps import NONSENSE, Unreachable, absurd, senseless
-from holdfast.errors import Refused, Unknown
+from holdfast.backends.redis.connecting import kind_for, refusal, terms_for
+from holdfast.backends.redis.steps import NONSENSE, absurd, senseless
+from holdfast.errors import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.backends.redis.settings import Settings
-    from holdfast.backends.redis.steps import Address, Command
+    from holdfast.backends.redis.steps import Address, Command, Guarded
 
 READ_SIZE = 4096
 # A plain socket can have the kernel keep the time in `recv` itself. Python's own time-outs ask
@@ -38,47 +39,12 @@ ENDED = b"sunsubscribe"
 Confirmation = tuple[str, str]
 
 
-def terms_for(settings: Settings, address: Address, seconds: float) -> dict[str, Any]:
-    """What redis-py is told of a connection to *address*."""
-    terms = dict(settings.sentinel_terms if address.sentinel else settings.terms)
-    if address.path:
-        terms["path"] = address.path
-    else:
-        terms |= {"host": address.host, "port": address.port, "socket_keepalive": True}
-    maintenance = library("redis.maint_notifications", "redis")
-    return terms | {
-        "protocol": 3,
-        "decode_responses": False,
-        "socket_connect_timeout": seconds,
-        "socket_timeout": seconds,
-        "maint_notifications_config": maintenance.MaintNotificationsConfig(enabled=False),
-    }
-
-
-def kind_for(module: Any, settings: Settings, address: Address) -> Any:
-    """redis-py's class for a connection to *address*."""
-    if address.path:
-        return module.UnixDomainSocketConnection
-    return module.SSLConnection if settings.tls else module.Connection
-
-
-def refusal(address: Address, error: Exception) -> Exception:
-    """What a failed connection means: nothing was asked yet."""
-    exceptions = library("redis.exceptions", "redis")
-    final = (exceptions.AuthenticationError, exceptions.NoPermissionError)
-    if isinstance(error, final):
-        return Refused(f"{address}: permission denied: {error}")
-    if isinstance(error, exceptions.ResponseError) and "HELLO" in str(error).upper():
-        return Refused(f"{address}: Redis 6 or later, or Valkey, is needed (it said: {error})")
-    return Unreachable(f"{address}: {str(error) or 'no connection within its time'}")
-
-
 class Line:
     """One blocking connection, used by one call at a time."""
 
     __slots__ = (
-        *("address", "blocking", "ended", "heard", "now", "owed", "patience", "pool", "pushed"),
-        *("reader", "refusal", "sock", "spoiled", "used", "word"),
+        *("address", "blocking", "ended", "heard", "now", "over", "owed", "patience", "pool"),
+        *("__weakref__", "pushed", "reader", "refusal", "sock", "spoiled", "used", "word"),
     )
 
     def __init__(
@@ -90,6 +56,8 @@ class Line:
         # What the last message said that was read.
         self.word = ""
         self.ended = False
+        # A subscription was said to be over that we, too, had ended (`spoils`).
+        self.over = False
         # The confirmations that come before the next reply. An error in place of one is a
         # subscription refused, or one that did not end: then the line is of no use to others.
         self.owed: deque[Confirmation] = deque()
@@ -153,10 +121,8 @@ class Line:
             return True
         try:
             return not self._more(self._at_once())
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+        except OSError as error:
+            return isinstance(error, BlockingIOError) or _unread(error)
 
     def _at_once(self) -> int:
         """Let the next call not wait; with the flag that says so to the kernel."""
@@ -194,6 +160,15 @@ class Line:
         except (codec().HiredisError, *NONSENSE) as error:
             raise senseless(error) from error
 
+    def guarded(self, step: Guarded, until: float) -> list[Any]:
+        """Look, and carry the transaction out if what was seen is as it should be."""
+        replies = self.ask(packed(step.look), len(step.look), until)
+        if not step.met(replies):
+            self.ask(packed([("UNWATCH",)]), 1, until)
+            return [*replies, None]
+        transaction = step.transaction()
+        return [*replies, self.ask(packed(transaction), len(transaction), until)[-1]]
+
     def _replies(self, count: int, until: float) -> list[Any]:
         replies: list[Any] = []
         reader = self.reader
@@ -210,6 +185,8 @@ class Line:
             elif self.owed:
                 self._refused(self.owed.popleft()[0], reply)
             else:
+                if self.over:
+                    self.over = spoils(reply)
                 replies.append(reply)
         return replies
 
@@ -224,6 +201,7 @@ class Line:
             self.heard, self.word = True, push[2].decode("utf-8", "replace")
         elif self.owed and confirms(push, self.owed[0]):
             self.owed.popleft()
+            self.over = push[0] == ENDED
         elif push and push[0] == ENDED:
             self.ended = True
 
@@ -269,10 +247,27 @@ class Line:
         self.sock.close()
 
 
+def _unread(error: OSError) -> bool:
+    """Whether that is how TLS says that nothing has come yet."""
+    from ssl import SSLWantReadError  # what only TLS raises is loaded then
+
+    return isinstance(error, SSLWantReadError)
+
+
 def confirms(push: Sequence[Any], owed: Confirmation) -> bool:
     """Whether a message confirms a subscription or its end, which was asked for."""
     verb, channel = owed
     return len(push) == 3 and push[0] == verb.lower().encode() and push[1] == channel.encode()
+
+
+def spoils(reply: Any) -> bool:
+    """False. But an error right after the end of a subscription may be the answer to our own
+    SUNSUBSCRIBE, where the server had ended it before: then all that follows has another's place,
+    and ValueError says that the line is of no use any more.
+    """
+    if isinstance(reply, Exception):
+        raise ValueError(f"the answer to a question, or to the end of a subscription: {reply}")
+    return False
 
 
 @cache

@@ -95,10 +95,16 @@ class Listening:
                 return
             self._part(holder, waiter)
         if crowd is None or crowd.wire is not wire:
+            self._leave_behind(crowd)
             crowd = self._gather(Crowd(name, wire, waiting))
         else:
             self._subscribe(crowd, refused=True)
         self.waiting[holder] = crowd.waiters[holder] = Waiter(crowd)
+
+    def _leave_behind(self, crowd: Crowd | None) -> None:
+        """The lock is elsewhere now, and nobody is told of it here."""
+        for waiter in crowd.waiters.values() if crowd is not None else ():
+            waiter.wake()
 
     def _gather(self, crowd: Crowd) -> Crowd:
         self.crowds[crowd.name] = crowd
@@ -167,6 +173,10 @@ class Listening:
         """The server has ended a subscription: whoever listened must look, and listen anew."""
         crowd = self.channels.get(channel)
         if crowd is not None and crowd.wire is wire:
+            # The other channel is in the same slot, and over, too: there is nothing left to end.
+            for each in crowd.channels:
+                self.channels.pop(each, None)
+            crowd.channels = ()
             for holder, waiter in list(crowd.waiters.items()):
                 self._part(holder, waiter)
                 waiter.wake()

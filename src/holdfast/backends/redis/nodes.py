@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import Opened, check_protocol
@@ -54,6 +55,7 @@ class Store:
 
     def begin(self) -> None:
         """Nothing is connected, and nobody waits."""
+        self.lines: weakref.WeakSet[Line] = weakref.WeakSet()
         self.idle: dict[Address, list[Line]] = {}
         self.waiting: dict[str, Line] = {}
         self.hearing: set[str] = set()
@@ -125,7 +127,7 @@ class Store:
     def _over(self, line: Line, step: Send | Guarded, until: float) -> list[Any]:
         try:
             if isinstance(step, Guarded):
-                replies = _guarded(line, step, until)
+                replies = line.guarded(step, until)
             else:
                 replies = line.ask(packed(step.commands), counted(step.commands), until)
         except BaseException:
@@ -170,6 +172,7 @@ class Store:
         pool = self.idle
         line = Line(self.settings, address, self.now, until)
         line.pool = pool
+        self.lines.add(line)
         return line
 
     def _send_waiting(self, step: Send, waiting: Waiting, until: float) -> object:
@@ -191,7 +194,7 @@ class Store:
             raise
         if line.refusal is not None:
             line.close()
-            return [unheard(step.address, line.refusal)]
+            return unheard(step.address, line.refusal, len(replies))
         self.waiting[holder] = line
         self.channels[holder] = _all("UNSUBSCRIBE", waiting.channels, waiting.sharded)
         return replies
@@ -247,17 +250,12 @@ class Store:
             line.close()
 
     def after_fork(self) -> None:
-        """Close the child's copies of the parent's descriptors; the parent's lines stay open."""
-        self.close()
-
-
-def _guarded(line: Line, step: Guarded, until: float) -> list[Any]:
-    replies = line.ask(packed(step.look), len(step.look), until)
-    if replies[-1] != step.value:
-        line.ask(packed([("UNWATCH",)]), 1, until)
-        return [*replies, None]
-    transaction = step.transaction()
-    return [*replies, line.ask(packed(transaction), len(transaction), until)[-1]]
+        """Close the child's copies of the parent's descriptors, of lines that were in use, too; the
+        parent's lines stay open.
+        """
+        for line in self.lines:
+            line.close()
+        self.begin()
 
 
 def _all(verb: str, channels: Sequence[str], sharded: bool) -> list[Confirmation]:

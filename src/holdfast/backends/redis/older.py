@@ -7,6 +7,7 @@ the token, and a record that says who holds, both written once the lock is taken
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ class Older:
         self.form: Setnx = FORMS[form](wall)
 
     def _keys(self, name: str) -> Keys:
-        return names.keys_of(name, self.talk.route.sharded)
+        return names.keys_of(name, self.talk.route.divided)
 
     def ask(self, request: Ask, waits: bool) -> Steps[Grant | Busy]:
         """Try once. Whoever waits asks again soon: nobody tells him."""
@@ -74,12 +75,10 @@ class Older:
         held = yield from self.form.drop(self.talk, self._keys(request.claim.name), request.claim)
         return Left("held" if held else "absent", ())
 
-    def renew(self, request: Renew) -> Steps[tuple[bool, ...]]:
+    def renew(self, request: Renew) -> Steps[tuple[bool | None, ...]]:
         """One after the other."""
-        held: list[bool] = []
-        for claim in request.claims:
-            held += ((yield from self._renew(claim)),)
-        return tuple(held)
+        parts = [(self._keys(c.name).lock, partial(self._renew, c)) for c in request.claims]
+        return tuple((yield from self.talk.each(parts)))
 
     def _renew(self, claim: Claim) -> Steps[bool]:
         keys = self._keys(claim.name)

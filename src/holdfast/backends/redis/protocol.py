@@ -61,9 +61,9 @@ class Handed:
         """Wait for the message. No coroutine of its own: each one who waits would pay for it."""
         return Call(self.node, Hear(claim), until)
 
-    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
         """Renew all in one request."""
-        answer: Sequence[bool] = await Call(self.node, Renew(claims), until)
+        answer: Sequence[bool | None] = await Call(self.node, Renew(claims), until)
         return answer
 
     async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:

@@ -14,7 +14,7 @@ from holdfast.backends.redis.steps import Address, Send, Unreachable
 from holdfast.errors import Refused, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.backends.redis.steps import Steps
 
@@ -24,6 +24,8 @@ BELIEVED = 1.0
 class Route(Protocol):
     """Where to send what concerns a key."""
 
+    divided: bool
+    """The keys are divided among servers, by slots."""
     sharded: bool
     """Messages travel in the slot of their channel."""
 
@@ -39,8 +41,12 @@ class Route(Protocol):
         """All servers that have keys."""
         ...
 
-    def forget(self) -> None:
-        """What is known may be wrong."""
+    def forget(self, address: Address | None = None) -> None:
+        """What is known may be wrong; *address* did not answer, or cannot serve."""
+        ...
+
+    def late(self, key: str) -> bool:
+        """Whether others should be asked before the server of *key*, which did not answer."""
         ...
 
     def moved(self, slot: int, address: Address) -> None:
@@ -51,7 +57,7 @@ class Route(Protocol):
 class Single:
     """One server."""
 
-    sharded = False
+    divided = sharded = False
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -70,8 +76,12 @@ class Single:
         return (self.address,)
         yield
 
-    def forget(self) -> None:
+    def forget(self, address: Address | None = None) -> None:
         """There is no other."""
+
+    def late(self, key: str) -> bool:
+        """There is no other."""
+        return False
 
     def moved(self, slot: int, address: Address) -> None:
         """A cluster's answer to somebody who did not say that he wants a cluster."""
@@ -83,7 +93,7 @@ class Single:
 class Sentinels:
     """The master that sentinels name."""
 
-    sharded = False
+    divided = sharded = False
 
     def __init__(
         self, sentinels: Sequence[Address], service: str, now: Callable[[], float]
@@ -108,18 +118,17 @@ class Sentinels:
             except (Unreachable, StoreError) as error:
                 if not reasons:
                     # It may have kept silent for all the time there was: another is first then.
-                    self.sentinels.append(self.sentinels.pop(0))
+                    self.sentinels = [*self._without(sentinel), sentinel]
                 reasons.append(f"{sentinel}: {error}")
                 continue
-            self._prefer(sentinel)
+            self.sentinels = [sentinel, *self._without(sentinel)]
             self.master, self.until = address, self.now() + BELIEVED
             return address
         self.forget()
         raise Unreachable(f"no sentinel names a master {self.service!r} ({'; '.join(reasons)})")
 
-    def _prefer(self, sentinel: Address) -> None:
-        self.sentinels.remove(sentinel)
-        self.sentinels.insert(0, sentinel)
+    def _without(self, sentinel: Address) -> Iterator[Address]:
+        return (other for other in self.sentinels if other != sentinel)
 
     def _named_by(self, sentinel: Address) -> Steps[Address]:
         words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
@@ -141,9 +150,13 @@ class Sentinels:
         """The master."""
         return ((self.known("") or (yield from self.find(""))),)
 
-    def forget(self) -> None:
+    def forget(self, address: Address | None = None) -> None:
         """Ask again."""
         self.until = 0.0
+
+    def late(self, key: str) -> bool:
+        """There is one master."""
+        return False
 
     def moved(self, slot: int, address: Address) -> None:
         """A cluster's answer from a server that sentinels watch."""
@@ -153,22 +166,30 @@ class Sentinels:
 class Cluster:
     """The masters of a cluster, by slot."""
 
+    divided = True
+
     def __init__(self, seeds: Sequence[Address]) -> None:
         self.seeds = list(seeds)
         self.slots: dict[int, Address] = {}
+        self.believed = True
         self.known_masters: list[Address] = []
-        # Asked last, for one that keeps silent leaves no time for the others.
+        # Asked last, for one that keeps silent leaves no time for the others, and one that is cut
+        # off from them has an old map.
         self.silent: set[Address] = set()
         self.sharded = True
 
     def known(self, key: str) -> Address | None:
         """The master of the key's slot."""
-        return self.slots.get(slot_of(key))
+        return self.slots.get(slot_of(key)) if self.believed else None
+
+    def late(self, key: str) -> bool:
+        """Whether the master of the key's slot, as far as is known, is asked last."""
+        return self.slots.get(slot_of(key)) in self.silent
 
     def find(self, key: str) -> Steps[Address]:
         """Read the map from any node, and look there."""
         yield from self._read_map()
-        address = self.known(key)
+        address = self.slots.get(slot_of(key))
         if address is None:
             raise Unreachable(f"no node of the cluster has slot {slot_of(key)}")
         return address
@@ -176,18 +197,17 @@ class Cluster:
     def _read_map(self) -> Steps[None]:
         reasons: list[str] = []
         known = dict.fromkeys([*self.known_masters, *self.seeds])
-        self.silent = {address for address in self.silent if address in known}
+        self.silent = self.silent & known.keys()
         for address in sorted(known, key=self.silent.__contains__):
             try:
                 slots, sharded = yield Send(address, (("CLUSTER", "SLOTS"), SHARDED))
             except (Unreachable, StoreError) as error:
                 if not reasons:
-                    others = self.silent | {address}
-                    self.silent = others if len(others) < len(known) else {address}
+                    self._avoid(address)
                 reasons.append(f"{address}: {error}")
                 continue
             if not isinstance(slots, Exception):
-                self.silent.discard(address)
+                self.silent = self.silent - {address}
                 self._learn(slots, address)
                 self.sharded = not isinstance(sharded, Exception)
                 return
@@ -199,7 +219,7 @@ class Cluster:
         for first, last, master, *_ in ranges:
             address = _announced(master, asked)
             slots.update(dict.fromkeys(range(_slot(first), _slot(last) + 1), address))
-        self.slots = slots
+        self.slots, self.believed = slots, True
         self.known_masters = list(dict.fromkeys(slots.values()))
 
     def masters(self) -> Steps[Sequence[Address]]:
@@ -207,9 +227,16 @@ class Cluster:
         yield from self._read_map()
         return self.known_masters
 
-    def forget(self) -> None:
-        """Read the map again."""
-        self.slots = {}
+    def forget(self, address: Address | None = None) -> None:
+        """Read the map again, and not from *address* if another has it."""
+        self.believed = False
+        if address is not None:
+            self._avoid(address)
+
+    def _avoid(self, address: Address) -> None:
+        others = self.silent | {address}
+        all_of_them = others >= {*self.known_masters, *self.seeds}
+        self.silent = {address} if all_of_them else others
 
     def moved(self, slot: int, address: Address) -> None:
         """One slot has another master."""

@@ -64,6 +64,10 @@ class Guarded(NamedTuple):
     value: bytes
     commands: Sequence[Command]
 
+    def met(self, replies: Sequence[Any]) -> bool:
+        """Whether the key is as it should be, and is watched."""
+        return replies[-1] == self.value and not isinstance(replies[0], Exception)
+
     def transaction(self) -> Sequence[Command]:
         """What is sent if the key is as it should be."""
         return (("MULTI",), *self.commands, ("EXEC",))
@@ -83,6 +87,10 @@ class OtherKind(Refused):
     """The key is of another kind: a lock by another protocol, or no lock at all."""
 
 
+class TooLate(Refused):
+    """What may pass by itself has not passed in time."""
+
+
 class Deaf(Refused):
     """The commands were carried out, but the server refuses the subscription that they need."""
 
@@ -98,11 +106,13 @@ def senseless(error: Exception) -> Unknown:
     return Unknown(f"an answer of the store makes no sense: {type(error).__name__}: {error}")
 
 
-def unheard(address: Address, refusal: Exception) -> Exception:
-    """What a refused subscription means: the wrong server was asked, or, raised, no permission."""
+def unheard(address: Address, refusal: Exception, count: int) -> list[Exception]:
+    """What a refused subscription means, in the place of so many replies: the wrong server was
+    asked; or, raised, no permission.
+    """
     if str(refusal).startswith("NOPERM"):
         raise Deaf(f"{address}: permission denied: {refusal}")
-    return refusal
+    return [refusal] * count
 
 
 Steps = Generator[Send | Guarded | Pause, Any, T]

@@ -6,13 +6,21 @@ themselves, and are asked again while there is time; the others are the user's t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.backends.redis.steps import Address, Guarded, OtherKind, Pause, Send, Unreachable
-from holdfast.errors import Refused
+from holdfast.backends.redis.steps import (
+    Address,
+    Guarded,
+    OtherKind,
+    Pause,
+    Send,
+    TooLate,
+    Unreachable,
+)
+from holdfast.errors import Refused, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.backends.redis.route import Route
     from holdfast.backends.redis.scripts import Script
@@ -21,6 +29,8 @@ if TYPE_CHECKING:
 PASSING = {
     *("LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN"),
     "NOREPLICAS",
+    # Where they lead in circles: of two servers one knows of a move that the other does not.
+    *("MOVED", "ASK"),
 }
 ADVICE = {
     "NOPERM": "permission denied: give the user the rights that the Redis page lists",
@@ -30,6 +40,7 @@ ADVICE = {
     "OOM": "the server has no memory left: it needs more, or fewer keys of others",
     "MISCONF": "the server cannot save its data, and so takes no more: see its log",
 }
+T = TypeVar("T")
 MAY_NOT = "The user executing the script can't"
 ASKING: Command = ("ASKING",)
 REDIRECTS = 8
@@ -70,6 +81,7 @@ class Talk:
         teaching, pupil, sha = False, False, ""
         aside: Address | None = None
         while True:
+            address: Address | None = None
             try:
                 address = aside or self.route.known(key) or (yield from self.route.find(key))
                 sent = (ASKING, *commands) if aside else commands
@@ -77,9 +89,12 @@ class Talk:
                 replies: list[Any] = yield step
                 if teaching:
                     self.teaching.discard((address, sha))
+            except Unknown:
+                self.route.forget(address)
+                raise
             except Unreachable as error:
-                self.route.forget()
-                problem: Exception = Refused(str(error))
+                self.route.forget(address)
+                problem: Exception = TooLate(str(error))
                 aside = None
             else:
                 replies = replies[1:] if aside else replies
@@ -107,6 +122,24 @@ class Talk:
             if not (yield Pause(tries)):
                 raise problem
 
+    def each(self, parts: Sequence[tuple[str, Callable[[], Steps[T]]]]) -> Steps[list[T | None]]:
+        """Several conversations, each with one of its keys; None for what has no answer. One that
+        has none takes all the time there is, so those whose server kept silent before come last.
+        """
+        answers: dict[int, T] = {}
+        problem: Exception | None = None
+        for place in sorted(range(len(parts)), key=lambda i: self.route.late(parts[i][0])):
+            try:
+                answers[place] = yield from parts[place][1]()
+            except (TooLate, Unknown) as error:
+                problem = error
+                break
+            except Refused as error:
+                problem = error
+        if problem is not None and not answers:
+            raise problem
+        return [answers.get(place) for place in range(len(parts))]
+
     def guarded(self, key: str, value: bytes, commands: Sequence[Command]) -> Steps[bool]:
         """Carry out commands if *key* is *value*, and stays so meanwhile; says whether it was."""
         look: Sequence[Command] = (("WATCH", key), ("GET", key))
@@ -129,8 +162,8 @@ class Talk:
 
     def _explained(self, code: str, problem: Exception, address: Address) -> Refused:
         if code in PASSING:
-            self.route.forget()
-            return Refused(f"{address}: {problem}")
+            self.route.forget(address)
+            return TooLate(f"{address}: {problem}")
         # Within a script, a missing right is told in other words.
         advice = ADVICE.get("NOPERM" if MAY_NOT in str(problem) else code)
         kind = OtherKind if code == "WRONGTYPE" else Refused

@@ -11,16 +11,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
-from holdfast.backends.redis.line import (
-    ENDED,
-    MESSAGES,
-    codec,
-    confirms,
-    kind_for,
-    packed,
-    refusal,
-    terms_for,
-)
+from holdfast.backends.redis.connecting import kind_for, refusal, terms_for
+from holdfast.backends.redis.line import ENDED, MESSAGES, codec, confirms, packed, spoils
 from holdfast.backends.redis.steps import NONSENSE, absurd
 from holdfast.errors import Unknown
 
@@ -85,6 +77,8 @@ class Wire(asyncio.Protocol):
         self.timer: asyncio.TimerHandle | None = None
         self.timer_at = float("inf")
         self.open = True
+        # A subscription was said to be over that we, too, had ended (`spoils`).
+        self.over = False
 
     async def connect(self, settings: Settings, until: float) -> None:
         """Let redis-py connect, and take over its transport."""
@@ -203,8 +197,11 @@ class Wire(asyncio.Protocol):
         question = self.questions[0]
         if isinstance(question, tuple):
             self.questions.popleft()
-            self.refused[question[1]] = reply
+            if "UN" not in question[0]:
+                self.refused[question[1]] = reply
             return
+        if self.over:
+            self.over = spoils(reply)
         replies = question.replies
         replies.append(reply)
         if len(replies) == question.count:
@@ -221,6 +218,7 @@ class Wire(asyncio.Protocol):
         question = self.questions[0] if self.questions else None
         if isinstance(question, tuple) and confirms(push, question):
             self.questions.popleft()
+            self.over = push[0] == ENDED
         elif push[0] == ENDED:
             self.ended(self, push[1].decode())
 

@@ -19,7 +19,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RENEW",
-        "    ours = redis.call('HEXISTS', KEYS[i], owner)",
+        "    ours = redis.pcall('HEXISTS', KEYS[i], owner)",
         "    redis.call('HSET', KEYS[i], owner, 1)\n"
         "    redis.call('PEXPIRE', KEYS[i], lease)\n"
         "    ours = 1",

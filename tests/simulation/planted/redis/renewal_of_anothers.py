@@ -20,6 +20,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RENEW",
-        "    ours = redis.call('HEXISTS', KEYS[i], owner)",
+        "    ours = redis.pcall('HEXISTS', KEYS[i], owner)",
         "    ours = redis.call('EXISTS', KEYS[i])",
     )

@@ -8,9 +8,15 @@ for i = 1, #KEYS, 2 do
   local lease, owner = tonumber(ARGV[i]), ARGV[i + 1]
   local ours
   if form == 'string' or form == 'vote' then
-    ours = redis.call('GET', KEYS[i]) == owner and 1 or 0
+    ours = redis.pcall('GET', KEYS[i])
+    if type(ours) ~= 'table' then ours = ours == owner and 1 or 0 end
   else
-    ours = redis.call('HEXISTS', KEYS[i], owner)
+    ours = redis.pcall('HEXISTS', KEYS[i], owner)
+  end
+  if type(ours) == 'table' then
+    -- A key that somebody has put something else into is lost by itself, and not with the others.
+    if not string.find(ours.err, 'WRONGTYPE', 1, true) then return ours end
+    ours = 0
   end
   if ours == 1 and redis.call('PTTL', KEYS[i]) < lease then
     redis.call('PEXPIRE', KEYS[i], lease)
