@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 import threading
+import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +17,7 @@ from tests.servers.ensembles import ensemble, fresh
 from tests.servers.process import eventually
 
 import holdfast
+from holdfast.backends.zookeeper import session
 from holdfast.backends.zookeeper.url import parsed
 from holdfast.errors import Refused
 
@@ -195,6 +201,67 @@ def test_nobody_answers() -> None:
         with pytest.raises(Refused, match="reached"):
             client.lock("a").acquire()
         assert [finding.level for finding in client.doctor()] == ["fail"]
+
+
+def sockets(connection: Any) -> set[str]:
+    """What kazoo has open."""
+    found = (connection._socket, connection._read_sock, connection._write_sock)
+    return {os.readlink(f"/proc/self/fd/{one.fileno()}") for one in found if one is not None}
+
+
+def links() -> Iterator[str]:
+    """What this process has open."""
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            yield os.readlink(f"/proc/self/fd/{descriptor}")
+
+
+def test_a_forked_child_shares_no_socket() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        client = holdfast.Client(f"zookeeper://127.0.0.1:{port}/x?timeout=60", op_timeout=0.3)
+        with pytest.raises(Refused, match="reached"):
+            client.lock("a").acquire()
+        connection = client._driver.nodes["store"].session.client._connection  # type: ignore[attr-defined]
+        eventually(lambda: len(sockets(connection)) == 3)
+        ours = sockets(connection)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            os._exit(len(ours & set(links())))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        client.close()
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_a_client_is_closed_while_the_server_keeps_silent(
+    accepts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also before there is a session: one that is frozen, or whose network drops all."""
+    monkeypatch.setattr(session, "CLOSE_PATIENCE", 0.3)
+    with socket.create_server(("127.0.0.1", 0), backlog=8 if accepts else 0) as silent:
+        address = silent.getsockname()
+        crowd = [] if accepts else [socket.create_connection(address)]
+        client = holdfast.Client(f"zookeeper://127.0.0.1:{address[1]}/x?timeout=60", op_timeout=0.3)
+        with pytest.raises(Refused, match="reached"):
+            client.lock("a").acquire()
+        began = time.monotonic()
+        client.close()
+        assert time.monotonic() - began < 30
+        for one in crowd:
+            one.close()
+
+
+def test_what_a_closed_client_is_told_is_no_news() -> None:
+    """Its thread may end later than the next client of the same store has begun."""
+    heard: list[str] = []
+    asked = session.Session(parsed("zookeeper://127.0.0.1:1/x"), heard.append)
+    old = asked.start()
+    asked.close()
+    asked.number = 7
+    asked._state(old, "LOST")
+    assert (asked.number, heard) == (7, [])
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")

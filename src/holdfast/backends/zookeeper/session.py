@@ -7,10 +7,12 @@ the request and send it whenever it can.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import math
 import select
+import socket
 import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -87,6 +89,20 @@ def _handler(threads: Any) -> Any:
     return Direct
 
 
+def hang_up(sock: Any) -> None:
+    """End a connection, if there is one, so that whoever waits for its answer is woken."""
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+def let_go(*sockets: Any) -> None:
+    """Close them, those that there are."""
+    for sock in sockets:
+        if sock is not None:
+            sock.close()
+
+
 class Session:
     """A client of kazoo's, made by the first question; and what the servers said of its session."""
 
@@ -139,7 +155,8 @@ class Session:
 
         def overheard(timeout: float, request: Any, xid: Any = None) -> Any:
             answer = invoke(timeout, request, xid)
-            if isinstance(request, self.kazoo.Connect) and answer[0].time_out > 0:
+            ours = client is self.client and isinstance(request, self.kazoo.Connect)
+            if ours and answer[0].time_out > 0:
                 self.number, self.timeout = answer[0].session_id, answer[0].time_out / 1000.0
             return answer
 
@@ -147,6 +164,8 @@ class Session:
 
     def _state(self, client: Any, state: str) -> None:
         """In kazoo's thread: connected again, or the session is over; all look again."""
+        if client is not self.client:
+            return  # it was closed
         if state == self.kazoo.states.KazooState.LOST:
             client.connection_ended = client.client_state != "EXPIRED_SESSION"
             self.number = 0
@@ -209,14 +228,23 @@ class Session:
         self._nudge(client, 1)
         if not connection.connection_stopped.wait(CLOSE_PATIENCE):
             # A server that keeps silent ends the session by itself; we end the connection.
-            connection._socket.close()
+            hang_up(connection._socket)
             self._nudge(client, 1)
+            if not connection.connection_stopped.wait(CLOSE_PATIENCE):
+                # There is none yet: kazoo's thread ends by itself, when that has failed.
+                let_go(connection._read_sock, connection._write_sock)
+                return
         client._safe_close()
         client.close()
 
     def after_fork(self) -> None:
-        """Leave the parent's client alone: its threads are not here, its session is not ours."""
+        """Leave the parent's client alone: its threads are not here, its session is not ours. Only
+        our copies of its descriptors are closed, which the parent does not notice.
+        """
         self.mutex = threading.Lock()
-        self.client = None
+        client, self.client = self.client, None
+        if client is not None:
+            connection = client._connection
+            let_go(connection._socket, connection._read_sock, connection._write_sock)
         self.number = 0
         self.listeners = []
