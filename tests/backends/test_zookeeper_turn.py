@@ -26,7 +26,7 @@ OWNERS = ("3f2a" * 8, "_c_5a77", "c0ffee-12", "lock-er")
 def written(owner: str, mark: str, sequence: int) -> str:
     """As ZooKeeper's server writes it: %010d of a signed number of 32 bits."""
     signed = (sequence + HALF) % 2**32 - HALF
-    return f"{owner}{mark}{signed:010d}" if signed >= 0 else f"{owner}{mark}{signed:011d}"
+    return f"{owner}{mark}{signed:010d}"
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -73,7 +73,9 @@ def test_the_numbers_of_a_queue_begin_anew_below_zero() -> None:
         ("_c_0a-1b-lock-0000000003", "_c_0a-1b", CURATOR, 3),
         ("lock-0000000003", "", CURATOR, 3),
         ("x-lock--2147483648", "x", CURATOR, -LAST - 1),
-        ("x__lock__-0000000001", "x", KAZOO, -1),
+        ("x__lock__-1000000000", "x", KAZOO, -(10**9)),
+        ("x__lock__-999999999", "x", KAZOO, 1 - 10**9),
+        ("x-lock--000000001", "x", CURATOR, -1),
         ("a-lock-b__lock__0000000001", "a-lock-b", KAZOO, 1),
     ],
 )

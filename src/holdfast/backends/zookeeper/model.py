@@ -94,7 +94,7 @@ class Tree:
     def numbered(self, path: str) -> str:
         """The path with the number that is next below its parent."""
         number = (self.used.get(path.rpartition("/")[0], 0) + 2**31) % 2**32 - 2**31
-        return f"{path}{number:010d}" if number >= 0 else f"{path}{number:011d}"
+        return f"{path}{number:010d}"
 
     def remove(self, path: str) -> bool:
         """Delete a node that has none below it."""

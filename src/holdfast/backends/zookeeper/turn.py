@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 KAZOO = "__lock__"
 CURATOR = "-lock-"
-# A number below zero has its sign before ten digits: "-lock--2147483648".
-CONTENDER = re.compile(r"(?P<owner>.*?)(?P<mark>__lock__|-lock-|^lock-)(?P<sequence>-?[0-9]{10})")
+# The server writes it by "%010d": with a sign there are ten digits, or nine from -999999999 on.
+SEQUENCE = "(?P<sequence>-?[0-9]{10}|-[0-9]{9})"
+CONTENDER = re.compile(rf"(?P<owner>.*?)(?P<mark>__lock__|-lock-|^lock-){SEQUENCE}")
 CIRCLE = 2**32
 HALF = 2**31
 
