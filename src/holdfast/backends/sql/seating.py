@@ -122,10 +122,12 @@ class Seating(Places):
             return Left("absent", ())
         return Left("held" if held else "waiting", ())
 
-    def _lives(self, claim: Claim, until: float) -> bool:
+    def _lives(self, claim: Claim, until: float) -> bool | None:
         place = self.places.get(claim.holder)
         if place is None or place.ended:
             return False
+        if self.store.now() >= until:
+            return None  # another connection kept silent for all the time; this one was not asked
         try:
             with self._at(claim, place):
                 self._talk(claim, place, self.seats.alive(), until)

@@ -151,15 +151,17 @@ class Sessions:
             # The connection has ended: the next question begins with another.
             return
 
-    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
-        """Prove that each session lives."""
-        answers: Sequence[bool] = await self._by(Renew(claims), until)
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
+        """Prove that each session lives; None for one that there was no time to ask."""
+        answers: Sequence[bool | None] = await self._by(Renew(claims), until)
         return [self._renewed(*renewed) for renewed in zip(claims, answers, strict=True)]
 
-    def _renewed(self, claim: Claim, lives: bool) -> bool:
+    def _renewed(self, claim: Claim, lives: bool | None) -> bool | None:
         """Whether it is held on; one that is being freed, or was, is not."""
-        if not lives or claim.holder not in self.ends or claim.holder in self.freed:
+        if claim.holder not in self.ends or claim.holder in self.freed:
             return False
+        if not lives:
+            return lives
         ends = max(self.ends[claim.holder][0], self.now() + claim.lease)
         self.ends[claim.holder] = (ends, claim)
         return True
