@@ -83,7 +83,8 @@ class AioStore:
         again: bool = False,
     ) -> T:
         """One conversation on any line; *more* says that it asks for more than there is, *again*
-        that it may be asked twice: a line that lay idle may have ended without a word.
+        that it may be asked twice: a line that lay idle may have ended without a word. A *bare*
+        line, whose tables nobody has looked at, is used for nothing else.
         """
         await self._enter(until, self.target.pool + (0 if more else SPARE))
         try:
@@ -97,7 +98,7 @@ class AioStore:
                     if not (again and line.worn and self.now() < until):
                         raise
                 finally:
-                    self._lay_down(line)
+                    self.drop(line) if bare else self._lay_down(line)
         finally:
             self._exit()
 
