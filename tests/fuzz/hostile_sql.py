@@ -35,7 +35,7 @@ ALWAYS: dict[str, list[Any]] = {
     "row there": [(1,)],
 }
 # The last statement of a commit to MySQL is one that every connection begins with.
-GREETING = {"greet", "fact", "tenancy", "commit", ""}
+GREETING = {"greet", "fact", "tenancy", "usual", "commit", ""}
 BUSY: dict[str, list[Any]] = {**ALWAYS, "lock": [HELD], "seat of holder": [SEAT], "seats": [SEAT]}
 # Requests for a connection that is encrypted, by which PostgreSQL's clients begin.
 ENCRYPTED = (80877103, 80877104)

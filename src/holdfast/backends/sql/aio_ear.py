@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.sql.ear import CONNECT_PATIENCE, DOZE, POLL, Words, signed
+from holdfast.backends.sql.script import SqlError
 from holdfast.backends.sql.shelf import channel
+from holdfast.backends.sql.upkeep import refusal
 from holdfast.core.backend import EVERYONE, Next
 from holdfast.errors import Refused, StoreError
 
@@ -43,6 +45,9 @@ class AioEar:
             if not self.ended:
                 raise
             raise Refused("the client was closed") from None
+        except SqlError as error:
+            self._let_go(client)
+            raise refusal(error, self.store.greeted) from error
         except StoreError:
             self._let_go(client)
             raise

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.backends.sql.script import SqlError
 from holdfast.backends.sql.shelf import channel
+from holdfast.backends.sql.upkeep import refusal
 from holdfast.core.backend import EVERYONE, Next
 from holdfast.errors import Refused, StoreError
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 POLL = 0.1
 DOZE = 1.0
 CONNECT_PATIENCE = 10.0
+# A statement was ended by `KILL QUERY`, or by a time limit of the server's (MariaDB's, MySQL's).
+RUNG = frozenset(("1317", "1969", "3024"))
 
 
 class Words:
@@ -43,16 +46,23 @@ class Words:
         return holders
 
     def dozing(self, seconds: float) -> Steps[tuple[str, ...]]:
-        """Sleep until there is something, or somebody rings, or the time is over."""
+        """Sleep until there is something, or somebody rings, or the time is over. The bell of a
+        second one may end what follows the sleep: then that is done in the next turn.
+        """
+        yield from self._unless_rung(self._dozed(seconds))
+        return (yield from self._unless_rung(self.taken()))
+
+    def _dozed(self, seconds: float) -> Steps[tuple[str, ...]]:
+        yield (("doze", {"client": self.client, "millis": round(seconds * 1000)}),)
+        return ()
+
+    def _unless_rung(self, steps: Steps[tuple[str, ...]]) -> Steps[tuple[str, ...]]:
         try:
-            yield (("doze", {"client": self.client, "millis": round(seconds * 1000)}),)
+            return (yield from steps)
         except SqlError as error:
-            if error.state != RUNG:
+            if error.state not in RUNG:
                 raise
-        return (yield from self.taken())
-
-
-RUNG = "1317"
+            return ()
 
 
 class Ear:
@@ -73,10 +83,12 @@ class Ear:
             raise TypeError(f"the ear was asked {request!r}")
         try:
             return self._hear(request.client, until)
-        except StoreError:
+        except (StoreError, SqlError) as error:
             self._let_go(request.client)
             if self.ended.is_set():
                 raise Refused("the client was closed") from None
+            if isinstance(error, SqlError):
+                raise refusal(error, self.store.greeted) from error
             raise
 
     def _hear(self, client: str, until: float) -> tuple[str, ...]:

@@ -33,12 +33,14 @@ from holdfast.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast.backends.sql.script import Dialect, Result, Row, Steps, Value
+    from holdfast.backends.sql.script import Dialect, Part, Result, Row, Steps, Value
     from holdfast.backends.sql.shelf import Asker
 
 T = TypeVar("T")
 RELEASED = Left("held", ())
 MOST_TRIES = 10
+# Of so many busy names one client remembers that they are.
+MOST_BUSY = 10_000
 
 
 class Lease:
@@ -70,31 +72,48 @@ class Lease:
                 return Grant(token, ())
         reply = yield from self.whole(claim.name, claim.holder, asker, _asking(request))
         if isinstance(reply, Busy):
-            self.waiting.add(claim.holder)
-            self.busy.add(claim.name)
+            self._was_busy(request)
         else:
             self.busy.discard(claim.name)
         return reply
+
+    def _was_busy(self, request: Ask) -> None:
+        if request.wait:
+            self.waiting.add(request.claim.holder)
+        if len(self.busy) >= MOST_BUSY:
+            self.busy.clear()
+        self.busy.add(request.claim.name)
 
     def _ask_shortly(self, claim: Claim) -> Steps[int | None]:
         waited = claim.holder in self.waiting
         words = _renewal(claim)
         if waited:
-            (result,) = yield (("confirm", words),)
+            result = yield from self._shortly(("confirm", words))
         else:
             more: dict[str, Value] = {"client": claim.client, "about": claim.about}
-            (result,) = yield (("take", {**words, **more}),)
-        if not result.amount:
+            result = yield from self._shortly(("take", {**words, **more}))
+        if result is None or not result.amount:
             return None
         self.waiting.discard(claim.holder)
         return result.number or int(result.rows[0][0])
+
+    def _shortly(self, part: Part) -> Steps[Result | None]:
+        """One statement; None where others stood in its way, so that nothing was done."""
+        try:
+            (result,) = yield (part,)
+        except SqlError as error:
+            if error.state not in self.dialect.contended:
+                raise
+            return None
+        return result
 
     def _leave(self, request: Leave, asker: Asker) -> Steps[object]:
         claim = request.claim
         self.waiting.discard(claim.holder)
         if not request.bury:
-            (result,) = yield (("drop", {"name": claim.name, "holder": claim.holder}),)
-            if result.amount:
+            words = {"name": claim.name, "holder": claim.holder}
+            result = yield from self._shortly(("drop", words))
+            if result is not None and result.amount:
                 return RELEASED
 
         def leaving(shelf: LockShelf) -> Left:

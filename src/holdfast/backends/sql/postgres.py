@@ -29,7 +29,6 @@ READ, WRITE = 1, 2
 LONGEST_WAIT = 3600.0
 # A server that vanished without a word is noticed in about 15 seconds (hazard D5).
 SETTINGS = {
-    "client_encoding": "utf8",
     "application_name": "holdfast",
     "keepalives_idle": "5",
     "keepalives_interval": "3",
@@ -57,6 +56,8 @@ def conninfo(target: Target) -> str:
     words = {**SETTINGS, **target.options}
     named = {"host": target.host, "user": target.user, "password": target.password}
     named |= {"port": str(target.port or ""), "dbname": target.database}
+    # All that we say is written in it: in another one a name would be another lock's.
+    named["client_encoding"] = "utf8"
     words |= {key: value for key, value in named.items() if value}
     made: str = library("psycopg.conninfo", EXTRA).make_conninfo("", **words)
     return made
@@ -91,11 +92,14 @@ class Line:
         try:
             # The object is kept, for it ends its connection with itself.
             self.owner = self.target.connect()
+            conn = self.owner.pgconn
+            if conn.transaction_status != self.pq.TransactionStatus.IDLE:
+                conn.exec_(b"ROLLBACK")
+            done = conn.exec_(b"SET client_encoding TO 'UTF8'")
         except Exception as error:
             raise Refused(f"{self.target.shown}: {said(str(error))}") from error
-        conn = self.owner.pgconn
-        if conn.transaction_status != self.pq.TransactionStatus.IDLE:
-            conn.exec_(b"ROLLBACK")
+        if done.status != self.pq.ExecStatus.COMMAND_OK:
+            raise Refused(f"{self.target.shown}: {said(done.error_message)}")
         return conn
 
     def _connected(self, until: float) -> Any:

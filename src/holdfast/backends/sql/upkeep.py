@@ -68,7 +68,9 @@ def greeting(greeted: Greeted, line: Any, bare: bool) -> Steps[None]:
     line.backend = number.rows[0][0]
     greeted.proxied = line.backend != line.number
     # Behind a proxy the next statement may be another session's.
-    line.kept = set() if greeted.alone and greeted.dialect.kept else None
+    if greeted.alone and greeted.dialect.kept:
+        line.kept = set()
+        yield ("usual",)
 
 
 def _check(greeted: Greeted, found: str) -> None:

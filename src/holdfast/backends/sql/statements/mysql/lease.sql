@@ -1,6 +1,6 @@
 -- begin
 -- A client that freezes in mid-transaction must not keep others from the row for long.
-SET SESSION wait_timeout = 3; BEGIN
+SET SESSION wait_timeout = 3; START TRANSACTION
 
 -- commit
 COMMIT; SET SESSION wait_timeout = 3600

@@ -49,7 +49,7 @@ DO RELEASE_ALL_LOCKS()
 DO GET_LOCK(:sign, 0)
 
 -- open
-BEGIN
+START TRANSACTION
 
 -- close
 COMMIT
@@ -58,7 +58,7 @@ COMMIT
 SELECT name FROM holdfast_row WHERE name = :name AND GET_LOCK(:sign, 0) = 1 FOR UPDATE SKIP LOCKED
 
 -- row wait
-BEGIN; DO GET_LOCK(:sign, 0); SELECT name FROM holdfast_row WHERE name = :name FOR UPDATE
+START TRANSACTION; DO GET_LOCK(:sign, 0); SELECT name FROM holdfast_row WHERE name = :name FOR UPDATE
 
 -- row free
 ROLLBACK; DO RELEASE_ALL_LOCKS()

@@ -1,6 +1,6 @@
 -- begin
 -- A client that freezes in mid-transaction must not keep others from the row for long.
-BEGIN; SET LOCAL idle_in_transaction_session_timeout = '3s'; SET LOCAL lock_timeout = '3s'
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '3s'; SET LOCAL lock_timeout = '3s'
 
 -- commit
 COMMIT
@@ -11,6 +11,10 @@ ROLLBACK
 -- greet
 -- Text as it is meant; the number of this session, to find out whether a proxy is in between.
 SELECT pg_backend_pid()::bigint
+
+-- usual
+-- For all transactions of a session that is ours alone: what others have committed is seen at once.
+SET default_transaction_isolation TO 'read committed'
 
 -- fact
 SELECT value FROM holdfast_fact WHERE key = :fact

@@ -44,7 +44,7 @@ SELECT pg_advisory_unlock_all()
 SELECT pg_try_advisory_lock(:sign)
 
 -- open
-BEGIN
+BEGIN ISOLATION LEVEL READ COMMITTED
 
 -- close
 COMMIT

@@ -1,0 +1,149 @@
+"""What an administrator may have set for all sessions, or for a role: locks work all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine
+from tests.backends.rivals import Waiter, take
+from tests.backends.sql import PROTOCOLS, Stage, mariadb, postgres
+from tests.servers.databases import as_worker, emptied
+from tests.servers.process import eventually
+
+import holdfast
+from holdfast.backends import open_store
+from holdfast.core.backend import Next
+from holdfast.core.effects import FOREVER
+from holdfast.drivers.machine import now
+from holdfast.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.servers.mariadb import MariaDB
+    from tests.servers.postgres import Postgres
+
+__all__ = ["as_worker", "mariadb", "postgres"]
+WAITS = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+DOZES = "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"
+RINGS = 200
+
+
+@pytest.fixture
+def limited(mariadb: MariaDB, request: pytest.FixtureRequest) -> Iterator[MariaDB]:
+    """With a setting for all sessions to come."""
+    name, value = request.param
+    ((before,),) = mariadb.query(f"SELECT @@GLOBAL.{name}")
+    mariadb.do(f"SET GLOBAL {name} = {value}")
+    yield mariadb
+    mariadb.do(f"SET GLOBAL {name} = '{before}'" if value[0] == "'" else f"SET GLOBAL {name} = 0")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("level", ["serializable", "repeatable read"])
+def test_transactions_see_what_is_committed_whatever_is_usual(
+    postgres: Postgres, protocol: str, level: str
+) -> None:
+    """Whoever has waited for another's change goes on with it, and is not refused."""
+    usual = quote(f"-c default_transaction_isolation={quote(level)}".replace("%20", "\\ "))
+    url = f"{emptied(postgres)}?protocol={protocol}&options={usual}"
+    with holdfast.Client(url) as client, psycopg.connect(postgres.url) as another:
+        take(client, "a").release()
+        another.execute("UPDATE holdfast_lock SET about = '' WHERE name = 'a'")
+        waiter = Waiter(client, "a")
+        eventually(lambda: postgres.query(WAITS))
+        another.commit()
+        waiter.join().release()
+
+
+def test_a_name_is_the_same_lock_whatever_an_engine_speaks(postgres: Postgres) -> None:
+    """Or a URL, or the database itself."""
+    postgres.query("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    url = postgres.url.replace("/postgres", "/latin")
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    stores = [engine, f"{url}?client_encoding=latin1"]
+    with holdfast.Client(url) as client:
+        client.setup()
+        with client.lock("café"):
+            for store in stores:
+                with holdfast.Client(store) as other:
+                    assert other.lock("café").acquire(timeout=0) is None
+    engine.dispose()
+
+
+def test_a_connection_that_stands_still_takes_no_other_with_it(postgres: Postgres) -> None:
+    """Proofs of life are asked for together; one that gets no answer is the end of its own hold."""
+    stage = Stage(postgres, "advisory", session=3.0)
+    client = stage.client()
+    leases = [take(client, name) for name in ("a", "b", "c")]
+    ((number,),) = postgres.query("SELECT backend FROM holdfast_seat WHERE name = 'a'")
+    os.kill(number, signal.SIGSTOP)
+    try:
+        eventually(lambda: leases[0].lost)
+    finally:
+        os.kill(number, signal.SIGCONT)
+    for lease in leases[1:]:
+        lease.ensure()
+    stage.close()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "limited", [("max_statement_time", "0.3"), ("sql_mode", "'ORACLE'")], indirect=True
+)
+def test_a_wait_bears_what_is_set_for_all_sessions(limited: MariaDB, protocol: str) -> None:
+    stage = Stage(limited, protocol)
+    held = take(stage.client(), "a")
+    waiter = Waiter(stage.client(), "a")
+    eventually(lambda: len(stage.clients[0].lock("a").waiters()) == 1)
+    assert stage.client().lock("a").acquire(timeout=1.5) is None
+    held.release()
+    waiter.join().release()
+    stage.close()
+
+
+def test_a_bell_may_ring_at_any_moment(mariadb: MariaDB) -> None:
+    """It ends whatever the listening connection is at, not only its sleep."""
+    stage = Stage(mariadb, "lease")
+    held = take(stage.client(), "a")
+    waiter = Waiter(stage.client(), "a")
+    eventually(lambda: mariadb.query(DOZES))
+    number = mariadb.query(DOZES)[0][0]
+    mariadb.do(*[f"KILL QUERY {number}"] * RINGS)
+    held.release()
+    waiter.join().release()
+    stage.close()
+
+
+def test_an_ear_that_is_refused_says_so(
+    postgres: Postgres, as_worker: Callable[[Postgres | MariaDB], str]
+) -> None:
+    """In words of ours, as whoever asked for it expects: waiters look by themselves then."""
+    url, client = as_worker(postgres), "c" * 32
+    sign = "FUNCTION pg_try_advisory_lock(bigint)"
+    postgres.query(f"REVOKE EXECUTE ON {sign} FROM PUBLIC")
+    try:
+        blocking = open_store(url, now).nodes["ear"]
+        with pytest.raises(Refused, match="pg_try_advisory_lock"):
+            blocking.call(Next(client), FOREVER)
+        ear = open_store(url, now, aio=True).nodes["ear"]
+        with pytest.raises(Refused, match="pg_try_advisory_lock"):
+            asyncio.run(ear.call(Next(client), FOREVER))
+    finally:
+        postgres.query(f"GRANT EXECUTE ON {sign} TO PUBLIC")
+
+
+def test_a_try_in_vain_leaves_nothing_in_memory(postgres: Postgres) -> None:
+    stage = Stage(postgres, "lease")
+    with stage.client().lock("a"):
+        client = stage.client()
+        for _ in range(3):
+            assert client.lock("a").acquire(timeout=0) is None
+    assert not client._driver.nodes["store"].lease.waiting  # type: ignore[attr-defined]
+    stage.close()
