@@ -641,3 +641,58 @@ def test_closing_waits_for_one_who_is_about_to_ask() -> None:
     scene.world.play(scene.world.time + 0.1)
     assert closing.ended
     assert not [request for request in scene.store.seen if isinstance(request, Ask)]
+
+
+def service_of_two(scene: Scene) -> tuple[Machine, Service]:
+    """Two ways of locking on one store, on which they see one another's locks."""
+    machine = Machine(scene.world, "one")
+    return machine, Service(
+        machine, lambda protocol: Refusing(scene.store), label=None, op_timeout=1.0
+    )
+
+
+def test_another_way_of_locking_does_not_nest() -> None:
+    """Where the ways do not see one another, others would have the lock that was taken for ours."""
+    scene = Scene()
+    machine, service = service_of_two(scene)
+    ways = [mutex_of(service, protocol=protocol) for protocol in ("lease", "row")]
+
+    async def whole() -> None:
+        handle = await ways[0].acquire(None)
+        assert handle is not None
+        assert [way.owned() for way in ways] == [True, False]
+        assert await ways[1].acquire(0.0) is None
+        await handle.release()
+        other = await ways[1].acquire(0.0)
+        assert other is not None
+        assert [way.owned() for way in ways] == [False, True]
+        await other.release()
+
+    scene.do(machine, whole())
+
+
+def test_two_threads_at_once_have_one_desk() -> None:
+    """A second one would be closed by nobody, and forgotten by no forked child."""
+    scene = Scene()
+    machine = Machine(scene.world, "one")
+
+    others: list[Any] = []
+
+    def backend(protocol: str | None) -> Refusing:
+        if protocol == "row" and not others:
+            others.append(None)
+            others[0] = service.desk("row")  # of another thread, in the middle of ours
+        return Refusing(scene.store)
+
+    service = Service(machine, backend, label=None, op_timeout=1.0)
+    assert service.desk("row") is others[0]
+    assert service.desk("row") is others[0]
+
+
+def test_a_closed_client_takes_no_lock_in_another_way() -> None:
+    scene = Scene()
+    machine, service = service_of_two(scene)
+    scene.do(machine, service.close())
+    with pytest.raises(Closed):
+        scene.do(machine, mutex_of(service, protocol="row").acquire(None))
+    assert scene.store.seen == []

@@ -157,6 +157,26 @@ def test_a_callback_may_close_the_client(monkeypatch: pytest.MonkeyPatch) -> Non
     asyncio.run(main())
 
 
+def test_no_callback_keeps_another_from_being_told() -> None:
+    """Not even one that ends a task and waits for it, and so has that one's cancellation."""
+
+    async def main() -> None:
+        work, told = asyncio.create_task(asyncio.sleep(60)), asyncio.Event()
+
+        async def stop(lease: holdfast.AsyncLease) -> None:
+            work.cancel()
+            await work
+
+        async with holdfast.AsyncClient("memory://told") as client:
+            lease = await client.lock("a", lease=0.1, renew=False).acquire()
+            assert lease is not None
+            lease.on_lost(stop)
+            lease.on_lost(lambda lease: told.set())
+            await asyncio.wait_for(told.wait(), 10)
+
+    asyncio.run(main())
+
+
 def test_late_answers_are_for_nobody() -> None:
     async def main() -> None:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()

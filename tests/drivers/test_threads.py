@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import socket
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -130,6 +131,19 @@ def test_an_error_of_a_callback_is_reported_and_goes_no_further(
 
     assert Threads({}).run(waits(Tell(fail, "why"))) == [None]
     assert str(reported[0].exc_value) == "why"
+
+
+def test_no_callback_keeps_another_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one that ends its thread nor one that takes its time."""
+    told = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
+    with holdfast.Client("memory://told") as client:
+        lease = client.lock("a", lease=0.1, renew=False).acquire()
+        assert lease is not None
+        lease.on_lost(lambda lease: sys.exit("lost"))
+        lease.on_lost(lambda lease: told.wait(20))
+        lease.on_lost(lambda lease: told.set())
+        assert told.wait(10)
 
 
 def test_what_runs_after_its_call_is_not_decorated() -> None:

@@ -117,7 +117,9 @@ class Caller:
         self.reference = weakref.ref(self)
         # The label that was asked for last, and the text about it.
         self.about: tuple[str | None, str] = (None, "")
-        self.holds: dict[str, weakref.ref[Any]] = {}
+        # By the client that has it, for one of the core has an identity for each way of locking,
+        # and by the name: locks of the same name exclude one another only within one way.
+        self.holds: dict[tuple[str, str], weakref.ref[Any]] = {}
 
 
 class Guard(Protocol):

@@ -17,6 +17,7 @@ from holdfast.core import pace
 from holdfast.core.backend import Backend, Claim, Watchful
 from holdfast.core.background import Background
 from holdfast.core.effects import FOREVER, Caller, Env, Signal, Sleep, Wait
+from holdfast.core.names import shortened
 from holdfast.core.sight import quoted
 from holdfast.errors import Closed, Unknown
 from holdfast.version import __version__
@@ -127,8 +128,10 @@ class Holdings:
         if not text or known != label:
             if not self.place:
                 host, pid = self.env.place()
+                host = shortened(host)
                 self.place = f'{{"host": {quoted(host)}, "pid": {pid}, "version": "{__version__}"'
-            words = f'"thread": {quoted(caller.title)}, "label": {quoted(label)}'
+            title = shortened(caller.title)
+            words = f'"thread": {quoted(title)}, "label": {quoted(label)}'
             text = f"{self.place}, {words}}}"
             caller.about = label, text
         return text
@@ -139,7 +142,7 @@ class Holdings:
         self.holds[hold.claim.holder] = reference
         if caller is not None:
             hold.caller = weakref.ref(caller)
-            caller.holds[hold.claim.name] = reference
+            caller.holds[hold.claim.client, hold.claim.name] = reference
         self.schedule(hold, asked, lasts)
 
     def schedule(self, hold: Hold, asked: float, lasts: float = FOREVER) -> None:
@@ -183,9 +186,9 @@ class Holdings:
     def remove(self, hold: Hold) -> None:
         """A hold ends."""
         self.dismiss(hold)
-        caller, name = hold.caller(), hold.claim.name
-        if caller is not None and name in caller.holds and caller.holds[name]() in (hold, None):
-            del caller.holds[name]
+        caller, key = hold.caller(), (hold.claim.client, hold.claim.name)
+        if caller is not None and key in caller.holds and caller.holds[key]() in (hold, None):
+            del caller.holds[key]
 
     def deprived(self, holder: str, reason: str) -> None:
         """The store's connection that held for *holder* has ended: nobody needs to be asked."""
@@ -205,7 +208,7 @@ class Holdings:
 
     def of(self, caller: Caller, name: str) -> Hold | None:
         """The hold that *caller* has on *name*, if any."""
-        reference = caller.holds.get(name)
+        reference = caller.holds.get((self.client, name))
         return reference() if reference is not None else None
 
     def held(self) -> list[Hold]:

@@ -10,14 +10,16 @@ answer, which is tried again until the time that was confirmed has passed, which
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core import pace
 from holdfast.core.effects import FOREVER, Sleep, Spawn, Tell, Wait
-from holdfast.core.lease import Callback, Hold, State
+from holdfast.core.lease import Hold, State
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.core.backend import Claim
     from holdfast.core.holdings import Holdings, Orphan
 
@@ -157,9 +159,8 @@ class Keeper:
                 books.dismiss(hold)
                 books.bereaved += hold.bereaved()
                 self._let_go(hold)
-        bereaved, books.bereaved = books.bereaved, []
-        if bereaved:
-            await Spawn(tell_all(bereaved), "lost")
+        while books.bereaved:
+            await Spawn(tell(*books.bereaved.pop(0)), "lost")
 
     def _let_go(self, hold: Hold) -> None:
         # It ends with its session, which may be found again; but nobody believes in it any more.
@@ -179,7 +180,8 @@ class Keeper:
                 await Sleep(min(until, self._later()))
 
 
-async def tell_all(callbacks: list[Callback]) -> None:
-    """Tell everyone who asked to be told of a loss."""
-    for callback, lease in callbacks:
-        await Tell(callback, lease)
+async def tell(callback: Callable[[Any], object], lease: object) -> None:
+    """Tell one who asked to be told of a loss. Each by itself: one that takes its time, or ends its
+    thread or task, keeps no other from being told.
+    """
+    await Tell(callback, lease)

@@ -65,6 +65,7 @@ class Service:
         self.label = checked_label(label)
         self.patience = checked_seconds(op_timeout, "op_timeout", least=0.01, most=3600.0)
         self.passes = checked_passes(passes)
+        self.closed = False
         self.desks: dict[str | None, Desk] = {}
         self.layers: dict[Holdings, Local] = {}
         self.desk(None)
@@ -75,7 +76,9 @@ class Service:
         desk = self.desks.get(protocol)
         if desk is None:
             books = Holdings(self.env, self.backend(protocol), self.patience, self.label)
-            desk = self.desks[protocol] = Desk(books, Keeper(books))
+            # One desk, even when two threads are here at once, and none of a client that is closed.
+            desk = self.desks.setdefault(protocol, Desk(books, Keeper(books)))
+            books.closed = self.closed
         return desk
 
     def mutex(
@@ -189,7 +192,8 @@ class Service:
     async def close(self) -> None:
         """Wake and end what waits, give back what is held, and stop the keepers."""
         until = self.env.now() + self.patience
-        for desk in self.desks.values():
+        self.closed = True
+        for desk in list(self.desks.values()):
             if not desk.books.closed:
                 await desk.books.close(until)
                 if desk.books in self.layers:

@@ -54,6 +54,22 @@ async def the_label_of_the_client_is_the_default(world: World) -> None:
     assert [holder and holder.label for holder in shown] == ["reports", "weekly"]
 
 
+@scenario()
+async def a_thread_or_task_may_be_called_anything(world: World) -> None:
+    """What is no text for a store is made visible, and what is long is cut."""
+    title = "job \udcff\0" + 100_000 * "x"
+    shown = await world.spawn(_shown_to_itself, world.lock("a"), title=title).join()
+    assert shown.startswith("job ?\0xxx")
+    assert len(shown) <= 255
+
+
+async def _shown_to_itself(lock: Lock) -> str:
+    async with lock:
+        holder = await lock.holder()
+    assert holder is not None
+    return holder.thread
+
+
 @scenario("queue", "fair")
 async def the_waiters_are_shown_in_order(world: World) -> None:
     """They have no token yet, and are gone when they have given up."""
