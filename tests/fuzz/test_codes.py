@@ -59,7 +59,7 @@ def error(code: str) -> Piece:
     return Piece("raw", f"-{code} it is so\r\n".encode())
 
 
-@pytest.mark.parametrize("code", sorted(PASSING))
+@pytest.mark.parametrize("code", sorted(PASSING - {"MOVED", "ASK"}))
 def test_what_passes_in_redis_is_asked_again(code: str) -> None:
     answer, turns = asked_redis([error(code), error(code), Piece("grant")], PATIENCE)
     assert isinstance(answer, Grant)
