@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_local import client_of, mutex_of
+from tests.core.test_local import asked, client_of, mutex_of
 from tests.core.test_service import Scene
 
-from holdfast.core.backend import Busy, Claim, Grant
+from holdfast.core.backend import Busy, Claim, Grant, Leave
 from holdfast.core.effects import Sleep
 from holdfast.core.sticky import start
 from holdfast.core.turns import Anchor
@@ -116,3 +116,21 @@ def test_what_is_kept_is_seen_as_held() -> None:
         assert await mutex.holder() is not None
 
     scene.do(machine, one())
+
+
+def test_what_was_kept_is_given_back_for_a_while_and_not_for_ever() -> None:
+    scene = Scene()
+    machine, service = client_of(scene)
+    scene.store.silent = (Leave,)
+
+    async def one() -> None:
+        handle = await mutex_of(service, lease=1.0, sticky=True).acquire(None)
+        assert handle is not None
+        await handle.release()
+
+    scene.do(machine, one())
+    scene.world.play(30.0)
+    tried = asked(scene.store, Leave)
+    assert tried > 1
+    scene.world.play(60.0)
+    assert asked(scene.store, Leave) == tried
