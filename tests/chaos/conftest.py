@@ -1,13 +1,16 @@
-"""One private Redis for the stories, which empty it."""
+"""One private Redis for the stories, which empty it; and a private cluster, with a client of it."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
 from tests.servers.rights import beside, user
+
+import holdfast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,3 +31,15 @@ def cluster() -> Iterator[Cluster]:
     acl = ("user default on nopass ~* &* +@all", worker, plain)
     with Cluster(acl, "worker:pw@") as cluster:
         yield cluster
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Iterator[holdfast.Client]:
+    with holdfast.Client(cluster.url, op_timeout=30.0) as client:
+        yield client
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as pool:
+        yield pool

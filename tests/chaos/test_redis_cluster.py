@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +17,8 @@ from tests.servers.process import eventually
 import holdfast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from concurrent.futures import Future, ThreadPoolExecutor
 
     from tests.servers.cluster import Cluster, Move
     from tests.servers.redis import Redis
@@ -28,18 +28,6 @@ LEASE = 60.0
 PATIENCE = 30.0
 SECOND = 1_000_000_000
 MANY = 10
-
-
-@pytest.fixture
-def client(cluster: Cluster) -> Iterator[holdfast.Client]:
-    with holdfast.Client(cluster.url, op_timeout=PATIENCE) as client:
-        yield client
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 def take(url: str, name: str) -> tuple[int, int]:

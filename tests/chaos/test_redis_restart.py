@@ -7,7 +7,6 @@ of the loss, and tokens rise all the time.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,17 +18,12 @@ import holdfast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 COLOURS = ("threads", "asyncio")
 LEASE = 3.0
 LONG = 60.0
 PATIENCE = 30.0
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 @pytest.fixture

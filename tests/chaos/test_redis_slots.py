@@ -6,7 +6,6 @@ Law: no answer is taken for another's, and what concerns one slot or server is n
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +19,7 @@ from holdfast.backends.redis.wire import Wire
 from holdfast.drivers.machine import now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from concurrent.futures import ThreadPoolExecutor
 
     from tests.servers.cluster import Cluster
     from tests.servers.redis import Redis
@@ -31,18 +30,6 @@ MANY = 10
 CHANNELS = ("holdfast:wake:{over}:a", "redisson_lock__channel:{over}")
 # Each answer begins with what was asked for.
 WORDS = ("first", "second", "third")
-
-
-@pytest.fixture
-def client(cluster: Cluster) -> Iterator[holdfast.Client]:
-    with holdfast.Client(cluster.url, op_timeout=PATIENCE) as client:
-        yield client
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as pool:
-        yield pool
 
 
 def granted(lock: holdfast.Lock) -> holdfast.Lease:

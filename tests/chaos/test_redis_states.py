@@ -24,7 +24,6 @@ from holdfast.backends.redis.keys import grave, keys_of, release_channel, wake_c
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -35,12 +34,6 @@ MUCH = "x" * 300_000
 def empty(server: Redis) -> Redis:
     server.ask("FLUSHALL")
     return server
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 def listeners(server: Redis) -> set[str]:

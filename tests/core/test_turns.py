@@ -39,7 +39,7 @@ def test_a_grant_that_is_confirmed_keeps_its_token() -> None:
     assert anchor.token == 7
     anchor.owner = None
     layer._renewed(anchor, 0.0, held=False)
-    assert not anchor.fits(claim, 0.0)
+    assert not anchor.fits(claim.lease, 0.0)
 
 
 def test_who_comes_too_late_does_not_overtake() -> None:
@@ -65,7 +65,7 @@ def test_what_is_retied_is_passed_on_no_more() -> None:
     member = layer.members[claim.holder]
     assert scene.do(machine, layer.retie(claim, "both", 10.0)).held
     assert member.anchor is not None
-    assert not member.anchor.fits(claim, 0.0)
+    assert not member.anchor.fits(claim.lease, 0.0)
     member.line.anchor = None
     assert scene.do(machine, layer.retie(claim, "lease", 15.0)).held
     assert layer.members == {}
@@ -81,7 +81,7 @@ def test_what_nobody_can_watch_is_not_kept() -> None:
     effect.process.close()
     with pytest.raises(KeyboardInterrupt):
         process.throw(KeyboardInterrupt())
-    assert not anchor.fits(claim, 0.0)
+    assert not anchor.fits(claim.lease, 0.0)
 
 
 def test_a_plain_lock_waits_and_is_detached_as_before() -> None:

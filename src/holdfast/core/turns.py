@@ -80,7 +80,7 @@ class Anchor:
 
     def keeps(self, now: float) -> bool:
         """Whether the client may keep the lease while none of it wants it."""
-        return self.claim.sticky and self.fits(self.claim, now)
+        return self.claim.sticky and self.fits(self.claim.lease, now)
 
     def end(self) -> None:
         """Its time has passed: nobody has it, and the store is to be asked what became of it."""
@@ -91,11 +91,11 @@ class Anchor:
         """Pass it on no more."""
         self.turn = 0.0
 
-    def fits(self, claim: Claim, now: float) -> bool:
-        """Whether it can be passed on to *claim*. One with a shorter lease must not get more than
-        it asked for, also of one that was extended, and one with a longer lease not less.
+    def fits(self, lease: float, now: float) -> bool:
+        """Whether it can be passed on to a claim of that *lease*. One with a shorter lease must not
+        get more than it asked for, also of one that was extended, and one with a longer not less.
         """
-        alike = claim.lease == self.claim.lease and self.until <= now + claim.lease
+        alike = lease == self.claim.lease and self.until <= now + lease
         return alike and now < self.turn and self.token < self.last
 
 
@@ -189,7 +189,7 @@ class Line:
         anchor = self.anchor
         if anchor is None or not anchor.holds or anchor.owner is not None:
             return False
-        if not anchor.fits(member.claim, now):
+        if not anchor.fits(member.claim.lease, now):
             return False
         if member.claim.holder in self.members:
             self.slice = now + SLICE
@@ -201,8 +201,7 @@ class Line:
         anchor = self.anchor
         if anchor is None or anchor.owner is not None or self.members or not anchor.holds:
             return None
-        fits = now < anchor.turn and anchor.token < anchor.last and lease == anchor.claim.lease
-        return anchor if fits else None
+        return anchor if anchor.fits(lease, now) else None
 
     def pass_on(self, anchor: Anchor, now: float) -> bool:
         """Whoever has the lease is done with it: let the next one have it, if it may be."""
@@ -212,7 +211,7 @@ class Line:
         if member is None and anchor.keeps(now):
             anchor.owner = None
             return True
-        if member is None or not anchor.fits(member.claim, now):
+        if member is None or not anchor.fits(member.claim.lease, now):
             return False
         if now < self.slice:
             anchor.owner = None

@@ -9,13 +9,11 @@ from holdfast.core.turns import Anchor
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.backend import Claim
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def fits(self: Anchor, claim: Claim, now: float) -> bool:
-        return now < self.turn and claim.lease == self.claim.lease
+    def fits(self: Anchor, lease: float, now: float) -> bool:
+        return now < self.turn and lease == self.claim.lease
 
     patch.setattr(Anchor, "fits", fits)
