@@ -57,6 +57,11 @@ def _sentinel(pool: Any) -> Settings:
 
 
 def _cluster(client: Any, nodes: Any) -> Settings:
+    if getattr(nodes, "address_remap", None) is not None:
+        raise TypeError(
+            "a client with address_remap: the servers are reached where they say that they are. "
+            "Have each say an address that can be reached (cluster-announce-ip and -port)"
+        )
     given = getattr(nodes, "connection_kwargs", None) or getattr(client, "connection_kwargs", {})
     terms, tls = _read(given, given.get("connection_class"))
     terms.pop("db", None)

@@ -270,7 +270,7 @@ def _address_of(claim: Claim) -> str:
 
 def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The store that a URL, or a client of the user's, names; nothing is connected yet."""
-    settings = settings_of(target)
+    settings = settings_of(target, aio=aio)
     default = check_protocol(settings.protocol, PROTOCOLS, "Redis")
     kind = _native() if aio else Store
     # Each protocol has a node of its own; what is not about one lock is asked of the default's.

@@ -23,6 +23,11 @@ OURS = ("protocol", "replicas")
 PUBLIC = (*OURS, "db")
 SENTINEL_PORT = 26379
 PORT = 6379
+# What redis-py's connections of asyncio do not know.
+OCSP = (
+    *("ssl_validate_ocsp", "ssl_validate_ocsp_stapled"),
+    *("ssl_ocsp_context", "ssl_ocsp_expected_cert"),
+)
 # What of a client's terms says where and as whom; all else is about its own manner of asking.
 TERMS = (
     *("username", "password", "credential_provider", "db", "client_name"),
@@ -30,8 +35,7 @@ TERMS = (
     *("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data"),
     *("ssl_ca_path", "ssl_check_hostname", "ssl_password", "ssl_min_version", "ssl_ciphers"),
     *("ssl_include_verify_flags", "ssl_exclude_verify_flags"),
-    *("ssl_validate_ocsp", "ssl_validate_ocsp_stapled", "ssl_ocsp_context"),
-    "ssl_ocsp_expected_cert",
+    *OCSP,
 )
 
 
@@ -51,6 +55,18 @@ class Settings(NamedTuple):
     def __repr__(self) -> str:
         return f"<Settings {self.shown}>"  # without the passwords
 
+    def for_tasks(self) -> Settings:
+        """For connections of asyncio; ValueError where it says what they cannot do."""
+        said = [word for word in OCSP if self.terms.get(word)]
+        if said:
+            words = f"{self.shown}: redis-py checks {said[0]} on blocking connections only"
+            raise ValueError(f"{words}: use holdfast.Client, or leave it out")
+        terms, asked = dict(self.terms), dict(self.sentinel_terms)
+        for word in OCSP:
+            terms.pop(word, None)
+            asked.pop(word, None)
+        return self._replace(terms=terms, sentinel_terms=asked)
+
     def route(self, now: Callable[[], float]) -> Route:
         """The way to find the server of a key."""
         if self.topology == "cluster":
@@ -60,15 +76,14 @@ class Settings(NamedTuple):
         return Single(self.addresses[0])
 
 
-def settings_of(target: object) -> Settings:
+def settings_of(target: object, *, aio: bool = False) -> Settings:
     """The settings of a URL or of a client; ValueError or TypeError with what is wrong."""
     library("redis", "redis")
     library("hiredis", "redis")
-    if isinstance(target, str):
-        return _of_url(target)
     from holdfast.backends.redis.clients import settings_of_client
 
-    return settings_of_client(target)
+    found = _of_url(target) if isinstance(target, str) else settings_of_client(target)
+    return found.for_tasks() if aio else found
 
 
 def _of_url(url: str) -> Settings:

@@ -1,0 +1,137 @@
+"""A client that the user has says where its server is, and as whom: redis-py's and valkey-py's.
+
+Law: what is locked by such a client is locked for whoever names the same servers by a URL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.servers.process import HOST
+from tests.servers.redis import Redis
+from tests.servers.sentinel import NAME, Sentinels
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers.cluster import Cluster
+
+LIBRARIES = ("redis", "valkey")
+COLOURS = ("", ".asyncio")
+WAYS = [(library, colour) for library in LIBRARIES for colour in COLOURS]
+USER = "user worker on >pa%ss@w ~* &* +@all"
+LONG = 60.0
+
+
+@pytest.fixture(scope="module")
+def secure() -> Iterator[Redis]:
+    """A server that speaks TLS, and knows users."""
+    with Redis(tls=True, acl=["user default on nopass ~* &* +@all", USER]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Redis]:
+    """A server at a socket of the file system."""
+    with Redis(unix=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def sentinels() -> Iterator[Sentinels]:
+    with Sentinels(password="secret") as sentinels:
+        yield sentinels
+
+
+def kind_of(library: str, colour: str, module: str, name: str) -> Any:
+    """A class of one of the libraries, in one of its colours."""
+    name = name.replace("Redis", "Valkey") if library == "valkey" else name
+    return getattr(import_module(f"{library}{colour}{module}"), name)
+
+
+def same_locks(theirs: Any, url: str) -> None:
+    """Whoever locks by the client, and whoever locks by the URL, exclude each other."""
+    asyncio.run(tasks_exclude(theirs, url))
+    with holdfast.Client(theirs) as client, holdfast.Client(url) as other:
+        with client.lock("a", lease=LONG) as lease:
+            holder = other.lock("a").holder()
+            assert holder is not None
+            assert holder.token == lease.token
+        with other.lock("a", lease=LONG):
+            assert client.lock("a").acquire(timeout=0.0) is None
+        assert "pa%ss@w" not in repr(client)
+        assert "secret" not in repr(client)
+
+
+async def tasks_exclude(theirs: Any, url: str) -> None:
+    async with holdfast.AsyncClient(theirs) as client, holdfast.AsyncClient(url) as other:
+        async with client.lock("a", lease=LONG):
+            assert await other.lock("a").acquire(timeout=0.0) is None
+        async with other.lock("a", lease=LONG):
+            assert await client.lock("a").acquire(timeout=0.0) is None
+
+
+@pytest.mark.parametrize(("library", "colour"), WAYS)
+def test_a_client_of_one_server_with_users_and_tls(
+    library: str, colour: str, secure: Redis
+) -> None:
+    assert secure.certificates is not None
+    kind = kind_of(library, colour, "", "Redis")
+    theirs = kind(
+        host="localhost",
+        port=secure.port,
+        db=3,
+        username="worker",
+        password="pa%ss@w",
+        ssl=True,
+        ssl_ca_certs=secure.certificates.ca,
+    )
+    url = f"rediss://localhost:{secure.port}/3?ssl_ca_certs={secure.certificates.ca}"
+    same_locks(theirs, url)
+
+
+@pytest.mark.parametrize(("library", "colour"), WAYS)
+def test_a_client_at_a_socket_of_the_file_system(library: str, colour: str, local: Redis) -> None:
+    theirs = kind_of(library, colour, "", "Redis")(unix_socket_path=local.socket)
+    same_locks(theirs, f"unix://{local.socket}")
+
+
+@pytest.mark.parametrize(("library", "colour"), WAYS)
+def test_a_client_behind_sentinels(library: str, colour: str, sentinels: Sentinels) -> None:
+    hosts = [(HOST, sentinel.port) for sentinel in sentinels.sentinels]
+    kind = kind_of(library, colour, ".sentinel", "Sentinel")
+    same_locks(kind(hosts).master_for(NAME, password="secret"), sentinels.url)
+
+
+@pytest.mark.parametrize(("library", "colour"), WAYS)
+def test_a_client_of_a_cluster(library: str, colour: str, cluster: Cluster) -> None:
+    kind = kind_of(library, colour, ".cluster", "RedisCluster")
+    # The blocking ones connect when they are made.
+    theirs = kind(host=HOST, port=cluster.servers[0].port)
+    same_locks(theirs, cluster.url)
+
+
+@pytest.mark.parametrize(("library", "colour"), WAYS)
+def test_a_client_that_translates_addresses_is_refused(
+    library: str, colour: str, cluster: Cluster
+) -> None:
+    """Ours goes to where the servers say that they are."""
+    kind = kind_of(library, colour, ".cluster", "RedisCluster")
+    theirs = kind(host=HOST, port=cluster.servers[0].port, address_remap=lambda place: place)
+    with pytest.raises(TypeError, match=r"address_remap.*cluster-announce"):
+        holdfast.Client(theirs)
+
+
+def test_what_is_no_client_of_one_data_set_is_refused() -> None:
+    """Nor is one that checks what redis-py's connections of asyncio do not."""
+    with pytest.raises(TypeError, match=r"a store is named by .* not by one of type RedisQ"):
+        holdfast.Client(type("RedisQueue", (), {"nodes": 3, "execute_command": print})())
+    theirs = kind_of("redis", "", "", "Redis")(ssl=True, ssl_validate_ocsp=True)
+    holdfast.Client(theirs).close()
+    with pytest.raises(ValueError, match="checks ssl_validate_ocsp on blocking connections only"):
+        holdfast.AsyncClient(theirs)
