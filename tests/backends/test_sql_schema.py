@@ -154,3 +154,25 @@ def test_doctor_knows_what_is_overridden(
     assert "nothing is between us and the server" in told
     assert "its clock agrees with this machine's" in told
     assert ("wait_timeout" in told) == isinstance(server, MariaDB)
+
+
+def test_doctor_knows_of_servers_that_refuse_to_write() -> None:
+    """READ COMMITTED and a log of statements do not go together, and a read-only server is one."""
+    with MariaDB(**{"log-bin": "on", "binlog-format": "STATEMENT", "server-id": "1"}) as own:
+        with holdfast.Client(own.url) as client:
+            with pytest.raises(Refused, match="BINLOG_FORMAT = STATEMENT"):
+                client.setup()
+            assert ("binlog_format is STATEMENT", "set it to ROW or MIXED") in failures(client)
+        own.query("SET GLOBAL binlog_format = MIXED")
+        with holdfast.Client(own.url) as client:
+            client.setup()
+            take(client, "a").release()
+            assert failures(client) == []
+            own.query("SET GLOBAL read_only = ON")
+            assert ("the server is read-only", "name the primary") in failures(client)
+
+
+def failures(client: holdfast.Client) -> list[tuple[str, str]]:
+    """What the doctor finds that must be mended."""
+    found = [finding for finding in client.doctor() if finding.level == "fail"]
+    return [(finding.what.partition(":")[0], finding.advice) for finding in found]

@@ -147,3 +147,18 @@ def test_a_try_in_vain_leaves_nothing_in_memory(postgres: Postgres) -> None:
             assert client.lock("a").acquire(timeout=0) is None
     assert not client._driver.nodes["store"].lease.waiting  # type: ignore[attr-defined]
     stage.close()
+
+
+def test_of_several_servers_the_first_that_answers_is_used(postgres: Postgres) -> None:
+    """As libpq tries them in turn, also where nothing waits for an answer."""
+    account = emptied(postgres).rpartition("@")[0]
+    url = f"{account}@/postgres?host=127.0.0.1,127.0.0.1&port=1,{postgres.port}"
+    url += "&target_session_attrs=read-write"
+    with holdfast.Client(url) as client:
+        take(client, "a").release()
+
+    async def tasks() -> None:
+        async with holdfast.AsyncClient(url) as client, client.lock("a") as lease:
+            assert lease.token
+
+    asyncio.run(tasks())

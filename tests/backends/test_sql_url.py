@@ -15,6 +15,7 @@ WRONG = {
     "mysql://h/d?pool=0": r"\?pool= is a number of connections from 1 to 1000",
     "mysql://h/d?proxy=yes": r"\?proxy= is how a proxy pools: session or transaction",
     "mysql://h/d?charset=latin1": "knows .*unix_socket, but not 'charset'",
+    "postgresql://a:5432,b:5433/d": r"say \?host=one,two&port=5432,5433",
     "postgresql://h/d?colour=blue": 'invalid connection option "colour"',
 }
 

@@ -82,6 +82,9 @@ def _mysql(facts: dict[str, str]) -> list[Finding]:
     findings = []
     if facts.get("read_only", "OFF") not in ("OFF", "0"):
         findings.append(Finding("fail", "the server is read-only", "name the primary"))
+    if facts.get("log_bin") == "ON" and facts.get("binlog_format") == "STATEMENT":
+        words = "binlog_format is STATEMENT: the server refuses to write at READ COMMITTED"
+        findings.append(Finding("fail", words, "set it to ROW or MIXED"))
     if facts.get("wsrep_on", "OFF") in ("ON", "1"):
         words = "a Galera cluster: named and row locks hold on one node only"
         findings.append(Finding("warn", words, "use protocol lease, and one node for writing"))

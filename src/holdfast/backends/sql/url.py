@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from urllib.parse import SplitResult
 
 PROTOCOLS = ("lease", "row", "advisory")
 SESSION = 30.0
@@ -57,12 +58,12 @@ def parsed(url: str) -> Target:
     return Target(
         dialect=DIALECTS[parts.scheme.lower()],
         host=unquote(parts.hostname or ""),
-        port=parts.port,
+        port=_port(parts),
         user=_unquoted(parts.username),
         password=_unquoted(parts.password),
         database=unquote(parts.path.removeprefix("/")),
         options=words,
-        shown=_shown(parts.scheme, parts.hostname, parts.port, parts.path),
+        shown=_shown(parts.scheme, parts.hostname, _port(parts), parts.path),
         protocol=ours.get("protocol"),
         session=_seconds(ours.get("session", str(SESSION))),
         pool=_count(ours.get("pool", str(POOL))),
@@ -72,6 +73,16 @@ def parsed(url: str) -> Target:
 
 def _unquoted(text: str | None) -> str | None:
     return None if text is None else unquote(text)
+
+
+def _port(parts: SplitResult) -> int | None:
+    try:
+        return parts.port
+    except ValueError:
+        raise ValueError(
+            "the port of a database is a number up to 65535; of several servers of PostgreSQL "
+            "say ?host=one,two&port=5432,5433"
+        ) from None
 
 
 def _shown(scheme: str, host: str | None, port: int | None, path: str) -> str:
