@@ -8,10 +8,11 @@ import pytest
 from tests.core.test_local import asked, client_of, mutex_of
 from tests.core.test_service import Scene
 
-from holdfast.core.backend import Busy, Claim, Grant, Leave
+from holdfast.core.backend import Ask, Busy, Claim, Grant, Leave
 from holdfast.core.effects import Sleep
 from holdfast.core.sticky import start
 from holdfast.core.turns import Anchor
+from holdfast.errors import Unknown
 
 if TYPE_CHECKING:
     from holdfast.core.local import Local
@@ -134,3 +135,26 @@ def test_what_was_kept_is_given_back_for_a_while_and_not_for_ever() -> None:
     assert tried > 1
     scene.world.play(60.0)
     assert asked(scene.store, Leave) == tried
+
+
+@pytest.mark.parametrize("timeout", [0.0, 5.0])
+def test_what_was_taken_out_of_the_line_is_given_back_later_if_not_now(timeout: float) -> None:
+    """Also by one whose own question was refused: what it took out is known to nobody else."""
+    scene = Scene()
+    machine, service = client_of(scene)
+
+    async def one() -> None:
+        handle = await mutex_of(service, lease=60.0, sticky=True).acquire(None)
+        assert handle is not None
+        await handle.release()
+        scene.store.refused = (Ask, Leave)
+        with pytest.raises(Unknown, match="out of reach"):
+            await mutex_of(service, lease=30.0, sticky=True).acquire(timeout)
+
+    scene.do(machine, one())
+    layer: Any = service.desks[None].books.backend
+    assert scene.store.table.entries["a"].held is not None
+    scene.store.refused = ()
+    scene.world.play(scene.world.time + 5.0)
+    assert scene.store.table.entries["a"].held is None
+    assert (layer.members, layer.lines) == ({}, {})

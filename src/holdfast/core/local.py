@@ -19,7 +19,7 @@ from holdfast.core.effects import Wait
 from holdfast.core.shared import Shared
 from holdfast.core.sticky import start
 from holdfast.core.turns import Anchor, Line, Member, granted
-from holdfast.errors import Refused, StoreError
+from holdfast.errors import Refused, StoreError, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -38,10 +38,17 @@ class Local(Shared):
         return self._ask(claim, wait, until)
 
     async def _ask(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
-        member = self.members.get(claim.holder)
-        fresh = member is None
-        if member is None:
-            member = self.member_for(claim)
+        fresh = claim.holder not in self.members
+        try:
+            return await self._try(claim, wait, until, fresh)
+        except Refused as error:
+            if fresh and claim.holder in self.members:
+                # It has yet to give back what it took out of the line: nobody may forget it.
+                raise Unknown(str(error)) from error
+            raise
+
+    async def _try(self, claim: Claim, wait: bool, until: float, fresh: bool) -> Grant | Busy:
+        member = self.members.get(claim.holder) or self.member_for(claim)
         line, now = member.line, self.env.now()
         if member.anchor is None:
             line.take(member, now)
@@ -120,7 +127,7 @@ class Local(Shared):
 
     async def _go(self, member: Member, untold: bool, until: float) -> None:
         """A try that was refused leaves nothing behind; least of all where the store was told."""
-        if untold:
+        if untold and member.debt is None:
             self._desert(member)
         else:
             await self._leave(member.claim, bury=False, until=until)
@@ -136,7 +143,7 @@ class Local(Shared):
     def _failed(self, member: Member, anchor: Anchor, error: BaseException, fresh: bool) -> None:
         if not isinstance(error, Refused):
             anchor.doubtful = True
-        elif fresh:
+        elif fresh and member.debt is None:
             self._desert(member)
 
     def _seated(self, member: Member, anchor: Anchor, grant: Grant, asked: float) -> Grant:
