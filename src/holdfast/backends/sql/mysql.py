@@ -77,18 +77,19 @@ def arguments(target: Target) -> dict[str, Any]:
     words["database"] = target.database or None
     if "unix_socket" in target.options:
         words["unix_socket"] = target.options["unix_socket"]
-    context = _encrypted(target)
-    return words | ({"ssl": context} if context else {})
+    return words | _encryption(target)
 
 
-def _encrypted(target: Target) -> ssl.SSLContext | None:
+def _encryption(target: Target) -> dict[str, Any]:
     options = target.options
-    if not any(key.startswith("ssl") for key in options) or options.get("ssl") == "no":
-        return None
+    if options.get("ssl") == "no":
+        return {"ssl_disabled": True}
+    if not any(key.startswith("ssl") for key in options):
+        return {}
     context = ssl.create_default_context(cafile=options.get("ssl_ca"))
     if "ssl_cert" in options:
         context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
-    return context
+    return {"ssl": context}
 
 
 class Wire:

@@ -1,0 +1,123 @@
+"""Databases that speak TLS: as the page of the store says it in a URL; and their local sockets.
+
+Law: where encryption was asked for, the server's name is verified, or nothing is said to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.backends.rivals import Waiter, take
+from tests.backends.sql import PROTOCOLS
+from tests.servers.mariadb import MariaDB
+from tests.servers.postgres import USER, Postgres, owned_folder
+from tests.servers.process import HERE, HOST, eventually
+from tests.servers.tls import Certificates
+
+import holdfast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The server's user, the word for the authority, what is said beside it, and how to say: no.
+NAMED = {
+    "postgresql": ("postgres", "sslrootcert", "&sslmode=verify-full", "?sslmode=disable"),
+    "mysql": ("mysql", "ssl_ca", "", "?ssl=no"),
+}
+
+
+@contextmanager
+def secured(scheme: str) -> Iterator[tuple[Postgres | MariaDB, Certificates]]:
+    """A server that is asked by TLS or not at all, with its tables."""
+    user = NAMED[scheme][0]
+    folder = owned_folder("tls-", user)
+    made = Certificates(folder)
+    for file in (made.ca, made.cert, made.key):
+        shutil.chown(file, user)
+    server = postgres_of(made) if scheme == "postgresql" else mariadb_of(made)
+    with server:
+        with holdfast.Client(url_of(server, made)) as client:
+            client.setup()
+        yield server, made
+    shutil.rmtree(folder)
+
+
+def postgres_of(made: Certificates) -> Postgres:
+    files = {"ssl_cert_file": str(made.cert), "ssl_key_file": str(made.key)}
+    server = Postgres(HERE, ssl="on", unix_socket_directories=str(made.ca.parent), **files)
+    hba = server.folder / "data" / "pg_hba.conf"
+    hba.write_text(f"hostnossl all all all reject\n{hba.read_text()}")
+    server.query("SELECT pg_reload_conf()")
+    return server
+
+
+def mariadb_of(made: Certificates) -> MariaDB:
+    files = {"ssl-ca": str(made.ca), "ssl-cert": str(made.cert), "ssl-key": str(made.key)}
+    server = MariaDB(**files)
+    server.query("ALTER USER holdfast@'%' REQUIRE SSL")
+    return server
+
+
+def url_of(server: Postgres | MariaDB, made: Certificates) -> str:
+    _, authority, more, _ = NAMED[server.url.partition(":")[0]]
+    return f"{server.url}?{authority}={made.ca}{more}"
+
+
+@pytest.fixture(scope="module", params=NAMED)
+def server(request: pytest.FixtureRequest) -> Iterator[tuple[Postgres | MariaDB, Certificates]]:
+    with secured(request.param) as found:
+        yield found
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_lock_is_handed_over_by_tls(
+    server: tuple[Postgres | MariaDB, Certificates], protocol: str
+) -> None:
+    url = f"{url_of(*server)}&protocol={protocol}"
+    with holdfast.Client(url) as client, holdfast.Client(url) as other:
+        lease = take(client, "a")
+        waiter = Waiter(other, "a")
+        eventually(lambda: client.lock("a").waiters() or protocol != "lease")
+        lease.release()
+        then = waiter.join()
+        assert then.token > lease.token
+        then.release()
+    asyncio.run(tasks_hand_over(url))
+
+
+async def tasks_hand_over(url: str) -> None:
+    async with holdfast.AsyncClient(url) as client, holdfast.AsyncClient(url) as other:
+        lease = await client.lock("a").acquire()
+        assert lease is not None
+        waiter = asyncio.create_task(other.lock("a").acquire(30.0))
+        await lease.release()
+        then = await waiter
+        assert then is not None
+        assert then.token > lease.token
+        await then.release()
+
+
+def test_nothing_is_said_without_it(server: tuple[Postgres | MariaDB, Certificates]) -> None:
+    """Neither to a server that wants it, nor to one that cannot prove its name."""
+    place, made = server
+    plain = place.url + NAMED[place.url.partition(":")[0]][3]
+    stranger = url_of(place, Certificates(made.ca.parent / "stranger"))
+    for url, words in ((plain, "reject|Access denied"), (stranger, "certificate verify failed")):
+        with holdfast.Client(url) as client, pytest.raises(holdfast.Refused, match=words):
+            client.lock("a").acquire(timeout=0.0)
+
+
+def test_a_socket_of_the_file_system(server: tuple[Postgres | MariaDB, Certificates]) -> None:
+    """Nobody listens in there."""
+    place, made = server
+    url = f"postgresql://{USER}@/postgres?host={made.ca.parent}&port={place.port}"
+    if isinstance(place, MariaDB):
+        place.query("ALTER USER holdfast@'%' REQUIRE NONE")
+        url = place.url.replace(f"{HOST}:{place.port}", "localhost")
+        url += f"?unix_socket={place.folder}/socket"
+    with holdfast.Client(url) as client:
+        take(client, "a").release()
