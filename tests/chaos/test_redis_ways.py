@@ -1,4 +1,5 @@
-"""The ways to reach a Redis that the page names: a socket of the machine, and TLS.
+"""The ways to reach a Redis that the page names: a socket of the machine, and TLS, also to the
+servers of a cluster, to sentinels and to the master that they name.
 
 Law: each is a URL as the page writes it, to a real server, by threads and by asyncio.
 """
@@ -6,24 +7,85 @@ Law: each is a URL as the page writes it, to a real server, by threads and by as
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.chaos.scene import PATIENCE
+from tests.servers.process import HOST, Process, eventually, free_port, program
 from tests.servers.redis import Redis
+from tests.servers.resp import Wire
 
 import holdfast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from tests.servers.tls import Certificates
 
 
-@pytest.fixture(scope="module", params=["socket", "socket and password", "TLS"])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    way = request.param
+@contextmanager
+def a_cluster() -> Iterator[str]:
+    """Of one server, which has all slots."""
+    bus = ("cluster-enabled", "yes", "cluster-port", str(free_port()), "tls-cluster", "yes")
+    with Redis(*bus, tls=True) as server:
+        server.ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        eventually(lambda: "cluster_state:ok" in server.ask("CLUSTER", "INFO"))
+        yield server.url.replace("rediss://", "rediss+cluster://").replace("/0?", "?")
+
+
+@contextmanager
+def behind_a_sentinel() -> Iterator[str]:
+    """Which speaks TLS itself."""
+    with Redis("tls-replication", "yes", tls=True) as server:
+        made, port = server.certificates, free_port()
+        assert made is not None
+        conf = server.folder / "sentinel"
+        conf.write_text(
+            f"port 0\ntls-port {port}\nbind {HOST}\ndir {server.folder}\ntls-replication yes\n"
+            f"tls-cert-file {made.cert}\ntls-key-file {made.key}\ntls-ca-cert-file {made.ca}\n"
+            f"tls-auth-clients no\nsentinel monitor main {HOST} {server.port} 1\n"
+        )
+        sentinel = Process([program("redis-sentinel"), str(conf)], server.folder / "told")
+        try:
+            assert sentinel.ready(lambda: knows_main(port, made)), sentinel.told()
+            yield f"rediss+sentinel://{HOST}:{port}/main?ssl_ca_certs={made.ca}"
+        finally:
+            sentinel.kill()
+
+
+def knows_main(port: int, made: Certificates) -> bool:
+    """Whether the sentinel answers by TLS, and has reached the master."""
+    try:
+        with Wire(port, tls=made.context()) as wire:
+            flat = wire.ask("SENTINEL", "MASTER", "main")
+    except OSError:
+        return False
+    facts = dict(zip(flat[::2], flat[1::2], strict=True))
+    # Until then they end in ",disconnected".
+    return bool(facts["flags"] == "master")
+
+
+@contextmanager
+def a_server(way: str) -> Iterator[str]:
     password = "pw" if "password" in way else ""
     with Redis(unix="socket" in way, tls=way == "TLS", password=password) as server:
         yield server.url
+
+
+WAYS: dict[str, Callable[[], AbstractContextManager[str]]] = {
+    "TLS to a cluster": a_cluster,
+    "TLS to a sentinel": behind_a_sentinel,
+    **{way: partial(a_server, way) for way in ("socket", "socket and password", "TLS")},
+}
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    with WAYS[request.param]() as url:
+        yield url
 
 
 def test_a_thread_gets_there(url: str) -> None:
