@@ -17,6 +17,8 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from holdfast.errors import LeaseLost
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.testing.conformance.world import Body, World
 
 PROGRAM = "holdfast.testing.conformance.worker"
+# How a forked child ends whose lease ran out.
+LOST = 2
 
 
 class Child:
@@ -120,6 +124,8 @@ class Fork:
     async def end(self) -> None:
         """Wait until it has ended well."""
         await self.world.until(self.gone)
+        if self.status == LOST:
+            raise LeaseLost("a lock of the forked child", 0, "it says so")
         assert self.status == 0, "the forked child failed"
 
     def close(self) -> None:
@@ -136,6 +142,9 @@ def _be_the_child(world: World, body: Body[None]) -> NoReturn:
         # As a program ends: whatever the parent has registered is run here, too.
         atexit._run_exitfuncs()
         code = 0
+    except LeaseLost:
+        traceback.print_exc()
+        code = LOST
     except BaseException:
         traceback.print_exc()
     finally:

@@ -56,8 +56,7 @@ async def a_forked_child_is_another_holder(world: World) -> None:
 @scenario(alone=True)
 async def a_forked_child_can_use_the_client_afresh(world: World) -> None:
     """It takes, renews and releases; and so does the parent meanwhile."""
-    lock = world.lock("a", lease=world.store.lease)
-    await (await world.take(lock)).release()
+    await (await world.take(world.lock("before"))).release()
 
     async def child() -> None:
         mine = world.lock("of the child", lease=world.store.lease)
@@ -69,12 +68,12 @@ async def a_forked_child_can_use_the_client_afresh(world: World) -> None:
         await world.first.close()
 
     async def attempt(name: str) -> None:
-        lease = await world.take(lock)
+        lease = await world.take(world.lock(name, lease=world.store.lease))
         await world.fork(child).end()
         lease.ensure()
         await lease.release()
 
-    await attempt("a")
+    await world.best_of(5, attempt)
 
 
 @scenario("queue", alone=True)
