@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import threading
 from pathlib import Path
@@ -16,7 +17,8 @@ from tests.servers.rights import beside, user
 from tests.servers.sentinel import NAME, Sentinel
 
 import holdfast
-from holdfast.backends.redis.line import Line, packed
+from holdfast.backends.redis.codec import packed
+from holdfast.backends.redis.line import Line
 from holdfast.backends.redis.settings import settings_of
 from holdfast.backends.redis.wire import Wire
 from holdfast.drivers.machine import now
@@ -203,3 +205,48 @@ def test_without_the_right_to_watch_nothing_is_deleted_unwatched(server: Redis) 
             lease.release()
         assert server.ask("EXISTS", "a") == 1
     server.ask("FLUSHALL")
+
+
+@pytest.fixture
+def interrupted() -> Iterator[None]:
+    """A signal that has a handler strikes this thread all the time, as a timer's may."""
+    over = threading.Event()
+    main = threading.main_thread().ident
+    assert main == threading.get_ident()
+
+    def strike() -> None:
+        while not over.wait(0.02):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, nothing)
+    thread = threading.Thread(target=strike)
+    thread.start()
+    # So that a test that fails ends, too.
+    end = threading.Timer(PATIENCE, over.set)
+    end.start()
+    yield
+    end.cancel()
+    over.set()
+    thread.join()
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_signals_do_not_prolong_a_question_or_a_wait(server: Redis, interrupted: None) -> None:
+    """The kernel begins a time-out anew after each of them."""
+    with (
+        holdfast.Client(server.url) as other,
+        holdfast.Client(server.url, op_timeout=1.0) as client,
+    ):
+        lease = other.lock("a").acquire(0.0)
+        assert lease is not None
+        began = now()
+        assert client.lock("a").acquire(timeout=1.0) is None
+        assert now() - began < PATIENCE / 2
+        server.pause()
+        try:
+            began = now()
+            with pytest.raises(holdfast.StoreError):
+                client.lock("b").acquire(timeout=0.0)
+            assert now() - began < PATIENCE / 2
+        finally:
+            server.cont()

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.backends.redis import keys
+from holdfast.backends.redis.codec import packed
 from holdfast.backends.redis.hash import Hash
-from holdfast.backends.redis.line import packed
 from holdfast.backends.redis.route import Cluster, Single
 from holdfast.backends.redis.steps import Address, Send
 from holdfast.backends.redis.talk import Talk

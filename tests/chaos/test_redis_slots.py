@@ -12,7 +12,8 @@ import pytest
 from tests.servers.process import HOST, eventually
 
 import holdfast
-from holdfast.backends.redis.line import Line, packed
+from holdfast.backends.redis.codec import packed
+from holdfast.backends.redis.line import Line
 from holdfast.backends.redis.settings import settings_of
 from holdfast.backends.redis.steps import Address
 from holdfast.backends.redis.wire import Wire

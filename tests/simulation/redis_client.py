@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from holdfast.backends.redis.codec import codec
 from holdfast.backends.redis.conversations import Conversations
-from holdfast.backends.redis.line import codec
 from holdfast.backends.redis.steps import Guarded, Pause, Unreachable
 from holdfast.core.backend import Ask, Hear, Leave
 from holdfast.core.effects import FOREVER

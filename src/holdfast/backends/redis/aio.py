@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from holdfast.backends.redis.codec import counted, packed
 from holdfast.backends.redis.conversations import Conversations
-from holdfast.backends.redis.line import counted, packed
 from holdfast.backends.redis.listening import Listening
 from holdfast.backends.redis.steps import (
     NONSENSE,

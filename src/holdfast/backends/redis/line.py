@@ -7,14 +7,16 @@ is closed, for a reply that nobody read would be taken for the next one's (hazar
 
 from __future__ import annotations
 
+import math
+import select
 import socket
 import struct
 import sys
 from collections import deque
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
+from holdfast.backends.redis.codec import ENDED, MESSAGES, codec, confirms, packed, spoils
 from holdfast.backends.redis.connecting import kind_for, refusal, terms_for
 from holdfast.backends.redis.steps import NONSENSE, absurd, senseless
 from holdfast.errors import Unknown
@@ -22,21 +24,20 @@ from holdfast.errors import Unknown
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.backends.redis.codec import Confirmation
     from holdfast.backends.redis.settings import Settings
-    from holdfast.backends.redis.steps import Address, Command, Guarded
+    from holdfast.backends.redis.steps import Address, Guarded
 
 READ_SIZE = 4096
 # A plain socket can have the kernel keep the time in `recv` itself. Python's own time-outs ask
-# `poll` before every call, which doubles the calls to the system; TLS knows nothing else.
+# `poll` before every call, which doubles the calls to the system; TLS knows nothing else. But each
+# signal that has a handler lets the kernel begin its time anew, so it is asked for a moment only:
+# an answer that takes longer is waited for by `poll`, of which Python keeps the time.
 KERNEL_KEEPS_TIME = sys.platform != "win32"
+A_MOMENT = 0.005
 AT_ONCE = getattr(socket, "MSG_DONTWAIT", 0)
 LONGEST_WAIT = 3600.0
 IDLE_TOO_LONG = 1.0
-MESSAGES = (b"message", b"smessage")
-# Said by a server of a cluster, unasked, when the channel's slot moves to another.
-ENDED = b"sunsubscribe"
-# The verb and the channel of a subscription, or of its end.
-Confirmation = tuple[str, str]
 
 
 class Line:
@@ -87,6 +88,7 @@ class Line:
         self.blocking = KERNEL_KEEPS_TIME and type(sock) is socket.socket
         if self.blocking:
             sock.settimeout(None)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval(A_MOMENT))
         return sock
 
     def _left(self, until: float) -> float:
@@ -94,13 +96,10 @@ class Line:
 
     def _bear(self, seconds: float) -> None:
         self.patience = seconds
-        if not self.blocking:
+        if self.blocking:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, interval(seconds))
+        else:
             self.sock.settimeout(seconds)
-            return
-        whole = int(seconds)
-        interval = struct.pack("@ll", whole, int((seconds - whole) * 1e6))
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval)
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, interval)
 
     def _be_done_by(self, until: float) -> float:
         """Let nothing on the socket last beyond *until*; it may well end a little sooner. The time.
@@ -130,6 +129,17 @@ class Line:
             return AT_ONCE
         self._bear(0.0)
         return 0
+
+    def _read(self, until: float) -> bool:
+        """Read what comes by then; True at the end of the line."""
+        try:
+            return self._more()
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(self.sock, select.POLLIN)
+            if not poll.poll(math.ceil(self._left(until) * 1000)):
+                raise
+        return self._more()
 
     def _more(self, flag: int = 0) -> bool:
         """Read what has come; True at the end of the line."""
@@ -172,14 +182,14 @@ class Line:
     def _replies(self, count: int, until: float) -> list[Any]:
         replies: list[Any] = []
         reader = self.reader
-        closed = self._more()
+        closed = self._read(until)
         while len(replies) < count:
             reply = reader.gets()
             if reply is False:
                 if closed:
                     raise ConnectionError("it closed the connection")
                 self._be_done_by(until)
-                closed = self._more()
+                closed = self._read(until)
             elif type(reply) is self.pushed:
                 self._note(reply)
             elif self.owed:
@@ -222,7 +232,7 @@ class Line:
         """Read what comes in a while, if anything does; False at the end of the line."""
         try:
             self._be_done_by(until)
-            return not self._more()
+            return not self._read(until)
         except (TimeoutError, BlockingIOError):
             return True
 
@@ -247,46 +257,14 @@ class Line:
         self.sock.close()
 
 
+def interval(seconds: float) -> bytes:
+    """A time as the kernel's sockets know it."""
+    whole = int(seconds)
+    return struct.pack("@ll", whole, int((seconds - whole) * 1e6))
+
+
 def _unread(error: OSError) -> bool:
     """Whether that is how TLS says that nothing has come yet."""
     from ssl import SSLWantReadError  # what only TLS raises is loaded then
 
     return isinstance(error, SSLWantReadError)
-
-
-def confirms(push: Sequence[Any], owed: Confirmation) -> bool:
-    """Whether a message confirms a subscription or its end, which was asked for."""
-    verb, channel = owed
-    return len(push) == 3 and push[0] == verb.lower().encode() and push[1] == channel.encode()
-
-
-def spoils(reply: Any) -> bool:
-    """False. But an error right after the end of a subscription may be the answer to our own
-    SUNSUBSCRIBE, where the server had ended it before: then all that follows has another's place,
-    and ValueError says that the line is of no use any more.
-    """
-    if isinstance(reply, Exception):
-        raise ValueError(f"the answer to a question, or to the end of a subscription: {reply}")
-    return False
-
-
-@cache
-def codec() -> Any:
-    """hiredis, which packs commands and reads replies."""
-    return library("hiredis", "redis")
-
-
-def packed(commands: Sequence[Command] | bytes) -> bytes:
-    """Commands as they travel."""
-    if isinstance(commands, bytes):
-        return commands
-    pack = codec().pack_command
-    if len(commands) == 1:
-        alone: bytes = pack(commands[0])
-        return alone
-    return b"".join([pack(command) for command in commands])
-
-
-def counted(commands: Sequence[Command] | bytes) -> int:
-    """How many they are."""
-    return 1 if isinstance(commands, bytes) else len(commands)

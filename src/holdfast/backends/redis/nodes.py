@@ -12,10 +12,11 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import Opened, check_protocol
+from holdfast.backends.redis.codec import counted, packed
 from holdfast.backends.redis.conversations import Conversations
 from holdfast.backends.redis.forms import FORMS
 from holdfast.backends.redis.hash import VOTE
-from holdfast.backends.redis.line import Line, counted, packed
+from holdfast.backends.redis.line import Line
 from holdfast.backends.redis.places import Wanted
 from holdfast.backends.redis.protocol import CAPABILITIES, RESERVING, Handed, Polled
 from holdfast.backends.redis.settings import settings_of
@@ -35,7 +36,7 @@ from holdfast.errors import Refused, UnsafeProtocolWarning
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.backends.redis.line import Confirmation
+    from holdfast.backends.redis.codec import Confirmation
     from holdfast.backends.redis.settings import Settings
     from holdfast.backends.redis.steps import Address, Steps, Waiting
     from holdfast.core.backend import Claim

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from holdfast.backends.redis.codec import packed
 from holdfast.backends.redis.keys import owner_of, terms_of
-from holdfast.backends.redis.line import packed
 from holdfast.backends.redis.steps import Send
 from holdfast.core.backend import Ask
 

@@ -11,15 +11,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from holdfast.backends import library
+from holdfast.backends.redis.codec import ENDED, MESSAGES, codec, confirms, packed, spoils
 from holdfast.backends.redis.connecting import kind_for, refusal, terms_for
-from holdfast.backends.redis.line import ENDED, MESSAGES, codec, confirms, packed, spoils
 from holdfast.backends.redis.steps import NONSENSE, absurd
 from holdfast.errors import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.backends.redis.line import Confirmation
+    from holdfast.backends.redis.codec import Confirmation
     from holdfast.backends.redis.settings import Settings
     from holdfast.backends.redis.steps import Address
 
