@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.errors import AcquireTimeout
 from holdfast.testing.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from holdfast.testing.conformance.face import Lock
     from holdfast.testing.conformance.world import World
 
 # Looking again by itself takes a waiter much longer than being woken.
 WOKEN = 1.0
+# How often a signal comes, and for how long at most.
+BEAT, BEATS = 0.02, 1000
 
 
 @scenario()
@@ -137,3 +144,36 @@ async def who_gives_up_leaves_the_queue(world: World) -> None:
         assert await first.join() is None
         await world.until_waiting(lock, 1)
     await second.join()
+
+
+@scenario("threads", alone=True)
+async def signals_do_not_prolong_a_wait(world: World) -> None:
+    """A system call that a signal interrupts is begun anew, with the time that is left of it."""
+    lock, rival = world.lock("a"), world.client().lock("a")
+    async with lock:
+        with heartbeat():
+            began = world.now()
+            assert await rival.acquire(timeout=0.5) is None
+            world.punctual(began, BEAT * BEATS / 2)
+
+
+@contextmanager
+def heartbeat() -> Iterator[None]:
+    """A signal that has a handler strikes this thread again and again."""
+    over, struck = threading.Event(), threading.get_ident()
+
+    def strike() -> None:
+        for _ in range(BEATS):
+            if over.wait(BEAT):
+                return
+            signal.pthread_kill(struck, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    thread = threading.Thread(target=strike)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
