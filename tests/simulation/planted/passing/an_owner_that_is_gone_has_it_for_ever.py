@@ -9,6 +9,8 @@ from holdfast.core.turns import Anchor
 if TYPE_CHECKING:
     import pytest
 
+FIRST = 200
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

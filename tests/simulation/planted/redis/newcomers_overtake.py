@@ -9,6 +9,8 @@ from tests.simulation.lua import rewrite
 if TYPE_CHECKING:
     import pytest
 
+FIRST = 520
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
