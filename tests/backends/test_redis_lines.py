@@ -18,7 +18,7 @@ from tests.servers.sentinel import NAME, Sentinel
 
 import holdfast
 from holdfast.backends.redis.codec import packed
-from holdfast.backends.redis.line import Line
+from holdfast.backends.redis.line import A_MOMENT, Line, interval
 from holdfast.backends.redis.settings import settings_of
 from holdfast.backends.redis.wire import Wire
 from holdfast.drivers.machine import now
@@ -207,6 +207,36 @@ def test_without_the_right_to_watch_nothing_is_deleted_unwatched(server: Redis) 
     server.ask("FLUSHALL")
 
 
+def test_an_answer_that_comes_in_small_pieces_has_a_deadline(server: Redis) -> None:
+    """However soon each of them comes."""
+    settings, over = settings_of(server.url), threading.Event()
+    line = Line(settings, settings.addresses[0], now, now() + PATIENCE)
+    line.sock.close()
+    line.sock, other = socket.socketpair()
+    line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval(A_MOMENT))
+
+    def trickle() -> None:
+        other.sendall(b"$100000\r\n")
+        while not over.wait(0.003):
+            other.sendall(b"x")
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    end = threading.Timer(PATIENCE, over.set)
+    end.start()
+    began = now()
+    with pytest.raises(holdfast.Unknown, match="did not answer in time"):
+        line.ask(packed((("GET", "a"),)), 1, now() + 0.3)
+    assert now() - began < PATIENCE / 2
+    end.cancel()
+    over.set()
+    thread.join()
+    line.close()
+    other.close()
+    with pytest.raises(holdfast.Unknown, match="did not answer"):
+        line.ask(packed((("GET", "a"),)), 1, now() + 0.3)
+
+
 @pytest.fixture
 def interrupted() -> Iterator[None]:
     """A signal that has a handler strikes this thread all the time, as a timer's may."""
@@ -215,7 +245,7 @@ def interrupted() -> Iterator[None]:
     assert main == threading.get_ident()
 
     def strike() -> None:
-        while not over.wait(0.02):
+        while not over.wait(0.01):
             signal.pthread_kill(main, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, nothing)

@@ -132,6 +132,17 @@ def test_what_is_no_client_of_one_data_set_is_refused() -> None:
     with pytest.raises(TypeError, match=r"a store is named by .* not by one of type RedisQ"):
         holdfast.Client(type("RedisQueue", (), {"nodes": 3, "execute_command": print})())
     theirs = kind_of("redis", "", "", "Redis")(ssl=True, ssl_validate_ocsp=True)
-    holdfast.Client(theirs).close()
-    with pytest.raises(ValueError, match="checks ssl_validate_ocsp on blocking connections only"):
-        holdfast.AsyncClient(theirs)
+    sentinel = kind_of("redis", "", ".sentinel", "Sentinel")
+    asked = {"ssl": True, "ssl_validate_ocsp": True}
+    behind = sentinel([(HOST, 1)], sentinel_kwargs=asked).master_for(NAME, ssl=True)
+    for client in (theirs, behind):
+        holdfast.Client(client).close()
+        with pytest.raises(ValueError, match="ssl_validate_ocsp on blocking connections only"):
+            holdfast.AsyncClient(client)
+
+
+@pytest.mark.parametrize("word", ["ssl_validate_ocsp", "sentinel_ssl_validate_ocsp"])
+def test_what_a_url_cannot_say_is_refused(word: str) -> None:
+    """In a URL it is a text, of which redis-py makes nothing."""
+    with pytest.raises(ValueError, match=f"does not know {word}"):
+        holdfast.Client(f"rediss+sentinel://{HOST}/{NAME}?{word}=true")

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 READ_SIZE = 4096
 # A plain socket can have the kernel keep the time in `recv` itself. Python's own time-outs ask
 # `poll` before every call, which doubles the calls to the system; TLS knows nothing else. But each
-# signal that has a handler lets the kernel begin its time anew, so it is asked for a moment only:
-# an answer that takes longer is waited for by `poll`, of which Python keeps the time.
+# signal that has a handler lets the kernel begin its time anew, so it is asked for a moment only,
+# one tick of it: an answer that takes longer is waited for by `poll`, of which Python keeps the
+# time. Signals that come with every tick or two still prolong it.
 KERNEL_KEEPS_TIME = sys.platform != "win32"
-A_MOMENT = 0.005
+A_MOMENT = 0.001
 AT_ONCE = getattr(socket, "MSG_DONTWAIT", 0)
 LONGEST_WAIT = 3600.0
 IDLE_TOO_LONG = 1.0
@@ -132,14 +133,20 @@ class Line:
 
     def _read(self, until: float) -> bool:
         """Read what comes by then; True at the end of the line."""
-        try:
-            return self._more()
-        except BlockingIOError:
-            poll = select.poll()
-            poll.register(self.sock, select.POLLIN)
-            if not poll.poll(math.ceil(self._left(until) * 1000)):
-                raise
-        return self._more()
+        while True:
+            try:
+                return self._more()
+            except BlockingIOError:
+                if not self._comes(until):
+                    raise
+
+    def _comes(self, until: float) -> bool:
+        """Whether there is something to read by then."""
+        if self.sock.fileno() < 0:
+            raise ConnectionError("it was closed")
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        return bool(poll.poll(math.ceil(self._left(until) * 1000)))
 
     def _more(self, flag: int = 0) -> bool:
         """Read what has come; True at the end of the line."""
@@ -188,7 +195,9 @@ class Line:
             if reply is False:
                 if closed:
                     raise ConnectionError("it closed the connection")
-                self._be_done_by(until)
+                if self._be_done_by(until) >= until:
+                    # It may say a little each time.
+                    raise TimeoutError
                 closed = self._read(until)
             elif type(reply) is self.pushed:
                 self._note(reply)

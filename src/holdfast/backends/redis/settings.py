@@ -57,7 +57,7 @@ class Settings(NamedTuple):
 
     def for_tasks(self) -> Settings:
         """For connections of asyncio; ValueError where it says what they cannot do."""
-        said = [word for word in OCSP if self.terms.get(word)]
+        said = [word for word in OCSP if self.terms.get(word) or self.sentinel_terms.get(word)]
         if said:
             words = f"{self.shown}: redis-py checks {said[0]} on blocking connections only"
             raise ValueError(f"{words}: use holdfast.Client, or leave it out")
@@ -131,6 +131,8 @@ def _terms(url: str, parts: Any, topology: str) -> dict[str, Any]:
     terms.pop("connection_class", None)
     unknown = sorted(set(terms) - {*TERMS, "host", "port", "path", "sentinel_password"})
     unknown = [word for word in unknown if not word.startswith("sentinel_")]
+    # redis-py reads them as texts, and then checks nothing.
+    unknown += [word for word in terms if "ocsp" in word]
     if unknown:
         raise ValueError(f"{shown(url)}: a Redis URL for locks does not know {', '.join(unknown)}")
     if topology == "sentinel" and parts.path.count("/") > 1:

@@ -82,9 +82,12 @@ def arguments(target: Target) -> dict[str, Any]:
 
 def _encryption(target: Target) -> dict[str, Any]:
     options = target.options
-    if options.get("ssl") == "no":
+    asked, files = options.get("ssl"), [key for key in options if key.startswith("ssl_")]
+    if asked not in (None, "yes", "no") or (asked == "no" and files) or files == ["ssl_key"]:
+        raise ValueError("?ssl= is yes or no; with no, there is no ssl_ca=; an ssl_key= has a cert")
+    if asked == "no":
         return {"ssl_disabled": True}
-    if not any(key.startswith("ssl") for key in options):
+    if not asked and not files:
         return {}
     context = ssl.create_default_context(cafile=options.get("ssl_ca"))
     if "ssl_cert" in options:

@@ -17,6 +17,7 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from holdfast.core.keeper import RAN_OUT
 from holdfast.errors import LeaseLost
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Fork:
         """Wait until it has ended well."""
         await self.world.until(self.gone)
         if self.status == LOST:
-            raise LeaseLost("a lock of the forked child", 0, "it says so")
+            raise LeaseLost("a lock of the forked child", 0, RAN_OUT)
         assert self.status == 0, "the forked child failed"
 
     def close(self) -> None:
@@ -142,9 +143,9 @@ def _be_the_child(world: World, body: Body[None]) -> NoReturn:
         # As a program ends: whatever the parent has registered is run here, too.
         atexit._run_exitfuncs()
         code = 0
-    except LeaseLost:
+    except LeaseLost as error:
         traceback.print_exc()
-        code = LOST
+        code = LOST if error.reason == RAN_OUT else 1
     except BaseException:
         traceback.print_exc()
     finally:

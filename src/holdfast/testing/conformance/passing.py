@@ -28,8 +28,9 @@ async def others_have_their_turn(world: World) -> None:
             await world.until_waiting(lock, MEMBERS)
             other = world.spawn(_take_turns, rival, granted, "rival")
             await world.until_waiting(rival, 1)
-        for member in (*ours, other):
-            await member.join()
+        for error in [await member.end() for member in (*ours, other)]:
+            if error is not None:
+                raise error
         _check(world, granted)
 
     await world.best_of(3, attempt)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Looking again by itself takes a waiter much longer than being woken.
 WOKEN = 1.0
 # How often a signal comes, and for how long at most.
-BEAT, BEATS = 0.02, 1000
+BEAT, BEATS = 0.01, 1000
 
 
 @scenario()
@@ -149,12 +149,16 @@ async def who_gives_up_leaves_the_queue(world: World) -> None:
 @scenario("threads", alone=True)
 async def signals_do_not_prolong_a_wait(world: World) -> None:
     """A system call that a signal interrupts is begun anew, with the time that is left of it."""
-    lock, rival = world.lock("a"), world.client().lock("a")
-    async with lock:
-        with heartbeat():
-            began = world.now()
-            assert await rival.acquire(timeout=0.5) is None
-            world.punctual(began, BEAT * BEATS / 2)
+
+    async def attempt(name: str) -> None:
+        lock, rival = world.lock(name), world.client().lock(name)
+        async with lock:
+            with heartbeat():
+                began = world.now()
+                assert await rival.acquire(timeout=0.5) is None
+                world.punctual(began, 2.0)
+
+    await world.best_of(3, attempt)
 
 
 @contextmanager

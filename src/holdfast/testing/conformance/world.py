@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from holdfast.core.keeper import RAN_OUT
 from holdfast.errors import Closed, LeaseLost
 from holdfast.testing.conformance.child import Child, Fork
 
@@ -173,8 +174,8 @@ class World(abc.ABC):
             try:
                 await attempt(f"try {tries - left}")
                 return
-            except (Late, LeaseLost):
-                if not left:
+            except (Late, LeaseLost) as error:
+                if not left or getattr(error, "reason", RAN_OUT) != RAN_OUT:
                     raise
 
     def punctual(self, since: float, seconds: float) -> None:
