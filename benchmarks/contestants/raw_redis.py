@@ -25,7 +25,7 @@ LEASE, CLAIM, LOOK = 30000, 3000, 3000
 
 def commands(name: str) -> tuple[bytes, bytes]:
     """Acquire and release, as they travel."""
-    keys = (*keys_of(name, sharded=False), grave(name, OWNER))
+    keys = (*keys_of(name, divided=False), grave(name, OWNER))
     wake, freed = wake_channel(name), release_channel(name)
     take = (OWNER, LEASE, MEMBER, 0, "", CLAIM, "PUBLISH", wake, LOOK)
     give = (OWNER, MEMBER, 0, CLAIM, "PUBLISH", wake, freed, LOOK)
