@@ -103,7 +103,7 @@ class Line:
             self.sock.settimeout(seconds)
 
     def _be_done_by(self, until: float) -> float:
-        """Let nothing on the socket last beyond *until*; it may well end a little sooner. The time.
+        """Let no sending last beyond *until*, nor reading by TLS; a little less is well. The time.
 
         To say so is a call to the system, so what was said for the last question stands if it does.
         """

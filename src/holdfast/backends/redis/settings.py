@@ -61,10 +61,10 @@ class Settings(NamedTuple):
         if said:
             words = f"{self.shown}: redis-py checks {said[0]} on blocking connections only"
             raise ValueError(f"{words}: use holdfast.Client, or leave it out")
-        terms, asked = dict(self.terms), dict(self.sentinel_terms)
-        for word in OCSP:
-            terms.pop(word, None)
-            asked.pop(word, None)
+        terms, asked = (
+            {word: value for word, value in given.items() if word not in OCSP}
+            for given in (self.terms, self.sentinel_terms)
+        )
         return self._replace(terms=terms, sentinel_terms=asked)
 
     def route(self, now: Callable[[], float]) -> Route:

@@ -53,17 +53,18 @@ class Target(NamedTuple):
 def parsed(url: str) -> Target:
     """The database of a URL; ValueError for what cannot be one."""
     parts = urlsplit(url)
+    port = _port(parts)
     words = dict(parse_qsl(parts.query, keep_blank_values=True))
     ours = {key: words.pop(key) for key in ("protocol", "session", "pool", "proxy") if key in words}
     return Target(
         dialect=DIALECTS[parts.scheme.lower()],
         host=unquote(parts.hostname or ""),
-        port=_port(parts),
+        port=port,
         user=_unquoted(parts.username),
         password=_unquoted(parts.password),
         database=unquote(parts.path.removeprefix("/")),
         options=words,
-        shown=_shown(parts.scheme, parts.hostname, _port(parts), parts.path),
+        shown=_shown(parts.scheme, parts.hostname, port, parts.path),
         protocol=ours.get("protocol"),
         session=_seconds(ours.get("session", str(SESSION))),
         pool=_count(ours.get("pool", str(POOL))),

@@ -48,9 +48,9 @@ def _check(world: World, granted: list[tuple[int, str]]) -> None:
     places = [place for place, (_, who) in enumerate(granted) if who == "rival"]
     # The one that was under way when the rival came, and a turn between any two of its own: if the
     # machine lets it ask again at once.
-    waits = [after - before for before, after in pairwise(places)]
-    if max(places[0], *waits) > 2 * (world.store.passes + 1):
-        raise Late(f"the rival waited for {max(places[0], *waits)} grants of another client")
+    longest = max(places[0], *(after - before for before, after in pairwise(places)))
+    if longest > 2 * (world.store.passes + 1):
+        raise Late(f"the rival waited for {longest} grants of another client")
 
 
 @scenario("passes")

@@ -175,7 +175,8 @@ class World(abc.ABC):
                 await attempt(f"try {tries - left}")
                 return
             except (Late, LeaseLost) as error:
-                if not left or getattr(error, "reason", RAN_OUT) != RAN_OUT:
+                taken = isinstance(error, LeaseLost) and error.reason != RAN_OUT
+                if taken or not left:
                     raise
 
     def punctual(self, since: float, seconds: float) -> None:
