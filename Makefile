@@ -24,7 +24,7 @@ env: $(READY) ## make .venv with everything that the tests need
 
 $(READY): pyproject.toml scripts/venv
 	@scripts/venv .venv
-	@echo "installing holdfast and the development tools into .venv"
+	@echo "installing leaselock and the development tools into .venv"
 	@# Dependency groups are understood from pip 25.1 on.
 	@$(PY) $(PIP_INSTALL) 'pip>=25.1'
 	@$(PY) $(PIP_INSTALL) --group test --group lint --editable '.[all]'
@@ -36,7 +36,7 @@ test: lint types contracts ## everything: lint, types, contracts, all tests, cov
 	$(PY) -m pytest -p tests.skips -rfEs -n $(JOBS) --dist loadgroup --cov --cov-report= \
 		|| { test $$? = 1 && $(MAKE) --no-print-directory alone; }
 	$(PY) -m coverage report --skip-covered --show-missing \
-		--include='src/holdfast/core/*,src/holdfast/drivers/*' --fail-under=100
+		--include='src/leaselock/core/*,src/leaselock/drivers/*' --fail-under=100
 
 # Many tests start servers and wait for them, $(JOBS) at a time: what failed beside the others is
 # told above, and has to pass alone. Whatever is broken fails again.
@@ -63,7 +63,7 @@ demo: $(DEMO_READY) ## several processes, one lock, one of them killed: nothing 
 
 $(DEMO_READY): pyproject.toml scripts/venv
 	@scripts/venv .demo-venv
-	@echo "installing holdfast into .demo-venv"
+	@echo "installing leaselock into .demo-venv"
 	@.demo-venv/bin/python $(PIP_INSTALL) --editable .
 	@touch $@
 
@@ -77,13 +77,13 @@ $(BENCH_READY): pyproject.toml $(READY)
 	@touch $@
 
 conformance: $(READY) ## the whole suite on every store, in threads and in asyncio
-	HOLDFAST_CONFORMANCE=all $(PY) -m pytest -p tests.skips -n $(JOBS) --dist loadgroup tests/conformance
+	LEASELOCK_CONFORMANCE=all $(PY) -m pytest -p tests.skips -n $(JOBS) --dist loadgroup tests/conformance
 
 interop: $(READY) ## a minute beside Redisson, Curator and kazoo on one lock
-	HOLDFAST_INTEROP_SECONDS=60 $(PY) -m pytest --timeout 300 tests/interop
+	LEASELOCK_INTEROP_SECONDS=60 $(PY) -m pytest --timeout 300 tests/interop
 
 race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none lost
-	HOLDFAST_INCREMENTS=500 $(PY) -m pytest -qs tests/sql/test_race.py
+	LEASELOCK_INCREMENTS=500 $(PY) -m pytest -qs tests/sql/test_race.py
 
 chaos: $(READY) ## storms on private servers: make chaos SECONDS=60
 	$(PY) -m tests.storms --seconds $(SECONDS)
@@ -95,7 +95,7 @@ hazards: $(READY) ## play every hazard on every way of locking, and write its pa
 
 controls: $(READY) $(BENCH_READY) ## find the known defects of others, and write their page
 	@scripts/servers
-	HOLDFAST_CONTROLS=docs/explanation/controls.md $(PY) -m pytest -p tests.skips tests/controls
+	LEASELOCK_CONTROLS=docs/explanation/controls.md $(PY) -m pytest -p tests.skips tests/controls
 
 fuzz: $(READY) ## whatever anybody may write, as inputs of every parser: make fuzz SECONDS=600
 	$(PY) -m tests.fuzz --seconds $(SECONDS)

@@ -27,7 +27,7 @@ VERDICTS = {True: "met", False: "**not met**"}
 def parser() -> argparse.ArgumentParser:
     """What can be asked for."""
     made = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure holdfast next to its peers."
+        prog="python -m benchmarks", description="Measure leaselock next to its peers."
     )
     made.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; else all")
     sizes = made.add_mutually_exclusive_group()
@@ -48,7 +48,7 @@ def heading(scale: str) -> list[str]:
     gone = {TITLES[name]: why for name in ALL if (why := absent(name))}
     rough = "" if scale == "full" else f" ({scale}: rough figures)"
     return [
-        f"# holdfast, measured{rough}",
+        f"# leaselock, measured{rough}",
         "",
         "Medians, and in brackets the quarter points, of turns taken in random order.",
         "",

@@ -27,7 +27,7 @@ def draw(document: Document, folder: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "holdfast"
+    mpl.rcParams["svg.hashsalt"] = "leaselock"
     for name, chart in CHARTS.items():
         if figure := chart(document["results"]):
             figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
@@ -152,7 +152,7 @@ def _curves(panel: Any, tables: Sequence[Document]) -> None:
 
 
 def growth(results: Document) -> Any:
-    """How the figures of holdfast grow."""
+    """How the figures of leaselock grow."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -167,7 +167,7 @@ def growth(results: Document) -> Any:
         label = f"{text} ({curve['exponent']:+.2f})"
         panel.plot(curve["x"], scaled, marker="o", label=label)
     panel.set(xscale="log", yscale="log", ylabel="times the figure of the smallest size")
-    panel.set_title("how the figures of holdfast grow (fitted exponents in brackets)")
+    panel.set_title("how the figures of leaselock grow (fitted exponents in brackets)")
     panel.grid(alpha=0.3)
     panel.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure

@@ -33,6 +33,6 @@ def table_of(tables: Iterable[Table]) -> Table:
             grows = exponent(curve["x"], curve["y"])
             data[text] = curve | {"exponent": grows}
             rows.append([text, f"{grows:+.2f}", f"{curve['x'][0]:,.0f} to {curve['x'][-1]:,.0f}"])
-    title = "growth: the exponent with which a figure of holdfast grows"
+    title = "growth: the exponent with which a figure of leaselock grows"
     notes = ["0: it does not grow; 1: in proportion"]
     return Table(title, ["figure", "exponent", "from, to"], rows, {"curves": data}, [], notes)

@@ -10,15 +10,15 @@ import asyncio
 import sys
 import time
 
-import holdfast
+import leaselock
 from benchmarks.crew import say
 
-Leases = list[holdfast.AsyncLease]
+Leases = list[leaselock.AsyncLease]
 AT_ONCE = 1000
 LOOK = 0.25
 
 
-async def taken(client: holdfast.AsyncClient, count: int, lease: float) -> Leases:
+async def taken(client: leaselock.AsyncClient, count: int, lease: float) -> Leases:
     """All of them, many at a time."""
     locks = [client.lock(f"kept {number}", lease=lease) for number in range(count)]
     leases: Leases = []
@@ -42,7 +42,7 @@ async def slack(leases: Leases, stop: asyncio.Future[str]) -> tuple[float, float
 async def main(url: str, count: str, lease: str) -> None:
     """Take them, and watch them being kept."""
     loop = asyncio.get_running_loop()
-    async with holdfast.AsyncClient(url, op_timeout=30.0) as client:
+    async with leaselock.AsyncClient(url, op_timeout=30.0) as client:
         began = time.monotonic()
         leases = await taken(client, int(count), float(lease))
         say(time.monotonic() - began)

@@ -44,5 +44,5 @@ def machine() -> dict[str, str | int]:
 
 def versions() -> dict[str, str]:
     """The libraries' versions; what is bare belongs to the machine."""
-    peers = [name for name in present(ALL) if not re.search(r"holdfast|bare", TITLES[name])]
-    return {re.sub(WAY, "", name): contestant(name).version for name in ["holdfast", *peers]}
+    peers = [name for name in present(ALL) if not re.search(r"leaselock|bare", TITLES[name])]
+    return {re.sub(WAY, "", name): contestant(name).version for name in ["leaselock", *peers]}

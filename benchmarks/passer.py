@@ -13,14 +13,14 @@ import sys
 import threading
 import time
 
-import holdfast
+import leaselock
 from benchmarks.crew import say
 
 THREADS = 4
 LENT = 0.01
 
 
-def take(client: holdfast.Client, passes: int, until: float) -> tuple[int, float]:
+def take(client: leaselock.Client, passes: int, until: float) -> tuple[int, float]:
     """Take the lock and give it back, until then; how often, and the longest wait."""
     lock, count, longest = client.lock("crowd", passes=passes), 0, 0.0
     while (asked := time.monotonic()) < until:
@@ -30,7 +30,7 @@ def take(client: holdfast.Client, passes: int, until: float) -> tuple[int, float
     return count, longest
 
 
-def crowd(client: holdfast.Client, passes: int, seconds: float) -> None:
+def crowd(client: leaselock.Client, passes: int, seconds: float) -> None:
     """Several threads at once."""
     found: list[tuple[int, float]] = []
     until = time.monotonic() + seconds
@@ -45,7 +45,7 @@ def crowd(client: holdfast.Client, passes: int, seconds: float) -> None:
     say({"counts": [count for count, _ in found], "longest": max(wait for _, wait in found)})
 
 
-def keep(client: holdfast.Client) -> None:
+def keep(client: leaselock.Client) -> None:
     """Keep what is named."""
     for line in sys.stdin:
         with client.lock(line.strip(), sticky=True):
@@ -53,7 +53,7 @@ def keep(client: holdfast.Client) -> None:
         say("kept")
 
 
-def lend(client: holdfast.Client) -> None:
+def lend(client: leaselock.Client) -> None:
     """Hold what is named, for a moment."""
     for line in sys.stdin:
         with client.lock(line.strip()):
@@ -67,7 +67,7 @@ def lend(client: holdfast.Client) -> None:
 def main() -> None:
     """What the command line says."""
     url, what, passes, seconds = sys.argv[1:]
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         if what in ("keep", "lend"):
             {"keep": keep, "lend": lend}[what](client)
         else:

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-import holdfast
+import leaselock
 from benchmarks.crew import say
 
 LOCK = "held"
@@ -40,7 +40,7 @@ class Relay:
         self.enough = asyncio.Event()
         self.most = min(PASSING, tasks)
 
-    async def wait(self, lock: holdfast.AsyncLock) -> None:
+    async def wait(self, lock: leaselock.AsyncLock) -> None:
         """Wait, note when it came, and pass it on."""
         async with lock:
             self.grants.append(time.monotonic_ns())
@@ -51,7 +51,7 @@ class Relay:
 
 async def main(url: str, tasks: str, kind: str) -> None:
     """Wait, say what waiting costs, and then how it went on."""
-    client, relay = holdfast.AsyncClient(url), Relay(int(tasks))
+    client, relay = leaselock.AsyncClient(url), Relay(int(tasks))
     bare = memory()
     names = [name_of(number, kind) for number in range(int(tasks))]
     # The event loop knows its tasks weakly.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import holdfast
+import leaselock
 
 
-async def work(client: holdfast.AsyncClient, name: str, order: list[str]) -> None:
+async def work(client: leaselock.AsyncClient, name: str, order: list[str]) -> None:
     """Tasks exclude one another just as threads and processes do."""
     async with client.lock("report") as lease:
         order.append(name)
@@ -17,7 +17,7 @@ async def work(client: holdfast.AsyncClient, name: str, order: list[str]) -> Non
 
 async def main() -> None:
     order: list[str] = []
-    async with holdfast.AsyncClient() as client:
+    async with leaselock.AsyncClient() as client:
         async with asyncio.TaskGroup() as tasks:
             for name in ("ann", "ben", "cleo"):
                 tasks.create_task(work(client, name, order))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 
-import holdfast
+import leaselock
 
-client = holdfast.Client(label="nightly report")
+client = leaselock.Client(label="nightly report")
 begun, go_on = threading.Event(), threading.Event()
 
 
@@ -27,7 +27,7 @@ def main() -> None:
     begun.wait()
     try:
         write_report("the second")
-    except holdfast.AcquireTimeout as busy:
+    except leaselock.AcquireTimeout as busy:
         print(f"not written twice: {busy}")
     go_on.set()
     first.join()

@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from holdfast.testing.checker import Rules, check
-from holdfast.testing.fold import History
-from holdfast.testing.history import Recorder
-from holdfast.testing.verdict import Kind, Verdict
+from leaselock.testing.checker import Rules, check
+from leaselock.testing.fold import History
+from leaselock.testing.history import Recorder
+from leaselock.testing.verdict import Kind, Verdict
 
 WORKER = Path(__file__).with_name("demo_worker.py")
 PROCESSES = 6
@@ -82,7 +82,7 @@ class Crew:
         fate = self.start + {"killed": KILL_AT, "stopped": STOP_AT}.get(role, 0.0)
         command = [sys.executable, str(WORKER), role, str(self.folder)]
         environment = os.environ | {"XDG_STATE_HOME": str(self.folder / "state")}
-        environment.pop("HOLDFAST_URL", None)
+        environment.pop("LEASELOCK_URL", None)
         return subprocess.Popen(
             [*command, repr(self.until), repr(fate), repr(SHORT_LEASE)],
             stdin=subprocess.PIPE,
@@ -153,8 +153,8 @@ def without_lock(screen: Screen, folder: Path) -> tuple[int, int]:
 
 
 def with_lock(screen: Screen, folder: Path) -> Outcome:
-    """The same with holdfast, one process being killed and one stopped."""
-    screen.say("2. with holdfast, and with accidents")
+    """The same with leaselock, one process being killed and one stopped."""
+    screen.say("2. with leaselock, and with accidents")
     roles = ["killed", "stopped", *["steady"] * (PROCESSES - 2)]
     with Crew(screen, folder, roles, LOCKED_SECONDS) as crew:
         free_after = kill_one(crew, folder)
@@ -227,7 +227,7 @@ def report(screen: Screen, made: int, found: int, outcome: Outcome) -> bool:
     counts = outcome.verdict.counts
     waits = (counts.wait_p50, counts.wait_p99, counts.wait_max)
     rows = [
-        ("", "without a lock", "with holdfast"),
+        ("", "without a lock", "with leaselock"),
         ("updates made", f"{made:,}", f"{counts.writes:,}"),
         ("updates found in the file", f"{found:,}", f"{outcome.number:,}"),
         ("updates lost", f"{made - found:,}", f"{counts.writes - outcome.number:,}"),
@@ -253,7 +253,7 @@ def main() -> int:
         f"{PROCESSES} processes add 1 to a number in one file, again and again: they read it,"
     )
     screen.say("work for a millisecond, and write the next number.\n")
-    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="leaselock-demo-") as folder:
         (bare := Path(folder, "bare")).mkdir()
         (held := Path(folder, "held")).mkdir()
         made, found = without_lock(screen, bare)

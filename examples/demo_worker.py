@@ -15,11 +15,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-import holdfast
-from holdfast.testing.history import Recorder
+import leaselock
+from leaselock.testing.history import Recorder
 
 if TYPE_CHECKING:
-    from holdfast.testing.history import Attempt
+    from leaselock.testing.history import Attempt
 
 LOCK = "ledger"
 WORK = 0.001
@@ -78,7 +78,7 @@ class Worker:
             time.sleep(WORK)
             self.updates += self.ledger.write(number + 1, 0)
 
-    def with_lock(self, lock: holdfast.Lock, until: float) -> None:
+    def with_lock(self, lock: leaselock.Lock, until: float) -> None:
         """Update under the lock. The recorder is only for the proof: a program needs none."""
         while time.monotonic() < until:
             attempt = self.recorder.ask(LOCK)
@@ -101,7 +101,7 @@ class Worker:
             attempt.write_rejected()
         return written
 
-    def be_killed(self, lock: holdfast.Lock) -> None:
+    def be_killed(self, lock: leaselock.Lock) -> None:
         """Take the lock and never give it back."""
         attempt = self.recorder.ask(LOCK)
         with lock as lease:
@@ -109,7 +109,7 @@ class Worker:
             tell(holding=lease.token)
             signal.pause()
 
-    def be_stopped(self, lock: holdfast.Lock) -> None:
+    def be_stopped(self, lock: leaselock.Lock) -> None:
         """Take the lock, be stopped while the lease runs out, and go on as if nothing was."""
         attempt = self.recorder.ask(LOCK)
         lease = lock.acquire()
@@ -126,23 +126,23 @@ class Worker:
         attempt.releasing()
         try:
             lease.release()
-        except holdfast.LeaseLost:
+        except leaselock.LeaseLost:
             attempt.release_lost()
         else:
             attempt.released()
 
 
-def granted(attempt: Attempt, lease: holdfast.Lease) -> None:
+def granted(attempt: Attempt, lease: leaselock.Lease) -> None:
     """Record a grant, and until when its holder may believe in it."""
     now = time.monotonic_ns()
     attempt.granted(lease.token, valid_until=now + round(lease.remaining * 1e9))
 
 
-def loss_of(lease: holdfast.Lease) -> str:
+def loss_of(lease: leaselock.Lease) -> str:
     """Why the lease is lost; empty while it is not."""
     try:
         lease.ensure()
-    except holdfast.LeaseLost as lost:
+    except leaselock.LeaseLost as lost:
         return lost.reason
     return ""
 
@@ -158,7 +158,7 @@ def main(role: str, folder: str, until: float, fate: float, lease: float) -> Non
     if role == "unlocked":
         worker.without_lock()
     else:
-        with holdfast.Client(label="demo") as client:  # no URL: the embedded store
+        with leaselock.Client(label="demo") as client:  # no URL: the embedded store
             if role in ("killed", "stopped"):
                 worker.with_lock(client.lock(LOCK), fate)
             if role == "killed":

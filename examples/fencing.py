@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import holdfast
+import leaselock
 
 
 class Storage:
     """Whatever your lock guards, as long as it can compare two numbers in one step.
 
-    In SQL that is holdfast.optimistic.fenced_write.
+    In SQL that is leaselock.optimistic.fenced_write.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Storage:
 
 def main() -> None:
     storage = Storage()
-    with holdfast.Client() as slow, holdfast.Client() as quick:
+    with leaselock.Client() as slow, leaselock.Client() as quick:
         stale = slow.lock("report").acquire()
         assert stale is not None
         quick.break_lock("report")  # as if *slow* had been frozen beyond its lease

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 
-import holdfast
+import leaselock
 
 balance = 0
 
 
-def deposit(client: holdfast.Client) -> None:
+def deposit(client: leaselock.Client) -> None:
     """Wait for the lock, then change what it guards."""
     global balance
     with client.lock("account:7"):
@@ -17,7 +17,7 @@ def deposit(client: holdfast.Client) -> None:
 
 
 def main() -> None:
-    with holdfast.Client() as client:  # $HOLDFAST_URL, or else an embedded file: no server needed
+    with leaselock.Client() as client:  # $LEASELOCK_URL, or else an embedded file: no server needed
         threads = [threading.Thread(target=deposit, args=(client,)) for _ in range(5)]
         for thread in threads:
             thread.start()

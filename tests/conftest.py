@@ -5,7 +5,7 @@ Here, because this is read before any other module of the tests can have importe
 
 import pytest
 
-pytest.register_assert_rewrite("holdfast.testing.conformance")
+pytest.register_assert_rewrite("leaselock.testing.conformance")
 
 # Servers of Java's and databases are heavy: one process of a parallel run starts them, and runs all
 # that need them. By words of a test's path, or by its fixture.

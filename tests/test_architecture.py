@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "src" / "holdfast"
+SOURCE = ROOT / "src" / "leaselock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 PUBLIC_NAMES = [
     *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease", "Holder", "Report"),
     "Finding",
-    *("HoldfastError", "AcquireTimeout", "NotHeld", "LeaseLost", "InvalidName", "Closed"),
+    *("LeaselockError", "AcquireTimeout", "NotHeld", "LeaseLost", "InvalidName", "Closed"),
     *("StoreError", "Refused", "Unknown", "UnsafeProtocolWarning", "__version__"),
     *("StaleVersion", "FenceRejected", "RowMissing"),
 ]
@@ -122,9 +122,9 @@ def lone(folder: Path) -> bool:
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "core").glob("*.py")), ids=name_of)
 def test_core_imports_only_itself_the_errors_and_pure_modules(path: Path) -> None:
-    ours = {name for name in imported(path) if name.split(".")[0] == "holdfast"}
+    ours = {name for name in imported(path) if name.split(".")[0] == "leaselock"}
     assert {name.split(".")[0] for name in imported(path) - ours} <= PURE
-    known = ("holdfast.core", "holdfast.errors", "holdfast.version")
+    known = ("leaselock.core", "leaselock.errors", "leaselock.version")
     assert all(name.startswith(known) for name in ours), ours
 
 
@@ -147,22 +147,22 @@ def loaded_by(statement: str) -> set[str]:
     return set(subprocess.check_output([sys.executable, "-c", program], text=True).split())
 
 
-def test_importing_holdfast_loads_nothing_else() -> None:
-    loaded = loaded_by("import holdfast")
-    ours = {name for name in loaded if name.startswith("holdfast")}
-    assert ours == {"holdfast", "holdfast.version"}
+def test_importing_leaselock_loads_nothing_else() -> None:
+    loaded = loaded_by("import leaselock")
+    ours = {name for name in loaded if name.startswith("leaselock")}
+    assert ours == {"leaselock", "leaselock.version"}
     assert HEAVY.isdisjoint(loaded)
 
 
 def test_threads_do_without_the_event_loop() -> None:
-    loaded = loaded_by("import holdfast\nwith holdfast.Client('memory://').lock('a'): pass")
-    assert "holdfast.drivers.threads" in loaded
+    loaded = loaded_by("import leaselock\nwith leaselock.Client('memory://').lock('a'): pass")
+    assert "leaselock.drivers.threads" in loaded
     assert {"asyncio", "dataclasses", "sqlite3", "ssl"}.isdisjoint(loaded)
 
 
 def test_writes_and_locks_in_transactions_load_no_driver_and_no_event_loop() -> None:
-    loaded = loaded_by("import holdfast.optimistic, holdfast.sql")
-    assert {"holdfast.optimistic.write", "holdfast.sql"} <= loaded
+    loaded = loaded_by("import leaselock.optimistic, leaselock.sql")
+    assert {"leaselock.optimistic.write", "leaselock.sql"} <= loaded
     assert {"asyncio", "sqlalchemy", "psycopg", "pymysql", "sqlite3"}.isdisjoint(loaded)
 
 
@@ -217,22 +217,22 @@ def test_public_names_have_a_docstring(path: Path) -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    assert sorted(holdfast.__all__) == sorted(PUBLIC_NAMES)
-    assert set(PUBLIC_NAMES) <= set(dir(holdfast))
+    assert sorted(leaselock.__all__) == sorted(PUBLIC_NAMES)
+    assert set(PUBLIC_NAMES) <= set(dir(leaselock))
 
 
 @pytest.mark.parametrize("name", PUBLIC_NAMES)
 def test_a_public_name_can_be_imported_and_is_ours(name: str) -> None:
-    value = getattr(holdfast, name)
+    value = getattr(leaselock, name)
     if isinstance(value, type):
-        assert value.__module__.split(".")[0] == "holdfast"
+        assert value.__module__.split(".")[0] == "leaselock"
         assert value.__doc__
 
 
 def test_no_other_name_can_be_imported() -> None:
     unknown = "no_such_name"
     with pytest.raises(AttributeError, match=unknown):
-        getattr(holdfast, unknown)
+        getattr(leaselock, unknown)
 
 
 # --- the twins ----------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ EXEMPT = {"__init__", "__call__"}
 
 
 def pair(name: str) -> tuple[type, type]:
-    return getattr(holdfast, name), getattr(holdfast, f"Async{name}")
+    return getattr(leaselock, name), getattr(leaselock, f"Async{name}")
 
 
 def methods(cls: type) -> dict[str, Callable[..., Any]]:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from examples.demo import Outcome, Screen, promises, report, rules
 
-from holdfast.testing.checker import check
-from holdfast.testing.fold import History
-from holdfast.testing.records import Event, Record
-from holdfast.testing.verdict import Kind, Verdict, Violation
+from leaselock.testing.checker import check
+from leaselock.testing.fold import History
+from leaselock.testing.records import Event, Record
+from leaselock.testing.verdict import Kind, Verdict, Violation
 
 ROOT = Path(__file__).resolve().parent.parent
 LATE = {"loss": "its time ran out", "refused": True}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.cli import COMMANDS
+import leaselock
+from leaselock.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -51,10 +51,10 @@ def words_of(page: str) -> set[str]:
 
 
 def test_the_page_of_the_interface_leaves_nothing_out() -> None:
-    names = {name for name in holdfast.__all__ if not name.startswith("_")}
-    for cls in (holdfast.AsyncClient, holdfast.AsyncLock, holdfast.AsyncLease):
+    names = {name for name in leaselock.__all__ if not name.startswith("_")}
+    for cls in (leaselock.AsyncClient, leaselock.AsyncLock, leaselock.AsyncLease):
         names |= {name for name in vars(cls) if not name.startswith("_")}
-    for offered in (holdfast.Client, holdfast.Client.lock):
+    for offered in (leaselock.Client, leaselock.Client.lock):
         names |= set(inspect.signature(offered).parameters)
     assert names - {"self", "of"} <= words_of("python.md")
 

@@ -27,7 +27,7 @@ def test_every_example_is_tested() -> None:
 @pytest.mark.parametrize("name", SAID)
 def test_an_example_runs_and_is_short(name: str, tmp_path: Path) -> None:
     environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
-    environment.pop("HOLDFAST_URL", None)
+    environment.pop("LEASELOCK_URL", None)
     run = subprocess.run(
         [sys.executable, "-W", "error", EXAMPLES / name],
         env=environment,

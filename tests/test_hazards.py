@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.testing.conformance import SCENARIOS
+from leaselock.testing.conformance import SCENARIOS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "explanation" / "hazards.md"
@@ -62,7 +62,7 @@ def problem_of(reference: str) -> str | None:
     elif colons:
         path = ROOT / file
         found = path.is_file() and function.startswith("test_") and function in functions_in(path)
-    elif reference.startswith((BUGS, "src/holdfast/")):
+    elif reference.startswith((BUGS, "src/leaselock/")):
         found = (ROOT / file).is_file()
     else:
         return f"{reference!r} is no reference"
@@ -114,8 +114,8 @@ def test_what_shows_the_answers_exists(letter: str) -> None:
         "`tests/test_hazards.py::rows_of`",
         "`scenario leases.of_nothing`",
         "`tests/simulation/planted/of_nothing.py`",
-        "by construction: `src/holdfast/of_nothing.py`",
-        "`src/holdfast/errors.py`",
+        "by construction: `src/leaselock/of_nothing.py`",
+        "`src/leaselock/errors.py`",
         "`getset`",
         "somewhere",
     ],

@@ -10,9 +10,9 @@ import pytest
 from detect_secrets.core.scan import scan_file
 from detect_secrets.settings import default_settings
 
-from holdfast.backends.redis.settings import settings_of as redis_settings
-from holdfast.backends.sql.url import parsed as sql_target
-from holdfast.backends.zookeeper.url import parsed as zookeeper_target
+from leaselock.backends.redis.settings import settings_of as redis_settings
+from leaselock.backends.sql.url import parsed as sql_target
+from leaselock.backends.zookeeper.url import parsed as zookeeper_target
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".ci", "benchmarks", "docs", "examples", "scripts", "src")

@@ -1,11 +1,11 @@
-"""holdfast in asyncio, as a user writes it."""
+"""leaselock in asyncio, as a user writes it."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-import holdfast
+import leaselock
 from benchmarks.contestants.looped import Lock, Looped
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 class Ours(Looped):
     """A lease of 30 s that is renewed, reentrant, fair, with a token: the default."""
 
-    version: ClassVar[str] = holdfast.__version__
+    version: ClassVar[str] = leaselock.__version__
 
     @staticmethod
     @asynccontextmanager
     async def opened(url: str) -> AsyncIterator[Callable[[str], Lock]]:
         """One client."""
-        async with holdfast.AsyncClient(url) as client:
+        async with leaselock.AsyncClient(url) as client:
             yield client.lock

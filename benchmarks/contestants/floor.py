@@ -1,4 +1,4 @@
-"""The floor under holdfast: the same two UPDATEs by hand, and nothing around them."""
+"""The floor under leaselock: the same two UPDATEs by hand, and nothing around them."""
 
 from __future__ import annotations
 

@@ -1,23 +1,23 @@
-"""holdfast as a user writes it: a lease of 30 s that is renewed, reentrant, fair, with a token."""
+"""leaselock as a user writes it: a lease of 30 s that is renewed, reentrant, fair, with a token."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import ClassVar
 
-import holdfast
+import leaselock
 
 
 class Ours:
     """One client and its lock; where the store is, each kind says itself."""
 
-    version: ClassVar[str] = holdfast.__version__
+    version: ClassVar[str] = leaselock.__version__
     reentrant: ClassVar[bool] = True
     waits: ClassVar[bool] = True
 
     def __init__(self, folder: Path) -> None:
-        self.client = holdfast.Client(self.url(folder))
-        self.choose("holdfast")
+        self.client = leaselock.Client(self.url(folder))
+        self.choose("leaselock")
 
     @staticmethod
     def url(folder: Path) -> str:
@@ -27,7 +27,7 @@ class Ours:
     def choose(self, name: str) -> None:
         """Use another lock of the client."""
         self.lock = self.client.lock(name)
-        self.leases: list[holdfast.Lease] = []
+        self.leases: list[leaselock.Lease] = []
 
     def acquire(self) -> None:
         """Take it."""
@@ -58,7 +58,7 @@ class Embedded(Ours):
     @staticmethod
     def url(folder: Path) -> str:
         """A file that all share."""
-        return f"sqlite:///{folder / 'holdfast.db'}"
+        return f"sqlite:///{folder / 'leaselock.db'}"
 
 
 class ZooKeeper(Ours):

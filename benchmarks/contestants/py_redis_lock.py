@@ -11,7 +11,7 @@ from benchmarks.contestants.peer import Peer
 
 
 class PyRedisLock(Peer):
-    """A lease of 30 s, renewed by a thread that each acquire starts, as holdfast's is renewed."""
+    """A lease of 30 s, renewed by a thread that each acquire starts, as leaselock's is renewed."""
 
     version: ClassVar[str] = version("python-redis-lock")
 

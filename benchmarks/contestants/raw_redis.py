@@ -1,6 +1,6 @@
-"""The floor under holdfast on Redis: its two scripts over a plain socket, and nothing around them.
+"""The floor under leaselock on Redis: its two scripts over a plain socket, and nothing around them.
 
-Law: the commands are those that holdfast sends for a free lock, word by word, packed beforehand.
+Law: the commands are those that leaselock sends for a free lock, word by word, packed beforehand.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import hiredis
 from tests.servers.resp import packed
 
-from holdfast.backends.redis.keys import grave, keys_of, release_channel, wake_channel
-from holdfast.backends.redis.scripts import ACQUIRE, RELEASE
+from leaselock.backends.redis.keys import grave, keys_of, release_channel, wake_channel
+from leaselock.backends.redis.scripts import ACQUIRE, RELEASE
 
 CLIENT = "0123456789abcdef" * 2
 OWNER = "01234567-89ab-cdef-0123-456789abcdef:1"

@@ -1,6 +1,6 @@
 """The floor under both: the requests of the recipe by kazoo's client, and nothing around them.
 
-Law: create and list travel together, and one delete after them, as in the recipe of holdfast.
+Law: create and list travel together, and one delete after them, as in the recipe of leaselock.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ KINDS = _kinds(str(BUILT))
 
 def environment() -> dict[str, str]:
     """What the tools and the programs are run in."""
-    return os.environ | {"PATH": PATH, "HOLDFAST_BUILT": str(BUILT / "node")}
+    return os.environ | {"PATH": PATH, "LEASELOCK_BUILT": str(BUILT / "node")}
 
 
 def digest(kind: str) -> str:

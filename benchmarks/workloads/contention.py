@@ -49,7 +49,7 @@ def run(scale: Scale) -> list[Table]:
     tables = []
     for hold, rounds in by_hold.items():
         table = table_of(rounds, scale.crowd, hold, REFERENCE)
-        ours = table.data["contestants"]["holdfast"]
+        ours = table.data["contestants"]["leaselock"]
         tables.append(table._replace(goals=waits(ours, P99_MOST, LONGEST_MOST) if hold else []))
     return tables
 

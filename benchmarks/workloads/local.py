@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.servers.redis import Redis
 
-import holdfast
+import leaselock
 from benchmarks.crew import python
 from benchmarks.figures import jain, percentile, spread
 from benchmarks.passer import take
@@ -56,7 +56,7 @@ def threads(server: Redis, scale: Scale) -> Table:
 def together(server: Redis, crowd: int, passes: int, seconds: float) -> float:
     """The rate of so many threads."""
     counts: list[int] = []
-    with holdfast.Client(server.url) as client:
+    with leaselock.Client(server.url) as client:
         with client.lock("before"):
             until = time.monotonic() + seconds
         work = [
@@ -97,7 +97,7 @@ def clients(server: Redis, scale: Scale) -> Table:
 
 def kept(server: Redis) -> Table:
     """To take what is kept; and to take what another process keeps."""
-    with holdfast.Client(server.url) as client:
+    with leaselock.Client(server.url) as client:
         lock = client.lock("kept", sticky=True)
         taken = []
         for _ in range(5000):
@@ -118,7 +118,7 @@ def kept(server: Redis) -> Table:
     return Table("sticky: to take a lease that is kept", ["", "median"], rows, data, goals)
 
 
-def rival(server: Redis, client: holdfast.Client, what: str) -> list[float]:
+def rival(server: Redis, client: leaselock.Client, what: str) -> list[float]:
     """How long it takes when another process keeps it; or, from the release on, when it has it."""
     waits = []
     with python("benchmarks.passer", server.url, what, 0, 0) as other:

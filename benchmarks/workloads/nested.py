@@ -25,7 +25,7 @@ def run(scale: Scale) -> list[Table]:
     """Measure those who are reentrant."""
     names = [name for name in present(CLASSES) if contestant(name).reentrant]
     turns = take_turns(names, scale, Ground(before=hold))
-    median = spread([turn.wall for turn in turns["holdfast"]]).median
+    median = spread([turn.wall for turn in turns["leaselock"]]).median
     goal = Goal("a nested pair, µs", median * 1e6, MOST_MICROSECONDS)
     table = table_of("nested: acquire and release within a hold, one thread", turns)
     return [table._replace(goals=[goal])]

@@ -1,4 +1,4 @@
-"""holdfast on a private Redis, next to its peers of all languages and to bare round trips.
+"""leaselock on a private Redis, next to its peers of all languages and to bare round trips.
 
 Law: all of them talk to one server on this machine, which keeps nothing on disk; the commands that
 it counts are those inside scripts, too.
@@ -127,9 +127,9 @@ def _throughput(rounds: Rounds, other: str) -> float:
 def overview(cells: list[dict[str, float]]) -> Table:
     """All crowds in one table, with the goals."""
     rows = [_row(one) for one in cells]
-    title = "Redis, contention at one glance: holdfast next to its peers and the ideal"
+    title = "Redis, contention at one glance: leaselock next to its peers and the ideal"
     notes = [
-        "x best Python peer, Redisson, redsync: throughput of holdfast over theirs",
+        "x best Python peer, Redisson, redsync: throughput of leaselock over theirs",
         "passed on: how often the lock goes from one process to another, over the best Python peer",
         "round trip: one bare one of the same script, shortly before each turn",
         f"{', '.join(TITLES[name] for name in SLOW)}: in crowds of at most {FEW} only",

@@ -25,7 +25,7 @@ from benchmarks.crew import python
 from benchmarks.figures import ratio, spread
 from benchmarks.tables import Goal, Table
 from benchmarks.workloads.redis import announce
-from holdfast.backends.redis.scripts import ACQUIRE, RELEASE
+from leaselock.backends.redis.scripts import ACQUIRE, RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -158,7 +158,7 @@ def growth(tables: Sequence[Table]) -> Table:
         [text, _list(curve["x"]), _list([y * 1e6 for y in curve["y"]])]
         for text, curve in found.items()
     ]
-    title = "Redis, many at once: what a pair takes of the time of all of holdfast"
+    title = "Redis, many at once: what a pair takes of the time of all of leaselock"
     return Table(title, ["", "how many", "µs"], rows, {"growth": found})
 
 

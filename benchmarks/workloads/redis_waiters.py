@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.servers.process import eventually
 from tests.servers.redis import Redis
 
-import holdfast
+import leaselock
 from benchmarks.crew import python
 from benchmarks.figures import percentile
 from benchmarks.tables import Goal, Table
@@ -89,7 +89,7 @@ def _growth(together: list[Wait]) -> dict[str, dict[str, list[float]]]:
 def wait(server: Redis, scale: Scale, tasks: int, kind: str = TOGETHER) -> Wait:
     """Let them wait for a while, then let go."""
     server.ask("FLUSHALL")
-    with holdfast.Client(server.url) as client:
+    with leaselock.Client(server.url) as client:
         holder = client.lock(name_of(0, kind))
         holder.acquire()
         if kind == SCATTERED:
@@ -151,6 +151,6 @@ def clients(server: Redis) -> int:
 def queued(server: Redis, kind: str) -> int:
     """How many stand in queues; some may wait in their process for who stands there for them."""
     if kind == TOGETHER:
-        return int(server.ask("ZCARD", f"holdfast:queue:{{{name_of(0, kind)}}}"))
-    queues = server.ask("EVAL", "return #redis.call('KEYS', 'holdfast:queue:*')", 0)
+        return int(server.ask("ZCARD", f"leaselock:queue:{{{name_of(0, kind)}}}"))
+    queues = server.ask("EVAL", "return #redis.call('KEYS', 'leaselock:queue:*')", 0)
     return int(queues)

@@ -20,7 +20,7 @@ from benchmarks.figures import ratio, spread
 from benchmarks.tables import Goal, Table
 from benchmarks.turns import pairs
 from benchmarks.workloads.redis import announce
-from holdfast.testing.proxy import Proxy
+from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
@@ -118,6 +118,6 @@ def table_of(count: int, walls: dict[Seat, list[float]], faults: list[str]) -> T
     dead = data[f"redlock {DEAD}"]["over_alive"]["median"]
     goals = [Goal(f"one of {count} dead / all alive", dead, DEAD_MOST)]
     title = f"Redlock of {count}, pair: acquire and release a free lock, one thread"
-    head = ["contestant", f"x its own with {ALIVE}", "x holdfast's", "µs"]
+    head = ["contestant", f"x its own with {ALIVE}", "x leaselock's", "µs"]
     notes = [f"it cannot: {fault}" for fault in faults]
     return Table(title, head, rows, {"pairs": data}, goals, notes)

@@ -1,4 +1,4 @@
-"""holdfast in a private PostgreSQL and a private MariaDB, next to bare statements and to peers.
+"""leaselock in a private PostgreSQL and a private MariaDB, next to bare statements and to peers.
 
 Law: all talk to the same server, on connections of their own. Nothing is forced to the disk, so
 what is measured is the work, not the disk.
@@ -17,7 +17,7 @@ from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
 from tests.servers.process import eventually
 
-import holdfast
+import leaselock
 from benchmarks.contestants import ON_SQL
 from benchmarks.figures import percentile, spread
 from benchmarks.tables import Goal, Table
@@ -42,7 +42,7 @@ def run(scale: Scale) -> list[Table]:
 def on_server(scale: Scale, kind: type[Postgres | MariaDB]) -> list[Table]:
     """Measure on one of them."""
     with kind() as server:
-        with holdfast.Client(server.url) as client:
+        with leaselock.Client(server.url) as client:
             client.setup()
         return [pair(scale, server), wake_up(scale, server)]
 
@@ -79,7 +79,7 @@ class Wakes:
     """Clients that wait for one lock, one after the other; each says when it has it."""
 
     def __init__(self, url: str) -> None:
-        self.clients = [holdfast.Client(url) for _ in range(WAITERS + 1)]
+        self.clients = [leaselock.Client(url) for _ in range(WAITERS + 1)]
         self.released = 0.0
         self.seconds: list[float] = []
 
@@ -98,7 +98,7 @@ class Wakes:
         for thread in threads:
             thread.join()
 
-    def _wait(self, lock: holdfast.Lock) -> None:
+    def _wait(self, lock: leaselock.Lock) -> None:
         with lock:
             self.seconds.append(time.perf_counter() - self.released)
             time.sleep(random.uniform(0.0, 0.002))
@@ -119,7 +119,7 @@ def wake_up(scale: Scale, server: Postgres | MariaDB) -> Table:
             wakes.round()
         wakes.close()
         middle, most = spread(wakes.seconds).median, percentile(sorted(wakes.seconds), 99)
-        rows.append([f"**holdfast**, {protocol}", f"{middle * 1e3:.2f}", f"{most * 1e3:.2f}"])
+        rows.append([f"**leaselock**, {protocol}", f"{middle * 1e3:.2f}", f"{most * 1e3:.2f}"])
         data[protocol] = {"median": middle, "p99": most, "count": len(wakes.seconds)}
     goals = []
     if isinstance(server, Postgres):

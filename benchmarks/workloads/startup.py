@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 IMPORT_MOST, RUN_MOST = 15.0, 60.0
 BARE = "python -c pass"
-IMPORT = "import holdfast"
-CLIENT = "import holdfast; holdfast.Client"
-RUN = "holdfast run x -- true"
+IMPORT = "import leaselock"
+CLIENT = "import leaselock; leaselock.Client"
+RUN = "leaselock run x -- true"
 TRUE = "true"
 
 PYTHON = {
     BARE: "pass",
     IMPORT: IMPORT,
     CLIENT: CLIENT,
-    "one lock taken and given back": "import holdfast\n"
-    "with holdfast.Client() as client, client.lock('x'): pass",
+    "one lock taken and given back": "import leaselock\n"
+    "with leaselock.Client() as client, client.lock('x'): pass",
     "import filelock": "import filelock",
     "import portalocker": "import portalocker",
     "import redis_lock": "import redis_lock",
@@ -49,9 +49,9 @@ class Start(NamedTuple):
 def commands() -> dict[str, list[str]]:
     """Every command by its title."""
     found = {title: [sys.executable, "-c", text] for title, text in PYTHON.items()}
-    script = Path(sys.executable).with_name("holdfast")
-    holdfast = [str(script)] if script.exists() else [sys.executable, "-m", "holdfast"]
-    found[RUN] = [*holdfast, "run", "x", "--", _true()]
+    script = Path(sys.executable).with_name("leaselock")
+    leaselock = [str(script)] if script.exists() else [sys.executable, "-m", "leaselock"]
+    found[RUN] = [*leaselock, "run", "x", "--", _true()]
     found[TRUE] = [_true()]
     return found
 
@@ -81,7 +81,7 @@ def fault(command: list[str], environment: dict[str, str]) -> str:
 def surroundings(folder: str) -> dict[str, str]:
     """The environment of all: the default store, and compiled modules, as installed ones are."""
     ours = {"XDG_STATE_HOME": f"{folder}/state", "PYTHONPYCACHEPREFIX": f"{folder}/compiled"}
-    unwanted = ("HOLDFAST_URL", "PYTHONDONTWRITEBYTECODE")
+    unwanted = ("LEASELOCK_URL", "PYTHONDONTWRITEBYTECODE")
     return {k: v for k, v in os.environ.items() if k not in unwanted} | ours
 
 

@@ -14,7 +14,7 @@ from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
 from tests.servers.zookeeper import Ensemble
 
-import holdfast
+import leaselock
 from benchmarks.contestants.ours import Ours
 from benchmarks.turns import rounds_of, table_of
 
@@ -28,7 +28,7 @@ REFERENCE = "Redis"
 class Opened(Ours):
     """The lock of a client that is open."""
 
-    def __init__(self, client: holdfast.Client) -> None:
+    def __init__(self, client: leaselock.Client) -> None:
         self.client = client
         self.choose("bench")
 
@@ -42,7 +42,7 @@ def urls(stack: ExitStack) -> dict[str, str]:
         "MariaDB, lease": stack.enter_context(MariaDB()).url,
     }
     for name in ("PostgreSQL", "MariaDB"):
-        with holdfast.Client(found[f"{name}, lease"]) as client:
+        with leaselock.Client(found[f"{name}, lease"]) as client:
             client.setup()
         for protocol in ("row", "advisory"):
             found[f"{name}, {protocol}"] = f"{found[f'{name}, lease']}?protocol={protocol}"
@@ -52,7 +52,7 @@ def urls(stack: ExitStack) -> dict[str, str]:
 def run(scale: Scale) -> list[Table]:
     """A free lock, taken and given back by one thread."""
     with ExitStack() as stack:
-        clients = {name: holdfast.Client(url) for name, url in urls(stack).items()}
+        clients = {name: leaselock.Client(url) for name, url in urls(stack).items()}
         locks = {name: Opened(stack.enter_context(client)) for name, client in clients.items()}
         turns = rounds_of(locks, scale)
     title = "stores, pair: acquire and release a free lock, one thread"

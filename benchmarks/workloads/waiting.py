@@ -90,7 +90,7 @@ def _table(title: str, idle: Watched, seen: dict[str, Watched], seconds: float) 
         wakes = f"{watched.wakes / seconds:.1f}"
         rows.append([TITLES[name], f"{against:.3f}", f"{watched.cpu:.2f}", wakes, f"{over:.1f}"])
         data[name] = watched._asdict() | {"rss_over_idle": over, "ratio": against}
-    mine = data["holdfast"]
+    mine = data["leaselock"]
     goals = [
         Goal("CPU of a waiter, ms per s", mine["cpu"] / seconds, CPU_MOST),
         Goal("memory of a waiter, MiB over idle Python", mine["rss_over_idle"], RSS_MOST),

@@ -1,4 +1,4 @@
-"""holdfast on a private ZooKeeper, next to kazoo's lock and the bare requests of the recipe.
+"""leaselock on a private ZooKeeper, next to kazoo's lock and the bare requests of the recipe.
 
 Law: all of them talk to the same server: the only one, or a follower of an ensemble of three.
 Nothing is forced to the disk, so what is measured is the work, not the disk.
@@ -17,7 +17,7 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from tests.servers.process import HOST, eventually
 from tests.servers.zookeeper import Ensemble
 
-import holdfast
+import leaselock
 from benchmarks.contestants import ON_ZOOKEEPER
 from benchmarks.figures import ratio, spread
 from benchmarks.tables import Goal, Table
@@ -70,7 +70,7 @@ class HandOvers:
     """Two sessions, and one notification from the one to the other."""
 
     def __init__(self, hosts: str) -> None:
-        self.clients = [holdfast.Client(f"zookeeper://{hosts}/bench") for _ in range(2)]
+        self.clients = [leaselock.Client(f"zookeeper://{hosts}/bench") for _ in range(2)]
         self.kazoo: list[Any] = [KazooClient(hosts) for _ in range(2)]
         for client in self.kazoo:
             client.start()
@@ -134,7 +134,7 @@ def hand_over(scale: Scale, hosts: str, where: str) -> Table:
     ours, raw = spread(measured["ours"]), spread(measured["raw"])
     against = ratio(measured["ours"], measured["raw"])
     rows = [
-        ["**holdfast**, ZooKeeper", against.show(digits=3), ours.show(1e6, 0)],
+        ["**leaselock**, ZooKeeper", against.show(digits=3), ours.show(1e6, 0)],
         ["one write and one notification, by kazoo", "1", raw.show(1e6, 0)],
     ]
     goal = Goal("a hand-over x one write and one notification", against.median, HAND_OVER_MOST)

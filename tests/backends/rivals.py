@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import holdfast
+    import leaselock
 
 
 class Waiter:
     """A thread that acquires, and says when it had the lock."""
 
-    def __init__(self, client: holdfast.Client, name: str, timeout: float = 30.0) -> None:
-        self.lease: holdfast.Lease | None = None
+    def __init__(self, client: leaselock.Client, name: str, timeout: float = 30.0) -> None:
+        self.lease: leaselock.Lease | None = None
         self.granted = float("inf")
         self.error: BaseException | None = None
         self.lock = client.lock(name)
@@ -32,7 +32,7 @@ class Waiter:
             # It belongs to whoever joins.
             self.error = error
 
-    def join(self) -> holdfast.Lease:
+    def join(self) -> leaselock.Lease:
         """The lease that it got."""
         self.thread.join(40.0)
         assert not self.thread.is_alive()
@@ -42,7 +42,7 @@ class Waiter:
         return self.lease
 
 
-def told(lease: holdfast.Lease) -> Callable[[], float]:
+def told(lease: leaselock.Lease) -> Callable[[], float]:
     """When the holder is told of the loss."""
     times: list[float] = []
     lease.on_lost(lambda _: times.append(time.monotonic()))
@@ -53,7 +53,7 @@ def told(lease: holdfast.Lease) -> Callable[[], float]:
     return when
 
 
-def take(client: holdfast.Client, name: str, timeout: float = 20.0) -> holdfast.Lease:
+def take(client: leaselock.Client, name: str, timeout: float = 20.0) -> leaselock.Lease:
     """Acquire, which must succeed."""
     lease = client.lock(name).acquire(timeout)
     assert lease is not None

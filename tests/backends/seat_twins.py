@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from tests.backends.seat_worlds import ANSWERED, BRIEF, LONG, Modelled, Real
 from tests.servers.process import eventually
 
-from holdfast.backends.sql.script import SqlError
-from holdfast.backends.sql.seats import Own
-from holdfast.core.backend import Break, Broken, Grant, Held, Leave, Sight
-from holdfast.errors import StoreError
+from leaselock.backends.sql.script import SqlError
+from leaselock.backends.sql.seats import Own
+from leaselock.core.backend import Break, Broken, Grant, Held, Leave, Sight
+from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
-    from holdfast.core.backend import Claim
+    from leaselock.core.backend import Claim
 
 __all__ = ["BRIEF", "LONG", "SeatTwins"]
 

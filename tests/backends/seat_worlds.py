@@ -15,21 +15,21 @@ from tests.servers.process import eventually
 from tests.simulation.sql_client import Titles
 from tests.simulation.sql_server import Server
 
-from holdfast.backends.sql.nodes import Store
-from holdfast.backends.sql.script import SqlError, asked, dialect_of
-from holdfast.backends.sql.seats import Own, Seat, Seats
-from holdfast.backends.sql.url import parsed
-from holdfast.core.backend import Ask, Break, Leave, Left, Look, Renew
-from holdfast.drivers import machine
-from holdfast.errors import Unknown
+from leaselock.backends.sql.nodes import Store
+from leaselock.backends.sql.script import SqlError, asked, dialect_of
+from leaselock.backends.sql.seats import Own, Seat, Seats
+from leaselock.backends.sql.url import parsed
+from leaselock.core.backend import Ask, Break, Leave, Left, Look, Renew
+from leaselock.drivers import machine
+from leaselock.errors import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.servers.mariadb import MariaDB
 
-    from holdfast.backends.sql.script import Result, Script
-    from holdfast.core.backend import Claim
+    from leaselock.backends.sql.script import Result, Script
+    from leaselock.core.backend import Claim
 
 ANSWERED, SILENCE = 20.0, 600.0
 # Seconds that a wait may last: until somebody ends it, or no time at all.

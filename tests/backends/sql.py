@@ -8,8 +8,8 @@ import pytest
 from tests.servers.databases import emptied, mariadb, pgbouncer, postgres
 from tests.servers.mariadb import MariaDB
 
-import holdfast
-from holdfast.backends.sql.keys import ADVISORY, word
+import leaselock
+from leaselock.backends.sql.keys import ADVISORY, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ DATABASES = ("postgres", "mariadb")
 # What the servers say of locks and open transactions of connections of ours.
 POSTGRES_LOCKS = """
     SELECT l.locktype, l.mode FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-    WHERE a.application_name = 'holdfast' AND a.pid <> pg_backend_pid()
+    WHERE a.application_name = 'leaselock' AND a.pid <> pg_backend_pid()
 """
 MARIADB_LOCKS = """
     SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_rows_locked > 0
@@ -37,17 +37,17 @@ class Stage:
         self.server = server
         self.protocol = protocol
         self.url = f"{emptied(server)}?protocol={protocol}&session={session}"
-        self.clients: list[holdfast.Client] = []
+        self.clients: list[leaselock.Client] = []
 
-    def client(self) -> holdfast.Client:
+    def client(self) -> leaselock.Client:
         """Another client."""
-        made = holdfast.Client(self.url)
+        made = leaselock.Client(self.url)
         self.clients.append(made)
         return made
 
     def table(self, name: str) -> str:
         """One of our tables, as an administrator names it."""
-        return f"locks.holdfast_{name}" if self.mariadb else f"holdfast_{name}"
+        return f"locks.leaselock_{name}" if self.mariadb else f"leaselock_{name}"
 
     @property
     def mariadb(self) -> bool:
@@ -55,12 +55,12 @@ class Stage:
         return isinstance(self.server, MariaDB)
 
     def sessions(self) -> list[int]:
-        """The numbers of all connections of holdfast's."""
+        """The numbers of all connections of leaselock's."""
         if self.mariadb:
-            asked = "SELECT id FROM information_schema.processlist WHERE user = 'holdfast'"
+            asked = "SELECT id FROM information_schema.processlist WHERE user = 'leaselock'"
         else:
             asked = (
-                "SELECT pid FROM pg_stat_activity WHERE application_name = 'holdfast' "
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'leaselock' "
                 "AND pid <> pg_backend_pid()"
             )
         return [int(row[0]) for row in self.server.query(asked)]

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from tests.servers.databases import emptied
 
-from holdfast.backends.sql.lease import Lease, client_of
-from holdfast.backends.sql.model_tables import Tables
-from holdfast.backends.sql.nodes import Store
-from holdfast.backends.sql.script import asked
-from holdfast.backends.sql.shelf import Asker
-from holdfast.backends.sql.url import parsed
-from holdfast.drivers import machine
+from leaselock.backends.sql.lease import Lease, client_of
+from leaselock.backends.sql.model_tables import Tables
+from leaselock.backends.sql.nodes import Store
+from leaselock.backends.sql.script import asked
+from leaselock.backends.sql.shelf import Asker
+from leaselock.backends.sql.url import parsed
+from leaselock.drivers import machine
 
 if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
-    from holdfast.backends.sql.script import Part, Result, Script
-    from holdfast.core.backend import Claim
+    from leaselock.backends.sql.script import Part, Result, Script
+    from leaselock.core.backend import Claim
 
 # Microseconds that two clocks may be apart, on a machine with much else to do.
 APART = 30_000
@@ -165,7 +165,7 @@ class SqlTwins:
     def _compare_tables(self) -> None:
         """All rows are the same, but for times that differ a little: the server's are taken."""
         for table, columns in COLUMNS.items():
-            text = f"SELECT {', '.join(columns)} FROM holdfast_{table}"
+            text = f"SELECT {', '.join(columns)} FROM leaselock_{table}"
             script: Script = (("raw", {"text": text}),)
             (found,) = asked(self.witness, self.dialect, script, machine.now() + ANSWERED)
             rows = sorted(([*map(_plain, row)] for row in found.rows), key=repr)

@@ -15,14 +15,14 @@ from tests.servers.redis import Redis
 from tests.servers.rights import beside, user
 from tests.servers.sentinel import NAME, Sentinel
 
-import holdfast
-from holdfast.backends.redis.codec import packed
-from holdfast.backends.redis.line import A_MOMENT, Line, interval
-from holdfast.backends.redis.settings import settings_of
-from holdfast.backends.redis.wire import Wire
-from holdfast.drivers.machine import now
-from holdfast.errors import Refused, StoreError
-from holdfast.testing.conformance.waiting import heartbeat
+import leaselock
+from leaselock.backends.redis.codec import packed
+from leaselock.backends.redis.line import A_MOMENT, Line, interval
+from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.wire import Wire
+from leaselock.drivers.machine import now
+from leaselock.errors import Refused, StoreError
+from leaselock.testing.conformance.waiting import heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +49,11 @@ def mute() -> Iterator[str]:
         yield f"redis://{HOST}:{listener.getsockname()[1]}"
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 def test_a_lease_goes_on_where_the_key_of_another_was_written_over(server: Redis) -> None:
     """A lock's key that holds something else is lost by itself, whatever the protocol."""
     for protocol, other in (("hash", "SET"), ("string", "RPUSH"), ("setnx-expire", "RPUSH")):
-        with holdfast.Client(server.url, op_timeout=0.5) as client:
+        with leaselock.Client(server.url, op_timeout=0.5) as client:
             spoilt = client.lock("a", lease=4.0, protocol=protocol).acquire(timeout=0)
             sound = client.lock("b", lease=3.0, protocol=protocol).acquire(timeout=0)
             assert spoilt is not None
@@ -70,7 +70,7 @@ def test_a_lease_goes_on_where_the_key_of_another_was_written_over(server: Redis
 
 def test_who_joins_others_that_connect_waits_no_longer_than_it_wanted(mute: str) -> None:
     async def story() -> None:
-        client = holdfast.AsyncClient(mute, op_timeout=LONG)
+        client = leaselock.AsyncClient(mute, op_timeout=LONG)
         patient = asyncio.create_task(client.lock("a").acquire())
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE):
@@ -85,12 +85,12 @@ def test_who_joins_others_that_connect_waits_no_longer_than_it_wanted(mute: str)
 
 def test_a_client_that_closes_cancels_nobody_who_connects(mute: str) -> None:
     async def story() -> None:
-        client = holdfast.AsyncClient(mute, op_timeout=LONG)
+        client = leaselock.AsyncClient(mute, op_timeout=LONG)
         looking = asyncio.create_task(client.lock("a").holder())
         for _ in range(5):
             await asyncio.sleep(0)
         await client.close()
-        with pytest.raises((StoreError, holdfast.Closed)):
+        with pytest.raises((StoreError, leaselock.Closed)):
             await looking
 
     asyncio.run(story())
@@ -100,13 +100,13 @@ def test_a_crowd_follows_the_first_who_finds_the_lock_elsewhere(tmp_path: Path) 
     """The master that sentinels name no longer lives on, with everybody's subscription."""
     crowd = 8
 
-    async def taken(client: holdfast.AsyncClient) -> None:
+    async def taken(client: leaselock.AsyncClient) -> None:
         async with client.lock("a", lease=LONG):
             pass
 
     async def story(url: str, move: Any) -> None:
-        other = holdfast.AsyncClient(url)
-        async with other, holdfast.AsyncClient(url) as client:
+        other = leaselock.AsyncClient(url)
+        async with other, leaselock.AsyncClient(url) as client:
             assert await other.lock("a", lease=LONG).acquire() is not None
             tasks = [asyncio.create_task(taken(client)) for _ in range(crowd)]
             while len(await other.lock("a").waiters()) < crowd:
@@ -167,7 +167,7 @@ def test_a_line_with_tls_that_lay_idle_is_used_again() -> None:
 
 
 def test_a_forked_child_has_no_line_that_was_in_use(server: Redis) -> None:
-    client = holdfast.Client(server.url, op_timeout=PATIENCE)
+    client = leaselock.Client(server.url, op_timeout=PATIENCE)
     assert not client.lock("a").locked()
     store: Any = client._driver.nodes["store"]
     thread = threading.Thread(target=client.lock("a").locked)
@@ -194,11 +194,11 @@ def connections(port: int) -> int:
     return sum(str(name) in found for name in held)
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 def test_without_the_right_to_watch_nothing_is_deleted_unwatched(server: Redis) -> None:
     """Refused means that nothing was applied."""
     url = f"redis://unwatching:pw@{HOST}:{server.port}?protocol=setnx-expire"
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         lease = client.lock("a", lease=LONG).acquire(timeout=0)
         assert lease is not None
         with pytest.raises(Refused, match="watch"):
@@ -225,7 +225,7 @@ def test_an_answer_that_comes_in_small_pieces_has_a_deadline(server: Redis) -> N
     end = threading.Timer(PATIENCE, over.set)
     end.start()
     began = now()
-    with pytest.raises(holdfast.Unknown, match="did not answer in time"):
+    with pytest.raises(leaselock.Unknown, match="did not answer in time"):
         line.ask(packed((("GET", "a"),)), 1, now() + 0.3)
     assert now() - began < PATIENCE / 2
     end.cancel()
@@ -233,7 +233,7 @@ def test_an_answer_that_comes_in_small_pieces_has_a_deadline(server: Redis) -> N
     thread.join()
     line.close()
     other.close()
-    with pytest.raises(holdfast.Unknown, match="did not answer"):
+    with pytest.raises(leaselock.Unknown, match="did not answer"):
         line.ask(packed((("GET", "a"),)), 1, now() + 0.3)
 
 
@@ -241,8 +241,8 @@ def test_signals_do_not_prolong_a_question_or_a_wait(server: Redis) -> None:
     """The kernel begins a time-out anew after each of them."""
     with (
         heartbeat(),
-        holdfast.Client(server.url) as other,
-        holdfast.Client(server.url, op_timeout=1.0) as client,
+        leaselock.Client(server.url) as other,
+        leaselock.Client(server.url, op_timeout=1.0) as client,
     ):
         lease = other.lock("a").acquire(0.0)
         assert lease is not None
@@ -252,7 +252,7 @@ def test_signals_do_not_prolong_a_question_or_a_wait(server: Redis) -> None:
         server.pause()
         try:
             began = now()
-            with pytest.raises(holdfast.StoreError):
+            with pytest.raises(leaselock.StoreError):
                 client.lock("b").acquire(timeout=0.0)
             assert now() - began < PATIENCE / 4
         finally:

@@ -6,14 +6,14 @@ import hiredis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.backends.redis import keys
-from holdfast.backends.redis.codec import packed
-from holdfast.backends.redis.hash import Hash
-from holdfast.backends.redis.route import Cluster, Single
-from holdfast.backends.redis.steps import Address, Send
-from holdfast.backends.redis.talk import Talk
-from holdfast.core.backend import Ask, Claim, Leave
-from holdfast.drivers.machine import now
+from leaselock.backends.redis import keys
+from leaselock.backends.redis.codec import packed
+from leaselock.backends.redis.hash import Hash
+from leaselock.backends.redis.route import Cluster, Single
+from leaselock.backends.redis.steps import Address, Send
+from leaselock.backends.redis.talk import Talk
+from leaselock.core.backend import Ask, Claim, Leave
+from leaselock.drivers.machine import now
 
 PLACE = Address("localhost", 6379)
 CLIENT = "0123456789abcdef" * 2

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import holdfast
-from holdfast.backends.redis.hash import Hash
-from holdfast.backends.redis.keys import slot_of
-from holdfast.backends.redis.route import Cluster, Sentinels
-from holdfast.backends.redis.steps import Address, Pause, Send, Waiting, unheard
-from holdfast.backends.redis.talk import Talk
-from holdfast.core.backend import Claim, Renew
-from holdfast.errors import Refused, StoreError, Unknown
+import leaselock
+from leaselock.backends.redis.hash import Hash
+from leaselock.backends.redis.keys import slot_of
+from leaselock.backends.redis.route import Cluster, Sentinels
+from leaselock.backends.redis.steps import Address, Pause, Send, Waiting, unheard
+from leaselock.backends.redis.talk import Talk
+from leaselock.core.backend import Claim, Renew
+from leaselock.errors import Refused, StoreError, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.backends.redis.steps import Steps
+    from leaselock.backends.redis.steps import Steps
 
 DEAD, FIRST, SECOND = Address("dead", 1), Address("first", 2), Address("second", 3)
 MAP = [[[0, 16383, [b"first", 2]]], [b"0", 0]]
@@ -96,7 +96,7 @@ def test_a_server_that_never_speaks_is_named_with_the_reason() -> None:
     """In asyncio, a time that is over says nothing by itself."""
 
     async def attempt(url: str) -> None:
-        async with holdfast.AsyncClient(url, op_timeout=0.2) as client:
+        async with leaselock.AsyncClient(url, op_timeout=0.2) as client:
             await client.lock("a").acquire(timeout=0)
 
     with socket.create_server(("127.0.0.1", 0)) as mute:
@@ -104,7 +104,7 @@ def test_a_server_that_never_speaks_is_named_with_the_reason() -> None:
         with pytest.raises(StoreError, match=r":\d+: \w+"):
             asyncio.run(attempt(url))
         with (
-            holdfast.Client(url, op_timeout=0.2) as client,
+            leaselock.Client(url, op_timeout=0.2) as client,
             pytest.raises(StoreError, match=r":\d+: \w+"),
         ):
             client.lock("a").acquire(timeout=0)

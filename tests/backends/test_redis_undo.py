@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 from tests.models.worlds import claim_of
 from tests.simulation.redis_client import unpacked
 
-from holdfast.backends.redis.conversations import Conversations
-from holdfast.backends.redis.model import Connection, Server
-from holdfast.backends.redis.settings import settings_of
-from holdfast.backends.redis.steps import Pause, Send
-from holdfast.core.backend import Ask, Busy, Grant
-from holdfast.errors import Refused, StoreError, Unknown
+from leaselock.backends.redis.conversations import Conversations
+from leaselock.backends.redis.model import Connection, Server
+from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.steps import Pause, Send
+from leaselock.core.backend import Ask, Busy, Grant
+from leaselock.errors import Refused, StoreError, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.backends.redis.steps import Steps
+    from leaselock.backends.redis.steps import Steps
 
 CLAIM = claim_of("0" * 32, "a", 1, 30.0)
 
@@ -95,7 +95,7 @@ def test_what_was_given_back_for_sure_may_be_asked_for_again() -> None:
 
 def test_a_claim_that_was_given_up_for_good_waits_for_nothing() -> None:
     scene = Scene()
-    grave = "holdfast:grave:{a}:" + "-".join(("0" * 8, "0" * 4, "0" * 4, "0" * 4, "0" * 12)) + ":1"
+    grave = "leaselock:grave:{a}:" + "-".join(("0" * 8, "0" * 4, "0" * 4, "0" * 4, "0" * 12)) + ":1"
     scene.line.do(("SET", grave, "", "PX", 1000))
     assert isinstance(scene.ask(), Busy)
     assert "given up" in str(scene.ask(wait=True))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tests.models.worlds import claim_of
 
-from holdfast.backends.redis.protocol import CAPABILITIES
-from holdfast.backends.redlock.masters import Master
-from holdfast.backends.redlock.protocol import Redlock
-from holdfast.core.backend import (
+from leaselock.backends.redis.protocol import CAPABILITIES
+from leaselock.backends.redlock.masters import Master
+from leaselock.backends.redlock.protocol import Redlock
+from leaselock.core.backend import (
     Ask,
     Busy,
     Fence,
@@ -23,11 +23,11 @@ from holdfast.core.backend import (
     Retied,
     Undo,
 )
-from holdfast.core.effects import Call, Effect, Spawn, Wait
-from holdfast.errors import Unknown
+from leaselock.core.effects import Call, Effect, Spawn, Wait
+from leaselock.errors import Unknown
 
 if TYPE_CHECKING:
-    from holdfast.core.effects import Process
+    from leaselock.core.effects import Process
 
 CLAIM = claim_of("0" * 32, "a", 1, 4.0)
 SOON = 10.0

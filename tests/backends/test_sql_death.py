@@ -20,7 +20,7 @@ from tests.chaos.people import LOCK, Street
 from tests.servers.databases import emptied
 from tests.servers.process import eventually
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,9 +80,9 @@ def test_a_holder_whose_connection_is_ended_is_told(stage: Stage) -> None:
     assert when() - cut < SLACK
     assert lease.lost
     assert following.token > lease.token
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(leaselock.LeaseLost):
         lease.ensure()
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(leaselock.LeaseLost):
         lease.release()
     following.ensure()
     following.release()
@@ -105,11 +105,11 @@ def test_a_task_whose_connection_is_ended_is_stopped_in_its_body(stage: Stage) -
         pytest.skip("a lease does not end with a connection: the next test")
 
     async def story() -> None:
-        async with holdfast.AsyncClient(stage.url) as client, client.lock(LOCK):
+        async with leaselock.AsyncClient(stage.url) as client, client.lock(LOCK):
             await asyncio.to_thread(stage.cut, stage.holding())
             await asyncio.sleep(60.0)
 
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(leaselock.LeaseLost):
         asyncio.run(story())
 
 
@@ -173,19 +173,19 @@ def test_whoever_stops_waiting_leaves_nothing(stage: Stage) -> None:
 
 def test_a_frozen_server_is_given_up_in_time(server: Postgres | MariaDB) -> None:
     """The kernel takes the connection for it, and nobody ever answers (hazard D13)."""
-    with holdfast.Client(emptied(server), op_timeout=1.0) as client:
+    with leaselock.Client(emptied(server), op_timeout=1.0) as client:
         server.running().pause()
         try:
-            with pytest.raises(holdfast.StoreError):
+            with pytest.raises(leaselock.StoreError):
                 client.lock(LOCK).acquire(timeout=0.5)
         finally:
             server.running().cont()
         eventually(lambda: granted(client))
 
 
-def granted(client: holdfast.Client) -> bool:
+def granted(client: leaselock.Client) -> bool:
     """Whether it is to be had again."""
     try:
         return client.lock(LOCK).acquire(timeout=0.0) is not None
-    except holdfast.StoreError:
+    except leaselock.StoreError:
         return False

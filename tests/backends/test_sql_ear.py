@@ -13,7 +13,7 @@ from tests.backends.sql import Stage, mariadb, postgres, server
 from tests.servers.mariadb import MariaDB
 from tests.servers.process import eventually
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,17 +81,17 @@ def test_an_ear_bears_what_is_no_text(postgres: Postgres) -> None:
     postgres.query("CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0")
     url = postgres.url.replace("/postgres", "/bytes")
     with (
-        holdfast.Client(url) as client,
-        holdfast.Client(url) as other,
+        leaselock.Client(url) as client,
+        leaselock.Client(url) as other,
         psycopg.connect(url, autocommit=True) as stranger,
     ):
         client.setup()
         held = take(client, "a")
         waiter = Waiter(other, "a")
-        found = "SELECT client FROM holdfast_waiter"
+        found = "SELECT client FROM leaselock_waiter"
         eventually(lambda: stranger.execute(found).fetchone())
         (whom,) = stranger.execute(found).fetchone() or (b"",)
         # As bytes, for psycopg would write a text in the encoding of the database.
-        stranger.execute(f"NOTIFY \"holdfast_{whom.decode()}\", '\xff'".encode("latin-1"))
+        stranger.execute(f"NOTIFY \"leaselock_{whom.decode()}\", '\xff'".encode("latin-1"))
         held.release()
         waiter.join().release()

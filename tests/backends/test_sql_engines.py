@@ -17,8 +17,8 @@ from tests.servers.databases import emptied
 from tests.servers.mariadb import MariaDB
 from tests.servers.process import eventually
 
-import holdfast
-from holdfast.backends.sql.url import parsed
+import leaselock
+from leaselock.backends.sql.url import parsed
 
 if TYPE_CHECKING:
     from tests.servers.postgres import Postgres
@@ -47,7 +47,7 @@ def connect(server: Postgres | MariaDB) -> Any:
 def test_an_engine_is_a_store(server: Postgres | MariaDB, protocol: str) -> None:
     """Held, waited for, handed over; and its pool has lent nothing."""
     engine = create_engine(url_of(server), pool_size=1, max_overflow=0)
-    with engine.connect() as only, holdfast.Client(engine) as one, holdfast.Client(engine) as two:
+    with engine.connect() as only, leaselock.Client(engine) as one, leaselock.Client(engine) as two:
         only.execute(text("SELECT 1"))
         lease = one.lock("a", protocol=protocol).acquire()
         assert lease is not None
@@ -77,7 +77,7 @@ def test_an_engine_with_a_creator_is_a_store(server: Postgres | MariaDB, protoco
     engine = create_engine(f"{scheme}//", creator=create)
     seen: list[Any] = []
     event.listen(engine, "connect", lambda connection, _: seen.append(connection))
-    with holdfast.Client(engine) as client:
+    with leaselock.Client(engine) as client:
         lock = client.lock("a", protocol=protocol)
         with lock as lease:
             lease.ensure()
@@ -92,7 +92,7 @@ def test_what_the_user_has_begun_is_neither_committed_nor_ended(
     server: Postgres | MariaDB,
 ) -> None:
     engine = create_engine(url_of(server))
-    with holdfast.Client(engine) as client, Session(engine) as session:
+    with leaselock.Client(engine) as client, Session(engine) as session:
         name = "bench_begun" if not isinstance(server, MariaDB) else "begun"
         session.execute(text(f"CREATE TABLE IF NOT EXISTS {name} (n integer)"))
         session.commit()
@@ -109,7 +109,7 @@ def test_what_the_user_has_begun_is_neither_committed_nor_ended(
 def test_an_asynchronous_engine_is_a_store(server: Postgres | MariaDB) -> None:
     async def story() -> None:
         engine = create_async_engine(url_of(server, aio=True))
-        async with holdfast.AsyncClient(engine) as client:
+        async with leaselock.AsyncClient(engine) as client:
             for protocol in PROTOCOLS:
                 async with client.lock("a", protocol=protocol) as lease:
                     lease.ensure()
@@ -120,7 +120,7 @@ def test_an_asynchronous_engine_is_a_store(server: Postgres | MariaDB) -> None:
 
 def test_a_password_never_shows(server: Postgres | MariaDB) -> None:
     engine = create_engine(url_of(server))
-    with holdfast.Client(engine) as client:
+    with leaselock.Client(engine) as client:
         assert "secret" not in repr(client)
     engine.dispose()
 
@@ -128,7 +128,7 @@ def test_a_password_never_shows(server: Postgres | MariaDB) -> None:
 def test_other_objects_and_databases_are_refused(server: Postgres | MariaDB) -> None:
     engine = create_engine(url_of(server))
     with engine.connect() as connection, pytest.raises(TypeError, match="the engine that it is"):
-        holdfast.Client(connection)
+        leaselock.Client(connection)
     with pytest.raises(ValueError, match="an engine for sqlite is no store"):
-        holdfast.Client(create_engine("sqlite://"))
+        leaselock.Client(create_engine("sqlite://"))
     engine.dispose()

@@ -15,8 +15,8 @@ from tests.backends.sql import mariadb, postgres, server
 from tests.backends.sql_twins import SqlTwins, Unlucky
 from tests.models.histories import KINDS, History, Step, steps
 
-from holdfast.backends.sql import shelf
-from holdfast.core import rules
+from leaselock.backends.sql import shelf
+from leaselock.core import rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Postgres
 
 __all__ = ["mariadb", "postgres", "server"]
-# More of them: HOLDFAST_MODEL_EXAMPLES=200.
-EXAMPLES = int(os.environ.get("HOLDFAST_MODEL_EXAMPLES", "8"))
+# More of them: LEASELOCK_MODEL_EXAMPLES=200.
+EXAMPLES = int(os.environ.get("LEASELOCK_MODEL_EXAMPLES", "8"))
 QUICK = settings(
     max_examples=EXAMPLES,
     deadline=None,

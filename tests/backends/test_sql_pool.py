@@ -10,7 +10,7 @@ from tests.backends.sql import postgres
 from tests.servers.databases import emptied
 from tests.servers.process import eventually
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from tests.servers.postgres import Postgres
@@ -19,20 +19,20 @@ __all__ = ["postgres"]
 # The statement of ours that waits for a lock: where, and since when.
 WAITS = """
     SELECT pid, query_start FROM pg_stat_activity
-    WHERE wait_event_type = 'Lock' AND application_name = 'holdfast'
+    WHERE wait_event_type = 'Lock' AND application_name = 'leaselock'
 """
 
 
 def test_who_asks_for_more_takes_no_connection_from_who_renews(postgres: Postgres) -> None:
     """The whole pool is in the midst of a question that is not answered (hazard D6)."""
     url = f"{emptied(postgres)}?pool=1"
-    with holdfast.Client(url) as client, psycopg.connect(postgres.url) as another:
+    with leaselock.Client(url) as client, psycopg.connect(postgres.url) as another:
         for name in ("a", "b"):
             with client.lock(name):
                 pass
         lease = client.lock("a", lease=60.0).acquire(timeout=0.0)
         assert lease is not None
-        another.execute("SELECT 1 FROM holdfast_lock WHERE name = 'b' FOR UPDATE")
+        another.execute("SELECT 1 FROM leaselock_lock WHERE name = 'b' FOR UPDATE")
         tokens: list[int] = []
 
         def ask() -> None:

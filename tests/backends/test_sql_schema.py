@@ -12,9 +12,9 @@ from tests.servers.databases import TABLES
 from tests.servers.mariadb import MariaDB
 from tests.servers.process import eventually
 
-import holdfast
-from holdfast.cli import main
-from holdfast.errors import Refused
+import leaselock
+from leaselock.cli import main
+from leaselock.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ WEEK = 7 * 86400 * 1_000_000
 def bare(server: Postgres | MariaDB) -> Iterator[str]:
     """The URL of a database without any table."""
     if isinstance(server, MariaDB):
-        server.do("CREATE DATABASE bare", "GRANT ALL ON bare.* TO holdfast@'%'")
+        server.do("CREATE DATABASE bare", "GRANT ALL ON bare.* TO leaselock@'%'")
         yield server.url.replace("/locks", "/bare")
         server.do("DROP DATABASE bare")
     else:
@@ -41,8 +41,8 @@ def bare(server: Postgres | MariaDB) -> Iterator[str]:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_missing_tables_are_an_error_that_names_the_command(bare: str, protocol: str) -> None:
     with (
-        holdfast.Client(f"{bare}?protocol={protocol}") as client,
-        pytest.raises(Refused, match="no tables of holdfast's: run `holdfast init '") as caught,
+        leaselock.Client(f"{bare}?protocol={protocol}") as client,
+        pytest.raises(Refused, match="no tables of leaselock's: run `leaselock init '") as caught,
     ):
         client.lock("a").acquire(timeout=0)
     assert "client.setup()" in str(caught.value)
@@ -53,12 +53,12 @@ def test_the_schema_can_be_printed_made_and_made_again(
     bare: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["doctor", bare]) == 1
-    assert "the tables of holdfast are not there" in capsys.readouterr().out
+    assert "the tables of leaselock are not there" in capsys.readouterr().out
     assert main(["init", "--print", bare]) == 0
     printed = capsys.readouterr().out
     for table in TABLES:
-        assert f"CREATE TABLE IF NOT EXISTS holdfast_{table} (" in printed
-    with holdfast.Client(bare) as client:
+        assert f"CREATE TABLE IF NOT EXISTS leaselock_{table} (" in printed
+    with leaselock.Client(bare) as client:
         with pytest.raises(Refused, match="no tables"):
             client.lock("a").acquire(timeout=0)
         for statement in client.setup():
@@ -72,7 +72,7 @@ def test_two_set_up_at_the_same_time(bare: str) -> None:
     made: list[list[str]] = []
 
     def prepare() -> None:
-        with holdfast.Client(bare) as client:
+        with leaselock.Client(bare) as client:
             made.append(client.setup())
 
     threads = [threading.Thread(target=prepare) for _ in range(4)]
@@ -81,13 +81,13 @@ def test_two_set_up_at_the_same_time(bare: str) -> None:
     for thread in threads:
         thread.join()
     assert len(made) == 4
-    with holdfast.Client(bare) as client:
+    with leaselock.Client(bare) as client:
         take(client, "a").release()
 
 
 @pytest.mark.parametrize(
     ("version", "words"),
-    [("0", "version 0, not 1: run `holdfast init '"), ("2", "a newer holdfast made them")],
+    [("0", "version 0, not 1: run `leaselock init '"), ("2", "a newer leaselock made them")],
 )
 def test_tables_of_another_version_are_refused(
     server: Postgres | MariaDB, version: str, words: str
@@ -150,7 +150,7 @@ def test_doctor_knows_what_is_overridden(
 ) -> None:
     assert main(["doctor", server.url]) == 0
     told = capsys.readouterr().out
-    assert "the tables of holdfast are there, version 1" in told
+    assert "the tables of leaselock are there, version 1" in told
     assert "nothing is between us and the server" in told
     assert "its clock agrees with this machine's" in told
     assert ("wait_timeout" in told) == isinstance(server, MariaDB)
@@ -159,12 +159,12 @@ def test_doctor_knows_what_is_overridden(
 def test_doctor_knows_of_servers_that_refuse_to_write() -> None:
     """READ COMMITTED and a log of statements do not go together, and a read-only server is one."""
     with MariaDB(**{"log-bin": "on", "binlog-format": "STATEMENT", "server-id": "1"}) as own:
-        with holdfast.Client(own.url) as client:
+        with leaselock.Client(own.url) as client:
             with pytest.raises(Refused, match="BINLOG_FORMAT = STATEMENT"):
                 client.setup()
             assert ("binlog_format is STATEMENT", "set it to ROW or MIXED") in failures(client)
         own.query("SET GLOBAL binlog_format = MIXED")
-        with holdfast.Client(own.url) as client:
+        with leaselock.Client(own.url) as client:
             client.setup()
             take(client, "a").release()
             assert failures(client) == []
@@ -172,7 +172,7 @@ def test_doctor_knows_of_servers_that_refuse_to_write() -> None:
             assert ("the server is read-only", "name the primary") in failures(client)
 
 
-def failures(client: holdfast.Client) -> list[tuple[str, str]]:
+def failures(client: leaselock.Client) -> list[tuple[str, str]]:
     """What the doctor finds that must be mended."""
     found = [finding for finding in client.doctor() if finding.level == "fail"]
     return [(finding.what.partition(":")[0], finding.advice) for finding in found]

@@ -13,9 +13,9 @@ from tests.backends.sql import PROTOCOLS, Stage, mariadb, pgbouncer, postgres, s
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.process import eventually
 
-import holdfast
-from holdfast.backends.sql.keys import ADVISORY, number, word
-from holdfast.errors import Refused
+import leaselock
+from leaselock.backends.sql.keys import ADVISORY, number, word
+from leaselock.errors import Refused
 
 if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
@@ -35,7 +35,7 @@ IDLE = (
 def test_the_numbers_of_names_are_these() -> None:
     """What is documented, and what every machine must agree on."""
     assert number(ADVISORY, "jobs") == 2887391110611778298
-    assert word(ADVISORY, "jobs") == "holdfast.fajbf2wduk5pvjbctuoupvofstv23b75wk2x2mxsw3olmqgx"
+    assert word(ADVISORY, "jobs") == "leaselock.fajbf2wduk5pvjbctuoupvofstv23b75wk2x2mxsw3olmqgx"
 
 
 def test_tokens_rise_from_protocol_to_protocol(server: Postgres | MariaDB) -> None:
@@ -95,7 +95,7 @@ def test_what_would_end_an_idle_session_is_overridden(
         stage.change("SET GLOBAL wait_timeout = 1")
     else:
         for name in IDLE:
-            stage.change(f"ALTER ROLE holdfast SET {name} = '400ms'")
+            stage.change(f"ALTER ROLE leaselock SET {name} = '400ms'")
     try:
         lease = take(stage.client(), "a")
         ended = time.monotonic() + 2.0
@@ -106,7 +106,7 @@ def test_what_would_end_an_idle_session_is_overridden(
         if stage.mariadb:
             stage.change("SET GLOBAL wait_timeout = 28800")
         else:
-            stage.change("ALTER ROLE holdfast RESET ALL")
+            stage.change("ALTER ROLE leaselock RESET ALL")
         stage.close()
 
 
@@ -161,7 +161,7 @@ def test_new_names_in_parallel_do_not_stand_in_each_others_way(stage: Stage) -> 
 
 def test_a_lease_through_a_proxy_that_pools_transactions(pgbouncer: PgBouncer) -> None:
     """Taken, waited for, handed over, renewed: no statement counts on the session before."""
-    with holdfast.Client(pgbouncer.url) as one, holdfast.Client(pgbouncer.url) as other:
+    with leaselock.Client(pgbouncer.url) as one, leaselock.Client(pgbouncer.url) as other:
         lease = take(one, "proxied")
         waiter = Waiter(other, "proxied")
         eventually(lambda: len(one.lock("proxied").waiters()) == 1)
@@ -179,7 +179,7 @@ def test_a_lease_through_a_proxy_that_pools_transactions(pgbouncer: PgBouncer) -
 @pytest.mark.parametrize("protocol", ["row", "advisory"])
 def test_a_session_through_such_a_proxy_is_refused(protocol: str, pgbouncer: PgBouncer) -> None:
     with (
-        holdfast.Client(f"{pgbouncer.url}?protocol={protocol}") as client,
+        leaselock.Client(f"{pgbouncer.url}?protocol={protocol}") as client,
         pytest.raises(Refused, match=r"a proxy, and protocol '\w+' needs a session of its own"),
     ):
         client.lock("a").acquire(timeout=0)
@@ -191,9 +191,9 @@ def test_a_proxy_that_pools_sessions_is_used_when_the_user_says_so(
 ) -> None:
     with PgBouncer(postgres, "session") as proxy:
         url = f"{proxy.url}?proxy=session&protocol={protocol}"
-        with holdfast.Client(url) as client:
+        with leaselock.Client(url) as client:
             lease = take(client, "a")
-            with holdfast.Client(url) as rival:
+            with leaselock.Client(url) as rival:
                 assert rival.lock("a").acquire(timeout=0) is None
             lease.release()
 

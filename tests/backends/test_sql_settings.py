@@ -16,12 +16,12 @@ from tests.backends.sql import PROTOCOLS, Stage, mariadb, postgres
 from tests.servers.databases import as_worker, emptied
 from tests.servers.process import eventually
 
-import holdfast
-from holdfast.backends import open_store
-from holdfast.core.backend import Next
-from holdfast.core.effects import FOREVER
-from holdfast.drivers.machine import now
-from holdfast.errors import Refused
+import leaselock
+from leaselock.backends import open_store
+from leaselock.core.backend import Next
+from leaselock.core.effects import FOREVER
+from leaselock.drivers.machine import now
+from leaselock.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,9 +53,9 @@ def test_transactions_see_what_is_committed_whatever_is_usual(
     """Whoever has waited for another's change goes on with it, and is not refused."""
     usual = quote(f"-c default_transaction_isolation={quote(level)}".replace("%20", "\\ "))
     url = f"{emptied(postgres)}?protocol={protocol}&options={usual}"
-    with holdfast.Client(url) as client, psycopg.connect(postgres.url) as another:
+    with leaselock.Client(url) as client, psycopg.connect(postgres.url) as another:
         take(client, "a").release()
-        another.execute("UPDATE holdfast_lock SET about = '' WHERE name = 'a'")
+        another.execute("UPDATE leaselock_lock SET about = '' WHERE name = 'a'")
         waiter = Waiter(client, "a")
         eventually(lambda: postgres.query(WAITS))
         another.commit()
@@ -68,11 +68,11 @@ def test_a_name_is_the_same_lock_whatever_an_engine_speaks(postgres: Postgres) -
     url = postgres.url.replace("/postgres", "/latin")
     engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     stores = [engine, f"{url}?client_encoding=latin1"]
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         client.setup()
         with client.lock("café"):
             for store in stores:
-                with holdfast.Client(store) as other:
+                with leaselock.Client(store) as other:
                     assert other.lock("café").acquire(timeout=0) is None
     engine.dispose()
 
@@ -82,7 +82,7 @@ def test_a_connection_that_stands_still_takes_no_other_with_it(postgres: Postgre
     stage = Stage(postgres, "advisory", session=3.0)
     client = stage.client()
     leases = [take(client, name) for name in ("a", "b", "c")]
-    ((number,),) = postgres.query("SELECT backend FROM holdfast_seat WHERE name = 'a'")
+    ((number,),) = postgres.query("SELECT backend FROM leaselock_seat WHERE name = 'a'")
     os.kill(number, signal.SIGSTOP)
     try:
         eventually(lambda: leases[0].lost)
@@ -154,11 +154,11 @@ def test_of_several_servers_the_first_that_answers_is_used(postgres: Postgres) -
     account = emptied(postgres).rpartition("@")[0]
     url = f"{account}@/postgres?host=127.0.0.1,127.0.0.1&port=1,{postgres.port}"
     url += "&target_session_attrs=read-write"
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         take(client, "a").release()
 
     async def tasks() -> None:
-        async with holdfast.AsyncClient(url) as client, client.lock("a") as lease:
+        async with leaselock.AsyncClient(url) as client, client.lock("a") as lease:
             assert lease.token
 
     asyncio.run(tasks())

@@ -18,7 +18,7 @@ from tests.servers.postgres import USER, Postgres, owned_folder
 from tests.servers.process import HERE, HOST, eventually
 from tests.servers.tls import Certificates
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def secured(scheme: str) -> Iterator[tuple[Postgres | MariaDB, Certificates]]:
         shutil.chown(file, user)
     server = postgres_of(made) if scheme == "postgresql" else mariadb_of(made)
     with server:
-        with holdfast.Client(url_of(server, made)) as client:
+        with leaselock.Client(url_of(server, made)) as client:
             client.setup()
         yield server, made
     shutil.rmtree(folder)
@@ -58,7 +58,7 @@ def postgres_of(made: Certificates) -> Postgres:
 def mariadb_of(made: Certificates) -> MariaDB:
     files = {"ssl-ca": str(made.ca), "ssl-cert": str(made.cert), "ssl-key": str(made.key)}
     server = MariaDB(**files)
-    server.query("ALTER USER holdfast@'%' REQUIRE SSL")
+    server.query("ALTER USER leaselock@'%' REQUIRE SSL")
     return server
 
 
@@ -78,7 +78,7 @@ def test_a_lock_is_handed_over_by_tls(
     server: tuple[Postgres | MariaDB, Certificates], protocol: str
 ) -> None:
     url = f"{url_of(*server)}&protocol={protocol}"
-    with holdfast.Client(url) as client, holdfast.Client(url) as other:
+    with leaselock.Client(url) as client, leaselock.Client(url) as other:
         lease = take(client, "a")
         waiter = Waiter(other, "a")
         eventually(lambda: client.lock("a").waiters() or protocol != "lease")
@@ -90,7 +90,7 @@ def test_a_lock_is_handed_over_by_tls(
 
 
 async def tasks_hand_over(url: str) -> None:
-    async with holdfast.AsyncClient(url) as client, holdfast.AsyncClient(url) as other:
+    async with leaselock.AsyncClient(url) as client, leaselock.AsyncClient(url) as other:
         lease = await client.lock("a").acquire()
         assert lease is not None
         waiter = asyncio.create_task(other.lock("a").acquire(30.0))
@@ -107,7 +107,7 @@ def test_nothing_is_said_without_it(server: tuple[Postgres | MariaDB, Certificat
     plain = place.url + NAMED[place.url.partition(":")[0]][3]
     stranger = url_of(place, Certificates(made.ca.parent / "stranger"))
     for url, words in ((plain, "reject|Access denied"), (stranger, "certificate verify failed")):
-        with holdfast.Client(url) as client, pytest.raises(holdfast.Refused, match=words):
+        with leaselock.Client(url) as client, pytest.raises(leaselock.Refused, match=words):
             client.lock("a").acquire(timeout=0.0)
 
 
@@ -116,8 +116,8 @@ def test_a_socket_of_the_file_system(server: tuple[Postgres | MariaDB, Certifica
     place, made = server
     url = f"postgresql://{USER}@/postgres?host={made.ca.parent}&port={place.port}"
     if isinstance(place, MariaDB):
-        place.query("ALTER USER holdfast@'%' REQUIRE NONE")
+        place.query("ALTER USER leaselock@'%' REQUIRE NONE")
         url = place.url.replace(f"{HOST}:{place.port}", "localhost")
         url += f"?unix_socket={place.folder}/socket"
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         take(client, "a").release()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-import holdfast
+import leaselock
 
 WRONG = {
     "postgresql://h/d?protocol=queue": "it knows lease, row, advisory",
@@ -26,9 +26,9 @@ WRONG = {
 @pytest.mark.parametrize("url", WRONG)
 def test_a_wrong_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(ValueError, match=WRONG[url]):
-        holdfast.Client(url)
+        leaselock.Client(url)
     with pytest.raises(ValueError, match=WRONG[url]):
-        holdfast.AsyncClient(url)
+        leaselock.AsyncClient(url)
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,18 @@ def test_a_missing_library_is_named_with_what_installs_it(
     url: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ImportError, match=rf"pip install 'holdfast\[{extra}\]'"):
-        holdfast.Client(url)
+    with pytest.raises(ImportError, match=rf"pip install 'leaselock\[{extra}\]'"):
+        leaselock.Client(url)
 
 
 def test_the_secrets_of_a_url_are_not_shown() -> None:
     for url in ("postgresql://me:pass%40word@h:1/d", "mysql://me:pass%40word@h:1/d?ssl=no"):
-        with holdfast.Client(url) as client:
+        with leaselock.Client(url) as client:
             assert "h:1/d" in repr(client)
             assert "word" not in repr(client)
 
 
 def test_half_a_character_in_a_url_does_not_have_its_password_told() -> None:
     with pytest.raises(ValueError, match="quoted") as caught:
-        holdfast.Client("postgresql://me:hidden@h/d\ud800")
+        leaselock.Client("postgresql://me:hidden@h/d\ud800")
     assert "hidden" not in repr(caught.value)

@@ -19,8 +19,8 @@ from tests.backends.users import (
     root_only,
 )
 
-from holdfast.backends.sqlite import place
-from holdfast.errors import Refused
+from leaselock.backends.sqlite import place
+from leaselock.errors import Refused
 
 
 def test_a_linked_log(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.models.process import Client
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def exhaust(take: Callable[[str], object]) -> None:
 
 
 def test_the_log_starts_anew_where_it_would_outgrow_the_disk(disk: Path) -> None:
-    with holdfast.Client(f"sqlite:///{disk}/locks.db") as client:
+    with leaselock.Client(f"sqlite:///{disk}/locks.db") as client:
         lock = client.lock("a")
         tokens = []
         for _ in range(PAIRS):
@@ -58,7 +58,7 @@ def test_the_log_starts_anew_where_it_would_outgrow_the_disk(disk: Path) -> None
 
 
 def test_a_disk_that_others_fill_stops_no_lock_that_is_in_use(disk: Path) -> None:
-    with holdfast.Client(f"sqlite:///{disk}/locks.db") as client, client.lock("a"):
+    with leaselock.Client(f"sqlite:///{disk}/locks.db") as client, client.lock("a"):
         for _ in range(20):
             with client.lock("b"):
                 pass
@@ -66,7 +66,7 @@ def test_a_disk_that_others_fill_stops_no_lock_that_is_in_use(disk: Path) -> Non
         for _ in range(PAIRS):
             with client.lock("b"):
                 pass
-        with pytest.raises(holdfast.Refused, match="full"):
+        with pytest.raises(leaselock.Refused, match="full"):
             exhaust(lambda name: client.lock(name).acquire())
         (disk / "ballast").unlink()
         with client.lock("c"):
@@ -79,10 +79,10 @@ def test_whoever_is_called_while_the_disk_is_full_is_served_or_refused(disk: Pat
     assert two.ask("n", wait=True) is None
     one.leave("n")
     fill(disk / "ballast")
-    with pytest.raises(holdfast.Refused, match="full"):
+    with pytest.raises(leaselock.Refused, match="full"):
         exhaust(one.ask)
     # It needs no more of the file, so the log may have room for it.
-    with suppress(holdfast.Refused):
+    with suppress(leaselock.Refused):
         two.ask("n", wait=True)
     (disk / "ballast").unlink()
     assert two.ask("n", wait=True) is not None

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.backends.sqlite import kernel, place
-from holdfast.backends.sqlite.kernel import Mount
-from holdfast.errors import Refused
+from leaselock.backends.sqlite import kernel, place
+from leaselock.backends.sqlite.kernel import Mount
+from leaselock.errors import Refused
 
-PROGRAM = "from holdfast.backends.sqlite import place; print(place.boot())"
+PROGRAM = "from leaselock.backends.sqlite import place; print(place.boot())"
 
 TABLE = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -108,7 +108,7 @@ def test_a_share_is_refused_with_its_reason() -> None:
     message = str(refusal.value)
     assert "'/srv/share/locks.db' is on a network or shared file system" in message
     assert "(nfs4 on '/srv/share')" in message
-    assert "one host: set HOLDFAST_URL to a file on a local disk" in message
+    assert "one host: set LEASELOCK_URL to a file on a local disk" in message
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_child_namespace_does_not_rename_our_clock() -> None:
     """After unshare the offsets that the kernel tells are those of children to come."""
     program = (
         "import ctypes\n"
-        "from holdfast.backends.sqlite import place\n"
+        "from leaselock.backends.sqlite import place\n"
         "name = place.boot()\n"
         "if ctypes.CDLL(None, use_errno=True).unshare(0x80): raise SystemExit('unshare')\n"
         "open('/proc/self/timens_offsets', 'w').write('boottime 77 0')\n"

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import holdfast
-from holdfast.backends.sqlite.file import LOOK_AGAIN
+import leaselock
+from leaselock.backends.sqlite.file import LOOK_AGAIN
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 OTHER = """
-import holdfast, sys
-with holdfast.Client(sys.argv[1]) as client, client.lock("other"):
+import leaselock, sys
+with leaselock.Client(sys.argv[1]) as client, client.lock("other"):
     pass
 """
 
@@ -32,19 +32,19 @@ def test_a_log_that_was_removed_under_us_is_noticed(tmp_path: Path) -> None:
     """
     path = tmp_path / "locks.db"
     url = f"sqlite:///{path}"
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         with client.lock("a"):
             pass
         path.read_bytes()
         another_comes_and_goes(url)
         time.sleep(2 * LOOK_AGAIN)  # what was looked at a moment ago is not looked at again
-        with pytest.raises(holdfast.Refused, match="removed or replaced while it was in use"):
+        with pytest.raises(leaselock.Refused, match="removed or replaced while it was in use"):
             client.lock("a").acquire(timeout=0)
 
 
 def test_a_log_that_stays_is_none(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/locks.db"
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         for _ in range(3):
             with client.lock("a"):
                 pass

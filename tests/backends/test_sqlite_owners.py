@@ -21,8 +21,8 @@ from tests.backends.users import (
     root_only,
 )
 
-from holdfast.backends.sqlite import place
-from holdfast.errors import Refused
+from leaselock.backends.sqlite import place
+from leaselock.errors import Refused
 
 # ------------------------------------------------------------------------------ the file itself
 
@@ -66,7 +66,7 @@ def test_what_is_no_plain_file(lay: Callable[[Path], None], reason: str, tmp_pat
     file = tmp_path / "locks.db"
     lay(file)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(Refused, match=f"locks.db' {reason}.*HOLDFAST_URL"):
+    with pytest.raises(Refused, match=f"locks.db' {reason}.*LEASELOCK_URL"):
         place.prepare(str(file))
     assert sorted(tmp_path.iterdir()) == before
 
@@ -203,7 +203,7 @@ def test_a_network_file_system(public: Path) -> None:
         ' mount --bind "$1/table" "/proc/$$/mountinfo" || exit 77; exec "${@:2}"'
     )
     answer = _in_namespace(program, public, public / "locks.db")
-    assert re.search(r"on a network or shared file system \(nfs4 on .*HOLDFAST_URL", answer)
+    assert re.search(r"on a network or shared file system \(nfs4 on .*LEASELOCK_URL", answer)
     assert [path.name for path in public.iterdir()] == ["table"]
 
 

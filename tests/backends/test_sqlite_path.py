@@ -11,32 +11,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.backends.users import User, prepare_as, root_only
 
-from holdfast.backends.sqlite import place
+from leaselock.backends.sqlite import place
 
 # ------------------------------------------------------------------------------ the default path
 
 
 def test_default_is_under_the_state_home() -> None:
     env = {"XDG_STATE_HOME": "/state", "HOME": "/home/x"}
-    assert place.default_path(env) == "/state/holdfast/locks.db"
+    assert place.default_path(env) == "/state/leaselock/locks.db"
 
 
 @pytest.mark.parametrize("state", ["", "state", "./state", "~/state"])
 def test_a_relative_state_home_is_ignored(state: str) -> None:
     env = {"XDG_STATE_HOME": state, "HOME": "/home/x"}
-    assert place.default_path(env) == "/home/x/.local/state/holdfast/locks.db"
+    assert place.default_path(env) == "/home/x/.local/state/leaselock/locks.db"
 
 
 @pytest.mark.parametrize("env", [{}, {"HOME": ""}, {"HOME": "home/x"}])
 def test_without_home_the_account_tells(env: dict[str, str]) -> None:
     home = pwd.getpwuid(os.geteuid()).pw_dir
-    assert place.default_path(env) == f"{home}/.local/state/holdfast/locks.db"
+    assert place.default_path(env) == f"{home}/.local/state/leaselock/locks.db"
 
 
 @root_only
 def test_without_home_and_account_there_is_no_default() -> None:
     answer = prepare_as(User(54321), "", env={"HOME": "", "XDG_STATE_HOME": ""})
-    assert re.search("Refused: no place .* 54321 has no home .* HOLDFAST_URL", answer)
+    assert re.search("Refused: no place .* 54321 has no home .* LEASELOCK_URL", answer)
 
 
 # ------------------------------------------------------------------------------ the path of a URL
@@ -63,7 +63,7 @@ def test_path_of_an_absolute_url(url: str, path: str) -> None:
 @pytest.mark.parametrize("url", ["sqlite:///", "sqlite:///?sync=full"])
 def test_path_of_the_empty_url_is_the_default(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert place.path_of(url) == "/state/holdfast/locks.db"
+    assert place.path_of(url) == "/state/leaselock/locks.db"
 
 
 @pytest.mark.parametrize("name", ["locks.db", "a/b.db", "file:x", "-rf", "~x", "\n", "C:\\x"])

@@ -12,8 +12,8 @@ from urllib.parse import quote_from_bytes
 import pytest
 from tests.backends.users import User, prepare_as, race
 
-from holdfast.backends.sqlite import place
-from holdfast.errors import Refused
+from leaselock.backends.sqlite import place
+from leaselock.errors import Refused
 
 
 def mode_of(path: str | Path) -> int:
@@ -37,7 +37,7 @@ def test_the_default_place_is_made_private(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a" / "b"))
     umask(mask)
     found = place.prepare(place.path_of("sqlite:///"))
-    file = tmp_path / "a" / "b" / "holdfast" / "locks.db"
+    file = tmp_path / "a" / "b" / "leaselock" / "locks.db"
     assert found[:2] == (str(file), f"{file}.clients")
     made = [tmp_path / "a", tmp_path / "a" / "b", file.parent, Path(found.clients)]
     assert [mode_of(path) for path in made] == [0o700] * 4
@@ -49,7 +49,7 @@ def test_the_default_place_is_made_private(
 def test_an_ordinary_user_gets_along_with_any_umask(mask: int, public: Path) -> None:
     public.chmod(0o1777)
     answer = prepare_as(User(umask=mask), "", env={"XDG_STATE_HOME": f"{public}/a/b"})
-    assert answer.startswith(f"Place(path='{public}/a/b/holdfast/locks.db'")
+    assert answer.startswith(f"Place(path='{public}/a/b/leaselock/locks.db'")
 
 
 def test_a_missing_directory_is_made_for_the_default_only(tmp_path: Path) -> None:

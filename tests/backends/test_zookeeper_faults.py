@@ -13,14 +13,14 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from tests.backends.zoo import SESSION, Waiter, Zoo, orphans, take, told
 from tests.servers.process import HOST, eventually
 
-import holdfast
-from holdfast.errors import StoreError
+import leaselock
+from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Longer: HOLDFAST_ZOO_TRIES=10000.
-TRIES = int(os.environ.get("HOLDFAST_ZOO_TRIES", "300"))
+# Longer: LEASELOCK_ZOO_TRIES=10000.
+TRIES = int(os.environ.get("LEASELOCK_ZOO_TRIES", "300"))
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +72,13 @@ def test_all_servers_stop_and_start_again(zoo: Zoo) -> None:
     following = _recovered(waiter, rival)
     assert following.token > lease.token
     following.release()
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(leaselock.LeaseLost):
         lease.release()
     eventually(lambda: zoo.nodes("all stop") == [])
     take(holder, "all stop").release()
 
 
-def _recovered(waiter: Waiter, client: holdfast.Client) -> holdfast.Lease:
+def _recovered(waiter: Waiter, client: leaselock.Client) -> leaselock.Lease:
     """Its lease; a waiter may be told by Unknown that its store was away for too long."""
     try:
         return waiter.join()
@@ -110,7 +110,7 @@ def test_a_long_partition_is_told_before_another_holds(zoo: Zoo) -> None:
     assert when() < waiter.granted
     assert following.token > lease.token
     zoo.heal()
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(leaselock.LeaseLost):
         lease.release()
     following.ensure()
     following.release()
@@ -123,7 +123,7 @@ def test_a_leader_without_a_majority_proves_nothing(zoo: Zoo) -> None:
     leader, followers = zoo.ensemble.leader(), zoo.ensemble.followers()
     hosts = f"{HOST}:{leader.port}"
     alone: Any = KazooClient(hosts)
-    with holdfast.Client(f"zookeeper://{hosts}/zoo", op_timeout=3.0) as client:
+    with leaselock.Client(f"zookeeper://{hosts}/zoo", op_timeout=3.0) as client:
         assert client.lock("alone").waiters() == []
         alone.start()
         try:
@@ -221,7 +221,7 @@ def test_what_times_out_or_is_cancelled_leaves_no_node(zoo: Zoo) -> None:
 
 
 async def _give_up_often(zoo: Zoo, chance: random.Random) -> None:
-    async with holdfast.AsyncClient(zoo.url(through=True, timeout=8)) as client:
+    async with leaselock.AsyncClient(zoo.url(through=True, timeout=8)) as client:
         left = TRIES
         while left > 0:
             tasks = [asyncio.create_task(_give_up(client, chance)) for _ in range(20)]
@@ -236,5 +236,5 @@ async def _give_up_often(zoo: Zoo, chance: random.Random) -> None:
         await asyncio.to_thread(eventually, lambda: not orphans(client))
 
 
-async def _give_up(client: holdfast.AsyncClient, chance: random.Random) -> None:
+async def _give_up(client: leaselock.AsyncClient, chance: random.Random) -> None:
     assert await client.lock("busy").acquire(timeout=chance.random() * 0.02) is None

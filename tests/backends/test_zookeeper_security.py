@@ -12,7 +12,7 @@ from tests.servers.process import HERE, HOST, eventually, free_port
 from tests.servers.tls import Certificates
 from tests.servers.zookeeper import Server
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,21 +51,21 @@ def sasl() -> Iterator[Server]:
 
 def test_a_user_is_let_in_by_sasl_and_owns_what_it_makes(sasl: Server) -> None:
     place, words = f"{HOST}:{sasl.port}/mine", "sasl=DIGEST-MD5&acl=creator"
-    with holdfast.Client(f"zookeeper://ann:secret@{place}?{words}") as client:
+    with leaselock.Client(f"zookeeper://ann:secret@{place}?{words}") as client:
         with client.lock("a") as lease:
             assert lease.token > 0
         assert "secret" not in client.url + repr(client)
         findings = client.doctor()
         assert not [finding for finding in findings if finding.level == "fail"]
-    stranger = holdfast.Client(f"zookeeper://bob:other@{place}?{words}")
-    with stranger, pytest.raises(holdfast.Refused, match="NoAuth"):
+    stranger = leaselock.Client(f"zookeeper://bob:other@{place}?{words}")
+    with stranger, pytest.raises(leaselock.Refused, match="NoAuth"):
         stranger.lock("a").acquire(5.0)
 
 
 def test_sasl_lets_tasks_in_too(sasl: Server) -> None:
     async def token() -> int:
         url = f"zookeeper://ann:secret@{HOST}:{sasl.port}/tasks?sasl=DIGEST-MD5"
-        async with holdfast.AsyncClient(url) as client, client.lock("a") as lease:
+        async with leaselock.AsyncClient(url) as client, client.lock("a") as lease:
             return lease.token
 
     assert asyncio.run(token()) > 0
@@ -73,8 +73,8 @@ def test_sasl_lets_tasks_in_too(sasl: Server) -> None:
 
 def test_a_wrong_password_is_refused_and_not_repeated(sasl: Server) -> None:
     url = f"zookeeper://ann:wrong-one@{HOST}:{sasl.port}/mine?sasl=DIGEST-MD5"
-    client = holdfast.Client(url, op_timeout=5.0)
-    with client, pytest.raises(holdfast.StoreError) as caught:
+    client = leaselock.Client(url, op_timeout=5.0)
+    with client, pytest.raises(leaselock.StoreError) as caught:
         client.lock("a").acquire(0)
     assert "wrong-one" not in str(caught.value)
 
@@ -102,7 +102,7 @@ def tls() -> Iterator[tuple[Server, int, Certificates]]:
 def test_a_lock_over_tls(tls: tuple[Server, int, Certificates]) -> None:
     _, port, certificates = tls
     url = f"zookeeper://{HOST}:{port}/locks?tls=yes&ca={certificates.ca}"
-    with holdfast.Client(url) as client, client.lock("a") as lease:
+    with leaselock.Client(url) as client, client.lock("a") as lease:
         assert lease.token > 0
 
 
@@ -113,7 +113,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused(
     _, port, certificates = tls
     stranger = Certificates(certificates.ca.parent / "stranger")
     url = f"zookeeper://{HOST}:{port}/locks?tls=yes&ca={stranger.ca}"
-    with holdfast.Client(url, op_timeout=3.0) as client, pytest.raises(holdfast.StoreError):
+    with leaselock.Client(url, op_timeout=3.0) as client, pytest.raises(leaselock.StoreError):
         client.lock("a").acquire(0)
     # kazoo lets go of a socket whose handshake has failed, and does not close it.
     del client
@@ -123,7 +123,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused(
 def test_a_user_with_the_rights_of_the_page_is_found_well_and_may_clear_up(keeper: Keeper) -> None:
     """On the root alone, and whoever is not that user has none."""
     url = keeper.fresh(timeout=30.0)
-    with holdfast.Client(url, op_timeout=30.0) as client:
+    with leaselock.Client(url, op_timeout=30.0) as client:
         with client.lock("a") as lease:
             assert [report.name for report in client.locks()] == ["a"]
             assert client.lock("a").holder() is not None
@@ -132,6 +132,6 @@ def test_a_user_with_the_rights_of_the_page_is_found_well_and_may_clear_up(keepe
         findings = client.doctor()
         assert not [finding for finding in findings if finding.level == "fail"]
         assert client.gc() == 1
-    everybody = holdfast.Client(url.replace("worker:pw@", ""))
-    with everybody, pytest.raises(holdfast.Refused, match="NoAuth"):
+    everybody = leaselock.Client(url.replace("worker:pw@", ""))
+    with everybody, pytest.raises(leaselock.Refused, match="NoAuth"):
         everybody.lock("a").acquire(5.0)

@@ -16,10 +16,10 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from tests.servers.ensembles import ensemble, fresh
 from tests.servers.process import eventually
 
-import holdfast
-from holdfast.backends.zookeeper import session
-from holdfast.backends.zookeeper.url import parsed
-from holdfast.errors import Refused
+import leaselock
+from leaselock.backends.zookeeper import session
+from leaselock.backends.zookeeper.url import parsed
+from leaselock.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,9 +44,9 @@ def test_a_queue_is_no_longer_than_an_answer_can_be(
     ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who is one too many is told so, and leaves no node behind (hazard I9)."""
-    monkeypatch.setattr("holdfast.backends.zookeeper.queue.MOST_WAITERS", 1)
+    monkeypatch.setattr("leaselock.backends.zookeeper.queue.MOST_WAITERS", 1)
     url = fresh(ensemble)
-    with holdfast.Client(url) as one, holdfast.Client(url) as two:
+    with leaselock.Client(url) as one, leaselock.Client(url) as two:
         with one.lock("a") as lease:
             with pytest.raises(Refused, match=r"1 wait for 'a' already.*jute\.maxbuffer"):
                 two.lock("a").acquire(timeout=5.0)
@@ -56,7 +56,7 @@ def test_a_queue_is_no_longer_than_an_answer_can_be(
             pass
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 @pytest.mark.parametrize(("protocol", "woken"), [("queue", 1), ("single", WAITERS)])
 def test_whom_a_release_wakes(ensemble: Ensemble, protocol: str, woken: int) -> None:
     """By the servers' own figures: one of a hundred; or, by the simple recipe, all of them."""
@@ -64,7 +64,7 @@ def test_whom_a_release_wakes(ensemble: Ensemble, protocol: str, woken: int) -> 
 
 
 async def _release_before(ensemble: Ensemble, url: str, woken: int) -> None:
-    clients = [holdfast.AsyncClient(url) for _ in range(WAITERS + 1)]
+    clients = [leaselock.AsyncClient(url) for _ in range(WAITERS + 1)]
     first, *others = (client.lock("a") for client in clients)
     lease = await first.acquire()
     assert lease is not None
@@ -92,7 +92,7 @@ def test_numbers_that_begin_anew_keep_their_order(ensemble: Ensemble, witness: A
     for text in ("older__lock__2147483647", "newer__lock__-2147483648"):
         owner = text.partition("_")[0].encode()
         witness.create(f"{folder}/{text}", owner, ephemeral=True)
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         lock = client.lock("a")
         holder, (waiter,) = lock.holder(), lock.waiters()
         assert holder is not None
@@ -104,7 +104,7 @@ def test_numbers_that_begin_anew_keep_their_order(ensemble: Ensemble, witness: A
 def test_a_token_rises_when_the_folder_was_removed(ensemble: Ensemble, witness: Any) -> None:
     """The numbers of the nodes begin at 0 again, the transactions do not (hazard I5)."""
     url = fresh(ensemble)
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         tokens = []
         for _ in range(3):
             with client.lock("a") as lease:
@@ -117,7 +117,7 @@ def test_a_token_rises_when_the_folder_was_removed(ensemble: Ensemble, witness: 
 def test_a_folder_may_be_removed_at_any_moment(ensemble: Ensemble) -> None:
     """As the servers do with a container that is empty (hazard I8)."""
     url, done = fresh(ensemble), threading.Event()
-    with holdfast.Client(url) as client, holdfast.Client(url) as sweeper:
+    with leaselock.Client(url) as client, leaselock.Client(url) as sweeper:
         swept: list[int] = []
 
         def sweep() -> None:
@@ -139,7 +139,7 @@ def test_the_servers_have_the_last_word_on_the_session(
     ensemble: Ensemble, asked: float, given: float
 ) -> None:
     """And a lease is believed for half of what they gave (hazard B14)."""
-    with holdfast.Client(fresh(ensemble, timeout=asked)) as client:
+    with leaselock.Client(fresh(ensemble, timeout=asked)) as client:
         with client.lock("a", lease=600.0):
             pass
         with client.lock("a", lease=600.0) as lease:
@@ -150,8 +150,8 @@ def test_the_servers_have_the_last_word_on_the_session(
 
 def test_credentials_keep_others_out(ensemble: Ensemble) -> None:
     url = fresh(ensemble, auth="digest:me:secret")
-    stranger = holdfast.Client(url.replace("me:secret", "you:guess"))
-    with holdfast.Client(url) as client, stranger:
+    stranger = leaselock.Client(url.replace("me:secret", "you:guess"))
+    with leaselock.Client(url) as client, stranger:
         assert "secret" not in repr(client)
         with client.lock("a"):
             with pytest.raises(Refused, match="NoAuth"):
@@ -164,17 +164,17 @@ def test_credentials_keep_others_out(ensemble: Ensemble) -> None:
 def test_a_client_of_kazoo_s_names_the_store(ensemble: Ensemble, witness: Any) -> None:
     """Its chroot is the root; it is neither used nor changed, and need not be started."""
     theirs = KazooClient(f"{ensemble.hosts}/of/theirs", timeout=3.0)
-    with holdfast.Client(theirs) as client, client.lock("a"):
+    with leaselock.Client(theirs) as client, client.lock("a"):
         assert len(witness.get_children("/of/theirs/a")) == 1
         assert not theirs.connected
     with pytest.raises(TypeError, match="KazooClient"):
-        holdfast.Client(theirs.handler)
+        leaselock.Client(theirs.handler)
 
 
 def test_upkeep(ensemble: Ensemble, witness: Any) -> None:
     url = fresh(ensemble)
     root = parsed(url).root
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         assert client.setup(dry=True) == [f"create {root}"]
         assert witness.exists(root) is None
         assert client.setup() == [f"create {root}"]
@@ -189,7 +189,7 @@ def test_upkeep(ensemble: Ensemble, witness: Any) -> None:
 
 
 def test_a_hold_cannot_be_detached(ensemble: Ensemble) -> None:
-    with holdfast.Client(fresh(ensemble)) as client, client.lock("a") as lease:
+    with leaselock.Client(fresh(ensemble)) as client, client.lock("a") as lease:
         with pytest.raises(Refused, match="session"):
             lease.detach()
         lease.ensure()
@@ -197,7 +197,7 @@ def test_a_hold_cannot_be_detached(ensemble: Ensemble) -> None:
 
 def test_nobody_answers() -> None:
     """Refused, for nothing was sent; and the doctor says so."""
-    with holdfast.Client("zookeeper://127.0.0.1:1/x", op_timeout=0.3) as client:
+    with leaselock.Client("zookeeper://127.0.0.1:1/x", op_timeout=0.3) as client:
         with pytest.raises(Refused, match="reached"):
             client.lock("a").acquire()
         assert [finding.level for finding in client.doctor()] == ["fail"]
@@ -219,7 +219,7 @@ def links() -> Iterator[str]:
 def test_a_forked_child_shares_no_socket() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        client = holdfast.Client(f"zookeeper://127.0.0.1:{port}/x?timeout=60", op_timeout=0.3)
+        client = leaselock.Client(f"zookeeper://127.0.0.1:{port}/x?timeout=60", op_timeout=0.3)
         with pytest.raises(Refused, match="reached"):
             client.lock("a").acquire()
         connection = client._driver.nodes["store"].session.client._connection  # type: ignore[attr-defined]
@@ -243,7 +243,9 @@ def test_a_client_is_closed_while_the_server_keeps_silent(
     with socket.create_server(("127.0.0.1", 0), backlog=8 if accepts else 0) as silent:
         address = silent.getsockname()
         crowd = [] if accepts else [socket.create_connection(address)]
-        client = holdfast.Client(f"zookeeper://127.0.0.1:{address[1]}/x?timeout=60", op_timeout=0.3)
+        client = leaselock.Client(
+            f"zookeeper://127.0.0.1:{address[1]}/x?timeout=60", op_timeout=0.3
+        )
         with pytest.raises(Refused, match="reached"):
             client.lock("a").acquire()
         began = time.monotonic()
@@ -264,11 +266,11 @@ def test_what_a_closed_client_is_told_is_no_news() -> None:
     assert (asked.number, heard) == (7, [])
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 def test_the_two_protocols_do_not_pass_each_other(ensemble: Ensemble) -> None:
     """A name that is locked by one of them cannot be locked by the other."""
     url = fresh(ensemble)
-    with holdfast.Client(url) as client, holdfast.Client(url) as other:
+    with leaselock.Client(url) as client, leaselock.Client(url) as other:
         simple = other.lock("a", protocol="single")
         with client.lock("a"), pytest.raises(Refused, match="queue"):
             simple.acquire(1.0)
@@ -278,6 +280,6 @@ def test_the_two_protocols_do_not_pass_each_other(ensemble: Ensemble) -> None:
 
 
 def test_single_warns_of_the_herd(ensemble: Ensemble) -> None:
-    herd = pytest.warns(holdfast.UnsafeProtocolWarning, match="everyone")
-    with holdfast.Client(fresh(ensemble)) as client, herd:
+    herd = pytest.warns(leaselock.UnsafeProtocolWarning, match="everyone")
+    with leaselock.Client(fresh(ensemble)) as client, herd:
         client.lock("a", protocol="single")

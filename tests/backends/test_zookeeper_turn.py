@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from holdfast.backends.zookeeper.turn import (
+from leaselock.backends.zookeeper.turn import (
     CURATOR,
     HALF,
     KAZOO,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.backends.zookeeper.data import read, written
-from holdfast.backends.zookeeper.places import ROOT, decoded, encoded, path_of
-from holdfast.backends.zookeeper.turn import CURATOR, KAZOO
-from holdfast.backends.zookeeper.url import parsed
-from holdfast.core.backend import Claim
+from leaselock.backends.zookeeper.data import read, written
+from leaselock.backends.zookeeper.places import ROOT, decoded, encoded, path_of
+from leaselock.backends.zookeeper.turn import CURATOR, KAZOO
+from leaselock.backends.zookeeper.url import parsed
+from leaselock.core.backend import Claim
 
 ABOUT = '{"host": "h", "pid": 7, "thread": "T", "label": "ü"}'
 

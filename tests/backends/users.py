@@ -16,8 +16,8 @@ GROUP = 54000
 # The imports come first: the other user may not be able to read this source tree.
 _PROGRAM = """
 import os, sys
-from holdfast.backends.sqlite import place
-from holdfast.errors import Refused
+from leaselock.backends.sqlite import place
+from leaselock.errors import Refused
 
 uid, gid, umask, groups, *paths = sys.argv[1:]
 os.umask(int(umask, 8))

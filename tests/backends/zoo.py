@@ -9,8 +9,8 @@ from tests.backends.rivals import Waiter, take, told
 from tests.servers.process import HOST
 from tests.servers.zookeeper import Ensemble
 
-import holdfast
-from holdfast.testing.proxy import Proxy
+import leaselock
+from leaselock.testing.proxy import Proxy
 
 __all__ = ["Waiter", "Zoo", "orphans", "take", "told"]
 SESSION = 2.0
@@ -24,13 +24,13 @@ class Zoo:
         self.proxies = [Proxy(server.port) for server in self.ensemble.servers]
         self.witness: Any = KazooClient(self.ensemble.hosts, timeout=10)
         self.witness.start()
-        self.clients: list[holdfast.Client] = []
+        self.clients: list[leaselock.Client] = []
 
     def client(
         self, *, through: bool = False, patience: float = 3.0, **words: object
-    ) -> holdfast.Client:
+    ) -> leaselock.Client:
         """A client of the servers; or of the proxies, which can keep it from them."""
-        made = holdfast.Client(self.url(through=through, **words), op_timeout=patience)
+        made = leaselock.Client(self.url(through=through, **words), op_timeout=patience)
         self.clients.append(made)
         return made
 
@@ -70,6 +70,6 @@ class Zoo:
         self.ensemble.close()
 
 
-def orphans(client: holdfast.Client | holdfast.AsyncClient) -> bool:
+def orphans(client: leaselock.Client | leaselock.AsyncClient) -> bool:
     """Whether it has something yet to give back."""
     return any(desk.books.orphans for desk in client._service.desks.values())

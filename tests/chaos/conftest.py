@@ -10,7 +10,7 @@ from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
 from tests.servers.rights import beside, user
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def client(cluster: Cluster) -> Iterator[holdfast.Client]:
-    with holdfast.Client(cluster.url, op_timeout=30.0) as client:
+def client(cluster: Cluster) -> Iterator[leaselock.Client]:
+    with leaselock.Client(cluster.url, op_timeout=30.0) as client:
         yield client
 
 

@@ -9,7 +9,7 @@ import asyncio
 import sys
 import time
 
-import holdfast
+import leaselock
 
 
 def say(*words: object) -> None:
@@ -19,7 +19,7 @@ def say(*words: object) -> None:
 
 def in_threads(url: str, name: str, lease: float) -> None:
     """Hold once."""
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         say("asking")
         with client.lock(name, lease=lease) as grant:
             say("granted", time.monotonic_ns(), grant.token)
@@ -29,7 +29,7 @@ def in_threads(url: str, name: str, lease: float) -> None:
 
 async def in_asyncio(url: str, name: str, lease: float) -> None:
     """The same."""
-    async with holdfast.AsyncClient(url) as client:
+    async with leaselock.AsyncClient(url) as client:
         say("asking")
         async with client.lock(name, lease=lease) as grant:
             say("granted", time.monotonic_ns(), grant.token)

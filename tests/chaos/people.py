@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from tests.servers.process import eventually
 
-import holdfast
+import leaselock
 
 ROOT = Path(__file__).parents[2]
 LOCK = "a"
@@ -72,7 +72,7 @@ class Street:
 
     def __init__(self, server: Place) -> None:
         self.server = server
-        self.client = holdfast.Client(server.url)
+        self.client = leaselock.Client(server.url)
         self.people: list[Person] = []
 
     def holder(self, colour: str, lease: float, url: str = "") -> Person:

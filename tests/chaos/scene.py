@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.testing.conformance import Store
-from holdfast.testing.conformance.aio import InAsyncio
-from holdfast.testing.conformance.threads import InThreads
-from holdfast.testing.proxy import Proxy
+from leaselock.testing.conformance import Store
+from leaselock.testing.conformance.aio import InAsyncio
+from leaselock.testing.conformance.threads import InThreads
+from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from tests.servers.redis import Redis
 
-    from holdfast.testing.conformance.face import Lock
-    from holdfast.testing.conformance.world import World
-    from holdfast.testing.proxy import Fault
+    from leaselock.testing.conformance.face import Lock
+    from leaselock.testing.conformance.world import World
+    from leaselock.testing.proxy import Fault
 
 STORE = Store("redis", lambda folder: "", protocols=("hash",))
 WORLDS: dict[str, type[World]] = {"threads": InThreads, "asyncio": InAsyncio}
@@ -30,7 +30,7 @@ LEASE = 60.0
 # Much less than a lease, much more than a slow machine needs.
 PATIENCE = 20.0
 # What stays on purpose: the token counters, and what remembers a claim that was given up.
-KEPT = ("redisson_lock_token:", "holdfast:grave:", "redisson_unlock_latch:")
+KEPT = ("redisson_lock_token:", "leaselock:grave:", "redisson_unlock_latch:")
 SCRIPT = b"EVALSHA"
 
 

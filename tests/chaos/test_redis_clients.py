@@ -14,7 +14,7 @@ from tests.servers.process import HOST
 from tests.servers.redis import Redis
 from tests.servers.sentinel import NAME, Sentinels
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ def kind_of(library: str, colour: str, module: str, name: str) -> Any:
 def same_locks(theirs: Any, url: str) -> None:
     """Whoever locks by the client, and whoever locks by the URL, exclude each other."""
     asyncio.run(tasks_exclude(theirs, url))
-    with holdfast.Client(theirs) as client, holdfast.Client(url) as other:
+    with leaselock.Client(theirs) as client, leaselock.Client(url) as other:
         with client.lock("a", lease=LONG) as lease:
             holder = other.lock("a").holder()
             assert holder is not None
@@ -69,7 +69,7 @@ def same_locks(theirs: Any, url: str) -> None:
 
 
 async def tasks_exclude(theirs: Any, url: str) -> None:
-    async with holdfast.AsyncClient(theirs) as client, holdfast.AsyncClient(url) as other:
+    async with leaselock.AsyncClient(theirs) as client, leaselock.AsyncClient(url) as other:
         async with client.lock("a", lease=LONG):
             assert await other.lock("a").acquire(timeout=0.0) is None
         async with other.lock("a", lease=LONG):
@@ -124,25 +124,25 @@ def test_a_client_that_translates_addresses_is_refused(
     kind = kind_of(library, colour, ".cluster", "RedisCluster")
     theirs = kind(host=HOST, port=cluster.servers[0].port, address_remap=lambda place: place)
     with pytest.raises(TypeError, match=r"address_remap.*cluster-announce"):
-        holdfast.Client(theirs)
+        leaselock.Client(theirs)
 
 
 def test_what_is_no_client_of_one_data_set_is_refused() -> None:
     """Nor is one that checks what redis-py's connections of asyncio do not."""
     with pytest.raises(TypeError, match=r"a store is named by .* not by one of type RedisQ"):
-        holdfast.Client(type("RedisQueue", (), {"nodes": 3, "execute_command": print})())
+        leaselock.Client(type("RedisQueue", (), {"nodes": 3, "execute_command": print})())
     theirs = kind_of("redis", "", "", "Redis")(ssl=True, ssl_validate_ocsp=True)
     sentinel = kind_of("redis", "", ".sentinel", "Sentinel")
     asked = {"ssl": True, "ssl_validate_ocsp": True}
     behind = sentinel([(HOST, 1)], sentinel_kwargs=asked).master_for(NAME, ssl=True)
     for client in (theirs, behind):
-        holdfast.Client(client).close()
+        leaselock.Client(client).close()
         with pytest.raises(ValueError, match="ssl_validate_ocsp on blocking connections only"):
-            holdfast.AsyncClient(client)
+            leaselock.AsyncClient(client)
 
 
 @pytest.mark.parametrize("word", ["ssl_validate_ocsp", "sentinel_ssl_validate_ocsp"])
 def test_what_a_url_cannot_say_is_refused(word: str) -> None:
     """In a URL it is a text, of which redis-py makes nothing."""
     with pytest.raises(ValueError, match=f"does not know {word}"):
-        holdfast.Client(f"rediss+sentinel://{HOST}/{NAME}?{word}=true")
+        leaselock.Client(f"rediss+sentinel://{HOST}/{NAME}?{word}=true")

@@ -15,7 +15,7 @@ from tests.servers.process import HOST, Place, eventually
 from tests.servers.redis import Redis
 from tests.storms.clock import Clocks
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +27,8 @@ HOUR = 3600
 LONG = 2.5
 SOON = 20.0
 HOLDER = """
-import sys, holdfast
-client = holdfast.Client(sys.argv[1])
+import sys, leaselock
+client = leaselock.Client(sys.argv[1])
 print(client.lock("a", lease=1.0).acquire().token, flush=True)
 sys.stdin.read()
 """
@@ -77,11 +77,11 @@ def died_holding(url: str) -> int:
     return token
 
 
-def clock_complaints(client: holdfast.Client) -> list[str]:
+def clock_complaints(client: leaselock.Client) -> list[str]:
     return [f.what for f in client.doctor() if f.level != "ok" and "clock" in f.what]
 
 
-def taken(client: holdfast.Client, lease: float = LEASE) -> holdfast.Lease:
+def taken(client: leaselock.Client, lease: float = LEASE) -> leaselock.Lease:
     got = client.lock("a", lease=lease, renew=False).acquire(timeout=SOON)
     assert got is not None
     return got
@@ -89,14 +89,14 @@ def taken(client: holdfast.Client, lease: float = LEASE) -> holdfast.Lease:
 
 def test_a_jump_ahead_ends_a_lease_and_the_token_tells(one: Timed) -> None:
     """Hazard B6."""
-    with holdfast.Client(one.server.url) as holder, holdfast.Client(one.server.url) as rival:
+    with leaselock.Client(one.server.url) as holder, leaselock.Client(one.server.url) as rival:
         held = taken(holder)
         one.jump(HOUR)
         other = taken(rival)
         held.ensure()
         assert other.token > held.token
         assert clock_complaints(rival)
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(leaselock.LeaseLost):
             held.release()
 
 
@@ -104,7 +104,7 @@ def test_a_jump_back_keeps_the_lock_of_the_dead_until_it_is_broken(one: Timed) -
     """Hazard B7."""
     token = died_holding(one.server.url)
     one.jump(-HOUR)
-    with holdfast.Client(one.server.url) as client:
+    with leaselock.Client(one.server.url) as client:
         assert client.lock("a").acquire(timeout=LONG) is None
         assert clock_complaints(client)
         broken = client.break_lock("a")
@@ -116,7 +116,7 @@ def test_a_jump_back_keeps_the_lock_of_the_dead_until_it_is_broken(one: Timed) -
 def test_half_of_the_masters_of_a_redlock_jump_ahead(servers: list[Timed]) -> None:
     """Hazard H2: one alone changes nothing, two end the lease."""
     url = ",".join(one.server.url for one in servers)
-    with holdfast.Client(url) as holder, holdfast.Client(url) as rival:
+    with leaselock.Client(url) as holder, leaselock.Client(url) as rival:
         held = taken(holder)
         servers[0].jump(HOUR)
         assert rival.lock("a").acquire(timeout=1.0) is None
@@ -128,7 +128,7 @@ def test_half_of_the_masters_of_a_redlock_jump_ahead(servers: list[Timed]) -> No
 
 def test_a_key_without_an_end_has_one_again_while_its_holder_lives(one: Timed) -> None:
     """Hazard G17."""
-    with holdfast.Client(one.server.url) as client, client.lock("a", lease=1.0) as lease:
+    with leaselock.Client(one.server.url) as client, client.lock("a", lease=1.0) as lease:
         one.server.ask("PERSIST", "a")
         eventually(lambda: one.server.ask("PTTL", "a") >= 0)
         lease.ensure()
@@ -138,7 +138,7 @@ def test_a_key_without_an_end_is_held_by_the_dead_until_it_is_broken(one: Timed)
     """Hazard G17."""
     token = died_holding(one.server.url)
     assert one.server.ask("PERSIST", "a") == 1
-    with holdfast.Client(one.server.url) as client:
+    with leaselock.Client(one.server.url) as client:
         assert client.lock("a").acquire(timeout=LONG) is None
         assert client.break_lock("a") is not None
         assert taken(client).token > token

@@ -14,7 +14,7 @@ import pytest
 from tests.interop.java import Java, build
 from tests.servers.process import eventually
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,19 +32,19 @@ MANY = 10
 
 def take(url: str, name: str) -> tuple[int, int]:
     """Wait for the lock and give it back; when it was granted, and its token."""
-    client = holdfast.Client(url, op_timeout=PATIENCE)
+    client = leaselock.Client(url, op_timeout=PATIENCE)
     with client, client.lock(name, lease=LEASE, timeout=PATIENCE) as lease:
         return time.monotonic_ns(), lease.token
 
 
 async def take_async(url: str, name: str) -> tuple[int, int]:
-    client = holdfast.AsyncClient(url, op_timeout=PATIENCE)
+    client = leaselock.AsyncClient(url, op_timeout=PATIENCE)
     async with client, client.lock(name, lease=LEASE, timeout=PATIENCE) as lease:
         return time.monotonic_ns(), lease.token
 
 
 def waiting(
-    pool: ThreadPoolExecutor, colour: str, lock: holdfast.Lock, url: str
+    pool: ThreadPoolExecutor, colour: str, lock: leaselock.Lock, url: str
 ) -> Future[tuple[int, int]]:
     """Somebody who waits now."""
     before = len(lock.waiters())
@@ -56,7 +56,7 @@ def waiting(
     return future
 
 
-def granted(lock: holdfast.Lock) -> holdfast.Lease:
+def granted(lock: leaselock.Lock) -> leaselock.Lease:
     """The lease of a lock that is free."""
     lease = lock.acquire(PATIENCE)
     assert lease is not None
@@ -65,7 +65,7 @@ def granted(lock: holdfast.Lock) -> holdfast.Lease:
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_who_waits_while_the_slot_moves_is_found_afterwards(
-    colour: str, cluster: Cluster, client: holdfast.Client, pool: ThreadPoolExecutor
+    colour: str, cluster: Cluster, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     lock = client.lock(f"moved-{colour}", lease=LEASE)
     lease = granted(lock)
@@ -82,7 +82,7 @@ def test_who_waits_while_the_slot_moves_is_found_afterwards(
 
 
 def test_in_the_middle_of_a_move_the_end_of_it_is_waited_for(
-    cluster: Cluster, client: holdfast.Client, pool: ThreadPoolExecutor
+    cluster: Cluster, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     lock = client.lock("half-way", lease=LEASE)
     before = granted(lock)
@@ -118,7 +118,7 @@ def refusals(server: Redis) -> int:
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_java_and_python_wake_each_other_by_sharded_messages(
-    colour: str, cluster: Cluster, client: holdfast.Client, pool: ThreadPoolExecutor
+    colour: str, cluster: Cluster, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     build()
     lock = client.lock(f"java-{colour}", lease=LEASE)
@@ -145,7 +145,7 @@ def heard(cluster: Cluster, name: str) -> bool:
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_a_failover_keeps_holder_and_waiter(
-    colour: str, client: holdfast.Client, cluster: Cluster, pool: ThreadPoolExecutor
+    colour: str, client: leaselock.Client, cluster: Cluster, pool: ThreadPoolExecutor
 ) -> None:
     lock = client.lock(f"failed-{colour}", lease=LEASE)
     lease = granted(lock)
@@ -163,5 +163,5 @@ def known(ask: Callable[[], object]) -> bool:
     """Ask until it is answered: the line to a dead server gives Unknown once."""
     try:
         return bool(ask())
-    except holdfast.Unknown:
+    except leaselock.Unknown:
         return False

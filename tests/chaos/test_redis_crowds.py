@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.servers.process import eventually
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.servers.redis import Redis
 
 LOCK = "crowded"
-QUEUE = f"holdfast:queue:{{{LOCK}}}"
+QUEUE = f"leaselock:queue:{{{LOCK}}}"
 CROWD = 50
 # A look is about a dozen commands, at most one in three seconds; each without the law.
 WATCHED, COMMANDS = 4.0, 60
@@ -43,7 +43,9 @@ async def settled(happened: Callable[[], bool]) -> None:
     await asyncio.get_running_loop().run_in_executor(None, eventually, happened, 30.0)
 
 
-async def queue_up(server: Redis, lock: holdfast.AsyncLock, count: int) -> list[asyncio.Task[None]]:
+async def queue_up(
+    server: Redis, lock: leaselock.AsyncLock, count: int
+) -> list[asyncio.Task[None]]:
     async def once() -> None:
         async with lock:
             pass
@@ -61,7 +63,7 @@ async def end(tasks: list[asyncio.Task[None]]) -> None:
 
 def test_one_looks_for_all(empty: Redis) -> None:
     async def scene() -> int:
-        async with holdfast.AsyncClient(empty.url) as client:
+        async with leaselock.AsyncClient(empty.url) as client:
             tasks = await queue_up(empty, client.lock(LOCK), CROWD)
             before = empty.command_count()
             await asyncio.sleep(WATCHED)
@@ -75,7 +77,7 @@ def test_one_looks_for_all(empty: Redis) -> None:
 
 def test_the_crowd_moves_on_when_the_holder_dies(empty: Redis) -> None:
     async def scene() -> float:
-        async with holdfast.AsyncClient(empty.url) as client:
+        async with leaselock.AsyncClient(empty.url) as client:
             tasks = await queue_up(empty, client.lock(LOCK), CROWD)
             began = time.monotonic()
             await asyncio.wait_for(asyncio.gather(*tasks), 30.0)
@@ -87,7 +89,7 @@ def test_the_crowd_moves_on_when_the_holder_dies(empty: Redis) -> None:
 
 def test_when_the_one_that_looks_gives_up_the_next_one_does(empty: Redis) -> None:
     async def scene() -> float:
-        async with holdfast.AsyncClient(empty.url) as client:
+        async with leaselock.AsyncClient(empty.url) as client:
             tasks = await queue_up(empty, client.lock(LOCK), CROWD)
             await end(tasks[: CROWD // 2])
             began = time.monotonic()
@@ -102,7 +104,7 @@ def test_who_became_the_first_by_a_grant_looks_soon(empty: Redis) -> None:
     """The one that looked was granted the lock, and the server forgets everything meanwhile."""
 
     async def scene() -> float:
-        async with holdfast.AsyncClient(empty.url) as client:
+        async with leaselock.AsyncClient(empty.url) as client:
             lock = client.lock(LOCK)
             gate = asyncio.Event()
 
@@ -132,7 +134,7 @@ def test_who_became_the_first_by_a_grant_looks_soon(empty: Redis) -> None:
 
 def test_a_message_wakes_the_one_it_names_wherever_that_stands(empty: Redis) -> None:
     async def scene() -> float:
-        async with holdfast.AsyncClient(empty.url) as client, asyncio.timeout(30.0):
+        async with leaselock.AsyncClient(empty.url) as client, asyncio.timeout(30.0):
             lock = client.lock(LOCK)
             waiting = await queue_up(empty, lock, 2)
             last = empty.ask("ZRANGE", QUEUE, 1, 1)[0]
@@ -151,7 +153,7 @@ def test_a_message_wakes_the_one_it_names_wherever_that_stands(empty: Redis) -> 
 
 def test_a_burst_of_many_is_not_taken_for_a_silent_server(empty: Redis) -> None:
     async def scene() -> None:
-        async with holdfast.AsyncClient(empty.url, op_timeout=0.5) as client:
+        async with leaselock.AsyncClient(empty.url, op_timeout=0.5) as client:
             await end(await queue_up(empty, client.lock(LOCK), 1500))
 
     hold(empty, 600_000)
@@ -164,13 +166,13 @@ def test_a_message_wakes_the_one_that_it_names(empty: Redis) -> None:
     async def scene() -> list[str]:
         order: list[str] = []
 
-        async def enter(lock: holdfast.AsyncLock, label: str) -> None:
+        async def enter(lock: leaselock.AsyncLock, label: str) -> None:
             async with lock:
                 order.append(label)
 
         async with (
-            holdfast.AsyncClient(empty.url) as client,
-            holdfast.AsyncClient(empty.url) as other,
+            leaselock.AsyncClient(empty.url) as client,
+            leaselock.AsyncClient(empty.url) as other,
         ):
             lease = await other.lock(LOCK).acquire()
             assert lease is not None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.chaos.scene import LEASE, PATIENCE, Scene, play
 
-from holdfast import LeaseLost, NotHeld, Unknown
-from holdfast.testing.proxy import ACTIONS
+from leaselock import LeaseLost, NotHeld, Unknown
+from leaselock.testing.proxy import ACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

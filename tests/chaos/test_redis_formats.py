@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import holdfast
-from holdfast.testing.proxy import Proxy
+import leaselock
+from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from tests.servers.redis import Redis
 
-pytestmark = pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 
 SOON = 10.0
 
 
-def client_of(server: Redis, form: str) -> holdfast.Client:
-    return holdfast.Client(f"{server.url}?protocol={form}")
+def client_of(server: Redis, form: str) -> leaselock.Client:
+    return leaselock.Client(f"{server.url}?protocol={form}")
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def test_each_warns_of_what_it_can_lose(server: Redis, form: str) -> None:
         with client_of(server, form) as client, client.lock("a"):
             pass
     assert any(form in str(w.message) and "hash" in str(w.message) for w in told)
-    assert {w.category for w in told} == {holdfast.UnsafeProtocolWarning}
+    assert {w.category for w in told} == {leaselock.UnsafeProtocolWarning}
 
 
 @pytest.mark.parametrize("form", ["hash", "string"])
@@ -65,7 +65,7 @@ def test_setnx_expire_gives_back_only_its_own(server: Redis) -> None:
         lease = client.lock("a").acquire()
         assert lease is not None
         server.ask("SET", "a", "another", "EX", 100)
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(leaselock.LeaseLost):
             lease.release()
         assert server.ask("GET", "a") == "another"
 
@@ -96,7 +96,7 @@ def test_a_clock_that_runs_ahead_takes_a_lock_that_is_held(
             assert other.token > held.token
             other.release()
         monkeypatch.undo()
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(leaselock.LeaseLost):
             held.release()
 
 
@@ -108,7 +108,7 @@ def test_the_loser_of_a_getset_changes_the_winners_time(server: Redis) -> None:
         assert lease is not None
         winner = int(server.ask("GET", "a"))
         server.ask("GETSET", "a", str(winner + 5000))
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(leaselock.LeaseLost):
             lease.release()
         assert int(server.ask("GET", "a")) == winner + 5000
 
@@ -138,7 +138,7 @@ def test_a_crash_holds_for_ever_until_it_is_broken(server: Redis, form: str) -> 
 def test_a_lost_reply_to_incr_holds_for_nobody(server: Redis) -> None:
     with Proxy(server.port) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}/0?protocol=incr"
-        with holdfast.Client(url, op_timeout=0.5) as client:
+        with leaselock.Client(url, op_timeout=0.5) as client:
             with client.lock("warm"):
                 pass
             proxy.lose_reply(b"INCR")
@@ -165,7 +165,7 @@ def test_a_hash_is_no_string(server: Redis) -> None:
         client_of(server, "hash") as now,
         client_of(server, "setnx-expire") as before,
         now.lock("a"),
-        pytest.raises(holdfast.Refused, match="in use for something else"),
+        pytest.raises(leaselock.Refused, match="in use for something else"),
     ):
         before.lock("a").acquire(timeout=0)
 

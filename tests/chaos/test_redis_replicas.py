@@ -9,7 +9,7 @@ import pytest
 from tests.servers.process import eventually
 from tests.servers.redis import Redis
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,18 +24,18 @@ def pair() -> Iterator[tuple[Redis, Redis]]:
         yield master, replica
 
 
-def granted(lock: holdfast.Lock) -> bool:
+def granted(lock: leaselock.Lock) -> bool:
     """Whether it was to be had: a replica may be slow, on a machine with much else to do."""
     try:
         return lock.acquire(timeout=0) is not None
-    except holdfast.StoreError:
+    except leaselock.StoreError:
         return False
 
 
 def test_a_grant_is_on_its_replicas(pair: tuple[Redis, Redis]) -> None:
     master, replica = pair
 
-    with holdfast.Client(f"{master.url}?replicas=1") as client:
+    with leaselock.Client(f"{master.url}?replicas=1") as client:
         lock = client.lock("a")
         eventually(lambda: granted(lock))
         assert replica.ask("EXISTS", "a") == 1
@@ -47,15 +47,15 @@ def test_a_grant_that_no_replica_confirms_is_given_back(pair: tuple[Redis, Redis
     master, replica = pair
     replica.pause()
     try:
-        with holdfast.Client(f"{master.url}?replicas=1") as client:
+        with leaselock.Client(f"{master.url}?replicas=1") as client:
             # On a busy machine the time for a try may be over before WAIT has told.
             told = "0 of 1 replicas confirmed|did not answer"
-            with pytest.raises(holdfast.StoreError, match=told):
+            with pytest.raises(leaselock.StoreError, match=told):
                 client.lock("a").acquire(timeout=0)
             eventually(lambda: not master.ask("EXISTS", "a"))
     finally:
         replica.cont()
-    with holdfast.Client(f"{master.url}?replicas=1") as client:
+    with leaselock.Client(f"{master.url}?replicas=1") as client:
         lock = client.lock("a")
         eventually(lambda: granted(lock))
         lock.release()
@@ -67,15 +67,15 @@ def test_a_waiter_whose_grant_no_replica_confirms_goes_on_waiting(
     """What was given back is that grant, not the claim, which stands in line still."""
     master, replica = pair
     counter = "redisson_lock_token:{a}"
-    with holdfast.Client(master.url) as holder, ThreadPoolExecutor() as pool:
+    with leaselock.Client(master.url) as holder, ThreadPoolExecutor() as pool:
         lease = holder.lock("a").acquire()
         assert lease is not None
         token = master.ask("GET", counter)
-        with holdfast.Client(f"{master.url}?replicas=1") as client:
+        with leaselock.Client(f"{master.url}?replicas=1") as client:
             replica.pause()
             try:
                 waiter = pool.submit(client.lock("a").acquire, timeout=3 * SOON)
-                eventually(lambda: master.ask("EXISTS", "holdfast:queue:{a}"))
+                eventually(lambda: master.ask("EXISTS", "leaselock:queue:{a}"))
                 lease.release()
                 eventually(lambda: master.ask("GET", counter) != token)
                 eventually(lambda: not master.ask("EXISTS", "a"))
@@ -86,8 +86,8 @@ def test_a_waiter_whose_grant_no_replica_confirms_goes_on_waiting(
 
 def test_a_replica_takes_no_locks(pair: tuple[Redis, Redis]) -> None:
     _, replica = pair
-    with holdfast.Client(replica.url, op_timeout=0.5) as client:
-        with pytest.raises(holdfast.Refused, match="READONLY"):
+    with leaselock.Client(replica.url, op_timeout=0.5) as client:
+        with pytest.raises(leaselock.Refused, match="READONLY"):
             client.lock("a").acquire(timeout=0)
         assert any(finding.level == "fail" for finding in client.doctor())
 
@@ -95,14 +95,14 @@ def test_a_replica_takes_no_locks(pair: tuple[Redis, Redis]) -> None:
 @pytest.mark.parametrize("waited", [False, True])
 def test_a_server_without_memory_frees_what_is_held(waited: bool) -> None:
     """What gives memory back is allowed to it still; what takes more is refused (hazard G5)."""
-    with Redis() as server, holdfast.Client(server.url) as client:
+    with Redis() as server, leaselock.Client(server.url) as client:
         lease = client.lock("a").acquire()
         assert lease is not None
-        with holdfast.Client(server.url) as other:
+        with leaselock.Client(server.url) as other:
             if waited:
                 assert other.lock("a").acquire(timeout=0.1) is None
             server.ask("CONFIG", "SET", "maxmemory", "1")
-            with pytest.raises(holdfast.Refused, match="no memory left"):
+            with pytest.raises(leaselock.Refused, match="no memory left"):
                 other.lock("b").acquire(timeout=0)
             lease.release()
             assert server.ask("EXISTS", "a") == 0

@@ -14,7 +14,7 @@ from tests.servers.process import eventually
 from tests.servers.redis import Redis
 from tests.servers.sentinel import Sentinels
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,19 +41,19 @@ def sentinels() -> Iterator[Sentinels]:
 
 def take(url: str, lease: float) -> int:
     """Wait for the lock, and give it back; its token."""
-    client = holdfast.Client(url, op_timeout=PATIENCE)
+    client = leaselock.Client(url, op_timeout=PATIENCE)
     with client, client.lock("a", lease=lease, timeout=PATIENCE) as grant:
         return grant.token
 
 
 async def take_async(url: str, lease: float) -> int:
-    client = holdfast.AsyncClient(url, op_timeout=PATIENCE)
+    client = leaselock.AsyncClient(url, op_timeout=PATIENCE)
     async with client, client.lock("a", lease=lease, timeout=PATIENCE) as grant:
         return grant.token
 
 
 def waiting(
-    pool: ThreadPoolExecutor, colour: str, lock: holdfast.Lock, url: str, lease: float
+    pool: ThreadPoolExecutor, colour: str, lock: leaselock.Lock, url: str, lease: float
 ) -> Future[int]:
     """Somebody who waits now."""
     before = len(lock.waiters())
@@ -69,11 +69,11 @@ def known(ask: Callable[[], object]) -> bool:
     """Ask until it is answered: a line that the server has just closed gives Unknown once."""
     try:
         return bool(ask())
-    except holdfast.Unknown:
+    except leaselock.Unknown:
         return False
 
 
-def extended(lease: holdfast.Lease) -> bool:
+def extended(lease: leaselock.Lease) -> bool:
     """The store knows the lease, and has made it longer."""
     lease.extend(LONG)
     return True
@@ -83,7 +83,7 @@ def extended(lease: holdfast.Lease) -> bool:
 def test_a_restart_with_the_data_changes_nothing(
     colour: str, own: Redis, pool: ThreadPoolExecutor
 ) -> None:
-    with holdfast.Client(own.url) as client:
+    with leaselock.Client(own.url) as client:
         lock = client.lock("a", lease=LONG)
         lease = lock.acquire()
         assert lease is not None
@@ -100,7 +100,7 @@ def test_a_restart_with_the_data_changes_nothing(
 def test_a_restart_without_the_data_ends_the_hold_and_not_the_wait(
     colour: str, own: Redis, pool: ThreadPoolExecutor
 ) -> None:
-    with holdfast.Client(own.url) as client:
+    with leaselock.Client(own.url) as client:
         lock = client.lock("a", lease=LEASE)
         lease = lock.acquire()
         assert lease is not None
@@ -108,12 +108,12 @@ def test_a_restart_without_the_data_ends_the_hold_and_not_the_wait(
         own.restart(keep_data=False)
         assert waiter.result(PATIENCE) > lease.token
         eventually(lambda: lease.lost)
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(leaselock.LeaseLost):
             lease.release()
 
 
 def test_a_server_that_is_killed_and_comes_back_knows_its_holder(own: Redis) -> None:
-    with holdfast.Client(own.url) as client:
+    with leaselock.Client(own.url) as client:
         with client.lock("a", lease=LONG) as lease:
             own.kill()
             own.restart()
@@ -122,13 +122,13 @@ def test_a_server_that_is_killed_and_comes_back_knows_its_holder(own: Redis) -> 
 
 
 def test_a_frozen_server_is_told_as_loss_when_the_lease_is_over(own: Redis) -> None:
-    with holdfast.Client(own.url, op_timeout=1.0) as client:
+    with leaselock.Client(own.url, op_timeout=1.0) as client:
         lease = client.lock("a", lease=1.0).acquire()
         assert lease is not None
         own.pause()
         eventually(lambda: lease.lost)
         own.cont()
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(leaselock.LeaseLost):
             lease.release()
         assert client.lock("a").acquire(timeout=PATIENCE) is not None
 
@@ -137,7 +137,7 @@ def test_a_frozen_server_is_told_as_loss_when_the_lease_is_over(own: Redis) -> N
 def test_a_failover_is_followed(
     colour: str, sentinels: Sentinels, pool: ThreadPoolExecutor
 ) -> None:
-    with holdfast.Client(sentinels.url, op_timeout=20.0) as client:
+    with leaselock.Client(sentinels.url, op_timeout=20.0) as client:
         lock = client.lock("a", lease=LONG)
         lease = lock.acquire()
         assert lease is not None
@@ -150,11 +150,11 @@ def test_a_failover_is_followed(
 
 
 def test_a_holder_whom_the_new_master_does_not_know_is_told(sentinels: Sentinels) -> None:
-    with holdfast.Client(sentinels.url) as client:
+    with leaselock.Client(sentinels.url) as client:
         lease = client.lock("a", lease=LEASE).acquire()
         assert lease is not None
         sentinels.fail_over().ask("FLUSHALL")
-        with holdfast.Client(sentinels.url, op_timeout=20.0) as other:
+        with leaselock.Client(sentinels.url, op_timeout=20.0) as other:
             heir = other.lock("a").acquire(timeout=PATIENCE)
             assert heir is not None
             assert heir.token > lease.token

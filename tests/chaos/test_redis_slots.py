@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.servers.process import HOST, eventually
 
-import holdfast
-from holdfast.backends.redis.codec import packed
-from holdfast.backends.redis.line import Line
-from holdfast.backends.redis.settings import settings_of
-from holdfast.backends.redis.steps import Address
-from holdfast.backends.redis.wire import Wire
-from holdfast.drivers.machine import now
+import leaselock
+from leaselock.backends.redis.codec import packed
+from leaselock.backends.redis.line import Line
+from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.steps import Address
+from leaselock.backends.redis.wire import Wire
+from leaselock.drivers.machine import now
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 LEASE = 60.0
 PATIENCE = 30.0
 MANY = 10
-CHANNELS = ("holdfast:wake:{over}:a", "redisson_lock__channel:{over}")
+CHANNELS = ("leaselock:wake:{over}:a", "redisson_lock__channel:{over}")
 # Each answer begins with what was asked for.
 WORDS = ("first", "second", "third")
 
 
-def granted(lock: holdfast.Lock) -> holdfast.Lease:
+def granted(lock: leaselock.Lock) -> leaselock.Lease:
     """The lease of a lock that is free."""
     lease = lock.acquire(PATIENCE)
     assert lease is not None
@@ -47,12 +47,12 @@ def told(server: Redis, code: str) -> int:
 
 
 @pytest.mark.parametrize("name", ["a}b", "}", "a{b", "{a}b}", "{}", "a{}b", "{a}"])
-def test_any_braces_make_a_name(name: str, client: holdfast.Client) -> None:
+def test_any_braces_make_a_name(name: str, client: leaselock.Client) -> None:
     granted(client.lock(name)).release()
 
 
 def test_servers_that_send_from_one_to_the_other_are_asked_again(
-    cluster: Cluster, client: holdfast.Client, pool: ThreadPoolExecutor
+    cluster: Cluster, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     """At the end of a move the one server knows of it, and the other does not yet."""
     lock = client.lock("in circles", lease=LEASE)
@@ -76,7 +76,7 @@ def test_locks_of_several_servers_are_renewed_by_who_knows_no_channels_of_theirs
     names = {cluster.owner(cluster.slot(f"n{i}")).port: f"n{i}" for i in range(30)}
     assert len(names) == 3
     url = cluster.url.replace("worker:", "plain:")
-    with holdfast.Client(url, op_timeout=PATIENCE) as client:
+    with leaselock.Client(url, op_timeout=PATIENCE) as client:
         assert not client.lock("a").locked()
         leases = [granted(client.lock(name, lease=6.0)) for name in names.values()]
         end = now() + 6.0
@@ -101,7 +101,7 @@ def test_in_threads_a_subscription_that_ends_twice_shifts_no_answer(cluster: Clu
     for word in WORDS:
         try:
             replies += line.ask(packed((question(word),)), 1, until)
-        except holdfast.Unknown:
+        except leaselock.Unknown:
             break  # its user closes it
     assert replies == [[word.encode(), 0] for word in WORDS[: len(replies)]]
     line.close()
@@ -128,7 +128,7 @@ def test_in_asyncio_a_subscription_that_ends_twice_shifts_no_answer(cluster: Clu
         return [*replies]
 
     for word, reply in zip(WORDS, asyncio.run(story()), strict=True):
-        assert isinstance(reply, holdfast.Unknown) or reply == [[word.encode(), 0]]
+        assert isinstance(reply, leaselock.Unknown) or reply == [[word.encode(), 0]]
 
 
 def question(word: str) -> tuple[str, ...]:

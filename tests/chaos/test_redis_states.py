@@ -18,9 +18,9 @@ from tests.servers.process import HOST, eventually
 from tests.servers.redis import Redis
 from tests.servers.sentinel import NAME, Sentinel
 
-import holdfast
-from holdfast.backends.redis import hash as conversations
-from holdfast.backends.redis.keys import grave, keys_of, release_channel, wake_channel
+import leaselock
+from leaselock.backends.redis import hash as conversations
+from leaselock.backends.redis.keys import grave, keys_of, release_channel, wake_channel
 
 if TYPE_CHECKING:
     import socket
@@ -48,7 +48,7 @@ def test_who_listens_and_is_cut_off_for_too_much_is_told_all_the_same(
 ) -> None:
     """A stranger sends more to the channels than the server keeps for a listener (hazard E9)."""
     limit = ("client-output-buffer-limit", "pubsub 64kb 64kb 1")
-    with Redis(*limit) as own, holdfast.Client(own.url) as client:
+    with Redis(*limit) as own, leaselock.Client(own.url) as client:
         lock = client.lock("a", lease=LONG)
         lease = lock.acquire()
         assert lease is not None
@@ -70,7 +70,7 @@ def test_a_release_that_is_told_in_another_kind_of_channel_is_found(
     monkeypatch.setattr(conversations, "LOOK_AGAIN_MS", 500)
     empty.ask("HSET", "a", "00000000-0000-0000-0000-000000000001:1", 1)
     empty.ask("PEXPIRE", "a", 60_000)
-    with holdfast.Client(empty.url) as client:
+    with leaselock.Client(empty.url) as client:
         waiter = waiting(pool, colour, client.lock("a"), empty.url, LONG)
         empty.ask("DEL", "a")
         empty.ask("SPUBLISH", release_channel("a"), "0")
@@ -80,7 +80,7 @@ def test_a_release_that_is_told_in_another_kind_of_channel_is_found(
 def test_a_client_that_decodes_replies_locks_as_well(empty: Redis) -> None:
     """Whatever the user's own client is set to (hazard G14)."""
     theirs = RedisPy(host=HOST, port=empty.port, decode_responses=True)
-    with holdfast.Client(theirs) as client, holdfast.Client(empty.url) as other:
+    with leaselock.Client(theirs) as client, leaselock.Client(empty.url) as other:
         with client.lock("ä", lease=LONG) as lease:
             assert other.lock("ä").acquire(timeout=0.0) is None
             lease.extend(LONG)
@@ -93,7 +93,7 @@ def test_a_client_that_decodes_replies_locks_as_well(empty: Redis) -> None:
 
 # What Redisson's, redis-py's and our own keys for the lock "a" are called, and keys of those.
 ODD = [
-    *("a", "{a}", "{{a}}", "a}", "{a", "redisson_lock", "holdfast:", "holdfast:lock:{a}"),
+    *("a", "{a}", "{{a}}", "a}", "{a", "redisson_lock", "leaselock:", "leaselock:lock:{a}"),
     *keys_of("a", False),
     *keys_of("{a}", False),
     *(grave("a", "0:1"), release_channel("a"), wake_channel("a"), "redisson_unlock_latch:{a}"),
@@ -107,7 +107,7 @@ def test_no_key_of_a_lock_is_a_key_of_another(empty: Redis) -> None:
     # Redisson gives "a" and "{a}" one counter, which only ever grows.
     beside = {key for key in keys if not key.startswith("redisson_lock_token:")}
     assert len(beside) == 3 * len(NAMES)
-    with holdfast.Client(empty.url) as client, holdfast.Client(empty.url) as other:
+    with leaselock.Client(empty.url) as client, leaselock.Client(empty.url) as other:
         leases = [client.lock(name, lease=LONG).acquire(timeout=0.0) for name in NAMES]
         assert None not in leases
         for name, lease in zip(NAMES, leases, strict=True):
@@ -119,7 +119,7 @@ def test_no_key_of_a_lock_is_a_key_of_another(empty: Redis) -> None:
             assert found.token > lease.token
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 def test_a_transaction_that_others_disturb_all_the_time_ends(empty: Redis) -> None:
     """An older format gives back by WATCH and MULTI, and the key changes meanwhile (hazard G18)."""
     over = threading.Event()
@@ -129,7 +129,7 @@ def test_a_transaction_that_others_disturb_all_the_time_ends(empty: Redis) -> No
             while not over.is_set():
                 wire.ask("PEXPIRE", "a", 60_000)
 
-    with holdfast.Client(empty.url, op_timeout=0.5) as client:
+    with leaselock.Client(empty.url, op_timeout=0.5) as client:
         lock = client.lock("a", lease=LONG, protocol="setnx-expire")
         lease = lock.acquire()
         assert lease is not None
@@ -139,7 +139,7 @@ def test_a_transaction_that_others_disturb_all_the_time_ends(empty: Redis) -> No
         began = time.monotonic()
         try:
             lease.release()
-        except holdfast.StoreError:
+        except leaselock.StoreError:
             assert time.monotonic() - began < PATIENCE
         finally:
             over.set()
@@ -155,7 +155,7 @@ def test_a_master_that_sentinels_no_longer_name_is_left_though_it_lives(tmp_path
         assert sentinel.process.ready(sentinel.hastened)
         try:
             url = f"redis+sentinel://{HOST}:{sentinel.port}/{NAME}"
-            with holdfast.Client(url) as client, holdfast.Client(url) as other:
+            with leaselock.Client(url) as client, leaselock.Client(url) as other:
                 lease = client.lock("a", lease=1.0).acquire()
                 assert lease is not None
                 sentinel.ask("SENTINEL", "REMOVE", NAME)
@@ -176,7 +176,7 @@ def test_a_replica_that_is_promoted_as_the_lease_ends_hands_on_once(
     """It has the key still, and deletes none by itself until it is the master (hazard G16)."""
     with Redis() as master, Redis(replica_of=master) as replica:
         replica.caught_up()
-        with holdfast.Client(master.url) as client:
+        with leaselock.Client(master.url) as client:
             lease = client.lock("a", lease=1.5, renew=False).acquire()
             assert lease is not None
             eventually(lambda: replica.ask("PTTL", "a") > 0)
@@ -191,7 +191,7 @@ def test_a_replica_that_is_promoted_as_the_lease_ends_hands_on_once(
 
 def taken(url: str) -> int:
     """The lock, taken and given back; its token."""
-    with holdfast.Client(url) as client, client.lock("a", timeout=PATIENCE) as lease:
+    with leaselock.Client(url) as client, client.lock("a", timeout=PATIENCE) as lease:
         return lease.token
 
 
@@ -212,9 +212,9 @@ def test_a_crowd_that_fails_together_does_not_come_back_together() -> None:
     server, crowd = Closing(), 30
 
     def ask(gate: threading.Barrier) -> None:
-        with holdfast.Client(server.url, op_timeout=1.0) as client:
+        with leaselock.Client(server.url, op_timeout=1.0) as client:
             gate.wait()
-            with pytest.raises(holdfast.StoreError):
+            with pytest.raises(leaselock.StoreError):
                 client.lock("a").acquire(timeout=1.0)
 
     with ThreadPoolExecutor(crowd) as many:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import holdfast
-from holdfast.backends.redis import turns
-from holdfast.backends.redis.aio import AioStore
-from holdfast.backends.redis.settings import settings_of
-from holdfast.core.backend import Ask, Claim, Grant
+import leaselock
+from leaselock.backends.redis import turns
+from leaselock.backends.redis.aio import AioStore
+from leaselock.backends.redis.settings import settings_of
+from leaselock.core.backend import Ask, Claim, Grant
 
 if TYPE_CHECKING:
     from tests.servers.redis import Redis
@@ -29,7 +29,7 @@ def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "MOST", MOST)
 
 
-def locks_of(client: holdfast.AsyncClient) -> list[holdfast.AsyncLock]:
+def locks_of(client: leaselock.AsyncClient) -> list[leaselock.AsyncLock]:
     return [client.lock(f"turn {number}") for number in range(CROWD)]
 
 
@@ -44,7 +44,7 @@ def ask(store: AioStore, name: str) -> asyncio.Task[object]:
 
 def test_everybody_has_a_turn(server: Redis) -> None:
     async def scene() -> int:
-        async with holdfast.AsyncClient(server.url) as client:
+        async with leaselock.AsyncClient(server.url) as client:
             tasks = [asyncio.create_task(lock.acquire()) for lock in locks_of(client)]
             return len([lease for lease in await asyncio.gather(*tasks) if lease])
 
@@ -54,7 +54,7 @@ def test_everybody_has_a_turn(server: Redis) -> None:
 
 def test_whoever_goes_away_takes_nobodys_turn(server: Redis) -> None:
     async def scene() -> None:
-        async with holdfast.AsyncClient(server.url) as client:
+        async with leaselock.AsyncClient(server.url) as client:
             tasks = [asyncio.create_task(lock.acquire()) for lock in locks_of(client)]
             for number, task in enumerate(tasks):
                 if number % 3:
@@ -70,7 +70,7 @@ def test_whoever_goes_away_takes_nobodys_turn(server: Redis) -> None:
 
 def test_a_silent_server_keeps_nobody_longer_for_standing_in_line(server: Redis) -> None:
     async def scene() -> float:
-        async with holdfast.AsyncClient(server.url, op_timeout=OP_TIMEOUT) as client:
+        async with leaselock.AsyncClient(server.url, op_timeout=OP_TIMEOUT) as client:
             async with client.lock("warm"):
                 pass
             server.pause()
@@ -79,7 +79,7 @@ def test_a_silent_server_keeps_nobody_longer_for_standing_in_line(server: Redis)
             answers = await asyncio.gather(*tasks, return_exceptions=True)
             took = time.monotonic() - began
             server.cont()
-            assert all(isinstance(answer, holdfast.StoreError) for answer in answers), answers
+            assert all(isinstance(answer, leaselock.StoreError) for answer in answers), answers
             return took
 
     server.ask("FLUSHALL")

@@ -12,14 +12,14 @@ from tests.chaos.scene import PATIENCE, STORE, WORLDS
 from tests.servers.redis import Redis
 from tests.servers.rights import channels, commands, keys
 
-from holdfast import Refused
+from leaselock import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from holdfast.testing.conformance.face import Client
-    from holdfast.testing.conformance.world import World
+    from leaselock.testing.conformance.face import Client
+    from leaselock.testing.conformance.world import World
 
 COLOURS = ("threads", "asyncio")
 KEYS, CHANNELS, COMMANDS = " ".join(keys()), " ".join(channels()), " ".join(commands())

@@ -17,7 +17,7 @@ from tests.servers.process import HOST, Process, eventually, free_port, program
 from tests.servers.redis import Redis
 from tests.servers.resp import Wire
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,7 +89,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def test_a_thread_gets_there(url: str) -> None:
-    with holdfast.Client(url, op_timeout=PATIENCE) as client, client.lock("a") as lease:
+    with leaselock.Client(url, op_timeout=PATIENCE) as client, client.lock("a") as lease:
         assert [report.name for report in client.locks()] == ["a"]
         assert lease.token > 0
 
@@ -97,7 +97,7 @@ def test_a_thread_gets_there(url: str) -> None:
 def test_a_task_gets_there(url: str) -> None:
     async def main() -> None:
         async with (
-            holdfast.AsyncClient(url, op_timeout=PATIENCE) as client,
+            leaselock.AsyncClient(url, op_timeout=PATIENCE) as client,
             client.lock("a") as lease,
         ):
             assert [report.name for report in await client.locks()] == ["a"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.servers.redis import Redis
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def until_all_have_voted(masters: list[Redis]) -> None:
 
 
 def test_a_minority_may_be_dead(masters: list[Redis]) -> None:
-    with holdfast.Client(urls(masters)) as one, holdfast.Client(urls(masters)) as two:
+    with leaselock.Client(urls(masters)) as one, leaselock.Client(urls(masters)) as two:
         for master in masters[: len(masters) // 2]:
             master.kill()
         with one.lock("a") as lease:
@@ -59,8 +59,8 @@ def test_a_majority_may_not(masters: list[Redis]) -> None:
     dead = masters[: len(masters) // 2 + 1]
     for master in dead:
         master.kill()
-    with holdfast.Client(urls(masters), op_timeout=1.0) as client:
-        with pytest.raises(holdfast.StoreError, match=f"of {len(masters)} masters") as told:
+    with leaselock.Client(urls(masters), op_timeout=1.0) as client:
+        with pytest.raises(leaselock.StoreError, match=f"of {len(masters)} masters") as told:
             client.lock("a").acquire(timeout=0)
         assert str(dead[0].port) in str(told.value)
         for master in dead:
@@ -70,7 +70,7 @@ def test_a_majority_may_not(masters: list[Redis]) -> None:
 
 
 def test_a_frozen_master_costs_its_patience_once_in_a_while(masters: list[Redis]) -> None:
-    with holdfast.Client(urls(masters)) as client:
+    with leaselock.Client(urls(masters)) as client:
         lock = client.lock("a")
         with lock:
             pass
@@ -93,7 +93,7 @@ def test_tokens_rise_whichever_majority_there_is(three: list[Redis], lost: int) 
         away = three[(lost + turn) % 3]
         away.restart()
         away.pause()
-        with holdfast.Client(urls(three)) as client, client.lock("a", timeout=SOON) as lease:
+        with leaselock.Client(urls(three)) as client, client.lock("a", timeout=SOON) as lease:
             tokens.append(lease.token)
         away.cont()
     assert tokens == sorted(set(tokens))
@@ -101,7 +101,7 @@ def test_tokens_rise_whichever_majority_there_is(three: list[Redis], lost: int) 
 
 def test_who_loses_a_majority_is_told(three: list[Redis]) -> None:
     told = threading.Event()
-    with holdfast.Client(urls(three)) as client:
+    with leaselock.Client(urls(three)) as client:
         lease = client.lock("a", lease=1.0).acquire()
         assert lease is not None
         lease.on_lost(lambda lease: told.set())
@@ -110,12 +110,12 @@ def test_who_loses_a_majority_is_told(three: list[Redis]) -> None:
             master.ask("FLUSHALL")
         assert told.wait(SOON)
         assert lease.lost
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(leaselock.LeaseLost):
             lease.release()
 
 
 def test_who_loses_a_minority_is_not(three: list[Redis]) -> None:
-    with holdfast.Client(urls(three)) as client:
+    with leaselock.Client(urls(three)) as client:
         lease = client.lock("a", lease=0.6).acquire()
         assert lease is not None
         until_all_have_voted(three)
@@ -130,20 +130,20 @@ def test_who_loses_a_minority_is_not(three: list[Redis]) -> None:
 def test_what_no_majority_says_is_not_known(three: list[Redis]) -> None:
     """One has the vote, one has lost it, one is silent: an error now, and a loss in the end."""
     told = threading.Event()
-    with holdfast.Client(urls(three), op_timeout=1.0) as client:
+    with leaselock.Client(urls(three), op_timeout=1.0) as client:
         lease = client.lock("a", lease=1.5).acquire()
         assert lease is not None
         lease.on_lost(lambda lease: told.set())
         until_all_have_voted(three)
         three[1].ask("FLUSHALL")
         three[2].kill()
-        with pytest.raises(holdfast.Unknown, match="not known"):
+        with pytest.raises(leaselock.Unknown, match="not known"):
             lease.extend(5.0)
         assert told.wait(SOON)
 
 
 def test_a_vote_on_a_master_that_was_away_is_given_back(three: list[Redis]) -> None:
-    with holdfast.Client(urls(three)) as client:
+    with leaselock.Client(urls(three)) as client:
         lease = client.lock("a", lease=60.0).acquire()
         assert lease is not None
         until_all_have_voted(three)
@@ -156,7 +156,7 @@ def test_a_vote_on_a_master_that_was_away_is_given_back(three: list[Redis]) -> N
         assert three[2].ask("EXISTS", "a") == 0
 
 
-async def until_waiting(lock: holdfast.AsyncLock, count: int) -> None:
+async def until_waiting(lock: leaselock.AsyncLock, count: int) -> None:
     while len(await lock.waiters()) < count:
         pass
 
@@ -165,7 +165,7 @@ def test_tasks_wait_in_line(three: list[Redis]) -> None:
     order: list[int] = []
 
     async def contend() -> None:
-        async with holdfast.AsyncClient(urls(three)) as client:
+        async with leaselock.AsyncClient(urls(three)) as client:
             lock = client.lock("a")
 
             async def enter(number: int) -> None:
@@ -184,21 +184,21 @@ def test_tasks_wait_in_line(three: list[Redis]) -> None:
 
 
 def test_a_forced_release_reaches_every_master(three: list[Redis]) -> None:
-    with holdfast.Client(urls(three)) as client:
+    with leaselock.Client(urls(three)) as client:
         lease = client.lock("a", lease=2.0).acquire()
         assert lease is not None
-        with pytest.raises(holdfast.NotHeld, match="not broken"):
+        with pytest.raises(leaselock.NotHeld, match="not broken"):
             client.break_lock("a", token=lease.token + 1)
         assert client.break_lock("a", token=lease.token) is not None
         assert [master.ask("EXISTS", "a") for master in three] == [0, 0, 0]
         assert client.break_lock("a") is None
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(leaselock.LeaseLost):
             lease.release()
 
 
 def test_the_doctor_looks_at_each(three: list[Redis]) -> None:
     three[1].kill()
-    with holdfast.Client(urls(three), op_timeout=1.0) as client:
+    with leaselock.Client(urls(three), op_timeout=1.0) as client:
         findings = client.doctor()
         assert "loss of 1" in findings[0].what
         (failed,) = [f for f in findings if f.level == "fail"]
@@ -207,7 +207,7 @@ def test_the_doctor_looks_at_each(three: list[Redis]) -> None:
         assert sorted(int(what.split(":")[1]) for what in agreed) == sorted(
             server.port for server in (three[0], three[2])
         )
-    with holdfast.Client([*urls(three), "redis://127.0.0.1:1"]) as client:
+    with leaselock.Client([*urls(three), "redis://127.0.0.1:1"]) as client:
         assert client.doctor()[0].level == "warn"
 
 
@@ -216,11 +216,11 @@ def test_one_server_under_two_names_has_two_votes(three: list[Redis]) -> None:
     port = three[0].port
     names = [f"redis://127.0.0.1:{port}", f"redis://localhost:{port}", three[1].url]
     three[1].kill()
-    with holdfast.Client(names, op_timeout=1.0) as client, client.lock("a"):
+    with leaselock.Client(names, op_timeout=1.0) as client, client.lock("a"):
         (failed,) = (f for f in client.doctor() if "counts twice" in f.what)
         assert failed.level == "fail"
         assert "localhost" in failed.what
-    with holdfast.Client(urls(three), op_timeout=1.0) as client:
+    with leaselock.Client(urls(three), op_timeout=1.0) as client:
         assert not any("counts twice" in finding.what for finding in client.doctor())
 
 
@@ -235,12 +235,12 @@ def test_one_server_under_two_names_has_two_votes(three: list[Redis]) -> None:
 )
 def test_what_is_no_redlock(masters: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        holdfast.Client(masters)
+        leaselock.Client(masters)
 
 
 def test_one_text_names_them_all(three: list[Redis]) -> None:
     text = ",".join(urls(three)) + "?protocol=redlock"
-    with holdfast.Client(text) as client, client.lock("a") as lease:
+    with leaselock.Client(text) as client, client.lock("a") as lease:
         lease.ensure()
         assert client.url.count("redis://") == 3
 
@@ -251,7 +251,7 @@ def voters() -> int:
 
 def test_who_owes_several_answers_is_not_asked_more(three: list[Redis]) -> None:
     three[2].kill()
-    with holdfast.Client(urls(three)) as client:
+    with leaselock.Client(urls(three)) as client:
         lock = client.lock("a")
         began = time.monotonic()
         while time.monotonic() < began + 0.3:

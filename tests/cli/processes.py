@@ -14,14 +14,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIMIT = 20.0
 LOOP = "while :; do sleep 0.02; done"
-HOLDFAST = (sys.executable, "-m", "holdfast")
+LEASELOCK = (sys.executable, "-m", "leaselock")
 
 
 def until(condition: Callable[[], object], limit: float = LIMIT) -> float:
@@ -64,13 +64,13 @@ class Job(NamedTuple):
 
 
 class Shell:
-    """Runs ``holdfast`` in processes, and ends those that are left."""
+    """Runs ``leaselock`` in processes, and ends those that are left."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.url = f"sqlite:///{folder}/locks.db"
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST")}
-        self.env["HOLDFAST_URL"] = self.url
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("LEASELOCK")}
+        self.env["LEASELOCK_URL"] = self.url
         self.started: list[subprocess.Popen[str]] = []
         self.groups: list[int] = []
 
@@ -79,7 +79,7 @@ class Shell:
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end."""
         return subprocess.run(
-            [*HOLDFAST, *words],
+            [*LEASELOCK, *words],
             env=self.env | (env or {}),
             input=stdin,
             capture_output=True,
@@ -91,7 +91,7 @@ class Shell:
     def start(self, *words: str, **options: object) -> subprocess.Popen[str]:
         """Start, and go on."""
         process: subprocess.Popen[str] = subprocess.Popen(  # type: ignore[call-overload]
-            [*HOLDFAST, *words],
+            [*LEASELOCK, *words],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -124,12 +124,12 @@ class Shell:
 
     def waiting(self, name: str) -> int:
         """How many wait for *name*."""
-        with holdfast.Client(self.url) as client:
+        with leaselock.Client(self.url) as client:
             return len(client.lock(name).waiters())
 
-    def holder(self, name: str) -> holdfast.Holder | None:
+    def holder(self, name: str) -> leaselock.Holder | None:
         """Who holds *name*."""
-        with holdfast.Client(self.url) as client:
+        with leaselock.Client(self.url) as client:
             return client.lock(name).holder()
 
     def end(self) -> None:

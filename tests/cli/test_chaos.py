@@ -1,12 +1,12 @@
-"""holdfast chaos: a storm on a store of the user's, and a picture of it."""
+"""leaselock chaos: a storm on a store of the user's, and a picture of it."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-import holdfast
-from holdfast.cli import main
+import leaselock
+from leaselock.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def test_a_storm_is_told_in_numbers_and_drawn(
     assert figures["grants"] > 0
     assert sum(figures["faults"].values()) > 0
     assert "<svg" in picture.read_text()
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         assert client.locks("storm *") == []
 
 

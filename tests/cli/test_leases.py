@@ -6,7 +6,7 @@ import json
 import subprocess
 
 import pytest
-from tests.cli.processes import HOLDFAST, Shell, said, until
+from tests.cli.processes import LEASELOCK, Shell, said, until
 
 
 def acquired(shell: Shell, *words: str) -> str:
@@ -52,13 +52,13 @@ def test_acquire_says_who_is_in_the_way(shell: Shell) -> None:
 
 def test_a_lease_whose_token_nobody_read_is_given_back(shell: Shell) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*HOLDFAST, "acquire", "a"], env=shell.env, stdout=full, check=False)
+        done = subprocess.run([*LEASELOCK, "acquire", "a"], env=shell.env, stdout=full, check=False)
     assert done.returncode == 70
     assert shell.holder("a") is None
 
 
 def test_no_lease_is_taken_whose_token_nobody_can_read(shell: Shell) -> None:
-    closed = f"exec {' '.join(HOLDFAST)} acquire a >&-"
+    closed = f"exec {' '.join(LEASELOCK)} acquire a >&-"
     done = subprocess.run(["sh", "-c", closed], env=shell.env, capture_output=True, check=False)
     assert done.returncode == 64
     assert b"output is closed" in done.stderr
@@ -74,13 +74,13 @@ def test_a_stranger_cannot_take_over_what_is_not_detached(shell: Shell) -> None:
 
 
 def test_a_command_can_check_its_own_lock(shell: Shell) -> None:
-    check = " ".join([*HOLDFAST, 'check "$HOLDFAST_NAME" --token "$HOLDFAST_TOKEN"'])
+    check = " ".join([*LEASELOCK, 'check "$LEASELOCK_NAME" --token "$LEASELOCK_TOKEN"'])
     assert shell.run("run", "-c", check, "a").returncode == 0
 
 
 def test_check_says_who_has_it_instead(shell: Shell) -> None:
     free = shell.run("check", "a", "--token", "5")
-    assert (free.returncode, free.stderr) == (79, "holdfast: 'a' is free\n")
+    assert (free.returncode, free.stderr) == (79, "leaselock: 'a' is free\n")
     token = acquired(shell, "a", "--reason", "mine")
     other = shell.run("check", "a", "--token", "5")
     assert other.returncode == 79
@@ -105,7 +105,7 @@ def test_break_takes_the_lock_from_its_holder(shell: Shell) -> None:
     first, second = done.stderr.splitlines()
     assert "'a' is held by" in first
     assert "(forgotten)" in first
-    assert second == f"holdfast: broke 'a', token {token}: its owner left"
+    assert second == f"leaselock: broke 'a', token {token}: its owner left"
     assert shell.run("check", "a", "--token", token).returncode == 79
 
 
@@ -117,7 +117,7 @@ def test_break_with_another_token_changes_nothing(shell: Shell) -> None:
 
 def test_breaking_what_is_free_is_no_failure(shell: Shell) -> None:
     done = shell.run("break", "a", "--yes", "--reason", "x")
-    assert (done.returncode, done.stderr) == (0, "holdfast: 'a' is free\n")
+    assert (done.returncode, done.stderr) == (0, "leaselock: 'a' is free\n")
 
 
 def test_a_broken_lock_goes_to_the_next_waiter(shell: Shell) -> None:
@@ -145,7 +145,7 @@ def test_wait_until_free(shell: Shell) -> None:
 
 def test_wait_until_held(shell: Shell) -> None:
     free = shell.run("wait", "a", "--until", "held", "-w", "100ms")
-    assert (free.returncode, free.stderr) == (75, "holdfast: 'a' is free after 100ms\n")
+    assert (free.returncode, free.stderr) == (75, "leaselock: 'a' is free after 100ms\n")
     waiter = shell.start("wait", "a", "--until", "held")
     acquired(shell, "a")
     assert said(waiter) == (0, "")

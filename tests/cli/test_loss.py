@@ -35,7 +35,7 @@ def test_a_wrapper_stopped_past_its_lease_ends_its_command(shell: Shell) -> None
     code, errors = said(job.wrapper)
     assert code == 76
     assert gone(job.pid)
-    assert "holdfast: the lease on 'a' is lost; ending the command\n" in errors
+    assert "leaselock: the lease on 'a' is lost; ending the command\n" in errors
 
 
 def test_a_wrapper_stopped_within_its_lease_goes_on(shell: Shell) -> None:

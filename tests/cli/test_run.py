@@ -1,4 +1,4 @@
-"""holdfast run: the job, its exit code, its environment, its name."""
+"""leaselock run: the job, its exit code, its environment, its name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.processes import HOLDFAST, Shell, has_word, said, until
+from tests.cli.processes import LEASELOCK, Shell, has_word, said, until
 
-from holdfast.cli.environment import has_password
+from leaselock.cli.environment import has_password
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def test_busy_exits_75_and_names_the_holder(shell: Shell) -> None:
     busy = shell.run("run", "-n", "a", "--", "true")
     assert busy.returncode == 75
     holder = f"{os.uname().nodename}, process {job.wrapper.pid}, MainThread (month's end) for "
-    assert f"holdfast: 'a' is busy: held by {holder}" in busy.stderr
+    assert f"leaselock: 'a' is busy: held by {holder}" in busy.stderr
     assert shell.run("run", "-n", "-E", "1", "a", "true").returncode == 1
     assert shell.run("run", "-n", "--skip-ok", "a", "true").returncode == 0
     assert shell.run("run", "-n", "-q", "a", "true").stderr == ""
@@ -73,12 +73,12 @@ def test_who_waits_is_told_for_whom(shell: Shell) -> None:
     waiter = shell.start("run", "-v", "a", "true")
     assert waiter.stderr is not None
     line = waiter.stderr.readline()
-    assert line.startswith("holdfast: waiting for 'a' for 1.")
+    assert line.startswith("leaselock: waiting for 'a' for 1.")
     assert f"place 1 of 1; held by {os.uname().nodename}, process {job.wrapper.pid}," in line
     release.write_text("go\n")
     code, rest = said(waiter)
     assert code == 0
-    assert rest.startswith("holdfast: waited 1.")
+    assert rest.startswith("leaselock: waited 1.")
     assert "held before by" in rest
     assert "(first)" in rest
 
@@ -100,7 +100,7 @@ def test_a_command_that_cannot_run_leaves_nothing_held(shell: Shell, tmp_path: P
 
 def test_a_script_without_a_first_line_is_the_shells(shell: Shell) -> None:
     script = shell.folder / "job"
-    script.write_text("echo $HOLDFAST_NAME $1; exit 4\n")
+    script.write_text("echo $LEASELOCK_NAME $1; exit 4\n")
     script.chmod(0o755)
     done = shell.run("run", "a", "--", str(script), "word")
     assert (done.returncode, done.stdout) == (4, "a word\n")
@@ -110,31 +110,31 @@ def test_the_command_finds_the_lock_in_its_environment(shell: Shell) -> None:
     before = time.time()
     done = shell.run("run", "--ttl", "1m", "a b", *ENVIRONMENT)
     env = json.loads(done.stdout)
-    with_token = int(env["HOLDFAST_TOKEN"])
-    assert env["HOLDFAST_NAME"] == "a b"
-    assert env["HOLDFAST_FENCE"] == env["HOLDFAST_TOKEN"]
+    with_token = int(env["LEASELOCK_TOKEN"])
+    assert env["LEASELOCK_NAME"] == "a b"
+    assert env["LEASELOCK_FENCE"] == env["LEASELOCK_TOKEN"]
     assert with_token > 0
-    assert env["HOLDFAST_TTL"] == "60"
-    assert before <= float(env["HOLDFAST_HELD_SINCE"]) <= time.time()
-    assert env["HOLDFAST_BACKEND"] == env["HOLDFAST_URL"] == shell.url
-    assert env["HOLDFAST_STACK"] == "a b"
+    assert env["LEASELOCK_TTL"] == "60"
+    assert before <= float(env["LEASELOCK_HELD_SINCE"]) <= time.time()
+    assert env["LEASELOCK_BACKEND"] == env["LEASELOCK_URL"] == shell.url
+    assert env["LEASELOCK_STACK"] == "a b"
 
 
 def test_a_nested_command_sees_the_innermost_lock(shell: Shell) -> None:
-    done = shell.run("run", "the outer", "--", *HOLDFAST, "run", "inner", "--", *ENVIRONMENT)
+    done = shell.run("run", "the outer", "--", *LEASELOCK, "run", "inner", "--", *ENVIRONMENT)
     env = json.loads(done.stdout)
-    assert env["HOLDFAST_NAME"] == "inner"
-    assert env["HOLDFAST_STACK"].split("\n") == ["the outer", "inner"]
+    assert env["LEASELOCK_NAME"] == "inner"
+    assert env["LEASELOCK_STACK"].split("\n") == ["the outer", "inner"]
 
 
 def test_the_token_rises_from_run_to_run(shell: Shell) -> None:
-    runs = [shell.run("run", "-c", "echo $HOLDFAST_TOKEN", "a").stdout for _ in range(3)]
+    runs = [shell.run("run", "-c", "echo $LEASELOCK_TOKEN", "a").stdout for _ in range(3)]
     tokens = [int(run) for run in runs]
     assert tokens == sorted(set(tokens))
 
 
 def test_who_waits_for_what_is_held_around_it_is_warned(shell: Shell) -> None:
-    inner = shlex.join([*HOLDFAST, "run", "a", "true"])
+    inner = shlex.join([*LEASELOCK, "run", "a", "true"])
     wrapper = shell.start("run", "--max-hold", "500ms", "-c", f"{inner}; true", "a")
     _, errors = said(wrapper)
     assert "this runs under 'a' already" in errors
@@ -144,18 +144,18 @@ def test_who_waits_for_what_is_held_around_it_is_warned(shell: Shell) -> None:
     "url", ["redis://joe:secret@db/0", "redis://db/0?password=secret"], ids=["login", "option"]
 )
 def test_no_password_reaches_the_command(shell: Shell, url: str) -> None:
-    own = {"HOLDFAST_URL": url}
+    own = {"LEASELOCK_URL": url}
     done = shell.run("--url", shell.url, "run", "a", *ENVIRONMENT, env=own)
     assert done.returncode == 0, done.stderr
     assert "secret" not in done.stdout
-    assert "HOLDFAST_URL" not in json.loads(done.stdout)
+    assert "LEASELOCK_URL" not in json.loads(done.stdout)
 
 
 def test_an_inner_command_never_takes_another_store_by_itself(shell: Shell) -> None:
-    del shell.env["HOLDFAST_URL"]
-    done = shell.run("run", "a", "true", env={"HOLDFAST_BACKEND": "redis://db/0"})
+    del shell.env["LEASELOCK_URL"]
+    done = shell.run("run", "a", "true", env={"LEASELOCK_BACKEND": "redis://db/0"})
     assert done.returncode == 78
-    assert "runs under a lock of redis://db/0, but HOLDFAST_URL is not set" in done.stderr
+    assert "runs under a lock of redis://db/0, but LEASELOCK_URL is not set" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -175,19 +175,19 @@ def test_what_is_a_password(url: str, expected: bool) -> None:
 
 
 def test_stdin_and_the_shell_form(shell: Shell) -> None:
-    done = shell.run("run", "-c", "cat; echo $HOLDFAST_NAME", "a", stdin="hello ")
+    done = shell.run("run", "-c", "cat; echo $LEASELOCK_NAME", "a", stdin="hello ")
     assert done.stdout == "hello a\n"
     assert done.returncode == 0
 
 
 def test_a_closed_stdin_stays_closed(shell: Shell) -> None:
-    words = shlex.join([*HOLDFAST, "run", "a", "--", "sh", "-c", "read line; echo $? >&2"])
+    words = shlex.join([*LEASELOCK, "run", "a", "--", "sh", "-c", "read line; echo $? >&2"])
     process = shell.start("run", "b", "--", "sh", "-c", f"exec 0<&-; {words}")
     assert said(process)[1].strip().splitlines()[-1] != "0"
 
 
 def test_a_name_made_from_the_command_is_the_same_each_time(shell: Shell) -> None:
-    script = 'echo "$HOLDFAST_NAME"'
+    script = 'echo "$LEASELOCK_NAME"'
     words = ("run", "--name-from-command", "--", "sh", "-c")
     names = {shell.run(*words, script).stdout for _ in range(2)}
     (name,) = names

@@ -9,11 +9,11 @@ import subprocess
 import time
 
 import pytest
-from tests.cli.processes import HOLDFAST, Shell
+from tests.cli.processes import LEASELOCK, Shell
 
-import holdfast
-from holdfast import Holder, Report
-from holdfast.cli.show import lines, moment, table
+import leaselock
+from leaselock import Holder, Report
+from leaselock.cli.show import lines, moment, table
 
 
 def test_ls_shows_holders_and_how_many_wait(shell: Shell) -> None:
@@ -50,7 +50,7 @@ def test_json_has_times_twice_and_no_words_for_people(shell: Shell) -> None:
     for person, process in ((lock["holder"], job.wrapper), (lock["waiters"][0], waiter)):
         known = "host pid thread label since since_utc token remaining version"
         assert set(person) == set(known.split())
-        assert person["version"] == holdfast.__version__
+        assert person["version"] == leaselock.__version__
         assert person["pid"] == process.pid
         assert abs(person["since"] - time.time()) < 60
         parsed = datetime.datetime.fromisoformat(person["since_utc"])
@@ -94,7 +94,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\nfake line\r\u202e"
 
 
 def test_a_hostile_holder_cannot_steer_the_terminal(shell: Shell) -> None:
-    with holdfast.Client(shell.url, label=EVIL) as client, client.lock("a\u202eb"):
+    with leaselock.Client(shell.url, label=EVIL) as client, client.lock("a\u202eb"):
         for words in (["ls"], ["show", "a\u202eb"], ["check", "a\u202eb", "--token", "5"]):
             done = shell.run(*words)
             text = (done.stdout + done.stderr).removesuffix("\n")
@@ -114,7 +114,7 @@ def test_a_terminal_without_the_letters_is_served_too(shell: Shell) -> None:
 
 
 def test_a_reader_that_has_gone_is_no_failure_to_talk_about(shell: Shell) -> None:
-    words = " ".join([*HOLDFAST, "ls"])
+    words = " ".join([*LEASELOCK, "ls"])
     shell.run("acquire", "a")
     done = subprocess.run(
         ["bash", "-c", f"{words} | true; echo ${{PIPESTATUS[0]}}"],
@@ -144,6 +144,6 @@ def test_what_no_calendar_has_is_left_out() -> None:
 
 def test_version(shell: Shell) -> None:
     for words in (["version"], ["--version"]):
-        assert shell.run(*words).stdout == f"holdfast {holdfast.__version__}\n"
+        assert shell.run(*words).stdout == f"leaselock {leaselock.__version__}\n"
     document = json.loads(shell.run("version", "--json").stdout)
-    assert document == {"schema": 1, "version": holdfast.__version__}
+    assert document == {"schema": 1, "version": leaselock.__version__}

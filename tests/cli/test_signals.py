@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.cli.processes import HOLDFAST, LOOP, Shell, gone, stopped, until
+from tests.cli.processes import LEASELOCK, LOOP, Shell, gone, stopped, until
 
 SHOW_IGNORED = (
     "import signal as s; print([n.name for n in s.Signals if s.getsignal(n) == s.SIG_IGN])"
@@ -30,7 +30,7 @@ limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 for number in range(3, 1100):
     os.dup2(0, number)
-os.execv({HOLDFAST[0]!r}, {[*HOLDFAST, "run", "a", "--", "sh", "-c", "exit 7"]!r})
+os.execv({LEASELOCK[0]!r}, {[*LEASELOCK, "run", "a", "--", "sh", "-c", "exit 7"]!r})
 """
     done = subprocess.run([sys.executable, "-c", program], env=shell.env, check=False)
     assert done.returncode == 7
@@ -99,7 +99,7 @@ def test_a_signal_at_any_moment_leaves_nothing_and_starts_nothing_late(shell: Sh
 
 def test_what_was_ignored_stays_ignored(shell: Shell) -> None:
     ignoring = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
-    words = [*HOLDFAST, "run", "a", "--", sys.executable, "-c", SHOW_IGNORED]
+    words = [*LEASELOCK, "run", "a", "--", sys.executable, "-c", SHOW_IGNORED]
     program = f"{ignoring} os.execv(sys.executable, {words!r})"
     done = subprocess.run(
         [sys.executable, "-c", program], env=shell.env, capture_output=True, text=True, check=True

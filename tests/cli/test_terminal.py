@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.processes import HOLDFAST, LIMIT, LOOP, Shell, has_word, stopped, until
+from tests.cli.processes import LEASELOCK, LIMIT, LOOP, Shell, has_word, stopped, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,7 +102,7 @@ def terminal(shell: Shell) -> Iterator[Terminal]:
 
 
 def run(name: str, script: str, *options: str) -> list[str]:
-    return [*HOLDFAST, "run", *options, name, "--", "sh", "-c", script]
+    return [*LEASELOCK, "run", *options, name, "--", "sh", "-c", script]
 
 
 def test_the_command_may_read_and_ctrl_c_reaches_it(shell: Shell, terminal: Terminal) -> None:
@@ -136,7 +136,7 @@ def test_ctrl_c_ends_a_wait(shell: Shell, terminal: Terminal) -> None:
 def test_a_wait_is_shown_in_one_line_that_is_taken_away(shell: Shell, terminal: Terminal) -> None:
     go = shell.folder / "go"
     holder = shell.job("a", script=f"until [ -e {go} ]; do sleep 0.02; done")
-    process = terminal.start([*HOLDFAST, "run", "a", "--", "echo", "mine"])
+    process = terminal.start([*LEASELOCK, "run", "a", "--", "echo", "mine"])
     text = terminal.shows(r"for 1\.\d+s.*for 2\.\d+s")
     assert f"process {holder.wrapper.pid}" in text
     assert "place 1 of 1" in text
@@ -152,14 +152,14 @@ def test_a_terminal_can_be_spared_escapes(shell: Shell, terminal: Terminal, how:
     shell.job("a", script="sleep 1.3")
     option = [how] if how.startswith("--") else []
     shell.env |= {} if option else {how: "1"}
-    process = terminal.start([*HOLDFAST, *option, "run", "a", "--", "true"])
+    process = terminal.start([*LEASELOCK, *option, "run", "a", "--", "true"])
     assert "\x1b" not in terminal.shows(r"waiting for 'a' for 1.*\n")
     assert process.wait(LIMIT) == 0
 
 
 def test_a_pager_behind_us_keeps_the_terminal(shell: Shell, terminal: Terminal) -> None:
     # One group for the pipeline, as in a shell: its last program reads the terminal.
-    wrapper = " ".join([*HOLDFAST, "run a -- sh -c 'echo page; exec sleep 60'"])
+    wrapper = " ".join([*LEASELOCK, "run a -- sh -c 'echo page; exec sleep 60'"])
     pager = "read page; read key < /dev/tty; echo got $page $key"
     terminal.start(["sh", "-c", f"{wrapper} | {{ {pager}; }}; exit 0"])
     until(lambda: shell.holder("a"))
@@ -173,7 +173,7 @@ def test_a_pager_behind_us_keeps_the_terminal(shell: Shell, terminal: Terminal) 
 def test_a_command_before_a_pipe_gets_the_terminal_when_it_reads(
     shell: Shell, terminal: Terminal
 ) -> None:
-    wrapper = " ".join([*HOLDFAST, "run a -- sh -c 'read line; echo got $line'"])
+    wrapper = " ".join([*LEASELOCK, "run a -- sh -c 'read line; echo got $line'"])
     process = terminal.start(["sh", "-c", f"{wrapper} | cat"])
     until(lambda: shell.holder("a"))
     terminal.type("typed\n")

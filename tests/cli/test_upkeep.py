@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-from holdfast.cli import main
+from leaselock.cli import main
 
 
 def test_doctor_finds_a_fresh_file_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,7 +27,7 @@ def test_doctor_warns_of_a_file_that_is_open_to_others(
 ) -> None:
     path = tmp_path / "locks.db"
     url = f"sqlite:///{path}"
-    with holdfast.Client(url) as client, client.lock("a"):
+    with leaselock.Client(url) as client, client.lock("a"):
         path.chmod(0o644)
     assert main(["doctor", url]) == 0
     assert main(["doctor", "--strict", url]) == 1

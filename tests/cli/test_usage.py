@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import holdfast
-from holdfast.cli import COMMANDS
-from holdfast.cli.words import duration, harmless, length
+import leaselock
+from leaselock.cli import COMMANDS
+from leaselock.cli.words import duration, harmless, length
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,15 +83,15 @@ def test_a_store_that_does_not_answer(shell: Shell) -> None:
 AS_NOBODY = """
 import importlib, os, pkgutil, sys
 import argparse, datetime, encodings.idna, encodings.unicode_escape, json, locale, sqlite3
-import holdfast.cli, holdfast.backends, holdfast.drivers.threads
-for package in (holdfast.cli, importlib.import_module("holdfast.backends.sqlite")):
+import leaselock.cli, leaselock.backends, leaselock.drivers.threads
+for package in (leaselock.cli, importlib.import_module("leaselock.backends.sqlite")):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
 if not os.geteuid():
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
-sys.exit(holdfast.cli.main(sys.argv[1:]))
+sys.exit(leaselock.cli.main(sys.argv[1:]))
 """
 
 
@@ -115,7 +115,7 @@ def test_an_error_inside_shows_where_only_on_request(shell: Shell) -> None:
     with open("/dev/full", "w") as full:
         for words, shown in ((["ls", "--json"], False), (["-v", "ls", "--json"], True)):
             done = subprocess.run(
-                [sys.executable, "-m", "holdfast", *words],
+                [sys.executable, "-m", "leaselock", *words],
                 env=shell.env, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
             )  # fmt: skip
             assert done.returncode == 70
@@ -127,7 +127,7 @@ def test_an_error_inside_shows_where_only_on_request(shell: Shell) -> None:
 def test_every_command_has_help(shell: Shell, command: str) -> None:
     done = shell.run(command, "--help")
     assert done.returncode == 0
-    assert done.stdout.startswith(f"usage: holdfast {command}")
+    assert done.stdout.startswith(f"usage: leaselock {command}")
 
 
 def test_the_help_lists_every_command_and_every_code(shell: Shell) -> None:
@@ -139,7 +139,7 @@ def test_the_help_lists_every_command_and_every_code(shell: Shell) -> None:
 
 
 def test_common_options_go_before_or_after_the_command(shell: Shell) -> None:
-    del shell.env["HOLDFAST_URL"]
+    del shell.env["LEASELOCK_URL"]
     for words in (["--url", shell.url, "ls", "--json"], ["--json", "ls", "--url", shell.url]):
         assert shell.run(*words).stdout == '{"schema": 1, "locks": []}\n'
 
@@ -149,11 +149,11 @@ def test_long_options_are_not_guessed(shell: Shell) -> None:
 
 
 def test_without_a_url_the_file_is_in_the_state_directory(shell: Shell) -> None:
-    del shell.env["HOLDFAST_URL"]
+    del shell.env["LEASELOCK_URL"]
     env = {"XDG_STATE_HOME": str(shell.folder)}
     assert shell.run("run", "a", "true", env=env).returncode == 0
-    assert (shell.folder / "holdfast" / "locks.db").exists()
-    assert shell.run("run", "a", "true", env=env | {"HOLDFAST_URL": ""}).returncode == 0
+    assert (shell.folder / "leaselock" / "locks.db").exists()
+    assert shell.run("run", "a", "true", env=env | {"LEASELOCK_URL": ""}).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_what_could_steer_a_terminal_is_made_visible() -> None:
 
 
 def test_main_returns_the_code(capsys: pytest.CaptureFixture[str]) -> None:
-    from holdfast.cli import main
+    from leaselock.cli import main
 
     assert main(["version"]) == 0
-    assert capsys.readouterr().out == f"holdfast {holdfast.__version__}\n"
+    assert capsys.readouterr().out == f"leaselock {leaselock.__version__}\n"

@@ -1,7 +1,7 @@
 """Which share of the suite is played on a store that is a variant of another one.
 
 Every scenario is played on one variant or several, in threads or in asyncio, by turns: so a run of
-all tests stays short. With HOLDFAST_CONFORMANCE=all, which `make conformance` sets, it is
+all tests stays short. With LEASELOCK_CONFORMANCE=all, which `make conformance` sets, it is
 on each and in both.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario
+from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-ALL = os.environ.get("HOLDFAST_CONFORMANCE") == "all"
+ALL = os.environ.get("LEASELOCK_CONFORMANCE") == "all"
 
 
 def shared(variants: Sequence[str], at_once: int = 1) -> list[tuple[str, Scenario, str]]:

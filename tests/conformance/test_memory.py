@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.share import name, shared
 
-from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
 NUMBERS = count()
 STORE = Store(

@@ -14,7 +14,7 @@ from tests.servers.redis import Redis
 from tests.servers.rights import asker, beside, user
 from tests.servers.sentinel import Sentinels
 
-from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.share import name, shared
 from tests.servers.redis import Redis
 
-from holdfast.testing.conformance import Scenario, Store, play
+from leaselock.testing.conformance import Scenario, Store, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def store_on(server: Redis, form: str) -> Store:
     )
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 @pytest.mark.parametrize(("form", "scenario", "driver"), shared(FORMS), ids=name)
 def test_forms(form: str, scenario: Scenario, driver: str, server: Redis, tmp_path: Path) -> None:
     store = store_on(server, form)

@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.share import name, shared
 from tests.servers.redis import Redis
 
-from holdfast.testing.conformance import Scenario, Store, play
+from leaselock.testing.conformance import Scenario, Store, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """The conformance suite on PostgreSQL and MariaDB, in each protocol, as a user with few rights.
 
 Each scenario is played in every protocol; which database, and whether threads or asyncio, goes
-round. In all combinations: HOLDFAST_CONFORMANCE=all (some five minutes).
+round. In all combinations: LEASELOCK_CONFORMANCE=all (some five minutes).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 from tests.conformance.share import ALL
 from tests.servers.databases import emptied
 
-from holdfast.core.rules import LOOK_AGAIN
-from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from leaselock.core.rules import LOOK_AGAIN
+from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

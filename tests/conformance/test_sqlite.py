@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
 STORE = Store(
     "sqlite",

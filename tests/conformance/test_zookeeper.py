@@ -12,7 +12,7 @@ import pytest
 from tests.servers.ensembles import Keeper, fresh
 from tests.servers.zookeeper import TICK_MS, Ensemble
 
-from holdfast.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
 SESSION = 3.0
 # The ensemble ends a session at a tick.
@@ -36,14 +36,14 @@ def _store(url: Callable[..., str], *protocols: str) -> Store:
     )
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
 def test_zookeeper(scenario: Scenario, driver: str, keeper: Keeper, tmp_path: Path) -> None:
     _play(scenario, _store(keeper.fresh, "queue", "single"), driver, tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.UnsafeProtocolWarning")
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("scenario", SIMPLE, ids=repr)
 def test_single(scenario: Scenario, driver: str, ensemble: Ensemble, tmp_path: Path) -> None:

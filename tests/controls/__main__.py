@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from tests.controls.controls import CONTROLS, cells
 from tests.hazards.servers import MAKERS, places
 
-from holdfast.testing.hazards.outcome import Verdict
-from holdfast.testing.hazards.play import play_cells
+from leaselock.testing.hazards.outcome import Verdict
+from leaselock.testing.hazards.play import play_cells
 
 if TYPE_CHECKING:
-    from holdfast.testing.hazards.play import Table
+    from leaselock.testing.hazards.play import Table
 
 HEAD = """\
 # Negative controls

@@ -6,4 +6,4 @@ from __future__ import annotations
 
 import os
 
-collect_ignore = [] if os.environ.get("HOLDFAST_CONTROLS") else ["test_controls.py"]
+collect_ignore = [] if os.environ.get("LEASELOCK_CONTROLS") else ["test_controls.py"]

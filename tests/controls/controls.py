@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.controls import plays
 
-from holdfast.testing.hazards.catalogue import HAZARDS, Hazard
-from holdfast.testing.hazards.ways import Way
+from leaselock.testing.hazards.catalogue import HAZARDS, Hazard
+from leaselock.testing.hazards.ways import Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.testing.hazards.outcome import Outcome
-    from holdfast.testing.hazards.play import Cell
-    from holdfast.testing.hazards.scene import Scene
+    from leaselock.testing.hazards.outcome import Outcome
+    from leaselock.testing.hazards.play import Cell
+    from leaselock.testing.hazards.scene import Scene
 
 PEERS = "tests.controls.peers"
 
@@ -125,6 +125,6 @@ CONTROLS = {control.key: control for control in _controls()}
 
 def cells() -> list[Cell]:
     """What is to be played."""
-    from holdfast.testing.hazards.play import Cell
+    from leaselock.testing.hazards.play import Cell
 
     return [Cell(control.way, control.hazard) for control in CONTROLS.values()]

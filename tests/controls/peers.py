@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.testing.hazards.party import ANSWER, FOREVER, Grip, NotMine
+from leaselock.testing.hazards.party import ANSWER, FOREVER, Grip, NotMine
 
 
 def redis_of(url: str) -> Any:

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.controls.peers import RedisPy, redis_of
 from tests.servers.pgbouncer import PgBouncer
 
-from holdfast.testing.checker import check
-from holdfast.testing.fold import History
-from holdfast.testing.hazards.naive_sql import connected
-from holdfast.testing.hazards.outcome import Outcome, failed, survived
-from holdfast.testing.hazards.scene import GRACE, LONG
-from holdfast.testing.history import Recorder
-from holdfast.testing.looking import until
-from holdfast.testing.proxy import Proxy
-from holdfast.testing.verdict import Kind
+from leaselock.testing.checker import check
+from leaselock.testing.fold import History
+from leaselock.testing.hazards.naive_sql import connected
+from leaselock.testing.hazards.outcome import Outcome, failed, survived
+from leaselock.testing.hazards.scene import GRACE, LONG
+from leaselock.testing.history import Recorder
+from leaselock.testing.looking import until
+from leaselock.testing.proxy import Proxy
+from leaselock.testing.verdict import Kind
 
 if TYPE_CHECKING:
-    from holdfast.testing.hazards.scene import Scene
+    from leaselock.testing.hazards.scene import Scene
 
 ROUNDS = 600
 PATIENCE_MS = 20

@@ -10,10 +10,10 @@ import pytest
 from tests.controls.__main__ import markdown, played
 from tests.controls.controls import CONTROLS, Control
 
-from holdfast.testing.hazards.outcome import Verdict
+from leaselock.testing.hazards.outcome import Verdict
 
 if TYPE_CHECKING:
-    from holdfast.testing.hazards.play import Table
+    from leaselock.testing.hazards.play import Table
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -26,7 +26,7 @@ pytestmark = [
 def table() -> Table:
     """The outcomes, written to the page that was asked for."""
     table = played()
-    Path(os.environ["HOLDFAST_CONTROLS"]).write_text(markdown(table), "utf-8")
+    Path(os.environ["LEASELOCK_CONTROLS"]).write_text(markdown(table), "utf-8")
     return table
 
 

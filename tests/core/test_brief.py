@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
-from holdfast.core.backend import Grant, Renew, Retie
-from holdfast.core.effects import Sleep
-from holdfast.errors import LeaseLost
+from leaselock.core.backend import Grant, Renew, Retie
+from leaselock.core.effects import Sleep
+from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from holdfast.core.service import Service
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.core.service import Service
+    from leaselock.drivers.simulated_machine import Machine
 
 LASTS = 2.0
 

@@ -8,11 +8,11 @@ import weakref
 
 import pytest
 
-from holdfast.core import pace
-from holdfast.core.backend import Claim
-from holdfast.core.effects import FOREVER
-from holdfast.core.lease import NEXT, Hold, State, nobody
-from holdfast.errors import LeaseLost
+from leaselock.core import pace
+from leaselock.core.backend import Claim
+from leaselock.core.effects import FOREVER
+from leaselock.core.lease import NEXT, Hold, State, nobody
+from leaselock.errors import LeaseLost
 
 CLAIM = Claim("a", "c:1", "c", 30.0, "{}", 0.0)
 EVENTS = ("release", "lose", "done", "detach")

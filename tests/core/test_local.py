@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Scene, Store
 
-from holdfast.backends.memory.nodes import CAPABILITIES
-from holdfast.core.backend import Ask, Leave, Renew, Retie
-from holdfast.core.effects import FOREVER, Sleep
-from holdfast.core.local import Local
-from holdfast.core.names import MOST_PASSES, checked_passes
-from holdfast.errors import LeaseLost, Refused
+from leaselock.backends.memory.nodes import CAPABILITIES
+from leaselock.core.backend import Ask, Leave, Renew, Retie
+from leaselock.core.effects import FOREVER, Sleep
+from leaselock.core.local import Local
+from leaselock.core.names import MOST_PASSES, checked_passes
+from leaselock.errors import LeaseLost, Refused
 
 if TYPE_CHECKING:
-    from holdfast.core.mutex import Mutex
-    from holdfast.core.service import Service
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.core.mutex import Mutex
+    from leaselock.core.service import Service
+    from leaselock.drivers.simulated_machine import Machine
 
 
 def mutex_of(service: Service, passes: int = 3, lease: float = 30.0, **terms: Any) -> Mutex:

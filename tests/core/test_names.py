@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core import names
-from holdfast.errors import InvalidName
+from leaselock.core import names
+from leaselock.errors import InvalidName
 
 
 @pytest.mark.parametrize(

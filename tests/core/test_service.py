@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.backends.sqlite.model import Model
-from holdfast.backends.sqlite.nodes import CAPABILITIES
-from holdfast.core.backend import (
+from leaselock.backends.sqlite.model import Model
+from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.core.backend import (
     Ask,
     Break,
     Busy,
@@ -21,19 +21,19 @@ from holdfast.core.backend import (
     Renew,
     Retie,
 )
-from holdfast.core.effects import Call, Caller, Sleep, Spawn, Tell
-from holdfast.core.queue import Queue
-from holdfast.core.service import Service
-from holdfast.core.sight import Holder, busy_message, waiter_of
-from holdfast.core.table import Place, Table
-from holdfast.drivers.simulated import World
-from holdfast.drivers.simulated_machine import EPOCH, Faults, Machine, Run
-from holdfast.errors import Closed, HoldfastError, LeaseLost, NotHeld, Refused, Unknown
+from leaselock.core.effects import Call, Caller, Sleep, Spawn, Tell
+from leaselock.core.queue import Queue
+from leaselock.core.service import Service
+from leaselock.core.sight import Holder, busy_message, waiter_of
+from leaselock.core.table import Place, Table
+from leaselock.drivers.simulated import World
+from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine, Run
+from leaselock.errors import Closed, LeaselockError, LeaseLost, NotHeld, Refused, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from holdfast.core.mutex import Mutex
+    from leaselock.core.mutex import Mutex
 
 
 class Store(Model):
@@ -470,7 +470,7 @@ def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
         error = ValueError("the body's own")
         await service.evict("a", None)
         await mutex.leave(error)
-        assert "holdfast:" in error.__notes__[0]
+        assert "leaselock:" in error.__notes__[0]
 
     scene.do(machine, whole())
 
@@ -484,7 +484,7 @@ def test_an_unreentrant_lock_says_so() -> None:
         await mutex.acquire(None)
         await mutex.acquire(0.0)
 
-    with pytest.raises(HoldfastError, match="reentrant=False"):
+    with pytest.raises(LeaselockError, match="reentrant=False"):
         scene.do(machine, whole())
 
 

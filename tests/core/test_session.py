@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
-from holdfast.backends.sqlite.nodes import CAPABILITIES
-from holdfast.core.backend import Ask, Leave, Renew
-from holdfast.core.effects import FOREVER, Sleep
-from holdfast.errors import LeaseLost
+from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.core.backend import Ask, Leave, Renew
+from leaselock.core.effects import FOREVER, Sleep
+from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from holdfast.core.service import Service
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.core.service import Service
+    from leaselock.drivers.simulated_machine import Machine
 
 SESSION = 4.0
 

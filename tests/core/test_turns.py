@@ -8,15 +8,15 @@ import pytest
 from tests.core.test_local import asked, client_of, mutex_of
 from tests.core.test_service import Scene
 
-from holdfast.core.backend import Ask, Busy, Claim, Grant, Leave
-from holdfast.core.effects import Sleep
-from holdfast.core.sticky import start
-from holdfast.core.turns import Anchor
-from holdfast.errors import Unknown
+from leaselock.core.backend import Ask, Busy, Claim, Grant, Leave
+from leaselock.core.effects import Sleep
+from leaselock.core.sticky import start
+from leaselock.core.turns import Anchor
+from leaselock.errors import Unknown
 
 if TYPE_CHECKING:
-    from holdfast.core.local import Local
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.core.local import Local
+    from leaselock.drivers.simulated_machine import Machine
 
 
 def claim_of(serial: int) -> Claim:

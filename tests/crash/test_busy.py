@@ -11,15 +11,15 @@ from contextlib import ExitStack
 import pytest
 from tests.servers.redis import Redis
 
-import holdfast
+import leaselock
 
 HOGS = 3
 PATIENCE = 3.0
 HOLDER = """
-import os, sys, time, holdfast
+import os, sys, time, leaselock
 os.sched_setaffinity(0, {int(sys.argv[2])})
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-lease = holdfast.Client(sys.argv[1]).lock("a", lease=0.3).acquire()
+lease = leaselock.Client(sys.argv[1]).lock("a", lease=0.3).acquire()
 print("held", flush=True)
 sys.stdin.readline()
 believed = 0.0
@@ -31,8 +31,8 @@ while sys.stdin not in __import__("select").select([sys.stdin], [], [], 0.0)[0]:
 print(believed, flush=True)
 """
 CALLING = """
-import ctypes, os, sys, holdfast
-lease = holdfast.Client(sys.argv[1]).lock("a", lease=0.3).acquire()
+import ctypes, os, sys, leaselock
+lease = leaselock.Client(sys.argv[1]).lock("a", lease=0.3).acquire()
 print("held", flush=True)
 ctypes.PyDLL(None).usleep(900_000)
 print(lease.lost, flush=True)
@@ -62,7 +62,7 @@ def test_a_holder_that_is_kept_from_renewing_believes_no_longer_than_it_may() ->
         hogs = [start(HOG) for _ in range(HOGS)]
         holder.stdin.write("go\n")
         holder.stdin.flush()
-        with holdfast.Client(server.url) as client:
+        with leaselock.Client(server.url) as client:
             heir = client.lock("a").acquire(timeout=PATIENCE)
             granted = time.monotonic()
             for hog in hogs:
@@ -76,7 +76,7 @@ def test_a_holder_that_is_kept_from_renewing_believes_no_longer_than_it_may() ->
 
 def test_a_call_that_keeps_the_interpreter_lets_the_lease_lapse_and_not_the_belief_last() -> None:
     """PyDLL's calls do not give its lock away, so nothing else of Python runs (hazard C1)."""
-    with Redis() as server, holdfast.Client(server.url) as client:
+    with Redis() as server, leaselock.Client(server.url) as client:
         command = [sys.executable, "-c", CALLING, server.url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
             assert holder.stdout is not None

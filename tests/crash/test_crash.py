@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.servers.redis import Redis
 
-from holdfast.testing.chaos.crew import BILLION, COLOURS, FREEZE, LEASE, Crew, awaited
-from holdfast.testing.checker import Rules, check
-from holdfast.testing.fold import History
-from holdfast.testing.history import Event, read_records
+from leaselock.testing.chaos.crew import BILLION, COLOURS, FREEZE, LEASE, Crew, awaited
+from leaselock.testing.checker import Rules, check
+from leaselock.testing.fold import History
+from leaselock.testing.history import Event, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

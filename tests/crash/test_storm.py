@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.servers.redis import Redis
 
-import holdfast
-from holdfast.testing.chaos.crew import COLOURS, PATIENCE, Crew
-from holdfast.testing.chaos.worker import LOCK
-from holdfast.testing.checker import Rules, check
-from holdfast.testing.fold import History
-from holdfast.testing.proxy import ACTIONS, Proxy
+import leaselock
+from leaselock.testing.chaos.crew import COLOURS, PATIENCE, Crew
+from leaselock.testing.chaos.worker import LOCK
+from leaselock.testing.checker import Rules, check
+from leaselock.testing.fold import History
+from leaselock.testing.proxy import ACTIONS, Proxy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def test_a_storm(seed: int, tmp_path: Path) -> None:
         verdict = check(History.read(crew.history), Rules(min_grants=LEAST_GRANTS))
         assert verdict.ok, f"{verdict}\n{crew.complaints()}"
         assert crew.complaints() == ""
-        with holdfast.Client(server.url) as client, client.lock(name, timeout=PATIENCE):
+        with leaselock.Client(server.url) as client, client.lock(name, timeout=PATIENCE):
             # Whoever takes it clears the dead away, who could not do so themselves.
             assert client.lock(name).waiters() == []
-        assert server.ask("EXISTS", name, f"holdfast:queue:{{{name}}}") == 0
+        assert server.ask("EXISTS", name, f"leaselock:queue:{{{name}}}") == 0

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.drivers.test_threads import Nowhere, strange, waits
 
-import holdfast
-from holdfast.core.effects import FOREVER, Process, Signal, Sleep, Tell, Wait
-from holdfast.drivers.aio import Aio, BodyGuard, _current_task
-from holdfast.drivers.in_thread import InThread, _answer, _fail
-from holdfast.drivers.machine import given_up, now
+import leaselock
+from leaselock.core.effects import FOREVER, Process, Signal, Sleep, Tell, Wait
+from leaselock.drivers.aio import Aio, BodyGuard, _current_task
+from leaselock.drivers.in_thread import InThread, _answer, _fail
+from leaselock.drivers.machine import given_up, now
 
 
 def test_what_is_no_effect_is_named() -> None:
@@ -139,13 +139,13 @@ def test_a_body_that_its_loop_has_left_behind_is_not_cancelled() -> None:
 
 def test_a_callback_may_close_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not wait for itself."""
-    monkeypatch.setattr("holdfast.drivers.aio.CLOSE_PATIENCE", 60.0)
+    monkeypatch.setattr("leaselock.drivers.aio.CLOSE_PATIENCE", 60.0)
 
     async def main() -> None:
-        client = holdfast.AsyncClient("memory://closed by a callback")
+        client = leaselock.AsyncClient("memory://closed by a callback")
         closed = asyncio.Event()
 
-        async def close(lease: holdfast.AsyncLease) -> None:
+        async def close(lease: leaselock.AsyncLease) -> None:
             await client.close()
             closed.set()
 
@@ -163,11 +163,11 @@ def test_no_callback_keeps_another_from_being_told() -> None:
     async def main() -> None:
         work, told = asyncio.create_task(asyncio.sleep(60)), asyncio.Event()
 
-        async def stop(lease: holdfast.AsyncLease) -> None:
+        async def stop(lease: leaselock.AsyncLease) -> None:
             work.cancel()
             await work
 
-        async with holdfast.AsyncClient("memory://told") as client:
+        async with leaselock.AsyncClient("memory://told") as client:
             lease = await client.lock("a", lease=0.1, renew=False).acquire()
             assert lease is not None
             lease.on_lost(stop)
@@ -227,7 +227,7 @@ def test_a_body_that_is_dropped_leaves_no_ghost() -> None:
     """GeneratorExit: nothing can be awaited any more, so the keeper gives the lock back."""
 
     async def main() -> None:
-        async with holdfast.AsyncClient("memory://drop") as client:
+        async with leaselock.AsyncClient("memory://drop") as client:
 
             async def body() -> None:
                 async with client.lock("a"):
@@ -247,8 +247,8 @@ def test_a_body_that_is_dropped_leaves_no_ghost() -> None:
 
 def test_a_lost_body_is_cancelled_and_told() -> None:
     async def main() -> None:
-        async with holdfast.AsyncClient("memory://lost") as client:
-            with pytest.raises(holdfast.LeaseLost):
+        async with leaselock.AsyncClient("memory://lost") as client:
+            with pytest.raises(leaselock.LeaseLost):
                 async with client.lock("a", lease=0.1, renew=False):
                     await asyncio.sleep(60)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.drivers import crew as crews
-from holdfast.drivers.crew import Crew
+from leaselock.drivers import crew as crews
+from leaselock.drivers.crew import Crew
 
 if TYPE_CHECKING:
-    from holdfast.core.effects import Process
+    from leaselock.core.effects import Process
 
 PATIENCE = 10.0
 
@@ -50,7 +50,7 @@ def test_who_is_done_does_the_next_work(crew: Crew, done: SimpleQueue[Any]) -> N
     crew.start(nothing(), "two")
     second = done.get(timeout=PATIENCE)
     assert first[0] == second[0]
-    assert (first[1], second[1]) == ("holdfast-one", "holdfast-two")
+    assert (first[1], second[1]) == ("leaselock-one", "leaselock-two")
     crew.dismiss(PATIENCE)
     assert crew.threads == set()
 
@@ -80,7 +80,7 @@ def test_who_is_called_while_he_leaves_stays(
     late: list[Any] = []
     crew.idle = Taken()
     crew.start(nothing(), "one")
-    assert [done.get(timeout=PATIENCE)[1] for _ in range(2)] == ["holdfast-one", "holdfast-late"]
+    assert [done.get(timeout=PATIENCE)[1] for _ in range(2)] == ["leaselock-one", "leaselock-late"]
     crew.dismiss(PATIENCE)
 
 

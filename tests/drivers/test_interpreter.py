@@ -20,23 +20,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-SOURCE = str(Path(holdfast.__file__).parent)
+SOURCE = str(Path(leaselock.__file__).parent)
 LEASE = 0.1
 PATIENCE = 10.0
 # Every so many lines of an acquire and its release one is struck: all in as many runs.
-STRIDE = 1 + 22 * (not os.environ.get("HOLDFAST_EVERY_LINE"))
+STRIDE = 1 + 22 * (not os.environ.get("LEASELOCK_EVERY_LINE"))
 THREADS, TIMES = 8, 200
 # One more than Python itself has in the thread that ends.
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 ENDING = """
-import os, sys, holdfast
-lease = holdfast.Client(sys.argv[1]).lock("a", lease=60.0).acquire()
+import os, sys, leaselock
+lease = leaselock.Client(sys.argv[1]).lock("a", lease=60.0).acquire()
 print(lease.token, flush=True)
 if sys.argv[2] == "killed":
     os._exit(0)
@@ -85,7 +85,10 @@ class Striking:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_ctrl_c_strikes_at_any_line_leaves_nothing() -> None:
     """It ends with the lock or without: the next one has it as soon as its lease could be over."""
-    with holdfast.Client("memory://struck") as client, holdfast.Client("memory://struck") as other:
+    with (
+        leaselock.Client("memory://struck") as client,
+        leaselock.Client("memory://struck") as other,
+    ):
         lock = client.lock("a", lease=LEASE)
 
         def work() -> None:
@@ -129,7 +132,7 @@ def test_threads_that_are_switched_all_the_time_tear_nothing() -> None:
 
     sys.setswitchinterval(1e-6)
     try:
-        with holdfast.Client("memory://switched") as client:
+        with leaselock.Client("memory://switched") as client:
             threads = [threading.Thread(target=work) for _ in range(THREADS)]
             for thread in threads:
                 thread.start()
@@ -175,7 +178,7 @@ def test_every_python_gives_back_at_its_end(tmp_path: Path) -> None:
 
 
 def test_a_lease_cannot_be_sent_to_another_process() -> None:
-    with holdfast.Client("memory://") as client:
+    with leaselock.Client("memory://") as client:
         lease = client.lock("a").acquire()
         assert lease is not None
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
@@ -185,5 +188,5 @@ def test_a_lease_cannot_be_sent_to_another_process() -> None:
             copy.deepcopy(lease)
         # Another name for the same: who gives it back by one has given it back by both.
         copy.copy(lease).release()
-        with pytest.raises(holdfast.NotHeld):
+        with pytest.raises(leaselock.NotHeld):
             lease.release()

@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.backends import open_store
-from holdfast.backends.sqlite.model import Model
-from holdfast.backends.sqlite.nodes import CAPABILITIES
-from holdfast.core import rules
-from holdfast.core.handle import Handle
-from holdfast.core.queue import Queue
-from holdfast.core.service import Service
-from holdfast.core.table import Place
-from holdfast.drivers.aio import Aio
-from holdfast.drivers.machine import now
-from holdfast.drivers.simulated import World
-from holdfast.drivers.simulated_machine import Faults, Machine, Run
-from holdfast.drivers.threads import Threads
+from leaselock.backends import open_store
+from leaselock.backends.sqlite.model import Model
+from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.core import rules
+from leaselock.core.handle import Handle
+from leaselock.core.queue import Queue
+from leaselock.core.service import Service
+from leaselock.core.table import Place
+from leaselock.drivers.aio import Aio
+from leaselock.drivers.machine import now
+from leaselock.drivers.simulated import World
+from leaselock.drivers.simulated_machine import Faults, Machine, Run
+from leaselock.drivers.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from holdfast.core.effects import Effect, Process
-    from holdfast.core.mutex import Mutex
+    from leaselock.core.effects import Effect, Process
+    from leaselock.core.mutex import Mutex
 
 ROOMS = itertools.count()
 LIMIT = 10.0

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import holdfast
-from holdfast.core.effects import FOREVER, Caller, Process, Signal, Sleep, Spawn, Tell, Wait
-from holdfast.drivers import node
-from holdfast.drivers.machine import LONGEST_WAIT, Machine, given_up, now, patience
-from holdfast.drivers.threads import Threads, _at_exit
+import leaselock
+from leaselock.core.effects import FOREVER, Caller, Process, Signal, Sleep, Spawn, Tell, Wait
+from leaselock.drivers import node
+from leaselock.drivers.machine import LONGEST_WAIT, Machine, given_up, now, patience
+from leaselock.drivers.threads import Threads, _at_exit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -71,7 +71,7 @@ def test_a_wait_ends_at_its_deadline_and_leaves_nothing_behind() -> None:
 
 
 def test_a_long_wait_is_made_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.drivers.machine.LONGEST_WAIT", 0.01)
+    monkeypatch.setattr("leaselock.drivers.machine.LONGEST_WAIT", 0.01)
     signal = Signal()
     driver = Threads({})
     timer = threading.Timer(0.1, lambda: driver.step(signal.set))
@@ -137,7 +137,7 @@ def test_no_callback_keeps_another_from_being_told(monkeypatch: pytest.MonkeyPat
     """Neither one that ends its thread nor one that takes its time."""
     told = threading.Event()
     monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
-    with holdfast.Client("memory://told") as client:
+    with leaselock.Client("memory://told") as client:
         lease = client.lock("a", lease=0.1, renew=False).acquire()
         assert lease is not None
         lease.on_lost(lambda lease: sys.exit("lost"))
@@ -157,11 +157,11 @@ def test_what_runs_after_its_call_is_not_decorated() -> None:
     async def both() -> AsyncIterator[int]:
         yield 1
 
-    lock = holdfast.Client("memory://decorated").lock("a")
+    lock = leaselock.Client("memory://decorated").lock("a")
     for function in (coroutine, generator, both, functools.partial(coroutine)):
         with pytest.raises(TypeError, match="would not be under the lock"):
             lock(function)
-    task_s = holdfast.AsyncClient("memory://decorated").lock("a")
+    task_s = leaselock.AsyncClient("memory://decorated").lock("a")
     assert task_s(coroutine).__name__ == "coroutine"
     for function in (generator, both):
         with pytest.raises(TypeError, match="would not be under the lock"):
@@ -212,26 +212,28 @@ def test_every_driver_hears_of_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_end_of_the_interpreter_closes_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    client, other = holdfast.Client("memory://exit"), holdfast.Client("memory://exit")
+    client, other = leaselock.Client("memory://exit"), leaselock.Client("memory://exit")
     lease = client.lock("a").acquire()
     assert lease is not None
-    monkeypatch.setattr("holdfast.drivers.threads.DRIVERS", [client._driver, Threads({}), object()])
+    monkeypatch.setattr(
+        "leaselock.drivers.threads.DRIVERS", [client._driver, Threads({}), object()]
+    )
     _at_exit()
     with other, other.lock("a", timeout=0):
         assert lease.lost
 
 
 def test_close_while_blocked_ends_the_wait() -> None:
-    client = holdfast.Client("memory://blocked")
+    client = leaselock.Client("memory://blocked")
     errors: list[BaseException] = []
 
     def block() -> None:
         try:
             client.lock("a").acquire()
-        except holdfast.Closed as error:
+        except leaselock.Closed as error:
             errors.append(error)
 
-    with holdfast.Client("memory://blocked") as other, other.lock("a") as lease:
+    with leaselock.Client("memory://blocked") as other, other.lock("a") as lease:
         thread = threading.Thread(target=block)
         thread.start()
         while not other.lock("a").waiters():

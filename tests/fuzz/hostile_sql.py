@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tests.fuzz.hostile import Listener, Piece, mangled
 
-from holdfast.backends.sql.script import dialect_of
+from leaselock.backends.sql.script import dialect_of
 
 if TYPE_CHECKING:
     import socket
@@ -79,7 +79,7 @@ class Database(Listener):
 
     def title(self, statement: str) -> str:
         """What a statement is, where its rows matter."""
-        kept = re.match(r"EXECUTE holdfast_(\w+)", statement)
+        kept = re.match(r"EXECUTE leaselock_(\w+)", statement)
         if kept is not None:
             return kept[1].replace("_", " ")
         start = next((start for start in self.starts if statement.startswith(start)), "")

@@ -12,19 +12,19 @@ from tests.fuzz import test_lines as lines
 from tests.fuzz.hostile import Piece
 from tests.fuzz.hostile_sql import READY, message, packet
 
-from holdfast.backends.redis.nodes import Store
-from holdfast.backends.redis.settings import settings_of
-from holdfast.backends.redis.talk import ADVICE, PASSING
-from holdfast.core.backend import Grant
-from holdfast.drivers.machine import now
-from holdfast.errors import Refused, Unknown
+from leaselock.backends.redis.nodes import Store
+from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.talk import ADVICE, PASSING
+from leaselock.core.backend import Grant
+from leaselock.drivers.machine import now
+from leaselock.errors import Refused, Unknown
 
 PATIENCE = 30.0
 BRIEF = 1.0
 # By state or number: what it is, in the eyes of whoever asked. (Hazard D14.)
 POSTGRES = {
     "42501": "lacks a right",
-    "42P01": "run `holdfast init",
+    "42P01": "run `leaselock init",
     "53200": "has no memory",
     "25006": "is a standby",
     "40001": "was in the way of others, ten times",
@@ -32,7 +32,7 @@ POSTGRES = {
 }
 MYSQL = {
     1142: "lacks a right",
-    1146: "run `holdfast init",
+    1146: "run `leaselock init",
     1037: "has no memory",
     1290: "may not be written to",
     1213: "was in the way of others, ten times",
@@ -101,7 +101,7 @@ def test_what_a_database_refuses_was_not_done(kind: str, code: object, protocol:
     for answered in databases.answers(kind, databases.asking(protocol)[:1], PATIENCE):
         (answer,) = answered
         assert isinstance(answer, Refused)
-        assert str(code) in str(answer) or "holdfast init" in str(answer)
+        assert str(code) in str(answer) or "leaselock init" in str(answer)
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,12 @@ from tests.fuzz.hostile_sql import (
 )
 from tests.fuzz.properties import holds
 
-from holdfast.backends.sql import aio_ear, ear
-from holdfast.backends.sql.nodes import _nodes
-from holdfast.backends.sql.seats import Await, By
-from holdfast.backends.sql.url import parsed
-from holdfast.core.backend import Ask, Claim, Examine, Grant, Leave, Look, Next, Renew
-from holdfast.errors import Refused, StoreError, Unknown
+from leaselock.backends.sql import aio_ear, ear
+from leaselock.backends.sql.nodes import _nodes
+from leaselock.backends.sql.seats import Await, By
+from leaselock.backends.sql.url import parsed
+from leaselock.core.backend import Ask, Claim, Examine, Grant, Leave, Look, Next, Renew
+from leaselock.errors import Refused, StoreError, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

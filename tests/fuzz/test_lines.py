@@ -15,12 +15,12 @@ from tests.fuzz.hostile import BUSY, HELLO, POLITE, Hostile, Piece, pushed
 from tests.fuzz.properties import holds
 from tests.fuzz.test_replies import FORMS
 
-from holdfast.backends.redis.aio import AioStore
-from holdfast.backends.redis.keys import owner_of
-from holdfast.backends.redis.nodes import Store
-from holdfast.backends.redis.settings import settings_of
-from holdfast.core.backend import Ask, Claim, Examine, Grant, Hear, Look, Renew
-from holdfast.errors import StoreError
+from leaselock.backends.redis.aio import AioStore
+from leaselock.backends.redis.keys import owner_of
+from leaselock.backends.redis.nodes import Store
+from leaselock.backends.redis.settings import settings_of
+from leaselock.core.backend import Ask, Claim, Examine, Grant, Hear, Look, Renew
+from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

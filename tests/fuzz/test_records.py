@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.servers.tls import Certificates
 
-from holdfast.backends.sql.mysql import Wire
-from holdfast.drivers.machine import now
+from leaselock.backends.sql.mysql import Wire
+from leaselock.drivers.machine import now
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 from tests.fuzz.test_words import JSON
 
-from holdfast.backends.redis.aio import AioStore
-from holdfast.backends.redis.nodes import Store
-from holdfast.backends.redis.records import held_of, waiter_of
-from holdfast.backends.redis.settings import settings_of
-from holdfast.backends.redis.steps import Pause
-from holdfast.backends.zookeeper.data import read
-from holdfast.backends.zookeeper.places import decoded, encoded
-from holdfast.backends.zookeeper.turn import KAZOO, in_order, owned, stranger, turn
-from holdfast.core.backend import (
+from leaselock.backends.redis.aio import AioStore
+from leaselock.backends.redis.nodes import Store
+from leaselock.backends.redis.records import held_of, waiter_of
+from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.steps import Pause
+from leaselock.backends.zookeeper.data import read
+from leaselock.backends.zookeeper.places import decoded, encoded
+from leaselock.backends.zookeeper.turn import KAZOO, in_order, owned, stranger, turn
+from leaselock.core.backend import (
     Ask,
     Break,
     Claim,
@@ -35,14 +35,14 @@ from holdfast.core.backend import (
     Retie,
     Undo,
 )
-from holdfast.core.sight import holder_of
-from holdfast.errors import StoreError
-from holdfast.testing.records import RECORD_SIZE, CorruptHistory, unpack
+from leaselock.core.sight import holder_of
+from leaselock.errors import StoreError
+from leaselock.testing.records import RECORD_SIZE, CorruptHistory, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.backends.redis.steps import Guarded, Send
+    from leaselock.backends.redis.steps import Guarded, Send
 
 TIME = st.floats(0, 2**32)
 # Ours, kazoo's and Curator's, and what is nearly that.
@@ -72,7 +72,16 @@ FORMS = ("hash", "string", "vote", "setnx-expire", "getset", "setnx", "incr")
 WORD = st.sampled_from(
     [
         *(b"", b"0", b"1", b"-1", b"master", b"localhost", b"7000", b"\xff", "\xb2".encode()),
-        *(b"1" * 20, b"9" * 400, b"9" * 5000, b"nan", b"inf", b"OK", b"a:1", b"holdfast:queue:{a}"),
+        *(
+            b"1" * 20,
+            b"9" * 400,
+            b"9" * 5000,
+            b"nan",
+            b"inf",
+            b"OK",
+            b"a:1",
+            b"leaselock:queue:{a}",
+        ),
         *(b"1\nlease\n9\n0:1\n\n5\n1\n{}", b"1\nboth\n\xc2\xb2\n\n\n\n\n", b"0:1\n\n5\n1e999\n{}"),
         *(b"redis_version:7.\xc2\xb2\nrole:master", b"a:\n:b\nmaxmemory:x"),
     ]

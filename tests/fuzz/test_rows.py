@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 from tests.fuzz.test_replies import CLAIM
 
-from holdfast.backends.sql.aio import AioStore
-from holdfast.backends.sql.nodes import Store
-from holdfast.backends.sql.script import Result
-from holdfast.backends.sql.url import parsed
-from holdfast.core.backend import Ask, Break, Examine, Leave, Look, Prepare, Renew, Retie, Sweep
-from holdfast.errors import StoreError
+from leaselock.backends.sql.aio import AioStore
+from leaselock.backends.sql.nodes import Store
+from leaselock.backends.sql.script import Result
+from leaselock.backends.sql.url import parsed
+from leaselock.core.backend import Ask, Break, Examine, Leave, Look, Prepare, Renew, Retie, Sweep
+from leaselock.errors import StoreError
 
 REQUESTS = (
     Ask(CLAIM, False),

@@ -16,18 +16,18 @@ from tests.fuzz.properties import holds
 from tests.fuzz.test_lines import RAW, SLACK, SOUND
 from tests.fuzz.test_urls import PIECES, REST
 
-import holdfast
-from holdfast.api.connect import VARIABLE, connect
-from holdfast.backends.sqlite.clients import WORD
-from holdfast.backends.sqlite.file import File
-from holdfast.cli.codes import Misconfigured
-from holdfast.cli.environment import STACK, environment, names_around
-from holdfast.cli.store import OUTER, client_of
+import leaselock
+from leaselock.api.connect import VARIABLE, connect
+from leaselock.backends.sqlite.clients import WORD
+from leaselock.backends.sqlite.file import File
+from leaselock.cli.codes import Misconfigured
+from leaselock.cli.environment import STACK, environment, names_around
+from leaselock.cli.store import OUTER, client_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.backends.sqlite.life import Life
+    from leaselock.backends.sqlite.life import Life
 
 # Any bytes but those that no variable can have.
 VALUE = st.binary(max_size=12).map(lambda b: b.replace(b"\0", b"")) | (PIECES | REST).map(
@@ -52,7 +52,7 @@ def surrounded(**words: bytes) -> Iterator[None]:
 @holds(url=VALUE, stack=VALUE, outer=VALUE)
 def test_any_environment_is_a_store_or_is_refused(url: bytes, stack: bytes, outer: bytes) -> None:
     with surrounded(**{VARIABLE: url, STACK: stack, OUTER: outer}):
-        with contextlib.suppress(ValueError, holdfast.HoldfastError):
+        with contextlib.suppress(ValueError, leaselock.LeaselockError):
             for node in connect(None, monotonic).nodes.values():
                 node.close()
         with contextlib.suppress(Misconfigured):
@@ -100,8 +100,8 @@ def test_a_redlock_believes_a_majority_and_nothing_else(
     began = monotonic()
     url = ",".join(master.url for master in masters())
     with (
-        holdfast.Client(url, op_timeout=PATIENCE) as client,
-        contextlib.suppress(holdfast.HoldfastError),
+        leaselock.Client(url, op_timeout=PATIENCE) as client,
+        contextlib.suppress(leaselock.LeaselockError),
     ):
         if client.lock("a", lease=5.0).acquire(PATIENCE) is not None:
             votes = sum(bool(master.granted) for master in masters()[bool(noise) :])

@@ -10,12 +10,12 @@ from urllib.parse import quote
 from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 
-from holdfast.backends import SCHEMES, open_store
-from holdfast.cli.environment import has_password
-from holdfast.errors import HoldfastError
+from leaselock.backends import SCHEMES, open_store
+from leaselock.cli.environment import has_password
+from leaselock.errors import LeaselockError
 
 if TYPE_CHECKING:
-    from holdfast.backends import Opened
+    from leaselock.backends import Opened
 
 SERVERS = [scheme for scheme in SCHEMES if scheme not in ("memory", "sqlite", "unix")]
 # What parts a URL, what is quoted in one, and what parsers have stumbled over.
@@ -43,7 +43,7 @@ def outcome(url: str) -> Opened | Exception:
     """The store that it names, or why it names none."""
     try:
         opened = open_store(url, monotonic)
-    except (ValueError, HoldfastError) as error:
+    except (ValueError, LeaselockError) as error:
         return error
     for node in opened.nodes.values():
         node.close()

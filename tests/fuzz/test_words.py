@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 from tests.fuzz.test_urls import ODD
 
-from holdfast.cli.show import COLUMNS, document, lines, row, table
-from holdfast.cli.upkeep import _line
-from holdfast.cli.words import duration, harmless, length
-from holdfast.core import names
-from holdfast.core.backend import Claim, Finding, Held, Sight
-from holdfast.core.sight import Holder, report_of
-from holdfast.errors import InvalidName
+from leaselock.cli.show import COLUMNS, document, lines, row, table
+from leaselock.cli.upkeep import _line
+from leaselock.cli.words import duration, harmless, length
+from leaselock.core import names
+from leaselock.core.backend import Claim, Finding, Held, Sight
+from leaselock.core.sight import Holder, report_of
+from leaselock.errors import InvalidName
 
 # What steers a terminal, turns the direction of writing, ends a line, or is half a character.
 EVIL = "".join(map(chr, range(32))) + "\x7f\x80\x85\x9b\u061c\u200e\u200f\u2028\u2029\u202a\u202e"

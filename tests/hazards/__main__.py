@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from tests.hazards.servers import MAKERS, places
 
-from holdfast.testing.hazards.command import Wish, run
-from holdfast.testing.hazards.play import AT_ONCE
-from holdfast.testing.hazards.table import summary, text
+from leaselock.testing.hazards.command import Wish, run
+from leaselock.testing.hazards.play import AT_ONCE
+from leaselock.testing.hazards.table import summary, text
 
 if TYPE_CHECKING:
-    from holdfast.testing.hazards.catalogue import Hazard
-    from holdfast.testing.hazards.outcome import Outcome
-    from holdfast.testing.hazards.ways import Way
+    from leaselock.testing.hazards.catalogue import Hazard
+    from leaselock.testing.hazards.outcome import Outcome
+    from leaselock.testing.hazards.ways import Way
 
 HEAD = """\
 # The hazard table
@@ -25,10 +25,10 @@ HEAD = """\
 What the literature warns of, played for real: processes are killed and frozen, answers are lost,
 clocks are set wrong, servers die, and another process looks whether it can have the lock. Each cell
 is the outcome of a run on private servers on one machine, by `make hazards`, which wrote this page;
-[`holdfast hazards URL`](../reference/command-line.md#hazards) plays it on test servers of your own.
+[`leaselock hazards URL`](../reference/command-line.md#hazards) plays it on your own test servers.
 The naive ways are the recipes of books and blogs, written with the plain drivers
-(`naive_*.py` in [the code](../../src/holdfast/testing/hazards)); a test sees them fail:
-`tests/hazards/test_hazards_played.py`. No default of holdfast may fail.
+(`naive_*.py` in [the code](../../src/leaselock/testing/hazards)); a test sees them fail:
+`tests/hazards/test_hazards_played.py`. No default of leaselock may fail.
 
 ![the table](hazard-table.svg)
 

@@ -17,8 +17,8 @@ from tests.servers.process import HOST, eventually
 from tests.servers.redis import Redis
 from tests.servers.zookeeper import Ensemble
 
-from holdfast.testing.hazards.places import Place
-from holdfast.testing.proxy import Proxy
+from leaselock.testing.hazards.places import Place
+from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

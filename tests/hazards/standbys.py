@@ -13,7 +13,7 @@ from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import USER, Postgres, as_user, owned_folder
 from tests.servers.process import HOST, Process, eventually, free_port
 
-from holdfast.testing.proxy import Proxy
+from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -78,7 +78,7 @@ class MariaPair:
         )
         self.replica.query("START SLAVE")
         self.address = stack.enter_context(Proxy(self.primary.port))
-        self.url = f"mysql://holdfast:secret@{HOST}:{self.address.port}/locks"
+        self.url = f"mysql://leaselock:secret@{HOST}:{self.address.port}/locks"
 
     def lag(self) -> None:
         """Let the replica catch up, and get nothing more."""

@@ -14,13 +14,13 @@ import pytest
 from tests.hazards.servers import places
 from tests.servers.redis import Redis
 
-from holdfast.testing.hazards.catalogue import HAZARDS
-from holdfast.testing.hazards.command import hazards_of, ways_of
-from holdfast.testing.hazards.outcome import Outcome, Verdict
-from holdfast.testing.hazards.picture import draw
-from holdfast.testing.hazards.places import Place, kind_of
-from holdfast.testing.hazards.play import Cell, Table, play_cells
-from holdfast.testing.hazards.ways import WAYS
+from leaselock.testing.hazards.catalogue import HAZARDS
+from leaselock.testing.hazards.command import hazards_of, ways_of
+from leaselock.testing.hazards.outcome import Outcome, Verdict
+from leaselock.testing.hazards.picture import draw
+from leaselock.testing.hazards.places import Place, kind_of
+from leaselock.testing.hazards.play import Cell, Table, play_cells
+from leaselock.testing.hazards.ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +44,8 @@ FAILING = {
     "file: O_EXCL; unlink": ["stranger"],
 }
 SOUND = {
-    "holdfast sqlite": ["crash", "fork", "outlived", "stranger"],
-    "holdfast redis hash": ["crash", "late-release", "two-step-release", "lost-reply", "polling"],
+    "leaselock sqlite": ["crash", "fork", "outlived", "stranger"],
+    "leaselock redis hash": ["crash", "late-release", "two-step-release", "lost-reply", "polling"],
 }
 
 
@@ -93,12 +93,12 @@ def test_a_default_is_seen_to_survive(played: Played, cell: Cell) -> None:
 
 
 def test_a_default_that_fails_and_a_play_that_breaks_are_complaints() -> None:
-    default, naive = WAYS["holdfast sqlite"], WAYS["SQLite: INSERT; DELETE"]
+    default, naive = WAYS["leaselock sqlite"], WAYS["SQLite: INSERT; DELETE"]
     crash = HAZARDS["crash"]
     bad, broken = Outcome(Verdict.FAILED, "seen"), Outcome(Verdict.ERROR, "it broke")
-    table = Table([crash], [default, naive], {("holdfast sqlite", "crash"): bad})
+    table = Table([crash], [default, naive], {("leaselock sqlite", "crash"): bad})
     table.outcomes["SQLite: INSERT; DELETE", "crash"] = bad
-    assert table.complaints() == ["holdfast sqlite, crash: failed: seen"]
+    assert table.complaints() == ["leaselock sqlite, crash: failed: seen"]
     table.outcomes["SQLite: INSERT; DELETE", "crash"] = broken
     assert len(table.complaints()) == 2
 
@@ -106,7 +106,7 @@ def test_a_default_that_fails_and_a_play_that_breaks_are_complaints() -> None:
 def test_what_was_made_is_removed() -> None:
     with Redis() as server:
         server.ask("SET", "another's", "key")
-        cell = Cell(WAYS["holdfast redis hash"], HAZARDS["stranger"])
+        cell = Cell(WAYS["leaselock redis hash"], HAZARDS["stranger"])
         assert play_cells([cell], [Place(server.url)]).of(*cell).verdict is Verdict.SURVIVED
         assert server.ask("KEYS", "*") == ["another's"]
 
@@ -151,7 +151,7 @@ def test_a_picture_wants_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_the_command_plays_and_prints() -> None:
-    command = [sys.executable, "-m", "holdfast", "hazards", "--only", "stranger", "--way", "file"]
+    command = [sys.executable, "-m", "leaselock", "hazards", "--only", "stranger", "--way", "file"]
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     verdicts = {cell["way"]: cell["verdict"] for cell in json.loads(done.stdout)["cells"]}

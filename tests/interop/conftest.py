@@ -9,7 +9,7 @@ from tests.interop.java import Java, build
 from tests.servers.ensembles import ensemble
 from tests.servers.redis import Redis
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +38,6 @@ def java(built: None, server: Redis) -> Iterator[Java]:
 
 
 @pytest.fixture
-def client(server: Redis) -> Iterator[holdfast.Client]:
-    with holdfast.Client(server.url) as client:
+def client(server: Redis) -> Iterator[leaselock.Client]:
+    with leaselock.Client(server.url) as client:
         yield client

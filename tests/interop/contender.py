@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +40,8 @@ def hold_for(turn: list[str], token: int, hold: float) -> None:
 
 
 def in_threads(url: str, lock_name: str, end: int, hold: float, file: str) -> None:
-    """By holdfast."""
-    with holdfast.Client(url) as client:
+    """By leaselock."""
+    with leaselock.Client(url) as client:
         lock = client.lock(lock_name, lease=LEASE)
         for turn in until(end, file):
             with lock as lease:
@@ -49,8 +49,8 @@ def in_threads(url: str, lock_name: str, end: int, hold: float, file: str) -> No
 
 
 async def in_asyncio(url: str, lock_name: str, end: int, hold: float, file: str) -> None:
-    """By holdfast's other half."""
-    async with holdfast.AsyncClient(url) as client:
+    """By leaselock's other half."""
+    async with leaselock.AsyncClient(url) as client:
         lock = client.lock(lock_name, lease=LEASE)
         for turn in until(end, file):
             async with lock as lease:

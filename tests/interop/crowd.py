@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-# Longer: HOLDFAST_INTEROP_SECONDS=60, as `make interop` does.
-SECONDS = float(os.environ.get("HOLDFAST_INTEROP_SECONDS", "3"))
+# Longer: LEASELOCK_INTEROP_SECONDS=60, as `make interop` does.
+SECONDS = float(os.environ.get("LEASELOCK_INTEROP_SECONDS", "3"))
 HOLD = 1
 PATIENCE = 30.0
 

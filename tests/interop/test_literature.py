@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from tests.servers.process import program
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from tests.servers.redis import Redis
 
-SCRIPTS = Path(holdfast.__file__).parent / "backends/redis/scripts/literature"
+SCRIPTS = Path(leaselock.__file__).parent / "backends/redis/scripts/literature"
 KEY = "lock:user:123456"
 
 

@@ -19,7 +19,7 @@ from tests.interop.crowd import (
     turns,
 )
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def peer(server: Redis) -> Iterator[redis.Redis]:
         yield peer
 
 
-def test_what_redis_py_holds_is_busy_for_us(client: holdfast.Client, peer: redis.Redis) -> None:
+def test_what_redis_py_holds_is_busy_for_us(client: leaselock.Client, peer: redis.Redis) -> None:
     lock = client.lock("theirs", protocol="string")
     theirs = peer.lock("theirs", timeout=30)
     assert theirs.acquire(blocking=False)
@@ -49,7 +49,7 @@ def test_what_redis_py_holds_is_busy_for_us(client: holdfast.Client, peer: redis
     lease.release()
 
 
-def test_what_we_hold_is_busy_for_redis_py(client: holdfast.Client, peer: redis.Redis) -> None:
+def test_what_we_hold_is_busy_for_redis_py(client: leaselock.Client, peer: redis.Redis) -> None:
     theirs = peer.lock("ours", timeout=30)
     with client.lock("ours", protocol="string"):
         assert not theirs.acquire(blocking=False)
@@ -62,7 +62,7 @@ def test_the_same_in_asyncio(server: Redis) -> None:
 
 
 async def in_asyncio(url: str) -> None:
-    async with redis.asyncio.Redis.from_url(url) as peer, holdfast.AsyncClient(url) as client:
+    async with redis.asyncio.Redis.from_url(url) as peer, leaselock.AsyncClient(url) as client:
         theirs = peer.lock("async", timeout=30)
         ours = client.lock("async", protocol="string")
         async with ours:
@@ -72,7 +72,7 @@ async def in_asyncio(url: str) -> None:
         await theirs.release()
 
 
-def test_we_get_what_redis_py_gives_back(client: holdfast.Client, peer: redis.Redis) -> None:
+def test_we_get_what_redis_py_gives_back(client: leaselock.Client, peer: redis.Redis) -> None:
     theirs = peer.lock("given", timeout=30, thread_local=False)
     assert theirs.acquire()
     with ThreadPoolExecutor(1) as pool:
@@ -85,20 +85,20 @@ def test_we_get_what_redis_py_gives_back(client: holdfast.Client, peer: redis.Re
 
 
 def test_a_lock_of_ours_that_ran_out_is_not_released_twice(
-    client: holdfast.Client, peer: redis.Redis
+    client: leaselock.Client, peer: redis.Redis
 ) -> None:
     lease = client.lock("over", protocol="string", lease=0.2, renew=False).acquire()
     assert lease is not None
     theirs = peer.lock("over", timeout=30)
     assert theirs.acquire(blocking_timeout=PATIENCE)
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(leaselock.LeaseLost):
         lease.release()
     assert theirs.owned()
     theirs.release()
 
 
 def test_a_lock_of_redis_py_that_ran_out_is_not_released_twice(
-    client: holdfast.Client, peer: redis.Redis
+    client: leaselock.Client, peer: redis.Redis
 ) -> None:
     theirs = peer.lock("over theirs", timeout=0.2)
     assert theirs.acquire()

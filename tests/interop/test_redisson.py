@@ -1,4 +1,4 @@
-"""Java and Python share locks: real Redisson and holdfast on one server, in both directions.
+"""Java and Python share locks: real Redisson and leaselock on one server, in both directions.
 
 Law: what one side holds the other side respects, and what one side gives back wakes the other.
 Java's answers carry its time: System.nanoTime() is the clock of time.monotonic_ns() here.
@@ -28,7 +28,7 @@ from tests.interop.crowd import (
 from tests.interop.java import Java
 from tests.servers.process import eventually
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,17 +50,17 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def take(url: str, name: str) -> int:
     """Take the lock and give it back; the time of the grant."""
-    with holdfast.Client(url) as client, client.lock(name):
+    with leaselock.Client(url) as client, client.lock(name):
         return time.monotonic_ns()
 
 
 async def take_async(url: str, name: str) -> int:
-    async with holdfast.AsyncClient(url) as client, client.lock(name):
+    async with leaselock.AsyncClient(url) as client, client.lock(name):
         return time.monotonic_ns()
 
 
 def waiting(
-    pool: ThreadPoolExecutor, colour: str, client: holdfast.Client, name: str
+    pool: ThreadPoolExecutor, colour: str, client: leaselock.Client, name: str
 ) -> Future[int]:
     """Somebody in Python who waits for the lock now, behind those who waited before."""
     lock = client.lock(name)
@@ -89,7 +89,7 @@ def java_waits(server: Redis, java: Java, owner: str, name: str) -> Future[str]:
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_java_gives_back_and_python_has_it_at_once(
-    colour: str, java: Java, client: holdfast.Client, pool: ThreadPoolExecutor
+    colour: str, java: Java, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     delays = []
     for number in range(TRIES):
@@ -118,7 +118,7 @@ def test_python_gives_back_and_java_has_it_at_once(
 
 
 def handed_to_java(java: Java, server: Redis, name: str) -> tuple[int, int]:
-    with holdfast.Client(server.url) as client:
+    with leaselock.Client(server.url) as client:
         with client.lock(name):
             waiter = java_waits(server, java, "a", name)
             released = time.monotonic_ns()
@@ -129,7 +129,7 @@ async def handed_to_java_async(
     java: Java, server: Redis, name: str, pool: ThreadPoolExecutor
 ) -> tuple[int, int]:
     loop = asyncio.get_running_loop()
-    async with holdfast.AsyncClient(server.url) as client:
+    async with leaselock.AsyncClient(server.url) as client:
         async with client.lock(name):
             waiter = await loop.run_in_executor(pool, java_waits, server, java, "a", name)
             released = time.monotonic_ns()
@@ -139,7 +139,7 @@ async def handed_to_java_async(
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_java_ends_without_giving_back_and_python_has_it_when_its_time_is_over(
-    colour: str, built: None, server: Redis, client: holdfast.Client, pool: ThreadPoolExecutor
+    colour: str, built: None, server: Redis, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     name = f"dead-java-{colour}"
     with Java([server.port], WATCHDOG) as doomed:
@@ -154,7 +154,7 @@ def test_java_ends_without_giving_back_and_python_has_it_when_its_time_is_over(
 
 
 def test_what_java_took_twice_is_free_after_two_releases(
-    java: Java, client: holdfast.Client, pool: ThreadPoolExecutor
+    java: Java, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     java.obey("a", "lock", "twice")
     java.obey("a", "lock", "twice")
@@ -167,7 +167,7 @@ def test_what_java_took_twice_is_free_after_two_releases(
 
 
 def test_what_python_took_twice_is_free_after_two_releases(
-    java: Java, server: Redis, client: holdfast.Client
+    java: Java, server: Redis, client: leaselock.Client
 ) -> None:
     lock = client.lock("twice-python")
     first, second = lock.acquire(), lock.acquire()
@@ -185,7 +185,7 @@ def test_what_python_took_twice_is_free_after_two_releases(
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_python_breaks_what_java_holds(
-    colour: str, java: Java, client: holdfast.Client, pool: ThreadPoolExecutor
+    colour: str, java: Java, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     name = f"break-java-{colour}"
     java.obey("a", "lock", name)
@@ -198,7 +198,7 @@ def test_python_breaks_what_java_holds(
 
 
 def test_java_forces_what_python_holds(
-    java: Java, client: holdfast.Client, pool: ThreadPoolExecutor
+    java: Java, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     lease = client.lock("force-python", lease=WATCHDOG).acquire()
     assert lease is not None
@@ -208,11 +208,11 @@ def test_java_forces_what_python_holds(
     delay = python.result(PATIENCE) - int(forced.split()[1])
     assert delay < 5000 * MILLISECOND
     eventually(lambda: lease.lost)
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(leaselock.LeaseLost):
         lease.release()
 
 
-def test_both_renew_side_by_side(java: Java, client: holdfast.Client) -> None:
+def test_both_renew_side_by_side(java: Java, client: leaselock.Client) -> None:
     with client.lock("ours", lease=WATCHDOG) as lease:
         java.obey("a", "lock", "theirs")
         until = time.monotonic() + 3 * WATCHDOG
@@ -226,7 +226,7 @@ def test_both_renew_side_by_side(java: Java, client: holdfast.Client) -> None:
 # --- fencing and exclusion ------------------------------------------------------------------------
 
 
-def test_tokens_rise_on_both_sides(java: Java, client: holdfast.Client) -> None:
+def test_tokens_rise_on_both_sides(java: Java, client: leaselock.Client) -> None:
     tokens = [int(java.obey("a", "token", "tokens"))]
     java.obey("a", "unlock", "tokens")
     for _ in range(TRIES):

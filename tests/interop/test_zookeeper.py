@@ -1,4 +1,4 @@
-"""One queue for holdfast, kazoo's own lock and Curator's own mutex: no overlap, in order."""
+"""One queue for leaselock, kazoo's own lock and Curator's own mutex: no overlap, in order."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.interop.zoo import BesideCurator
 from tests.servers.ensembles import fresh
 from tests.servers.process import eventually, program
 
-import holdfast
-from holdfast.backends.zookeeper.url import parsed
-from holdfast.errors import Refused
+import leaselock
+from leaselock.backends.zookeeper.url import parsed
+from leaselock.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +129,7 @@ def test_with_curator_s_mutex_and_kazoo_s_lock(
 def test_each_shows_the_other(ensemble: Ensemble, kazoo: Any) -> None:
     """Who holds and who waits, in the words of both."""
     url = fresh(ensemble)
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         lock = client.lock("shared", label="nightly")
         theirs = kazoo.Lock(f"{root_of(url)}/shared", "host-1")
         with theirs:
@@ -146,7 +146,7 @@ def test_each_shows_the_other(ensemble: Ensemble, kazoo: Any) -> None:
 
 def test_a_waiter_of_one_follows_a_holder_of_the_other(ensemble: Ensemble, kazoo: Any) -> None:
     url = fresh(ensemble)
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         lock = client.lock("shared")
         theirs = kazoo.Lock(f"{root_of(url)}/shared", "host-1")
         theirs.acquire()
@@ -170,7 +170,7 @@ def test_curator_beside_names_that_it_does_not_see_is_refused(
     url = fresh(ensemble)
     root = root_of(url)
     curious = BesideCurator(kazoo, f"{root}/shared")
-    with holdfast.Client(url) as client, curious:
+    with leaselock.Client(url) as client, curious:
         with pytest.raises(Refused, match="names=curator"):
             client.lock("shared").acquire(timeout=5.0)
         eventually(lambda: len(kazoo.get_children(f"{root}/shared")) == 1)

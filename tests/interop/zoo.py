@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from kazoo.recipe.lock import Lock  # type: ignore[import-untyped]
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,8 +66,8 @@ class Contest:
         self.turns(file, turn)
         client.stop()
 
-    def in_threads(self, client: holdfast.Client, file: str) -> None:
-        """By holdfast."""
+    def in_threads(self, client: leaselock.Client, file: str) -> None:
+        """By leaselock."""
         lock = client.lock(self.path.rpartition("/")[2], lease=LEASE)
 
         def turn() -> tuple[int, int, int]:
@@ -78,8 +78,8 @@ class Contest:
 
         self.turns(file, turn)
 
-    async def in_asyncio(self, client: holdfast.AsyncClient, file: str) -> None:
-        """By holdfast's other half."""
+    async def in_asyncio(self, client: leaselock.AsyncClient, file: str) -> None:
+        """By leaselock's other half."""
         lock = client.lock(self.path.rpartition("/")[2], lease=LEASE)
         lines = []
         while time.monotonic_ns() < self.end:
@@ -91,12 +91,12 @@ class Contest:
 
     async def all_in_asyncio(self, files: list[str]) -> None:
         """A task for each file, one client."""
-        async with holdfast.AsyncClient(self.url) as client:
+        async with leaselock.AsyncClient(self.url) as client:
             await asyncio.gather(*(self.in_asyncio(client, file) for file in files))
 
     def all_in_threads(self, files: list[str]) -> None:
         """A thread for each file, one client."""
-        with holdfast.Client(self.url) as client:
+        with leaselock.Client(self.url) as client:
             together([lambda file=file: self.in_threads(client, file) for file in files])
 
     def all_by_kazoo(self, kind: type[Any], files: list[str]) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from hypothesis import strategies as st
 from tests.models.worlds import claim_of
 
-from holdfast.core.backend import (
+from leaselock.core.backend import (
     Ask,
     Break,
     Broken,

@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from holdfast.backends.sqlite.file import File
-from holdfast.backends.sqlite.nodes import Ear, Store
-from holdfast.core.backend import Ask, Claim, Grant, Leave, Left, Look, Next, Sight
-from holdfast.drivers.machine import now
+from leaselock.backends.sqlite.file import File
+from leaselock.backends.sqlite.nodes import Ear, Store
+from leaselock.core.backend import Ask, Claim, Grant, Leave, Left, Look, Next, Sight
+from leaselock.drivers.machine import now
 
 if TYPE_CHECKING:
     from types import TracebackType

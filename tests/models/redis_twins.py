@@ -16,23 +16,23 @@ from tests.servers.process import eventually
 from tests.servers.resp import packed, read_reply
 from tests.simulation.redis_client import unpacked
 
-from holdfast.backends.redis.conversations import Conversations
-from holdfast.backends.redis.keys import release_channel
-from holdfast.backends.redis.model import Connection, Server
-from holdfast.backends.redis.model_data import Hash, Sorted
-from holdfast.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
-from holdfast.backends.redis.settings import settings_of
-from holdfast.backends.redis.steps import Guarded, Pause, Unreachable
-from holdfast.core.backend import Ask
-from holdfast.errors import StoreError
+from leaselock.backends.redis.conversations import Conversations
+from leaselock.backends.redis.keys import release_channel
+from leaselock.backends.redis.model import Connection, Server
+from leaselock.backends.redis.model_data import Hash, Sorted
+from leaselock.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
+from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.steps import Guarded, Pause, Unreachable
+from leaselock.core.backend import Ask
+from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.servers.redis import Redis
 
-    from holdfast.backends.redis.steps import Send, Steps
-    from holdfast.core.backend import Claim
+    from leaselock.backends.redis.steps import Send, Steps
+    from leaselock.core.backend import Claim
 
 SCRIPTS = (ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE)
 # A script whose TIME is what its last two words say.

@@ -17,7 +17,7 @@ from tests.models.histories import KINDS, History, Step, steps
 from tests.models.redis_twins import Twins, Unlucky
 from tests.servers.redis import Redis
 
-from holdfast.backends.redis import hash as conversations
+from leaselock.backends.redis import hash as conversations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

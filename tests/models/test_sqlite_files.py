@@ -17,17 +17,17 @@ import pytest
 from tests.models.process import Client, Process, claim, sight
 from tests.models.worlds import Clock
 
-from holdfast.backends.sqlite import nodes
-from holdfast.backends.sqlite.file import LOOK_AGAIN
-from holdfast.core.backend import (
+from leaselock.backends.sqlite import nodes
+from leaselock.backends.sqlite.file import LOOK_AGAIN
+from leaselock.core.backend import (
     Ask,
     Break,
     Look,
     Renew,
     Sight,
 )
-from holdfast.drivers.machine import now
-from holdfast.errors import Refused, StoreError
+from leaselock.drivers.machine import now
+from leaselock.errors import Refused, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ def test_a_file_of_another_layout_is_refused(path: Path, clients: Callable[[str]
     first.ask("n")
     first.close()
     write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", "0")
-    with pytest.raises(Refused, match="has the layout 0 of another version of holdfast"):
+    with pytest.raises(Refused, match="has the layout 0 of another version of leaselock"):
         clients("later").ask("n")
     write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", "1")
     assert clients("last").ask("m") is not None

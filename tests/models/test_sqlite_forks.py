@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.models.process import Client, Process, heard
 
-from holdfast.core.backend import (
+from leaselock.core.backend import (
     EVERYONE,
 )
 
@@ -62,15 +62,15 @@ def test_a_forked_child_that_lets_go_disturbs_nothing(
 
 CLOSING_PARENT = """
 import os, signal, sys
-import holdfast
+import leaselock
 
-parent = holdfast.Client(sys.argv[1])
+parent = leaselock.Client(sys.argv[1])
 with parent.lock("m"):
     begun, go = os.pipe(), os.pipe()
 signal.alarm(10)
 if not os.fork():
     signal.alarm(10)
-    client = parent if sys.argv[2] == "inherited" else holdfast.Client(sys.argv[1])
+    client = parent if sys.argv[2] == "inherited" else leaselock.Client(sys.argv[1])
     with client.lock("other"):
         os.write(begun[1], b".")
     os.read(go[0], 1)
@@ -106,9 +106,9 @@ def test_a_forked_childs_own_hold_is_seen_by_all(
 
 BUSY_PARENT = """
 import os, signal, sys, threading
-import holdfast
+import leaselock
 
-client = holdfast.Client(sys.argv[1])
+client = leaselock.Client(sys.argv[1])
 turns = threading.Semaphore(0)
 
 def work(name):
@@ -127,7 +127,7 @@ for _ in range(30):
         code = 1
         try:
             signal.alarm(2)
-            code = holdfast.Client(sys.argv[1]).lock("x").acquire(timeout=0.5) is None
+            code = leaselock.Client(sys.argv[1]).lock("x").acquire(timeout=0.5) is None
         finally:
             os._exit(code)
     failed += os.wait()[1] != 0

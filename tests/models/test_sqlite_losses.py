@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FAILING = """
-import resource, signal, sys, holdfast
+import resource, signal, sys, leaselock
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = sys.argv[1]
-with holdfast.Client(f"sqlite:///{path}", op_timeout=0.2) as client:
+with leaselock.Client(f"sqlite:///{path}", op_timeout=0.2) as client:
     lease = client.lock("held").acquire()
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
     words = "nothing was refused"
     for number in range(300):
         try:
             client.lock(f"{number} {'x' * 200}").acquire(timeout=0.0).release()
-        except holdfast.StoreError as error:
+        except leaselock.StoreError as error:
             words = str(error)
             break
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
@@ -57,7 +57,7 @@ def test_what_a_power_cut_takes_back_lets_no_token_fall(tmp_path: Path) -> None:
 
 def taken(path: Path) -> int:
     """The lock, taken by a process of its own that gives it back; its token."""
-    words = "import sys, holdfast; print(holdfast.Client(sys.argv[1]).lock('a').acquire().token)"
+    words = "import sys, leaselock; print(leaselock.Client(sys.argv[1]).lock('a').acquire().token)"
     told = subprocess.check_output([sys.executable, "-c", words, f"sqlite:///{path}"])
     return int(told)
 

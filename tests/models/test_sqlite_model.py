@@ -28,8 +28,8 @@ from tests.models.worlds import (
     claim_of,
 )
 
-from holdfast.backends.sqlite import nodes
-from holdfast.core.backend import (
+from leaselock.backends.sqlite import nodes
+from leaselock.core.backend import (
     EVERYONE,
     Ask,
     Break,

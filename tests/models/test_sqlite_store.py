@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.models.process import ROOT, Client, Process, claim, heard, sight
 
-from holdfast.backends.sqlite.shelf import SQL
-from holdfast.core.backend import (
+from leaselock.backends.sqlite.shelf import SQL
+from leaselock.core.backend import (
     EVERYONE,
     Ask,
     Break,
@@ -20,7 +20,7 @@ from holdfast.core.backend import (
     Retie,
     Sight,
 )
-from holdfast.errors import Refused
+from leaselock.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +166,7 @@ def test_a_frozen_transaction_ends_with_its_process(
 
 
 def test_every_statement_is_used() -> None:
-    sources = (ROOT / "src/holdfast/backends/sqlite").glob("*.py")
+    sources = (ROOT / "src/leaselock/backends/sqlite").glob("*.py")
     trees = [ast.parse(source.read_text("utf-8")) for source in sources]
     used = {
         node.value

@@ -19,14 +19,14 @@ from tests.models.histories import KINDS, History, Step, steps
 from tests.models.zookeeper_twins import ZooTwins
 from tests.servers.zookeeper import Ensemble
 
-from holdfast.backends.zookeeper import model
+from leaselock.backends.zookeeper import model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.core.backend import Claim
+    from leaselock.core.backend import Claim
 
-EXAMPLES = int(os.environ.get("HOLDFAST_MODEL_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("LEASELOCK_MODEL_EXAMPLES", "8"))
 QUICK = settings(
     max_examples=EXAMPLES,
     deadline=None,

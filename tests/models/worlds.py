@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from holdfast.backends.memory.nodes import Room
-from holdfast.backends.memory.nodes import Store as MemoryStore
-from holdfast.backends.sqlite.file import File
-from holdfast.backends.sqlite.model import Model
-from holdfast.backends.sqlite.nodes import Ear
-from holdfast.backends.sqlite.nodes import Store as FileStore
-from holdfast.core.backend import EVERYONE, Ask, Claim, Next, Retied
-from holdfast.core.table import Table
+from leaselock.backends.memory.nodes import Room
+from leaselock.backends.memory.nodes import Store as MemoryStore
+from leaselock.backends.sqlite.file import File
+from leaselock.backends.sqlite.model import Model
+from leaselock.backends.sqlite.nodes import Ear
+from leaselock.backends.sqlite.nodes import Store as FileStore
+from leaselock.core.backend import EVERYONE, Ask, Claim, Next, Retied
+from leaselock.core.table import Table
 
 if TYPE_CHECKING:
     from pathlib import Path

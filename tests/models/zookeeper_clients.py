@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.zookeeper.nodes import Store
-from holdfast.backends.zookeeper.url import parsed
-from holdfast.core.backend import EVERYONE, Ask, Break, Leave, Left, Look, Renew, Retie
-from holdfast.drivers import machine
+from leaselock.backends.zookeeper.nodes import Store
+from leaselock.backends.zookeeper.url import parsed
+from leaselock.core.backend import EVERYONE, Ask, Break, Leave, Left, Look, Renew, Retie
+from leaselock.drivers import machine
 
 if TYPE_CHECKING:
-    from holdfast.backends.zookeeper.queue import Queue
-    from holdfast.backends.zookeeper.single import Single
+    from leaselock.backends.zookeeper.queue import Queue
+    from leaselock.backends.zookeeper.single import Single
 
 # Who asks for no claim.
 OPERATOR = "operator"

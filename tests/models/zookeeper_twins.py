@@ -14,11 +14,11 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from tests.models.zookeeper_clients import Client, asker, process_of
 from tests.servers.process import eventually
 
-from holdfast.backends.zookeeper import model as zookeeper
-from holdfast.backends.zookeeper.flights import WRITES
-from holdfast.backends.zookeeper.places import path_of
-from holdfast.backends.zookeeper.queue import Queue
-from holdfast.backends.zookeeper.requests import (
+from leaselock.backends.zookeeper import model as zookeeper
+from leaselock.backends.zookeeper.flights import WRITES
+from leaselock.backends.zookeeper.places import path_of
+from leaselock.backends.zookeeper.queue import Queue
+from leaselock.backends.zookeeper.requests import (
     Create,
     Delete,
     Ensure,
@@ -28,18 +28,18 @@ from holdfast.backends.zookeeper.requests import (
     Poke,
     Read,
 )
-from holdfast.backends.zookeeper.single import Single
-from holdfast.backends.zookeeper.turn import KAZOO
-from holdfast.core.backend import EVERYONE, Next
-from holdfast.core.effects import Call, Spawn
-from holdfast.drivers import machine
-from holdfast.errors import HoldfastError, StoreError, Unknown
-from holdfast.testing.proxy import Proxy
+from leaselock.backends.zookeeper.single import Single
+from leaselock.backends.zookeeper.turn import KAZOO
+from leaselock.core.backend import EVERYONE, Next
+from leaselock.core.effects import Call, Spawn
+from leaselock.drivers import machine
+from leaselock.errors import LeaselockError, StoreError, Unknown
+from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from tests.servers.zookeeper import Ensemble
 
-    from holdfast.core.backend import Claim
+    from leaselock.core.backend import Claim
 
 SESSION = 20.0
 ANSWERED = 20.0
@@ -87,7 +87,7 @@ class ZooTwins:
         try:
             process = process_of(self.client(name).backend, request, self.time + ANSWERED)
             return self._run(name, process)
-        except HoldfastError as error:
+        except LeaselockError as error:
             return error
 
     def _run(self, name: str, process: Any, answer: object = None) -> object:

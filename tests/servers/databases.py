@@ -1,4 +1,4 @@
-"""One PostgreSQL and one MariaDB for all tests of a run that want one, with holdfast's tables."""
+"""One PostgreSQL and one MariaDB for all tests of a run that want one, with leaselock's tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.servers.mariadb import MariaDB
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import USER, Postgres
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ RIGHTS = "SELECT, INSERT, UPDATE, DELETE"
 def postgres() -> Iterator[Postgres]:
     """It is started by the first test that asks for it."""
     with Postgres() as server:
-        with holdfast.Client(server.url) as client:
+        with leaselock.Client(server.url) as client:
             client.setup()
         yield server
 
@@ -33,7 +33,7 @@ def postgres() -> Iterator[Postgres]:
 def mariadb() -> Iterator[MariaDB]:
     """It is started by the first test that asks for it."""
     with MariaDB() as server:
-        with holdfast.Client(server.url) as client:
+        with leaselock.Client(server.url) as client:
             client.setup()
         yield server
 
@@ -62,15 +62,15 @@ def minimal(server: Postgres | MariaDB) -> str:
     """The URL for a user who may only do what every program that locks must."""
     if isinstance(server, Postgres):
         server.query(f"CREATE ROLE {WORKER} LOGIN")
-        server.query(f"GRANT SELECT, UPDATE ON holdfast_fact TO {WORKER}")
-        server.query(f"GRANT {RIGHTS} ON {', '.join(f'holdfast_{t}' for t in TABLES)} TO {WORKER}")
+        server.query(f"GRANT SELECT, UPDATE ON leaselock_fact TO {WORKER}")
+        server.query(f"GRANT {RIGHTS} ON {', '.join(f'leaselock_{t}' for t in TABLES)} TO {WORKER}")
         return server.url.replace(f"{USER}@", f"{WORKER}@")
     server.do(
         f"CREATE USER {WORKER}@'%' IDENTIFIED BY 'secret'",
-        f"GRANT SELECT, UPDATE ON locks.holdfast_fact TO {WORKER}@'%'",
-        *(f"GRANT {RIGHTS} ON locks.holdfast_{table} TO {WORKER}@'%'" for table in TABLES),
+        f"GRANT SELECT, UPDATE ON locks.leaselock_fact TO {WORKER}@'%'",
+        *(f"GRANT {RIGHTS} ON locks.leaselock_{table} TO {WORKER}@'%'" for table in TABLES),
     )
-    return server.url.replace("holdfast:", f"{WORKER}:")
+    return server.url.replace("leaselock:", f"{WORKER}:")
 
 
 def emptied(server: Postgres | MariaDB) -> str:
@@ -78,13 +78,13 @@ def emptied(server: Postgres | MariaDB) -> str:
     if isinstance(server, Postgres):
         server.query(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE pid <> pg_backend_pid() AND application_name = 'holdfast'"
+            "WHERE pid <> pg_backend_pid() AND application_name = 'leaselock'"
         )
-        server.query("TRUNCATE " + ", ".join(f"holdfast_{table}" for table in TABLES))
+        server.query("TRUNCATE " + ", ".join(f"leaselock_{table}" for table in TABLES))
         return server.url
     numbers = server.query(
-        "SELECT id FROM information_schema.processlist WHERE user IN ('holdfast', 'worker')"
+        "SELECT id FROM information_schema.processlist WHERE user IN ('leaselock', 'worker')"
     )
     kills = [f"KILL {number}" for (number,) in numbers]
-    server.do(*kills, *(f"DELETE FROM locks.holdfast_{table}" for table in TABLES))
+    server.do(*kills, *(f"DELETE FROM locks.leaselock_{table}" for table in TABLES))
     return server.url

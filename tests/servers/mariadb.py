@@ -42,9 +42,9 @@ class MariaDB:
         self.process: Process | None = None
         self._install()
         self.start()
-        self.query("CREATE USER IF NOT EXISTS holdfast@'%' IDENTIFIED BY 'secret'")
+        self.query("CREATE USER IF NOT EXISTS leaselock@'%' IDENTIFIED BY 'secret'")
         self.query("CREATE DATABASE IF NOT EXISTS locks")
-        self.query("GRANT ALL ON locks.* TO holdfast@'%'")
+        self.query("GRANT ALL ON locks.* TO leaselock@'%'")
 
     def _install(self) -> None:
         """Make its folder. MariaDB 10.11 fails at that once in a while, for no reason of ours."""
@@ -83,7 +83,7 @@ class MariaDB:
     @property
     def url(self) -> str:
         """A database, as a user without any right beyond it."""
-        return f"mysql://holdfast:secret@{HOST}:{self.port}/locks"
+        return f"mysql://leaselock:secret@{HOST}:{self.port}/locks"
 
     def answers(self) -> bool:
         """Whether it can be asked."""

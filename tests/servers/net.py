@@ -25,7 +25,7 @@ class Net:
 
     def __init__(self) -> None:
         self.ip = program("ip", "/usr/sbin")
-        self.name = f"holdfast-{secrets.token_hex(4)}"
+        self.name = f"leaselock-{secrets.token_hex(4)}"
         self.prefix = 18 + secrets.randbelow(2), secrets.randbelow(256)
         self.links = 0
         self.spaces: list[str] = []

@@ -21,7 +21,7 @@ import pytest
 from tests.servers.process import HERE, Place, Process, free_port
 
 STARTS = 5
-USER = "holdfast"
+USER = "leaselock"
 SETTINGS = {
     "fsync": "off",
     "max_connections": "300",

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "redis.md"
 
 def listed() -> list[str]:
     """The words of the page's example of a user, one after the other."""
-    _, _, rest = PAGE.read_text().partition("\n    user holdfast on ")
+    _, _, rest = PAGE.read_text().partition("\n    user leaselock on ")
     block = re.split(r"\n\n", rest, maxsplit=1)[0]
     words = block.split()
     assert words[0] == ">PASSWORD"

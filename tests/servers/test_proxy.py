@@ -12,7 +12,7 @@ from tests.servers.process import eventually
 from tests.servers.redis import Redis
 from tests.servers.resp import Wire, packed
 
-from holdfast.testing.proxy import Proxy
+from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,24 +26,24 @@ from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.redis_net import Link, Network
 from tests.simulation.redis_tasks import Tasks
 
-from holdfast.backends.memory.nodes import CAPABILITIES as MEMORY
-from holdfast.backends.redis.model import Server
-from holdfast.backends.redis.protocol import CAPABILITIES as REDIS
-from holdfast.backends.redis.protocol import Handed
-from holdfast.backends.redis.steps import Address
-from holdfast.backends.sqlite.model import Model
-from holdfast.backends.sqlite.nodes import CAPABILITIES as SQLITE
-from holdfast.core.effects import FOREVER, Call
-from holdfast.core.queue import Queue
-from holdfast.core.service import Service
-from holdfast.drivers.simulated import World
-from holdfast.drivers.simulated_machine import EPOCH, Faults, Machine
-from holdfast.errors import LeaseLost, StoreError
+from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
+from leaselock.backends.redis.model import Server
+from leaselock.backends.redis.protocol import CAPABILITIES as REDIS
+from leaselock.backends.redis.protocol import Handed
+from leaselock.backends.redis.steps import Address
+from leaselock.backends.sqlite.model import Model
+from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
+from leaselock.core.effects import FOREVER, Call
+from leaselock.core.queue import Queue
+from leaselock.core.service import Service
+from leaselock.drivers.simulated import World
+from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine
+from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.drivers.simulated_machine import Run
+    from leaselock.drivers.simulated_machine import Run
 
 # What takes no longer than this may come before or after anything else.
 MOMENT = 0.0005

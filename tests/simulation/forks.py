@@ -11,14 +11,14 @@ import copy
 import weakref
 from typing import TYPE_CHECKING
 
-from holdfast.core.effects import Caller, Signal
+from leaselock.core.effects import Caller, Signal
 
 if TYPE_CHECKING:
-    from holdfast.core.handle import Handle
-    from holdfast.core.lease import Hold
-    from holdfast.core.mutex import Mutex
-    from holdfast.core.service import Service
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.core.handle import Handle
+    from leaselock.core.lease import Hold
+    from leaselock.core.mutex import Mutex
+    from leaselock.core.service import Service
+    from leaselock.drivers.simulated_machine import Machine
 
 REASON = "it stayed with the process that forked this one"
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core import rules
-from holdfast.core.effects import FOREVER
-from holdfast.core.lease import State
-from holdfast.core.rules import CLAIM_TIME
-from holdfast.core.table import Place
+from leaselock.core import rules
+from leaselock.core.effects import FOREVER
+from leaselock.core.lease import State
+from leaselock.core.rules import CLAIM_TIME
+from leaselock.core.table import Place
 
 if TYPE_CHECKING:
-    from holdfast.backends.sqlite.model import Model
-    from holdfast.core.holdings import Holdings
-    from holdfast.core.lease import Hold
-    from holdfast.core.service import Service
-    from holdfast.core.table import Entry
-    from holdfast.drivers.simulated import World
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.backends.sqlite.model import Model
+    from leaselock.core.holdings import Holdings
+    from leaselock.core.lease import Hold
+    from leaselock.core.service import Service
+    from leaselock.core.table import Entry
+    from leaselock.drivers.simulated import World
+    from leaselock.drivers.simulated_machine import Machine
 
 # Beside the lease: a claim time for each waiter that may be frozen, and slow answers.
 STALL = 8 * CLAIM_TIME + 10.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-from holdfast.backends.redis import hash as conversations
-from holdfast.backends.redis.scripts import Script
+from leaselock.backends.redis import hash as conversations
+from leaselock.backends.redis.scripts import Script
 
 if TYPE_CHECKING:
     import pytest

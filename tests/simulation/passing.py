@@ -14,23 +14,23 @@ from tests.simulation.redis import RedisStory
 from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.story import Story
 
-from holdfast.backends.memory.nodes import CAPABILITIES as MEMORY
-from holdfast.backends.redis.keys import keys_of
-from holdfast.backends.redis.protocol import RESERVING
-from holdfast.core.lease import State
-from holdfast.core.local import Local
-from holdfast.core.queue import Queue
-from holdfast.core.turns import TURN
-from holdfast.drivers.simulated_machine import EPOCH
+from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
+from leaselock.backends.redis.keys import keys_of
+from leaselock.backends.redis.protocol import RESERVING
+from leaselock.core.lease import State
+from leaselock.core.local import Local
+from leaselock.core.queue import Queue
+from leaselock.core.turns import TURN
+from leaselock.drivers.simulated_machine import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.backends.redis.protocol import Handed
-    from holdfast.core.backend import Claim
-    from holdfast.core.lease import Hold
-    from holdfast.core.turns import Anchor, Member
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.backends.redis.protocol import Handed
+    from leaselock.core.backend import Claim
+    from leaselock.core.lease import Hold
+    from leaselock.core.turns import Anchor, Member
+    from leaselock.drivers.simulated_machine import Machine
 
 MOMENT = 0.01
 # In which a word that somebody waits has come, and its answer.

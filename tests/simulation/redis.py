@@ -15,17 +15,17 @@ from tests.simulation.redis_net import Network, Sentinel
 from tests.simulation.redis_tasks import Tasks
 from tests.simulation.story import HEAL, Story
 
-from holdfast.backends.redis.model import Server
-from holdfast.backends.redis.protocol import CAPABILITIES, Handed
-from holdfast.backends.redis.settings import settings_of
-from holdfast.backends.redis.steps import Address
-from holdfast.drivers.simulated_machine import EPOCH
+from leaselock.backends.redis.model import Server
+from leaselock.backends.redis.protocol import CAPABILITIES, Handed
+from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.steps import Address
+from leaselock.drivers.simulated_machine import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.core.effects import Call
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.core.effects import Call
+    from leaselock.drivers.simulated_machine import Machine
 
 ONE = settings_of("redis://master:1")
 WATCHED = settings_of("redis+sentinel://s1:1,s2:2,s3:3/main")

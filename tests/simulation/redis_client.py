@@ -8,24 +8,24 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.redis.codec import codec
-from holdfast.backends.redis.conversations import Conversations
-from holdfast.backends.redis.steps import Guarded, Pause, Unreachable
-from holdfast.core.backend import Ask, Hear, Leave
-from holdfast.core.effects import FOREVER
-from holdfast.core.pace import pause
-from holdfast.errors import Refused, StoreError, Unknown
+from leaselock.backends.redis.codec import codec
+from leaselock.backends.redis.conversations import Conversations
+from leaselock.backends.redis.steps import Guarded, Pause, Unreachable
+from leaselock.core.backend import Ask, Hear, Leave
+from leaselock.core.effects import FOREVER
+from leaselock.core.pace import pause
+from leaselock.errors import Refused, StoreError, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tests.simulation.redis_net import Link, Network
 
-    from holdfast.backends.redis.settings import Settings
-    from holdfast.backends.redis.steps import Address, Command, Send, Steps, Waiting
-    from holdfast.core.backend import Claim
-    from holdfast.core.effects import Call
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.backends.redis.settings import Settings
+    from leaselock.backends.redis.steps import Address, Command, Send, Steps, Waiting
+    from leaselock.core.backend import Claim
+    from leaselock.core.effects import Call
+    from leaselock.drivers.simulated_machine import Machine
 
 SOON = 0.001
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.judge import CALM_STALL, Judge, Violation
 
-from holdfast.backends.redis.hash import CLAIM_MS, LOOK_AGAIN_MS
-from holdfast.backends.redis.keys import holder_of, keys_of, wake_channel
-from holdfast.core.effects import FOREVER
-from holdfast.core.lease import State
+from leaselock.backends.redis.hash import CLAIM_MS, LOOK_AGAIN_MS
+from leaselock.backends.redis.keys import holder_of, keys_of, wake_channel
+from leaselock.core.effects import FOREVER
+from leaselock.core.lease import State
 
 if TYPE_CHECKING:
-    from holdfast.backends.redis.model import Server
-    from holdfast.backends.redis.model_data import Data
-    from holdfast.core.lease import Hold
+    from leaselock.backends.redis.model import Server
+    from leaselock.backends.redis.model_data import Data
+    from leaselock.core.lease import Hold
 
 # Beside the lease: a claim time for each waiter that may be frozen or whose link is dead without a
 # word, the looks that follow, a server that is away or busy, and a clock that is set back.

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.redis.model import Connection
-from holdfast.backends.redis.model_data import ErrorReply
-from holdfast.drivers.simulated_machine import LONGEST_DELAY
+from leaselock.backends.redis.model import Connection
+from leaselock.backends.redis.model_data import ErrorReply
+from leaselock.drivers.simulated_machine import LONGEST_DELAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.backends.redis.model import Server
-    from holdfast.backends.redis.steps import Address, Command
-    from holdfast.drivers.simulated import World
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.backends.redis.model import Server
+    from leaselock.backends.redis.steps import Address, Command
+    from leaselock.drivers.simulated import World
+    from leaselock.drivers.simulated_machine import Machine
 
 # How long a server believes in a link that is cut in silence.
 KEEPALIVE = 8.0

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.redis_client import Client
 
-from holdfast.backends.redis.listening import Listening
-from holdfast.core.backend import Ask, Busy, Leave, Left
-from holdfast.core.effects import FOREVER
+from leaselock.backends.redis.listening import Listening
+from leaselock.core.backend import Ask, Busy, Leave, Left
+from leaselock.core.effects import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.redis_net import Link, Network
 
-    from holdfast.backends.redis.settings import Settings
-    from holdfast.backends.redis.steps import Address, Waiting
-    from holdfast.core.backend import Claim
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.backends.redis.settings import Settings
+    from leaselock.backends.redis.steps import Address, Waiting
+    from leaselock.core.backend import Claim
+    from leaselock.drivers.simulated_machine import Machine
 
 
 # For so long one connection is waited for, by all who want it.

@@ -18,19 +18,19 @@ from tests.simulation.redis_net import Network
 from tests.simulation.redis_tasks import Tasks
 from tests.simulation.story import HEAL, Story
 
-from holdfast.backends.redis.hash import VOTE
-from holdfast.backends.redis.keys import keys_of
-from holdfast.backends.redis.model import Server
-from holdfast.backends.redis.protocol import CAPABILITIES
-from holdfast.backends.redis.steps import Address
-from holdfast.backends.redlock.masters import Master
-from holdfast.backends.redlock.protocol import Redlock
-from holdfast.drivers.simulated_machine import EPOCH
+from leaselock.backends.redis.hash import VOTE
+from leaselock.backends.redis.keys import keys_of
+from leaselock.backends.redis.model import Server
+from leaselock.backends.redis.protocol import CAPABILITIES
+from leaselock.backends.redis.steps import Address
+from leaselock.backends.redlock.masters import Master
+from leaselock.backends.redlock.protocol import Redlock
+from leaselock.drivers.simulated_machine import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.drivers.simulated_machine import Machine
 
 
 # How often the judge looks at the votes, and how long one may be nobody's: a question may be under

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.story import Story
 
-from holdfast.backends.sql.model import Model
-from holdfast.backends.sql.nodes import CAPABILITIES
-from holdfast.core.effects import FOREVER
-from holdfast.core.lease import State
-from holdfast.core.queue import Queue
+from leaselock.backends.sql.model import Model
+from leaselock.backends.sql.nodes import CAPABILITIES
+from leaselock.core.effects import FOREVER
+from leaselock.core.lease import State
+from leaselock.core.queue import Queue
 
 if TYPE_CHECKING:
-    from holdfast.core.lease import Hold
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.core.lease import Hold
+    from leaselock.drivers.simulated_machine import Machine
 
 
 class SqlJudge(Judge):

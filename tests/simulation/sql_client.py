@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.sql_loop import Loop
 
-from holdfast.backends.sql.aio import AioStore
-from holdfast.backends.sql.aio_seating import AioSeating
-from holdfast.backends.sql.script import Dialect, SqlError, dialect_of
-from holdfast.backends.sql.url import Target
-from holdfast.core.backend import Next
-from holdfast.errors import Refused, Unknown
+from leaselock.backends.sql.aio import AioStore
+from leaselock.backends.sql.aio_seating import AioSeating
+from leaselock.backends.sql.script import Dialect, SqlError, dialect_of
+from leaselock.backends.sql.url import Target
+from leaselock.core.backend import Next
+from leaselock.errors import Refused, Unknown
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tests.simulation.sql_seats import SeatsStory
     from tests.simulation.sql_server import Session
 
-    from holdfast.backends.sql.script import Result, Script
-    from holdfast.core.effects import Call
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.backends.sql.script import Result, Script
+    from leaselock.core.effects import Call
+    from leaselock.drivers.simulated_machine import Machine
 
 SILENCE = 4.0
 

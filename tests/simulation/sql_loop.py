@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.drivers.simulated_machine import Machine
 
 
 class Loop:

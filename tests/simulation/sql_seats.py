@@ -15,13 +15,13 @@ from tests.simulation.sql_client import SILENCE, Client
 from tests.simulation.sql_server import Server
 from tests.simulation.story import HEAL, Story
 
-from holdfast.backends.sql.sessions import Sessions
+from leaselock.backends.sql.sessions import Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.core.effects import Call
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.core.effects import Call
+    from leaselock.drivers.simulated_machine import Machine
 
 
 class Nodes:

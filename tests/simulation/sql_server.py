@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.sql.script import Result, SqlError
+from leaselock.backends.sql.script import Result, SqlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.backends.sql.script import Part, Script
+    from leaselock.backends.sql.script import Part, Script
 
 Key = tuple[str, object]
 LOCK_TIMEOUT = SqlError("55P03", "canceling statement due to lock timeout")

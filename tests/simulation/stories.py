@@ -10,11 +10,11 @@ from tests.simulation.sql import SqlStory
 from tests.simulation.story import Outcome, Story
 from tests.simulation.zoo import EnsembleSingleStory, EnsembleStory, SingleStory, ZooStory
 
-from holdfast.backends.memory.nodes import CAPABILITIES
-from holdfast.core.queue import Queue
+from leaselock.backends.memory.nodes import CAPABILITIES
+from leaselock.core.queue import Queue
 
 if TYPE_CHECKING:
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.drivers.simulated_machine import Machine
 
 
 class MemoryStory(Story):

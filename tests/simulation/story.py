@@ -13,17 +13,17 @@ from tests.simulation.forks import forked
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.user import User
 
-from holdfast.backends.sqlite.model import Model
-from holdfast.backends.sqlite.nodes import CAPABILITIES
-from holdfast.core.queue import Queue
-from holdfast.core.service import Service
-from holdfast.drivers.simulated import World
-from holdfast.drivers.simulated_machine import EPOCH, Faults, Machine
-from holdfast.errors import NotHeld, StoreError
+from leaselock.backends.sqlite.model import Model
+from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.core.queue import Queue
+from leaselock.core.service import Service
+from leaselock.drivers.simulated import World
+from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine
+from leaselock.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
-    from holdfast.core.handle import Handle
-    from holdfast.core.mutex import Mutex
+    from leaselock.core.handle import Handle
+    from leaselock.core.mutex import Mutex
 
 HEAL = 30.0
 END = 150.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.simulation.zoo_ensemble import MOST_LAG, Ensemble, Troubles
 
-from holdfast.backends.zookeeper.requests import (
+from leaselock.backends.zookeeper.requests import (
     Agree,
     Children,
     Create,

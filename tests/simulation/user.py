@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.judge import EXTENSION, Violation
 
-from holdfast.core.effects import Sleep
-from holdfast.drivers.simulated_machine import Interrupted
-from holdfast.errors import LeaseLost, StoreError
+from leaselock.core.effects import Sleep
+from leaselock.drivers.simulated_machine import Interrupted
+from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tests.simulation.forks import Child
     from tests.simulation.story import Story
 
-    from holdfast.core.handle import Handle
-    from holdfast.core.mutex import Mutex
-    from holdfast.core.service import Service
-    from holdfast.drivers.simulated_machine import Machine
+    from leaselock.core.handle import Handle
+    from leaselock.core.mutex import Mutex
+    from leaselock.core.service import Service
+    from leaselock.drivers.simulated_machine import Machine
 
 
 class User:

@@ -8,18 +8,18 @@ from tests.simulation.judge import BeliefsJudge, Violation
 from tests.simulation.story import HEAL, Story
 from tests.simulation.zoo_ensemble import HALF, Ensemble, Troubles
 
-from holdfast.backends.zookeeper.model import Model
-from holdfast.backends.zookeeper.queue import Queue
-from holdfast.backends.zookeeper.single import Single
-from holdfast.backends.zookeeper.turn import KAZOO
+from leaselock.backends.zookeeper.model import Model
+from leaselock.backends.zookeeper.queue import Queue
+from leaselock.backends.zookeeper.single import Single
+from leaselock.backends.zookeeper.turn import KAZOO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.zoo_servers import Server
 
-    from holdfast.backends.zookeeper.holds import Holds
-    from holdfast.drivers.simulated_machine import Faults, Machine
+    from leaselock.backends.zookeeper.holds import Holds
+    from leaselock.drivers.simulated_machine import Faults, Machine
 
 SESSION = 4.0
 ROOT = "/locks"

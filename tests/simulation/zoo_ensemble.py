@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.zoo_servers import Agreed, Aloft, Asked, Ended, Link, Server
 
-from holdfast.backends.zookeeper.model import UNTOLD, Model
-from holdfast.core.backend import EVERYONE
-from holdfast.errors import Unknown
+from leaselock.backends.zookeeper.model import UNTOLD, Model
+from leaselock.core.backend import EVERYONE
+from leaselock.errors import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
 
-    from holdfast.backends.zookeeper.requests import Flight
+    from leaselock.backends.zookeeper.requests import Flight
 
 # How long a client looks for another server, on the average; and after which part of a session it
 # notices that it hears nothing of the old one.

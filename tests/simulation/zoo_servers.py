@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.backends.zookeeper.model import Tree
-from holdfast.backends.zookeeper.requests import GONE, Children, Node, Read
+from leaselock.backends.zookeeper.model import Tree
+from leaselock.backends.zookeeper.requests import GONE, Children, Node, Read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.zoo_ensemble import Ensemble
 
-    from holdfast.backends.zookeeper.requests import Flight, Operation
+    from leaselock.backends.zookeeper.requests import Flight, Operation
 
 READS = (Children, Read)
 

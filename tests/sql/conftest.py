@@ -10,7 +10,7 @@ from tests.servers.postgres import Postgres
 from tests.sql.places import ROUTES, Database
 from tests.sql.watch import Watch
 
-from holdfast.sql import mysql
+from leaselock.sql import mysql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

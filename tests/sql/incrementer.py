@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.optimistic import compare_and_set, retry_on_conflict
+from leaselock.optimistic import compare_and_set, retry_on_conflict
 
 
 def connect(kind: str, url: str) -> Any:

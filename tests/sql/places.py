@@ -18,7 +18,7 @@ from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Session
 
-from holdfast.optimistic import compare_and_set, fenced_write
+from leaselock.optimistic import compare_and_set, fenced_write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -18,8 +18,8 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.exc import StaleDataError
 from tests.sql.places import Account, account, core, session
 
-from holdfast.errors import FenceRejected, RowMissing, StaleVersion
-from holdfast.optimistic import compare_and_set, fenced_write
+from leaselock.errors import FenceRejected, RowMissing, StaleVersion
+from leaselock.optimistic import compare_and_set, fenced_write
 
 if TYPE_CHECKING:
     from tests.sql.places import Database

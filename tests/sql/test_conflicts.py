@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy
 from tests.sql.places import account
 
-from holdfast.errors import FenceRejected, Refused, RowMissing, StaleVersion
-from holdfast.optimistic import compare_and_set, fenced_write
-from holdfast.optimistic.conflicts import is_conflict
+from leaselock.errors import FenceRejected, Refused, RowMissing, StaleVersion
+from leaselock.optimistic import compare_and_set, fenced_write
+from leaselock.optimistic.conflicts import is_conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from tests.sql.places import account
 from tests.sql.watch import execute, free
 
-from holdfast.errors import AcquireTimeout, StaleVersion
-from holdfast.optimistic import compare_and_set
-from holdfast.sql import lock
+from leaselock.errors import AcquireTimeout, StaleVersion
+from leaselock.optimistic import compare_and_set
+from leaselock.sql import lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

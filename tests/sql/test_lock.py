@@ -14,9 +14,9 @@ from sqlalchemy.orm import scoped_session, sessionmaker
 from tests.sql.places import async_core
 from tests.sql.watch import execute, free, locked, opened
 
-from holdfast.errors import AcquireTimeout
-from holdfast.optimistic.conflicts import is_conflict
-from holdfast.sql import lock
+from leaselock.errors import AcquireTimeout
+from leaselock.optimistic.conflicts import is_conflict
+from leaselock.sql import lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

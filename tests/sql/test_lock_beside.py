@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sql.watch import free
 
-import holdfast
-from holdfast.sql import lock
+import leaselock
+from leaselock.sql import lock
 
 if TYPE_CHECKING:
     from tests.sql.places import Database
@@ -25,7 +25,7 @@ def test_a_client_and_a_transaction_exclude_each_other(
     database: Database = request.getfixturevalue(kind)
     engine = database.engine()
     url = database.url.replace("+psycopg", "").replace("+pymysql", "")
-    with holdfast.Client(url) as client:
+    with leaselock.Client(url) as client:
         client.setup()
         theirs = client.lock(NAME, protocol=SAME[kind])
         with theirs:

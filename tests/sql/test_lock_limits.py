@@ -18,11 +18,11 @@ from tests.servers.postgres import Postgres
 from tests.sql.places import Database
 from tests.sql.watch import free
 
-from holdfast.core.names import LONGEST_NAME
-from holdfast.errors import AcquireTimeout, Closed, InvalidName, Refused
-from holdfast.optimistic.conflicts import is_conflict
-from holdfast.sql import lock, mysql
-from holdfast.sql.postgres import key
+from leaselock.core.names import LONGEST_NAME
+from leaselock.errors import AcquireTimeout, Closed, InvalidName, Refused
+from leaselock.optimistic.conflicts import is_conflict
+from leaselock.sql import lock, mysql
+from leaselock.sql.postgres import key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,15 +256,15 @@ def test_other_errors_of_a_wait_leave_the_transaction_too(postgres: Database, wa
 
 def test_a_table_that_is_missing_is_named_with_its_cure(mariadb: Database) -> None:
     engine = mariadb.engine()
-    mariadb.do("DROP TABLE holdfast_row")
+    mariadb.do("DROP TABLE leaselock_row")
     for _ in range(2):
         with engine.begin() as connection, pytest.raises(Refused) as told:
             wanted(connection)
-        assert "no table holdfast_row: run `holdfast init URL`, or CREATE" in str(told.value)
+        assert "no table leaselock_row: run `leaselock init URL`, or CREATE" in str(told.value)
     mariadb.do(str(told.value).partition(", or ")[2])
     with engine.begin() as connection, lock(connection, NAME):
         assert not free(engine, NAME)
-    mariadb.do("DROP TABLE holdfast_row")
+    mariadb.do("DROP TABLE leaselock_row")
     with engine.begin() as connection, pytest.raises(Refused, match="there is no table"):
         wanted(connection)
     engine.dispose()
@@ -275,7 +275,7 @@ def test_a_row_that_is_swept_is_made_in_the_transaction(mariadb: Database, watch
     engine, stranger = mariadb.engine(), mariadb.engine()
     assert free(engine, NAME)
     for timeout in (0, 0.5, 5):
-        mariadb.do("DELETE FROM holdfast_row")  # as `holdfast gc` does
+        mariadb.do("DELETE FROM leaselock_row")  # as `leaselock gc` does
         with engine.connect() as connection, lock(connection, NAME, timeout=timeout):
             limit = connection.execute(text("SELECT @@innodb_lock_wait_timeout")).scalar()
             assert limit == 50
@@ -294,7 +294,7 @@ def test_a_row_that_is_swept_is_made_in_the_transaction(mariadb: Database, watch
 def test_waiters_survive_that_the_row_is_swept(mariadb: Database, watch: Watch) -> None:
     engine = mariadb.engine(pool_size=4)
     assert free(engine, NAME)
-    mariadb.do("DELETE FROM holdfast_row")
+    mariadb.do("DELETE FROM leaselock_row")
 
     def once(_: int) -> None:
         with engine.begin() as connection, lock(connection, NAME, timeout=30):
@@ -314,7 +314,7 @@ def test_who_may_not_make_rows_is_told(mariadb: Database, mariadb_server: MariaD
     mariadb_server.do(
         "CREATE USER reader@'%' IDENTIFIED BY 'secret'", "GRANT SELECT ON locks.* TO reader@'%'"
     )
-    reader = Database("mariadb", mariadb.url.replace("//holdfast:", "//reader:"))
+    reader = Database("mariadb", mariadb.url.replace("//leaselock:", "//reader:"))
     engine = reader.engine()
     with engine.begin() as connection, pytest.raises(Refused, match=r"could not be made: .*INSERT"):
         wanted(connection, "another new name")

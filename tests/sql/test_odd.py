@@ -14,9 +14,9 @@ from tests.sql.places import Account, Route, account, core, session
 from tests.sql.test_plain import NAMES
 from tests.sql.watch import free
 
-from holdfast.errors import AcquireTimeout, RowMissing, StaleVersion
-from holdfast.optimistic import compare_and_set, retry_on_conflict
-from holdfast.sql import lock
+from leaselock.errors import AcquireTimeout, RowMissing, StaleVersion
+from leaselock.optimistic import compare_and_set, retry_on_conflict
+from leaselock.sql import lock
 
 if TYPE_CHECKING:
     from tests.sql.places import Database

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from tests.sql.places import Database
@@ -51,7 +51,7 @@ def test_version_id_col(database: Database) -> None:
 
 def test_a_fenced_write(database: Database) -> None:
     engine = database.engine()
-    with holdfast.Client("memory://") as client:
+    with leaselock.Client("memory://") as client:
         token = running("fenced_write(", engine=engine, client=client)["lease"].token
     engine.dispose()
     assert database.row() == (42, 1, token)

@@ -11,10 +11,10 @@ import psycopg
 import psycopg.rows
 import pytest
 
-from holdfast.errors import FenceRejected, StaleVersion, Unknown
-from holdfast.optimistic import compare_and_set, fenced_write
-from holdfast.optimistic.condition import versioned
-from holdfast.optimistic.plain import Text
+from leaselock.errors import FenceRejected, StaleVersion, Unknown
+from leaselock.optimistic import compare_and_set, fenced_write
+from leaselock.optimistic.condition import versioned
+from leaselock.optimistic.plain import Text
 
 if TYPE_CHECKING:
     from tests.sql.places import Database

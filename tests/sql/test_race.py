@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("databases")
 # How many processes, and how often each.
 SIZES = {"sqlite": (8, 50), "postgres": (20, 500), "mariadb": (8, 100)}
-FULL = os.environ.get("HOLDFAST_INCREMENTS")
+FULL = os.environ.get("LEASELOCK_INCREMENTS")
 
 
 def test_no_increment_is_lost(database: Database) -> None:

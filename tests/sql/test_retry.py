@@ -10,9 +10,9 @@ import pytest
 from tests.sql.places import Account, async_session, session
 from tests.sql.test_alchemy import Versioned
 
-from holdfast.errors import RowMissing, StaleVersion
-from holdfast.optimistic import compare_and_set, retry_on_conflict
-from holdfast.optimistic.retry import Tries
+from leaselock.errors import RowMissing, StaleVersion
+from leaselock.optimistic import compare_and_set, retry_on_conflict
+from leaselock.optimistic.retry import Tries
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -69,14 +69,14 @@ def test_it_is_given_up_after_so_many_attempts(colour: str) -> None:
     with pytest.raises(StaleVersion) as told:
         run(colour, 5, error, attempts=2)
     assert told.value is error
-    assert error.__notes__[0].startswith("holdfast: given up after 2 attempts in 0.0")
+    assert error.__notes__[0].startswith("leaselock: given up after 2 attempts in 0.0")
 
 
 def test_it_is_given_up_after_some_time(colour: str) -> None:
     error = StaleVersion("account", ROW, 1, 2)
     with pytest.raises(StaleVersion):
         run(colour, 999, error, attempts=None, timeout=0.05)
-    assert "holdfast: given up after" in error.__notes__[0]
+    assert "leaselock: given up after" in error.__notes__[0]
     with pytest.raises(StaleVersion):
         run(colour, 999, STALE, timeout=0)
 

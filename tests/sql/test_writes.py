@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import FenceRejected, HoldfastError, Refused, RowMissing, StaleVersion
+from leaselock.errors import FenceRejected, LeaselockError, Refused, RowMissing, StaleVersion
 
 if TYPE_CHECKING:
     from tests.sql.places import Database, Route
@@ -87,7 +87,7 @@ def test_other_columns_may_have_the_number(database: Database, route: Route) -> 
 
 def test_the_errors_can_be_sent_to_another_process() -> None:
     key: dict[str, object] = {"id": 5}
-    told: list[HoldfastError] = [
+    told: list[LeaselockError] = [
         StaleVersion("account", key, 1, 2),
         FenceRejected("account", key, 1, 2),
         RowMissing("account", key),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy
 from tests.servers.process import eventually
 
-from holdfast.errors import AcquireTimeout
-from holdfast.sql import lock
+from leaselock.errors import AcquireTimeout
+from leaselock.sql import lock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

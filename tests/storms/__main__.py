@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from tests.storms.clock import jumping
 from tests.storms.stages import STAGES
 
-from holdfast.testing.chaos.picture import draw
-from holdfast.testing.chaos.progress import watched
-from holdfast.testing.chaos.report import figures, markdown
+from leaselock.testing.chaos.picture import draw
+from leaselock.testing.chaos.progress import watched
+from leaselock.testing.chaos.report import figures, markdown
 
 if TYPE_CHECKING:
-    from holdfast.testing.chaos.storm import Report
+    from leaselock.testing.chaos.storm import Report
 
 
 DRAWN = ("sqlite", "redis", "redlock-3", "zookeeper", "postgres-lease")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from holdfast.testing.chaos.stage import Stage
+    from leaselock.testing.chaos.stage import Stage
 
 SOURCE = Path(__file__).with_name("clock.c")
 SLOTS = 64

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.storms.network import pause
 
-from holdfast.testing.chaos.stage import Stage
+from leaselock.testing.chaos.stage import Stage
 
 if TYPE_CHECKING:
     import random

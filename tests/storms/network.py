@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from holdfast.testing.proxy import ACTIONS
+from leaselock.testing.proxy import ACTIONS
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from holdfast.testing.chaos.stage import Fault, Stage
-    from holdfast.testing.proxy import Proxy
+    from leaselock.testing.chaos.stage import Fault, Stage
+    from leaselock.testing.proxy import Proxy
 
 AWAY = 0.6
 

@@ -15,8 +15,8 @@ from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
 from tests.servers.zookeeper import Ensemble
 
-import holdfast
-from holdfast.testing.chaos.stage import Stage
+import leaselock
+from leaselock.testing.chaos.stage import Stage
 
 if TYPE_CHECKING:
     import random
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.servers.process import Place
 
-    from holdfast.testing.chaos.stage import Fault
+    from leaselock.testing.chaos.stage import Fault
 
 # Shorter than the lease of the workers, which is half a second, and longer.
 LENGTHS = (0.2, 0.9, 1.8)
@@ -105,6 +105,6 @@ def postgres(name: str, stack: ExitStack, folder: Path) -> Stage:
     """Protocol `lease`, which does not care for connections."""
     parted = Parted(stack, 1, 1)
     server = stack.enter_context(Postgres(parted.servers[0]))
-    with holdfast.Client(server.url) as client:
+    with leaselock.Client(server.url) as client:
         client.setup()
     return parted.stage(name, server.url)

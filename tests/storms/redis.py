@@ -10,15 +10,15 @@ from tests.servers.redis import Redis
 from tests.servers.sentinel import Sentinels
 from tests.storms.network import network, pause, proxied
 
-from holdfast.testing.chaos.stage import Stage
-from holdfast.testing.proxy import Proxy
+from leaselock.testing.chaos.stage import Stage
+from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     import random
     from contextlib import ExitStack
     from pathlib import Path
 
-    from holdfast.testing.chaos.stage import Fault
+    from leaselock.testing.chaos.stage import Fault
 
 
 def struck(servers: list[Redis], fewer: int) -> dict[str, Fault]:

@@ -8,16 +8,16 @@ from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
 from tests.storms.network import network, proxied
 
-import holdfast
-from holdfast.testing.chaos.stage import Stage
-from holdfast.testing.proxy import Proxy
+import leaselock
+from leaselock.testing.chaos.stage import Stage
+from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     import random
     from contextlib import ExitStack
     from pathlib import Path
 
-    from holdfast.testing.chaos.stage import Fault
+    from leaselock.testing.chaos.stage import Fault
 
     Database = Postgres | MariaDB
 
@@ -26,7 +26,7 @@ def staged(name: str, stack: ExitStack, server: Database, terminate: Fault, prot
     """A hold that lives in a connection is over when that ends, and its holder hears of it a
     moment later: against that there are tokens. A lease does not care for connections.
     """
-    with holdfast.Client(server.url) as client:
+    with leaselock.Client(server.url) as client:
         client.setup()
     proxies = [stack.enter_context(Proxy(server.port))]
     url = server.url.replace(f":{server.port}/", f":{proxies[0].port}/")
@@ -48,7 +48,7 @@ def postgres(name: str, stack: ExitStack, folder: Path, protocol: str = "lease")
     def terminate(lots: random.Random) -> None:
         rows = server.query(
             "SELECT pid FROM pg_stat_activity "
-            "WHERE pid <> pg_backend_pid() AND application_name = 'holdfast'"
+            "WHERE pid <> pg_backend_pid() AND application_name = 'leaselock'"
         )
         if rows:
             server.query(f"SELECT pg_terminate_backend({lots.choice(rows)[0]})")
@@ -61,7 +61,9 @@ def mariadb(name: str, stack: ExitStack, folder: Path, protocol: str = "lease") 
     server = stack.enter_context(MariaDB())
 
     def terminate(lots: random.Random) -> None:
-        rows = server.query("SELECT id FROM information_schema.processlist WHERE user = 'holdfast'")
+        rows = server.query(
+            "SELECT id FROM information_schema.processlist WHERE user = 'leaselock'"
+        )
         if rows:
             server.do(f"KILL {lots.choice(rows)[0]}")
 

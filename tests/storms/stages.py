@@ -1,6 +1,6 @@
 """The stores of the storms: each a private server or several, and what can befall them.
 
-Law: as in `holdfast.testing.chaos.stage`. The servers keep their data; what they lose without, the
+Law: as in `leaselock.testing.chaos.stage`. The servers keep their data; what they lose without, the
 pages of the stores say.
 """
 
@@ -15,8 +15,8 @@ from tests.storms import parted, redis, sql
 from tests.storms.disk import sqlite
 from tests.storms.network import network, pause, proxied
 
-from holdfast.testing.chaos.stage import Stage
-from holdfast.testing.proxy import Proxy
+from leaselock.testing.chaos.stage import Stage
+from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     import random

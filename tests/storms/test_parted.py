@@ -16,7 +16,7 @@ from tests.servers.process import eventually
 from tests.servers.redis import Redis
 from tests.servers.zookeeper import Ensemble, Server
 
-import holdfast
+import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,8 +29,8 @@ LEASE = 1.0
 # A renewal falls into it, and there is time for another one afterwards, on a busy machine as well.
 LONG_LEASE, SHORT = 4.0, 1.5
 RIVAL = """
-import sys, time, holdfast
-with holdfast.Client(sys.argv[1]) as client, client.lock("it", lease=1.0) as lease:
+import sys, time, leaselock
+with leaselock.Client(sys.argv[1]) as client, client.lock("it", lease=1.0) as lease:
     print(time.monotonic(), lease.token, flush=True)
     sys.stdin.read()
 """
@@ -47,7 +47,7 @@ def zookeeper(stack: ExitStack, place: Place) -> str:
 
 def postgres(stack: ExitStack, place: Place) -> str:
     server = stack.enter_context(Postgres(place))
-    with holdfast.Client(server.url) as client:
+    with leaselock.Client(server.url) as client:
         client.setup()
     return server.url
 
@@ -98,7 +98,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 
 
 def test_a_short_silence_costs_nothing(scene: Scene) -> None:
-    with holdfast.Client(scene.url(LONG_LEASE)) as client:
+    with leaselock.Client(scene.url(LONG_LEASE)) as client:
         lease = client.lock("it", lease=LONG_LEASE).acquire()
         assert lease is not None
         scene.net.part(scene.net.near, scene.server)
@@ -113,7 +113,7 @@ def test_a_short_silence_costs_nothing(scene: Scene) -> None:
 def test_a_long_silence_is_told_before_another_holds(scene: Scene, way: str) -> None:
     net, server = scene.net, scene.server
     with ExitStack() as stack:
-        client = stack.enter_context(holdfast.Client(scene.url()))
+        client = stack.enter_context(leaselock.Client(scene.url()))
         lease = client.lock("it", lease=LEASE).acquire(20.0)
         assert lease is not None
         when, granted = told(lease), stack.enter_context(scene.rival())
@@ -125,10 +125,10 @@ def test_a_long_silence_is_told_before_another_holds(scene: Scene, way: str) -> 
         assert when() < following
         assert token > lease.token
         net.heal()
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(leaselock.LeaseLost):
             lease.release()
         # It is killed, and so holds until its own lease is over.
-    with holdfast.Client(scene.url()) as client:
+    with leaselock.Client(scene.url()) as client:
         take(client, "it").release()
 
 
@@ -137,7 +137,10 @@ def test_a_server_that_lost_the_others_proves_nothing() -> None:
     with Net() as net, Ensemble(places=[net.place() for _ in range(3)]) as ensemble:
         lone = ensemble.followers()[0]
         others = [server for server in ensemble.servers if server is not lone]
-        with holdfast.Client(reached([lone])) as client, holdfast.Client(reached(others)) as rival:
+        with (
+            leaselock.Client(reached([lone])) as client,
+            leaselock.Client(reached(others)) as rival,
+        ):
             lease = take(client, "it")
             when, waiter = told(lease), Waiter(rival, "it")
             eventually(lambda: rival.lock("it").waiters)

@@ -15,9 +15,9 @@ import pytest
 from tests.storms.clock import COMPILERS, jumping
 from tests.storms.stages import STAGES
 
-from holdfast.testing.chaos.report import figures, markdown
-from holdfast.testing.chaos.stage import Stage
-from holdfast.testing.chaos.storm import play
+from leaselock.testing.chaos.report import figures, markdown
+from leaselock.testing.chaos.stage import Stage
+from leaselock.testing.chaos.storm import play
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import strategies as st
 
-from holdfast.testing.checker import Rules, check
-from holdfast.testing.fold import History
-from holdfast.testing.records import FOREVER, Event, Record, lock_id
+from leaselock.testing.checker import Rules, check
+from leaselock.testing.fold import History
+from leaselock.testing.records import FOREVER, Event, Record, lock_id
 
 if TYPE_CHECKING:
-    from holdfast.testing.verdict import Verdict
+    from leaselock.testing.verdict import Verdict
 
 LOCK = "nightly"
 BOUNDS = Rules(ghost_bound=100, hand_over_bound=30)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.testing.histories import BOUNDS, LOCK, Story
 
-from holdfast.testing.checker import Rules
-from holdfast.testing.records import Event, Record, lock_id
-from holdfast.testing.verdict import Kind
+from leaselock.testing.checker import Rules
+from leaselock.testing.records import Event, Record, lock_id
+from leaselock.testing.verdict import Kind
 
 # --- exclusion ----------------------------------------------------------------------------------
 

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.testing.histories import BOUNDS, Step, Story, steps, valid
 
-from holdfast.testing.checker import Rules, check
-from holdfast.testing.fold import History
-from holdfast.testing.records import FOREVER, Event, Record
-from holdfast.testing.verdict import Kind
+from leaselock.testing.checker import Rules, check
+from leaselock.testing.fold import History
+from leaselock.testing.records import FOREVER, Event, Record
+from leaselock.testing.verdict import Kind
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
 
-    from holdfast.testing.holds import Hold, LockHistory
+    from leaselock.testing.holds import Hold, LockHistory
 
 FAR = 10**6
 

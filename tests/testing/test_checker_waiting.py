@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.testing.histories import BOUNDS, Story
 
-from holdfast.testing.checker import Rules
-from holdfast.testing.records import Event
-from holdfast.testing.verdict import Kind
+from leaselock.testing.checker import Rules
+from leaselock.testing.records import Event
+from leaselock.testing.verdict import Kind
 
 # --- refusals -----------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from holdfast.testing.checker import check
-from holdfast.testing.fold import History
-from holdfast.testing.history import Recorder
-from holdfast.testing.records import (
+from leaselock.testing.checker import check
+from leaselock.testing.fold import History
+from leaselock.testing.history import Recorder
+from leaselock.testing.records import (
     FOREVER,
     RECORD_SIZE,
     Event,
@@ -35,7 +35,7 @@ def only_file(folder: Path, suffix: str = ".hist") -> Path:
 
 def run(source: str, folder: Path) -> subprocess.Popen[str]:
     """Another process that runs `source` with the recorder of the folder at hand."""
-    prelude = "import os, sys; from holdfast.testing.history import Recorder; "
+    prelude = "import os, sys; from leaselock.testing.history import Recorder; "
     return subprocess.Popen(
         [sys.executable, "-c", f"{prelude}recorder = Recorder(sys.argv[1])\n{source}", folder],
         stdin=subprocess.PIPE,

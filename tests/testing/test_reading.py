@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.testing.command import main
-from holdfast.testing.fold import History
-from holdfast.testing.history import Recorder
-from holdfast.testing.records import (
+from leaselock.testing.command import main
+from leaselock.testing.fold import History
+from leaselock.testing.history import Recorder
+from leaselock.testing.records import (
     FOREVER,
     RECORD_SIZE,
     CorruptHistory,
@@ -123,7 +123,7 @@ def recorded_overlap(folder: Path) -> None:
 def test_the_module_is_a_command(tmp_path: Path) -> None:
     recorded_overlap(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "holdfast.testing.history", tmp_path],
+        [sys.executable, "-W", "error", "-m", "leaselock.testing.history", tmp_path],
         capture_output=True,
         text=True,
         check=False,

@@ -1,4 +1,4 @@
-module holdfast.benchmarks/contender
+module leaselock.benchmarks/contender
 
 go 1.26.0
 

@@ -8,7 +8,7 @@
 const fs = require("fs");
 const path = require("path");
 const readline = require("readline");
-const built = process.env.HOLDFAST_BUILT;
+const built = process.env.LEASELOCK_BUILT;
 const Redis = require(path.join(built, "node_modules", "ioredis"));
 const { default: Redlock } = require(path.join(built, "node_modules", "redlock"));
 

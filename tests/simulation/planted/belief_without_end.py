@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.lease import Hold, State
+from leaselock.core.lease import Hold, State
 
 if TYPE_CHECKING:
     import pytest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core import rules
-from holdfast.core.backend import Ask, Busy, Grant
+from leaselock.core import rules
+from leaselock.core.backend import Ask, Busy, Grant
 
 if TYPE_CHECKING:
     import pytest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core import rules
-from holdfast.core.backend import Leave, Left
+from leaselock.core import rules
+from leaselock.core.backend import Leave, Left
 
 if TYPE_CHECKING:
     import pytest

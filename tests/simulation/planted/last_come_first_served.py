@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.table import Place
+from leaselock.core.table import Place
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.backend import Claim
+    from leaselock.core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.backend import Busy, Grant
-from holdfast.core.mutex import Mutex
-from holdfast.errors import Unknown
+from leaselock.core.backend import Busy, Grant
+from leaselock.core.mutex import Mutex
+from leaselock.errors import Unknown
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.attempt import Attempt
+    from leaselock.core.attempt import Attempt
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

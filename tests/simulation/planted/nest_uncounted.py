@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.mutex import Mutex
+from leaselock.core.mutex import Mutex
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.lease import Hold
+    from leaselock.core.lease import Hold
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

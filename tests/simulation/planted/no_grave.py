@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.table import Place
+from leaselock.core.table import Place
 
 if TYPE_CHECKING:
     import pytest

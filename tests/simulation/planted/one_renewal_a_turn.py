@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.keeper import Keeper
+from leaselock.core.keeper import Keeper
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.lease import Hold
+    from leaselock.core.lease import Hold
 
 # Not long before the first seed that finds it, which takes its time.
 FIRST = 350

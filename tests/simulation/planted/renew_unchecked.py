@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core import rules
+from leaselock.core import rules
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.backend import Claim
+    from leaselock.core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.keeper import Keeper
+from leaselock.core.keeper import Keeper
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.lease import Hold
+    from leaselock.core.lease import Hold
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

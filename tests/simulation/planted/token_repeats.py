@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from holdfast.core import rules
+from leaselock.core import rules
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.backend import Held
-    from holdfast.core.table import Place
+    from leaselock.core.backend import Held
+    from leaselock.core.table import Place
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

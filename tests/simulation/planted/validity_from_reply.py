@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.mutex import Mutex
+from leaselock.core.mutex import Mutex
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.attempt import Attempt
-    from holdfast.core.backend import Busy, Grant
+    from leaselock.core.attempt import Attempt
+    from leaselock.core.backend import Busy, Grant
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.effects import Sleep
-from holdfast.core.queue import Queue
+from leaselock.core.effects import Sleep
+from leaselock.core.queue import Queue
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.backend import Busy, Claim, Grant
+    from leaselock.core.backend import Busy, Claim, Grant
 
 # Not long before the first seed that finds it, which takes its time.
 FIRST = 3030

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.holdings import Holdings
+from leaselock.core.holdings import Holdings
 
 if TYPE_CHECKING:
     import pytest

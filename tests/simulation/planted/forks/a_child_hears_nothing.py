@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.queue import Queue
+from leaselock.core.queue import Queue
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.local import Local
+from leaselock.core.local import Local
 
 if TYPE_CHECKING:
     import pytest

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core import local
-from holdfast.core.backend import Grant
+from leaselock.core import local
+from leaselock.core.backend import Grant
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.turns import Anchor, Member
+    from leaselock.core.turns import Anchor, Member
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

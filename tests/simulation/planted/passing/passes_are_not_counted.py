@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.turns import Anchor
+from leaselock.core.turns import Anchor
 
 if TYPE_CHECKING:
     import pytest

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.local import Local
+from leaselock.core.local import Local
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.turns import Anchor, Member
+    from leaselock.core.turns import Anchor, Member
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

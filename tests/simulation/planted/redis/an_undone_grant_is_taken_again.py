@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.redis.hash import Hash
+from leaselock.backends.redis.hash import Hash
 
 if TYPE_CHECKING:
     import pytest

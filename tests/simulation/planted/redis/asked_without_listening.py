@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.redis.hash import Hash
-from holdfast.backends.redis.steps import Send
+from leaselock.backends.redis.hash import Hash
+from leaselock.backends.redis.steps import Send
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pytest
 
-    from holdfast.backends.redis.steps import Command, Steps
-    from holdfast.core.backend import Claim
+    from leaselock.backends.redis.steps import Command, Steps
+    from leaselock.core.backend import Claim
 
 
 # Not long before the first seed that finds it, which takes its time.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.redis.places import Places
-from holdfast.core.effects import FOREVER
+from leaselock.backends.redis.places import Places
+from leaselock.core.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.backend import Grant
+    from leaselock.core.backend import Grant
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.redis.listening import Crowd
+from leaselock.backends.redis.listening import Crowd
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.redis import hash as conversations
+from leaselock.backends.redis import hash as conversations
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.redis import keys, ready
+from leaselock.backends.redis import keys, ready
 
 if TYPE_CHECKING:
     import pytest

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.redlock.protocol import Redlock
+from leaselock.backends.redlock.protocol import Redlock
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.backends.redlock.ballot import Ballot
-    from holdfast.core.backend import Claim
+    from leaselock.backends.redlock.ballot import Ballot
+    from leaselock.core.backend import Claim
 
 # A short story that finds it: with the bug, long ones go on for long.
 FIRST = 20000

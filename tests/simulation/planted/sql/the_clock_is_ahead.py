@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.backends.sql.shelf import LockShelf
+from leaselock.backends.sql.shelf import LockShelf
 
 if TYPE_CHECKING:
     import pytest

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.sql.shelf import LockShelf
+from leaselock.backends.sql.shelf import LockShelf
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.backend import Claim, Held
+    from leaselock.core.backend import Claim, Held
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

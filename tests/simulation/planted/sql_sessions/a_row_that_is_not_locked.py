@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.sql.seats import Own, Seats
+from leaselock.backends.sql.seats import Own, Seats
 
 if TYPE_CHECKING:
     from typing import Any
 
     import pytest
 
-    from holdfast.backends.sql.seats import Steps
+    from leaselock.backends.sql.seats import Steps
 
 STORY = "sql sessions"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core import sticky
-from holdfast.core.backend import Grant
+from leaselock.core import sticky
+from leaselock.core.backend import Grant
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.local import Local
-    from holdfast.core.turns import Anchor
+    from leaselock.core.local import Local
+    from leaselock.core.turns import Anchor
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core import sticky
+from leaselock.core import sticky
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.core.local import Local
-    from holdfast.core.turns import Anchor
+    from leaselock.core.local import Local
+    from leaselock.core.turns import Anchor
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.zookeeper.holds import Holds
-from holdfast.core.backend import EVERYONE
+from leaselock.backends.zookeeper.holds import Holds
+from leaselock.core.backend import EVERYONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

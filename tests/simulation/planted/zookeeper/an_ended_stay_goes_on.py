@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.zookeeper.stay import Stay
+from leaselock.backends.zookeeper.stay import Stay
 
 if TYPE_CHECKING:
     import pytest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.zookeeper import holds
-from holdfast.backends.zookeeper.requests import Read
+from leaselock.backends.zookeeper import holds
+from leaselock.backends.zookeeper.requests import Read
 
 if TYPE_CHECKING:
     import pytest

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.zookeeper.queue import Queue
-from holdfast.core.effects import FOREVER
+from leaselock.backends.zookeeper.queue import Queue
+from leaselock.core.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.backends.zookeeper.stay import Stay
-    from holdfast.core.backend import Grant
+    from leaselock.backends.zookeeper.stay import Stay
+    from leaselock.core.backend import Grant
 
 STORY = "zookeeper ensemble"
 OF_ONE_LEADER = 2**32

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.backends.zookeeper.holds import Holds
+from leaselock.backends.zookeeper.holds import Holds
 
 if TYPE_CHECKING:
     import pytest
 
-    from holdfast.backends.zookeeper.stay import Stay
+    from leaselock.backends.zookeeper.stay import Stay
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

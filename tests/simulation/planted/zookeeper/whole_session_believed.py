@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core import pace
+from leaselock.core import pace
 
 if TYPE_CHECKING:
     import pytest

@@ -6,7 +6,7 @@ import org.redisson.config.Config;
 /**
  * Redisson with its default settings: a lease of 30 s that its watchdog renews, reentrant. "redisson"
  * is RLock, which serves in no order; "redisson-fair" is RFairLock, which serves first come, first
- * served, as holdfast does.
+ * served, as leaselock does.
  */
 final class Redissons implements Contender.Library {
     private final RedissonClient client;

@@ -1,0 +1,88 @@
+"""The public names, nothing else; each is loaded when it is first used."""
+
+from __future__ import annotations
+
+from leaselock.version import __version__
+
+TYPE_CHECKING = False  # as type checkers know it, without the milliseconds that typing takes
+if TYPE_CHECKING:
+    from leaselock.api.aio import AsyncClient, AsyncLease, AsyncLock
+    from leaselock.api.threads import Client, Lease, Lock
+    from leaselock.core.backend import Finding
+    from leaselock.core.sight import Holder, Report
+    from leaselock.errors import (
+        AcquireTimeout,
+        Closed,
+        FenceRejected,
+        InvalidName,
+        LeaselockError,
+        LeaseLost,
+        NotHeld,
+        Refused,
+        RowMissing,
+        StaleVersion,
+        StoreError,
+        Unknown,
+        UnsafeProtocolWarning,
+    )
+
+_WHERE = {
+    "leaselock.api.aio": ("AsyncClient", "AsyncLease", "AsyncLock"),
+    "leaselock.api.threads": ("Client", "Lease", "Lock"),
+    "leaselock.core.backend": ("Finding",),
+    "leaselock.core.sight": ("Holder", "Report"),
+    "leaselock.errors": (
+        "AcquireTimeout",
+        "Closed",
+        "FenceRejected",
+        "LeaselockError",
+        "InvalidName",
+        "LeaseLost",
+        "NotHeld",
+        "Refused",
+        "RowMissing",
+        "StaleVersion",
+        "StoreError",
+        "Unknown",
+        "UnsafeProtocolWarning",
+    ),
+}
+
+__all__ = [
+    "AcquireTimeout",
+    "AsyncClient",
+    "AsyncLease",
+    "AsyncLock",
+    "Client",
+    "Closed",
+    "FenceRejected",
+    "Finding",
+    "Holder",
+    "InvalidName",
+    "Lease",
+    "LeaseLost",
+    "LeaselockError",
+    "Lock",
+    "NotHeld",
+    "Refused",
+    "Report",
+    "RowMissing",
+    "StaleVersion",
+    "StoreError",
+    "Unknown",
+    "UnsafeProtocolWarning",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _WHERE.items():
+        if name in names:
+            from importlib import import_module
+
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'leaselock' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

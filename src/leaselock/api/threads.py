@@ -1,0 +1,293 @@
+"""The shell for threads. Every method is a docstring and one statement; the core does the rest."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+
+from leaselock.api.connect import connect
+from leaselock.core.names import checked_body
+from leaselock.core.service import Service
+from leaselock.drivers.machine import now
+from leaselock.drivers.threads import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from leaselock.core.backend import Finding
+    from leaselock.core.handle import Handle
+    from leaselock.core.mutex import Mutex
+    from leaselock.core.sight import Holder, Report
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Client:
+    """A connection to a store of locks, for threads.
+
+    *store* is a URL; or a client of redis-py, valkey-py, kazoo or SQLAlchemy, which is read and
+    not used; or a list of Redis masters, for a Redlock. Without one, ``$LEASELOCK_URL`` is used,
+    else an embedded SQLite file. *label* is shown to people who look at what this client holds.
+    *op_timeout* bounds each answer of the store, in seconds. *passes* is for the locks that do not
+    say it themselves. Use it as a context manager, or call `close`. Nothing is asked of the store
+    yet. Raises ValueError or TypeError for what names no store, ImportError with what to install.
+    """
+
+    def __init__(
+        self,
+        store: object = None,
+        *,
+        label: str | None = None,
+        op_timeout: float = 5.0,
+        passes: int = 0,
+    ) -> None:
+        opened = connect(store, now)
+        self._driver = Threads(opened.nodes)
+        self._service = Service(
+            self._driver,
+            opened.backend,
+            protocol=opened.protocol,
+            label=label,
+            op_timeout=op_timeout,
+            passes=passes,
+        )
+        self._driver.forgotten = self._service.abandon
+        self._driver.last = self._service.close
+        self._url = opened.shown
+
+    @property
+    def url(self) -> str:
+        """The URL of the store, without its secrets."""
+        return self._url
+
+    def lock(
+        self,
+        name: str,
+        *,
+        lease: float = 30.0,
+        renew: bool = True,
+        timeout: float | None = None,
+        reentrant: bool = True,
+        protocol: str | None = None,
+        label: str | None = None,
+        passes: int | None = None,
+        sticky: bool = False,
+    ) -> Lock:
+        """Name a lock; nothing is asked of the store yet.
+
+        A grant lasts *lease* seconds and is renewed until released, unless *renew* is false.
+        *timeout* bounds the wait for it, in seconds: None for ever, 0 not at all. The thread that
+        holds it may take it again, unless *reentrant* is false. *protocol* is one of the store's
+        ways of locking (default: the URL's, else the store's first), *label* for people who look.
+
+        With *passes*, the threads of this client that want the lock pass a lease among themselves
+        without asking the store, so many times at most and for a tenth of a second, each with a
+        fencing token of its own, before others have their turn. With *sticky* this client keeps the
+        lease after a release until anybody else asks, for half of its length at most, so that its
+        next acquire asks nobody.
+
+        Raises InvalidName for a text that cannot be a name, ValueError or TypeError for numbers out
+        of range, ValueError for a protocol that the store does not know, and for *passes* or
+        *sticky* where it cannot reserve tokens.
+        """
+        return Lock(
+            self._driver,
+            self._service.mutex(
+                name,
+                lease=lease,
+                renew=renew,
+                timeout=timeout,
+                reentrant=reentrant,
+                protocol=protocol,
+                label=label,
+                passes=passes,
+                sticky=sticky,
+            ),
+        )
+
+    def adopt(self, name: str, token: int) -> Lease:
+        """Take over a lease that was detached, by its fencing token; else raises NotHeld.
+
+        It is not renewed: `extend` it. This, `locks` and `break_lock` see the locks of the protocol
+        that the URL names, or else of the store's default.
+        """
+        return Lease(self._driver, self._driver.run(self._service.adopt(name, token)))
+
+    def locks(self, pattern: str = "*") -> list[Report]:
+        """List the locks that are held or waited for, whose names match the shell pattern."""
+        return self._driver.run(self._service.locks(pattern))
+
+    def break_lock(self, name: str, *, token: int | None = None) -> Holder | None:
+        """Take a lock from its holder by force; None when it was free.
+
+        With *token*, only that grant is broken, else NotHeld is raised. The holder is told at
+        its next renewal; until then it works on, and only its fencing token stops it.
+        """
+        return self._driver.run(self._service.evict(name, token))
+
+    def doctor(self) -> list[Finding]:
+        """Examine how the store is set up, and whether that suits a lock."""
+        return self._driver.run(self._service.examine())
+
+    def setup(self, *, dry: bool = False) -> list[str]:
+        """Make what the store needs before it can be used, such as tables; say what was done.
+
+        With *dry* nothing is done: the statements are for those who make tables by themselves.
+        Doing it again does no harm. Empty where the store needs nothing.
+        """
+        return self._driver.run(self._service.prepare(dry))
+
+    def gc(self) -> int:
+        """Remove records that nobody needs any more; say how many those were."""
+        return self._driver.run(self._service.sweep())
+
+    def close(self) -> None:
+        """Release what is held, end what waits, and close the store."""
+        self._driver.end(self._service.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<leaselock.Client {self._url}>"
+
+
+class Lock:
+    """A lock by its name. Each thread that acquires it is a holder of its own."""
+
+    def __init__(self, driver: Threads, mutex: Mutex) -> None:
+        self._driver = driver
+        self._mutex = mutex
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._mutex.name
+
+    def acquire(self, timeout: float | None = None) -> Lease | None:
+        """Take the lock; None when *timeout* seconds pass first, 0 does not wait.
+
+        Without *timeout* the lock's own holds. Raises StoreError when the store does not
+        answer, LeaseLost when this thread has lost a hold of it and not released it.
+        """
+        return Lease.of(self._driver, self._driver.run(self._mutex.acquire(timeout)))
+
+    def release(self) -> None:
+        """Give back what this thread took last; NotHeld if it holds nothing here."""
+        self._driver.run(self._mutex.release())
+
+    def locked(self) -> bool:
+        """Say whether anybody holds the lock."""
+        return self._driver.run(self._mutex.holder()) is not None
+
+    def owned(self) -> bool:
+        """Say whether this thread holds the lock and may believe so; asks nobody."""
+        return self._mutex.owned()
+
+    def holder(self) -> Holder | None:
+        """Say who holds the lock."""
+        return self._driver.run(self._mutex.holder())
+
+    def waiters(self) -> list[Holder]:
+        """Say who waits for the lock, in order."""
+        return self._driver.run(self._mutex.waiters())
+
+    def __enter__(self) -> Lease:
+        return Lease(self._driver, self._driver.run(self._mutex.enter()))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._driver.run(self._mutex.leave(exception))
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate *function* to run under the lock; TypeError for one that would run later."""
+        checked_body(function, awaited=False)
+
+        @functools.wraps(function)
+        def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return under_lock
+
+    def __repr__(self) -> str:
+        return f"<leaselock.Lock {self.name!r}>"
+
+
+class Lease:
+    """One grant of a lock, good for as long as it is renewed."""
+
+    def __init__(self, driver: Threads, handle: Handle) -> None:
+        self._driver = driver
+        self._handle = handle
+
+    @classmethod
+    def of(cls, driver: Threads, handle: Handle | None) -> Lease | None:
+        """The lease of a grant, if there was one."""
+        return None if handle is None else cls(driver, handle)
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._handle.hold.claim.name
+
+    @property
+    def token(self) -> int:
+        """The fencing token: greater than that of every earlier grant of this name."""
+        return self._handle.hold.token
+
+    @property
+    def remaining(self) -> float:
+        """Seconds for which the lease can be believed without another renewal."""
+        return self._handle.remaining()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease can no longer be believed, though it was not released."""
+        return self._handle.lost()
+
+    def ensure(self) -> None:
+        """Raise LeaseLost unless the lease can be believed, NotHeld once released; asks nobody."""
+        self._handle.ensure()
+
+    def extend(self, seconds: float) -> None:
+        """Have the lease end no sooner than *seconds* from now; LeaseLost if it is gone."""
+        self._driver.run(self._handle.extend(seconds))
+
+    def release(self) -> None:
+        """Give the grant back; LeaseLost if it was lost, NotHeld if it was given back."""
+        self._driver.run(self._handle.release())
+
+    def detach(self) -> None:
+        """Let the lease outlive this client: `Client.adopt` continues it by its token.
+
+        It is not renewed any more. Raises Refused where a hold ends with a session (ZooKeeper,
+        `row`, `advisory`), NotHeld for a nested acquisition.
+        """
+        self._driver.run(self._handle.detach())
+
+    def bequeath(self) -> tuple[int, ...]:
+        """Let the lock live as long as any child process that inherits the descriptors.
+
+        From now on the lock passes on only when all of them are closed. Empty, and without
+        effect, where the store cannot do that.
+        """
+        return self._driver.run(self._handle.bequeath())
+
+    def on_lost(self, callback: Callable[[Lease], object]) -> None:
+        """Have *callback* called with this lease when it is lost, in a thread of its own."""
+        self._driver.step(
+            self._handle.on_lost, callback, self, functools.partial(Lease, self._driver)
+        )
+
+    def __repr__(self) -> str:
+        return f"<leaselock.Lease {self.name!r} token {self.token}>"

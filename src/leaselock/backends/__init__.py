@@ -1,0 +1,186 @@
+"""Where the truth lives: from a URL, or a client that the user has, to a backend and its nodes.
+
+A backend is loaded when a store of its kind is opened, and its client library not before that.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import ModuleType
+
+    from leaselock.core.backend import Backend
+
+
+class Node(Protocol):
+    """What a backend gives the driver to ask (the driver's own words for it say more)."""
+
+    def call(self, request: object, until: float) -> object:
+        """Answer one request."""
+        ...
+
+    def interrupt(self) -> None:
+        """End an endless call."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the system."""
+        ...
+
+    def after_fork(self) -> None:
+        """Let go of the parent's."""
+        ...
+
+
+class Opened(NamedTuple):
+    """A store, ready to be asked; nothing has been asked yet."""
+
+    backend: Callable[[str | None], Backend]
+    """The way of locking that a protocol names (None: the store's default); else ValueError."""
+    protocol: str
+    """The default: what the URL says, else the store's."""
+    nodes: Mapping[str, Any]
+    """What the driver asks: blocking nodes, to be called from any thread, each a `Node`."""
+    shown: str
+    """The URL without its secrets."""
+    native: bool = False
+    """The nodes are asyncio's own (`drivers.node.AioNode`), not blocking ones."""
+
+
+SCHEMES = {
+    "memory": "leaselock.backends.memory.nodes",
+    "sqlite": "leaselock.backends.sqlite.nodes",
+    "redis": "leaselock.backends.redis.nodes",
+    "rediss": "leaselock.backends.redis.nodes",
+    "unix": "leaselock.backends.redis.nodes",
+    "redis+sentinel": "leaselock.backends.redis.nodes",
+    "rediss+sentinel": "leaselock.backends.redis.nodes",
+    "redis+cluster": "leaselock.backends.redis.nodes",
+    "rediss+cluster": "leaselock.backends.redis.nodes",
+    "zookeeper": "leaselock.backends.zookeeper.nodes",
+    "postgresql": "leaselock.backends.sql.nodes",
+    "postgres": "leaselock.backends.sql.nodes",
+    "mysql": "leaselock.backends.sql.nodes",
+    "mariadb": "leaselock.backends.sql.nodes",
+}
+# Those of whose URLs no part is a user's name, but perhaps a file's.
+UNNAMED = ("memory", "sqlite", "unix")
+QUOTE = (
+    "in the URL of a store a user's name, a password and a path are quoted, so that '@' is "
+    "written %40, '/' %2F, '?' %3F, '#' %23, '[' %5B, ']' %5D"
+)
+# The clients that users have already, by the package that their class, or one above it, is from.
+OBJECTS = {
+    "redis": "leaselock.backends.redis.nodes",
+    "valkey": "leaselock.backends.redis.nodes",
+    "kazoo": "leaselock.backends.zookeeper.nodes",
+    "sqlalchemy": "leaselock.backends.sql.nodes",
+}
+
+
+def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
+    """The store that *target* names: a URL, or the user's own client; for asyncio with *aio*.
+    Several of them are the masters of a Redlock: a list, or URLs with commas between them.
+
+    ValueError when no backend knows the URL, TypeError for an object that is no such client.
+    """
+    if isinstance(target, str) and target.count("://") > 1:
+        target = _several(target)
+    if isinstance(target, list | tuple):
+        return _redlock(target, now, aio=aio)
+    module = _of_url(target) if isinstance(target, str) else _of_object(target)
+    opened: Opened = import_module(module).open_store(target, now, aio=aio)
+    return opened
+
+
+def _several(urls: str) -> object:
+    # A comma may also stand between the hosts of one URL: only before a scheme does it part two.
+    import re
+
+    found = re.split(r",(?=[a-z][a-z+]*://)", urls)
+    return found if len(found) > 1 else urls
+
+
+def _redlock(targets: Sequence[object], now: Callable[[], float], *, aio: bool) -> Opened:
+    opened: Opened = import_module("leaselock.backends.redlock.masters").open_masters(
+        targets, now, aio=aio
+    )
+    return opened
+
+
+def _of_url(url: str) -> str:
+    scheme = url.partition(":")[0].lower()
+    module = SCHEMES.get(scheme)
+    if module is None:
+        known = ", ".join(f"{name}://" for name in sorted(SCHEMES))
+        raise ValueError(f"no store is known for {scheme!r}: the URL of one begins with {known}")
+    if scheme not in UNNAMED:
+        _check_login(url)
+    return module
+
+
+def _check_login(url: str) -> None:
+    """ValueError where a password may have been taken for another part of the URL, and would be
+    told as that. What is said has nothing of the URL in it.
+    """
+    from urllib.parse import urlsplit
+
+    rest = url.partition("://")[2]
+    hosts = min((rest.partition(end)[0] for end in "/?#"), key=len)
+    words = rest[len(hosts) :].replace("?", "&").split("&")
+    astray = any("@" in word for word in words if not word.startswith("auth="))
+    try:
+        # It complains of some letters of other scripts with all that stands before the path; and
+        # whoever sends half a character complains with all that he was to send.
+        urlsplit(url)
+        url.encode()
+    except ValueError:
+        astray = True
+    if astray or {*"[]"} & {*hosts.rpartition("@")[0]}:
+        raise ValueError(f"this is no URL: {QUOTE}") from None
+
+
+def _of_object(target: object) -> str:
+    for kind in type(target).__mro__:
+        module = OBJECTS.get(kind.__module__.partition(".")[0])
+        if module is not None:
+            return module
+    raise TypeError(
+        "a store is named by a URL such as 'sqlite:///', a list of Redis masters, or a client of "
+        f"redis-py, valkey-py, kazoo or SQLAlchemy, not by one of type {type(target).__name__}"
+    )
+
+
+def library(module: str, extra: str) -> ModuleType:
+    """A client library; ImportError with the command that installs it, where it is missing."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{module.partition('.')[0]} is not installed: pip install 'leaselock[{extra}]'"
+        ) from error
+
+
+def default_protocol(url: str, known: tuple[str, ...], store: str) -> str:
+    """What ``?protocol=`` in *url* says, else the first known; ValueError for other words there."""
+    query = url.partition("#")[0].partition("?")[2]
+    wanted = None
+    for word in filter(None, query.split("&")):
+        key, _, value = word.partition("=")
+        if key != "protocol":
+            raise ValueError(f"the URL of a {store} store knows ?protocol=, but not {key!r}")
+        wanted = value
+    return check_protocol(wanted, known, store)
+
+
+def check_protocol(wanted: str | None, known: tuple[str, ...], store: str) -> str:
+    """The protocol to use, the first known being the default."""
+    if wanted is None:
+        return known[0]
+    if wanted not in known:
+        choice = ", ".join(known)
+        raise ValueError(f"protocol {wanted!r} is not one of the {store} store; it knows {choice}")
+    return wanted

@@ -1,0 +1,70 @@
+"""A client that the user has: redis-py's or valkey-py's, blocking or not. Its settings are read.
+
+The two libraries are one by descent, so attributes are enough; the import of neither is needed to
+read them. Our connections are redis-py's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leaselock.backends.redis.settings import PORT, TERMS, Settings
+from leaselock.backends.redis.steps import Address
+
+
+def settings_of_client(client: Any) -> Settings:
+    """Where and as whom *client* connects; TypeError for what is no client of one data set."""
+    kind = type(client).__name__
+    if "MultiDB" in kind:
+        raise TypeError(
+            f"a {kind} may go over to another database at any time, which knows none of the "
+            "locks held in the first: give the client of one database"
+        )
+    if hasattr(client, "nodes_manager"):
+        return _cluster(client, client.nodes_manager)
+    pool = getattr(client, "connection_pool", None)
+    if pool is None:
+        raise TypeError(f"a {kind} is no client of a Redis or Valkey server")
+    if hasattr(pool, "sentinel_manager"):
+        return _sentinel(pool)
+    return _single(pool)
+
+
+def _read(given: dict[str, Any], connection: Any) -> tuple[dict[str, Any], bool]:
+    terms = {key: given[key] for key in TERMS if given.get(key) is not None}
+    tls = "SSL" in getattr(connection, "__name__", "") or bool(given.get("ssl"))
+    return terms, tls
+
+
+def _single(pool: Any) -> Settings:
+    given = pool.connection_kwargs
+    terms, tls = _read(given, pool.connection_class)
+    place = Address(given.get("host", "localhost"), given.get("port", PORT), given.get("path", ""))
+    scheme = "unix" if place.path else "rediss" if tls else "redis"
+    shown = f"{scheme}://{place}/{terms.get('db', 0)}" if not place.path else f"unix://{place}"
+    return Settings("single", (place,), "", terms, {}, tls, shown, None, 0)
+
+
+def _sentinel(pool: Any) -> Settings:
+    terms, tls = _read(pool.connection_kwargs, pool.connection_class)
+    sentinels = pool.sentinel_manager.sentinels
+    kwargs = [sentinel.connection_pool.connection_kwargs for sentinel in sentinels]
+    places = tuple(Address(given["host"], given["port"], sentinel=True) for given in kwargs)
+    login, _ = _read(kwargs[0], sentinels[0].connection_pool.connection_class)
+    hosts = ",".join(map(str, places))
+    shown = f"redis{'s' * tls}+sentinel://{hosts}/{pool.service_name}/{terms.get('db', 0)}"
+    return Settings("sentinel", places, pool.service_name, terms, login, tls, shown, None, 0)
+
+
+def _cluster(client: Any, nodes: Any) -> Settings:
+    if getattr(nodes, "address_remap", None) is not None:
+        raise TypeError(
+            "a client with address_remap: the servers are reached where they say that they are. "
+            "Have each say an address that can be reached (cluster-announce-ip and -port)"
+        )
+    given = getattr(nodes, "connection_kwargs", None) or getattr(client, "connection_kwargs", {})
+    terms, tls = _read(given, given.get("connection_class"))
+    terms.pop("db", None)
+    places = tuple(Address(node.host, node.port) for node in nodes.startup_nodes.values())
+    shown = f"redis{'s' * tls}+cluster://{','.join(map(str, places))}"
+    return Settings("cluster", places, "", terms, {}, tls, shown, None, 0)

@@ -1,0 +1,71 @@
+"""From what stands in Redis to what the core knows: holders and waiters.
+
+Others write there, too, in other versions and languages: nothing in it is taken for granted.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+from leaselock.backends.redis.keys import holder_of
+from leaselock.core.backend import Claim, Held, Tie
+
+# Of what Redis counts by itself.
+LARGEST = 2**63
+
+
+def held_of(owner: bytes, record: bytes, token: bytes, left: int) -> Held | None:
+    """The hold of *owner*, with what the record says of it, if the record is that holder's."""
+    if not owner:
+        return None
+    return _told(owner, record, token)._replace(expires=left / 1000)
+
+
+# Thousands may wait for one holder: they all share what is told of it.
+@lru_cache(maxsize=64)
+def _told(owner: bytes, record: bytes, token: bytes) -> Held:
+    who = owner.decode("utf-8", "replace")
+    parts = record.decode("utf-8", "replace").split("\n", 7)
+    if len(parts) != 8 or parts[3] != who or not parts[2].isdecimal():
+        return Held(who, "", "both", _number(token), 0.0, _stranger(who), 0.0)
+    holder = holder_of(who)
+    tie: Tie = "lease" if parts[1] == "lease" else "both"
+    client = holder.partition(":")[0]
+    since = _seconds(parts[2]) / 1e6
+    tokens = max(1, _number(parts[5].partition(" ")[2].partition(" ")[0]))
+    return Held(holder, client, tie, _number(parts[0]), 0.0, parts[7], since, tokens)
+
+
+def waiter_of(name: str, member: bytes) -> Claim:
+    """The claim that stands in the queue."""
+    parts = member.decode("utf-8", "replace").split("\n", 4)
+    if len(parts) != 5:
+        return Claim(name, parts[0], "", 0.0, _stranger(parts[0]), 0.0)
+    holder = holder_of(parts[0])
+    client = holder.partition(":")[0]
+    ms = _number(parts[2].partition(" ")[0])
+    return Claim(name, holder, client, ms / 1000, parts[4], _seconds(parts[3]))
+
+
+def _number(text: bytes | str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        return 0
+    return number if 0 <= number < LARGEST else 0
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return 0.0
+    return seconds if abs(seconds) < LARGEST else 0.0
+
+
+def _stranger(owner: str) -> str:
+    """What people are told of a holder that left no record: a Java program, say."""
+    client, _, thread = owner.rpartition(":")
+    words = {"host": f"another program ({client})", "pid": 0, "thread": thread, "label": None}
+    return json.dumps(words, ensure_ascii=False)

@@ -1,0 +1,86 @@
+"""What the SQLite file and the kernel do with requests: the rules, on a table in memory.
+
+For simulations and for comparison with the real file; nothing else imports it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leaselock.core.backend import EVERYONE, Ask, Next
+from leaselock.core.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Model:
+    """A file, and the lives of the clients on its machine.
+
+    A *machine* of the simulation may be several clients in turn; it dies as a whole.
+    """
+
+    def __init__(self, now: Callable[[], float], micros: Callable[[], int]) -> None:
+        self.table = Table(now, micros, self.alive, self.notify, self.watch)
+        # How often anything may have changed.
+        self.changes = 0
+        self.machines: dict[str, str] = {}
+        self.dead: set[str] = set()
+        self.watchers: dict[str, set[str]] = {}
+        self.ears: dict[str, Callable[[object], None]] = {}
+        self.unheard: dict[str, list[str]] = {}
+
+    def alive(self, client: str) -> bool:
+        """Whether the kernel still has the client's lock."""
+        return client in self.machines
+
+    def notify(self, client: str, holder: str) -> None:
+        """A message in the client's fifo."""
+        ear = self.ears.pop(client, None)
+        if ear is not None:
+            ear((holder,))
+        elif self.alive(client):
+            self.unheard.setdefault(client, []).append(holder)
+
+    def watch(self, client: str, watched: str) -> None:
+        """Have *client* told when *watched* dies, or at once if it has."""
+        if self.alive(watched):
+            self.watchers.setdefault(watched, set()).add(client)
+        else:
+            self.notify(client, EVERYONE)
+
+    def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
+        """One request to the store or to the ear, arriving now."""
+        self.changes += 1
+        if isinstance(request, Next):
+            self._begin(machine, request.client)
+            self._listen(request.client, reply)
+        elif machine not in self.dead:
+            client = request.claim.client if isinstance(request, Ask) else ""
+            self._begin(machine, client)
+            reply(self.table.answer(client or self._client(machine), request))
+
+    def _client(self, machine: str) -> str:
+        return next((c for c, m in reversed(self.machines.items()) if m == machine), "")
+
+    def _begin(self, machine: str, client: str) -> None:
+        # A dead process's own requests die with it: they never crossed a network.
+        if client and machine not in self.dead:
+            self.machines.setdefault(client, machine)
+
+    def _listen(self, client: str, reply: Callable[[object], None]) -> None:
+        unheard = self.unheard.pop(client, None)
+        if unheard:
+            reply(tuple(unheard))
+        else:
+            self.ears[client] = reply
+
+    def die(self, machine: str) -> None:
+        """The kernel ends a process: its locks are free, and whoever watched is told."""
+        self.dead.add(machine)
+        self.changes += 1
+        for client in [c for c, m in self.machines.items() if m == machine]:
+            del self.machines[client]
+            self.ears.pop(client, None)
+            for watcher in sorted(self.watchers.pop(client, ())):
+                self.notify(watcher, EVERYONE)

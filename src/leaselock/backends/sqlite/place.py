@@ -1,0 +1,288 @@
+"""Where the lock file may live: its path, its permissions, its file system.
+
+Nothing here opens SQLite. Nothing here opens an existing database file either: in a process that
+has it open through SQLite, closing a second descriptor of it drops SQLite's own locks on it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from leaselock.backends.sqlite import kernel, owners
+from leaselock.backends.sqlite.kernel import boot
+from leaselock.backends.sqlite.owners import ELSEWHERE
+from leaselock.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "Place",
+    "boot",
+    "check_mount",
+    "default_path",
+    "log_of",
+    "path_of",
+    "prepare",
+    "unchanged",
+]
+
+_EXAMPLE = "sqlite:///locks.db (relative) or sqlite:////var/lib/app/locks.db (absolute)"
+_PRIVATE = 0o700
+
+
+class Place(NamedTuple):
+    """A database file that was found fit, and the directory of its clients."""
+
+    path: str
+    clients: str
+    device: int
+    inode: int
+
+
+def default_path(env: Mapping[str, str]) -> str:
+    """The file that is used when no store was named."""
+    state = env.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # the XDG specification: a relative one is to be ignored
+        state = os.path.join(_home(env), ".local", "state")
+    return os.path.join(state, "leaselock", "locks.db")
+
+
+def _home(env: Mapping[str, str]) -> str:
+    home = env.get("HOME", "")
+    if os.path.isabs(home):
+        return home
+    import pwd
+
+    try:
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:  # a user id without an account, as containers have them
+        home = ""
+    if os.path.isabs(home):
+        return home
+    raise Refused(
+        "no place for the lock file: neither XDG_STATE_HOME nor HOME is an absolute path, and user "
+        f"{os.geteuid()} has no home directory: set one of them, {ELSEWHERE}"
+    )
+
+
+def path_of(url: str) -> str:
+    """The absolute path that a sqlite URL names; its query is not looked at."""
+    scheme, separator, rest = url.partition("://")
+    if scheme.lower() != "sqlite" or not separator:
+        raise ValueError(f"not a sqlite URL: write {_EXAMPLE}")
+    if "#" in rest:
+        raise ValueError("a '#' in a sqlite URL: write %23 where the file name has one")
+    host, slash, quoted = rest.partition("?")[0].partition("/")
+    path = _unquote(quoted)
+    if ":memory:" in (host, path):
+        raise ValueError("no :memory: in a sqlite URL: write memory:// for locks in one process")
+    if host or not slash:
+        raise ValueError(
+            "a sqlite URL has three slashes and no host: "
+            f"write {_EXAMPLE}, or sqlite:/// for the default file"
+        )
+    return _absolute(path) if path else default_path(os.environ)
+
+
+def _unquote(text: str) -> str:
+    """Percent-decoding to the very bytes of a file name, UTF-8 or not."""
+    try:
+        decoded, *others = os.fsencode(text).split(b"%")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"no file can have the name {text!r}: write %XX for odd bytes") from error
+    for other in others:
+        digits = other[:2].decode("latin-1")
+        if len(digits) != 2 or digits.strip("0123456789abcdefABCDEF"):
+            raise ValueError(f"a '%' without two hex digits in {text!r}: write %25 for a '%'")
+        decoded += bytes.fromhex(digits) + other[2:]
+    return os.fsdecode(decoded)
+
+
+def _absolute(path: str) -> str:
+    if "\0" in path:
+        raise ValueError(f"no file name has a NUL in it: write {_EXAMPLE}")
+    if os.path.basename(path) in ("", ".", "..") or os.path.isdir(path):
+        raise ValueError(f"{path!r} is a directory: add the name of a file, as in {_EXAMPLE}")
+    try:
+        return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"the current directory is gone: write an absolute path, not {path!r}, as in {_EXAMPLE}"
+        ) from error
+
+
+def prepare(path: str) -> Place:
+    """Make the file and the directory of clients where they are missing; refuse an unfit place."""
+    try:
+        real, parent = _located(path)
+        _create(real)
+        found = os.lstat(real)
+        owners.check_file(real, found, parent)
+        return Place(real, _clients(real, found, parent), found.st_dev, found.st_ino)
+    except OSError as error:
+        raise Refused(
+            f"cannot keep locks in {path!r}: {error}: repair that, {ELSEWHERE}"
+        ) from error
+
+
+def unchanged(place: Place) -> bool:
+    """Whether the path still names the file that `prepare` found."""
+    # Sure only while this process has the file open: an inode's number is given away again.
+    try:
+        found = os.lstat(place.path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return found.st_ino == place.inode and found.st_dev == place.device
+
+
+def log_of(place: Place) -> int | None:
+    """The inode of the file's log, if it has one. As long as we have the file open, nobody may
+    remove it. Somebody who believes to be alone does: for when this process opens and closes
+    the file by other means, the kernel drops SQLite's locks on it (hazard K2).
+    """
+    try:
+        return os.lstat(f"{place.path}-wal").st_ino
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _located(path: str) -> tuple[str, os.stat_result]:
+    """The path free of symbolic links down to the file, and the attributes of its directory."""
+    directory, name = os.path.split(path)
+    if _is_default(path):
+        _make_parents(directory)
+    elif not os.path.isdir(directory):
+        raise Refused(f"there is no directory {directory!r}: make it (mkdir), {ELSEWHERE}")
+    owners.check_links(directory)
+    # From here on nobody can send us elsewhere by changing a link.
+    directory = os.path.realpath(directory, strict=True)
+    found = os.lstat(directory)
+    real = os.path.join(directory, name)
+    owners.check_directory(directory, found)
+    check_mount(kernel.mounts(), real, found.st_dev)
+    return real, found
+
+
+def _is_default(path: str) -> bool:
+    try:
+        return path == default_path(os.environ)
+    except Refused:  # there is no default place, so this is not it
+        return False
+
+
+def check_mount(table: list[kernel.Mount], path: str, device: int) -> None:
+    """Refuse a file that other hosts can see; `device` is that of its directory."""
+    if any(mount.point == path for mount in table):
+        raise Refused(
+            f"{path!r} is a mount of its own, so those who see it elsewhere do not see the files "
+            "that SQLite keeps beside it: mount its directory instead"
+        )
+    mount = kernel.mount_of(table, os.path.dirname(path), device)
+    if mount is not None and kernel.is_shared(mount.type):
+        raise Refused(
+            f"{path!r} is on a network or shared file system ({mount.type} on {mount.point!r}): "
+            "SQLite's write-ahead log needs memory that all its processes share, so they must be "
+            "on one host: set LEASELOCK_URL to a file on a local disk of that host "
+            "(sqlite:////path/locks.db), or to a server store"
+        )
+
+
+def _make_parents(directory: str) -> None:
+    if os.path.isdir(directory):
+        return
+    above = os.path.dirname(directory)
+    _make_parents(above)
+    # Not in a stranger's home: sudo keeps HOME, and root's directory there would lock him out.
+    owners.check_links(above)
+    owners.check_directory(above, os.stat(above))
+    _make_directory(directory, _PRIVATE)
+
+
+def _make_directory(path: str, mode: int, group: int = -1) -> None:
+    try:
+        os.mkdir(path, mode & 0o777)
+    except FileExistsError:
+        return
+    _set_mode(path, mode, group)
+
+
+def _set_mode(path: str, mode: int, group: int) -> None:
+    """Give our directory its group and mode, whatever the umask took away."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if group not in (-1, os.fstat(descriptor).st_gid):
+            os.chown(descriptor, -1, group)
+        os.chmod(descriptor, mode)
+    except PermissionError as error:
+        raise Refused(
+            f"cannot give {path!r} what its database file has, group {group} and mode {mode:o}: "
+            f"let root do it (chgrp {group}, chmod {mode:o}), {ELSEWHERE}"
+        ) from error
+    finally:
+        os.close(descriptor)
+
+
+def _create(path: str) -> None:
+    # mknod opens nothing. With open() another thread could find the file and lock it through
+    # SQLite before we close our descriptor, which would drop those locks.
+    try:
+        os.mknod(path, stat.S_IFREG | 0o600)
+    except FileExistsError:
+        return
+    except PermissionError:  # on some systems only root may
+        _create_open(path)
+
+
+def _create_open(path: str) -> None:
+    try:
+        # Never closed, for the reason above. Once in the life of a database file.
+        os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        return
+
+
+def _clients(path: str, database: os.stat_result, parent: os.stat_result) -> str:
+    clients = path + ".clients"
+    mode = _clients_mode(database.st_mode)
+    group = database.st_gid if mode & stat.S_ISGID else -1
+    _make_directory(clients, mode, group)
+    found = os.lstat(clients)
+    if not stat.S_ISDIR(found.st_mode):
+        raise Refused(f"{clients!r} is a link or a file, not a directory: remove it, {ELSEWHERE}")
+    owners.check_stranger(clients, found, database, parent)
+    if found.st_uid == os.geteuid():
+        if stat.S_IMODE(found.st_mode) != mode or group not in (-1, found.st_gid):
+            _set_mode(clients, mode, group)
+    elif not _becomes_usable(clients, database):
+        raise Refused(
+            f"{clients!r} belongs to user {found.st_uid} and is not open to user {os.geteuid()}: "
+            f"let its owner give it mode {mode:o} and a group that user {os.geteuid()} is in, or "
+            "remove it while no client runs"
+        )
+    return clients
+
+
+def _clients_mode(mode: int) -> int:
+    """Who may read and write the database may use the directory."""
+    if mode & 0o006 == 0o006:
+        return 0o707 | (mode & 0o060 and 0o070)
+    # Set-group-ID, so that a file which one member of the group makes there is open to the others.
+    return 0o2770 if mode & 0o060 == 0o060 else _PRIVATE
+
+
+def _becomes_usable(clients: str, database: os.stat_result) -> bool:
+    """Whether we may use it, if not at once then when a peer just making it has set its mode."""
+    import time
+
+    for _ in range(500):  # the age alone would be no bound where somebody sets the clock
+        found = os.lstat(clients)
+        if owners.usable(clients, found, database):
+            return True
+        if time.time() - found.st_ctime > 1.0:
+            return False
+        # Nothing tells that the peer is done.
+        time.sleep(0.002)
+    return False

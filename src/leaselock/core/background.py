@@ -1,0 +1,43 @@
+"""A process that runs beside the others, at most once at a time: the keeper, the listener."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.core.effects import Spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock.core.effects import Process
+
+
+class Background:
+    """Whether it runs, and how it is started."""
+
+    __slots__ = ("begun", "running")
+
+    def __init__(self) -> None:
+        self.running = False
+        self.begun = False
+
+    async def start(self, make: Callable[[], Process[None]], name: str) -> None:
+        """Start it, unless it runs. Whoever is interrupted here leaves it startable."""
+        if self.running:
+            return
+        self.running = True
+        process = self._run(make)
+        try:
+            await Spawn(process, name)
+        except BaseException:
+            if not self.begun:
+                self.running = False
+                process.close()
+            raise
+
+    async def _run(self, make: Callable[[], Process[None]]) -> None:
+        self.begun = True
+        try:
+            await make()
+        finally:
+            self.running = self.begun = False

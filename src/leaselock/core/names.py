@@ -1,0 +1,110 @@
+"""What may be asked for: names, times, sizes. Pure checks, made before any store is asked."""
+
+from __future__ import annotations
+
+from leaselock.errors import InvalidName
+
+LONGEST_NAME = 255
+MOST_PASSES = 10_000
+SHORTEST_LEASE = 0.05
+LONGEST_LEASE = 365 * 86400.0
+
+
+def checked_name(name: object) -> str:
+    """*name*, if it can be the name of a lock; InvalidName otherwise."""
+    if not isinstance(name, str):
+        raise InvalidName(f"the name of a lock is a str, not {type(name).__name__}: {name!r:.80}")
+    if not name:
+        raise InvalidName("the name of a lock cannot be empty")
+    if not name.isprintable():
+        _refuse_unprintable(name)
+    if len(name.encode()) > LONGEST_NAME:
+        raise InvalidName(
+            f"the name of a lock has at most {LONGEST_NAME} bytes of UTF-8, "
+            f"not {len(name.encode())}: {name!r:.80}"
+        )
+    return name
+
+
+def _refuse_unprintable(name: str) -> None:
+    # isprintable() also says no to harmless spaces of other scripts; only these can forge
+    # a log line, end a C string, or fail to encode.
+    for char in name:
+        if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 or char in "\u2028\u2029":
+            raise InvalidName(f"the name of a lock has no control characters: {name!r:.80}")
+        if 0xD800 <= ord(char) <= 0xDFFF:
+            raise InvalidName(f"the name of a lock has no lone surrogates: {name!r:.80}")
+
+
+def checked_seconds(value: object, what: str, *, least: float, most: float) -> float:
+    """*value* as a number of seconds from *least* to *most*; TypeError or ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} is a number of seconds, not {type(value).__name__}: {value!r:.80}")
+    try:
+        seconds = float(value)
+    except OverflowError:  # an int may be too large to become a float at all
+        seconds = float("inf") if value > 0 else float("-inf")
+    if not least <= seconds <= most:  # also false for NaN
+        # A year in digits, not as 3.1536e+07.
+        raise ValueError(f"{what} is from {least:g} to {most:.12g} seconds, not {seconds!r}")
+    return seconds
+
+
+def checked_lease(value: object) -> float:
+    """The length of a lease in seconds."""
+    return checked_seconds(value, "lease", least=SHORTEST_LEASE, most=LONGEST_LEASE)
+
+
+def checked_timeout(value: object) -> float | None:
+    """A time to wait: None is for ever, 0 does not wait."""
+    if value is None:
+        return None
+    return checked_seconds(value, "timeout", least=0.0, most=float("inf"))
+
+
+def checked_label(value: object) -> str | None:
+    """A few words for people to read; they are stored with the hold, so they are kept short."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"label is a str, not {type(value).__name__}")
+    return shortened(value)
+
+
+def shortened(text: str) -> str:
+    """*text*, as far as every store can keep it."""
+    return text.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
+
+
+def checked_body(function: object, *, awaited: bool) -> None:
+    """TypeError for a function that has only begun when its call, if need be *awaited*, is over:
+    what it is decorated with would be over, too, before its body runs.
+    """
+    import inspect  # takes its time to load, and few decorate
+
+    begun = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    if begun or (not awaited and inspect.iscoroutinefunction(function)):
+        raise TypeError(
+            f"the body of {function!r:.80} runs after its call is over, and would not be under the "
+            "lock: take the lock inside of it, by `with` or `async with`"
+        )
+
+
+def checked_passes(value: object) -> int:
+    """How often a lease may be passed on within a client before it goes back to the store."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"passes is an int, not {type(value).__name__}: {value!r:.80}")
+    if not 0 <= value <= MOST_PASSES:
+        raise ValueError(f"passes is from 0 to {MOST_PASSES}")
+    return value
+
+
+def checked_token(value: object) -> int:
+    """A fencing token."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a fencing token is an int, not {type(value).__name__}: {value!r:.80}")
+    if not 0 < value < 2**63:
+        # Python itself refuses to write the digits of a huge one.
+        shown = value if abs(value) < 2**256 else "one that long"
+        raise ValueError(f"a fencing token is from 1 to 2**63 - 1, not {shown}")
+    return value

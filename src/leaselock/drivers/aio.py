@@ -1,0 +1,271 @@
+"""The driver for asyncio: a process runs in the task that asks for it.
+
+One loop runs one step at a time, so no monitor is needed. A client belongs to one loop at a
+time; when that is closed, what was held in it is lost, and the client can serve another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock.core.effects import (
+    Call,
+    Caller,
+    Effect,
+    Process,
+    Signal,
+    Sleep,
+    Spawn,
+    Tell,
+    Wait,
+)
+from leaselock.drivers.in_thread import InThread, Loop
+from leaselock.drivers.machine import Machine, given_up, patience
+from leaselock.drivers.node import DRIVERS, forked_message
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from leaselock.drivers.node import AioNode
+
+T = TypeVar("T")
+CLOSE_PATIENCE = 5.0
+
+
+class BodyGuard:
+    """Cancels the body of an `async with` when its lease is lost, as asyncio.timeout does."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        self.before = task.cancelling()
+        self.interrupted = False
+
+    def interrupt(self) -> None:
+        """Cancel the body, unless it is the body itself that found out, or will never go on."""
+        if self.task.get_loop().is_closed():
+            return
+        if not self.interrupted and self.task is not _current_task():
+            self.interrupted = True
+            self.task.cancel("the lease was lost")
+
+    def settle(self, exception: BaseException | None) -> bool:
+        """Take our cancellation back; was *exception* it, and only it?"""
+        if not self.interrupted:
+            return False
+        left = self.task.uncancel()
+        return left <= self.before and isinstance(exception, asyncio.CancelledError)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+class Aio(Machine):
+    """Steps processes in tasks; one for each client."""
+
+    def __init__(self, nodes: Mapping[str, Any], *, native: bool = False) -> None:
+        lend: Callable[[Any], AioNode] = _as_it_is if native else InThread
+        self.nodes = {name: lend(node) for name, node in nodes.items()}
+        self.loop: Loop | None = None
+        self.callers: weakref.WeakKeyDictionary[asyncio.Task[Any], Caller] = (
+            weakref.WeakKeyDictionary()
+        )
+        self.background: set[asyncio.Task[None]] = set()
+        self.forgotten: Callable[[str, bool], None] = _nothing
+        DRIVERS.add(self)
+
+    def caller(self) -> Caller:
+        """The running task; the caller dies with it."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("an AsyncClient is used from a task, not from a loop callback")
+        caller = self.callers.get(task)
+        if caller is None:
+            caller = self.callers[task] = Caller(task.get_name())
+            task.add_done_callback(self._task_ended)
+        return caller
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        # Somebody may keep the ended task; the holder that it was is gone.
+        self.callers.pop(task, None)
+
+    def guard(self) -> BodyGuard | None:
+        """A guard over the running task."""
+        task = asyncio.current_task()
+        return None if task is None else BodyGuard(task)
+
+    def _bind(self, process: Process[Any]) -> None:
+        """Serve the loop that runs; *process* is closed where that cannot be."""
+        try:
+            loop = asyncio.get_running_loop()
+            if self.loop is not loop:
+                if self.loop is not None:
+                    self._rebind(self.loop)
+                self.loop = loop
+        except BaseException:
+            process.close()
+            raise
+
+    def _rebind(self, old: Loop) -> None:
+        if not old.is_closed():
+            raise RuntimeError(
+                "this AsyncClient belongs to another event loop that is still open; "
+                "make one client for each loop"
+            )
+        for node in self.nodes.values():
+            node.interrupt()
+        for node in self.nodes.values():
+            node.retire()
+        for node in self.nodes.values():
+            node.close()
+        self._forget("the event loop in which it was taken is closed", ours=True)
+
+    def _forget(self, reason: str, *, ours: bool) -> None:
+        self.background = set()
+        self.callers = weakref.WeakKeyDictionary()
+        self.forgotten(reason, ours)
+
+    def after_fork(self) -> None:
+        """In a forked child: no loop runs, and nothing is held."""
+        self.loop = None
+        for node in self.nodes.values():
+            node.after_fork()
+        self._forget(forked_message(), ours=False)
+
+    async def run(self, process: Process[T]) -> T:
+        """Step *process* to its end in this task, and return what it returns."""
+        self._bind(process)
+        answer: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                effect = process.send(answer) if error is None else process.throw(error)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            answer = error = None
+            try:
+                answer = await self._perform(effect)
+            except BaseException as raised:
+                # Cancellation, too, belongs to the process: it knows what to undo.
+                error = raised
+
+    def step(self, function: Callable[..., None], *arguments: object) -> None:
+        """One step that awaits nothing."""
+        function(*arguments)
+
+    def _perform(self, effect: Effect[Any]) -> Awaitable[object]:
+        """What to await for the answer. No coroutine of its own: tasks that wait pay for each."""
+        if isinstance(effect, Call):
+            answer: Awaitable[object] = self.nodes[effect.node].call(effect.request, effect.until)
+            return answer
+        if isinstance(effect, Wait):
+            return self._wait(effect.signal, effect.until)
+        if isinstance(effect, Sleep):
+            return self._sleep(effect.until)
+        if isinstance(effect, Tell):
+            return self._tell(effect)
+        if isinstance(effect, Spawn):
+            return self._start(effect)
+        raise TypeError(f"the core awaited {effect!r}, which is not an effect")
+
+    async def _wait(self, signal: Signal, until: float) -> bool:
+        if signal.is_set:
+            return True
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        wake = _Waker(woken)
+        signal.wakers.append(wake)
+        timer = loop.call_later(patience(until), wake)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            if wake in signal.wakers:
+                signal.wakers.remove(wake)
+        return signal.is_set
+
+    async def _sleep(self, until: float) -> None:
+        await self._wait(Signal(), until)
+
+    async def _start(self, effect: Spawn) -> None:
+        self._spawn(effect.process, effect.name)
+
+    def _spawn(self, process: Process[None], name: str) -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._in_background(process), name=f"leaselock-{name}")
+        self.background.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            # A task that is cancelled before its first step has never begun its process.
+            process.close()
+            self.background.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _report(error, f"the {name} of a lock client failed")
+
+        task.add_done_callback(ended)
+
+    async def _in_background(self, process: Process[None]) -> None:
+        if not given_up(process):
+            await self.run(process)
+
+    async def _tell(self, effect: Tell) -> None:
+        try:
+            answer = effect.callback(effect.argument)
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception as error:
+            _report(error, "a callback told of a lost lease failed")
+
+    async def end(self, process: Process[None]) -> None:
+        """Run the client's last process, and close whatever comes of it."""
+        # Before anything is closed: in another loop what this one holds must live on.
+        self._bind(process)
+        try:
+            await self.run(process)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End the background tasks and close the nodes."""
+        for node in self.nodes.values():
+            node.interrupt()
+        others = self.background - {asyncio.current_task()}  # a callback of ours may close us
+        if others:
+            await asyncio.wait(others, timeout=CLOSE_PATIENCE)
+        for node in self.nodes.values():
+            await node.finish()
+        for node in self.nodes.values():
+            node.close()
+
+
+class _Waker:
+    """Ends one wait; called by the signal, the timer, or both."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self.future = future
+
+    def __call__(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+def _report(error: BaseException, message: str) -> None:
+    loop = asyncio.get_running_loop()
+    loop.call_exception_handler({"message": message, "exception": error})
+
+
+def _as_it_is(node: AioNode) -> AioNode:
+    return node
+
+
+def _nothing(reason: str, ours: bool) -> None:
+    """Until a client says what else must forget."""

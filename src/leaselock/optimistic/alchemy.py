@@ -1,0 +1,146 @@
+"""Conditional writes by SQLAlchemy: on a Connection or a Session, in the caller's transaction.
+
+Law: this module is loaded when an object of SQLAlchemy's comes in, so that is loaded by then. The
+asynchronous twins bring their blocking selves (`run_sync`); there is one text for both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy
+from sqlalchemy import orm
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm.attributes import set_committed_value
+
+from leaselock.optimistic.condition import COMPARED, carry_out
+
+if TYPE_CHECKING:
+    from leaselock.optimistic.condition import Write
+
+MYSQL = ("mysql", "mariadb")
+
+
+def is_async(target: object) -> bool:
+    """Whether it is one of the asynchronous twins."""
+    return isinstance(target, AsyncConnection | AsyncSession | async_scoped_session)
+
+
+def perform(target: object, write: Write) -> int:
+    """Carry it out on a blocking connection or session."""
+    return carry_out(Alchemy(target, write), write)
+
+
+async def perform_async(target: Any, write: Write) -> int:
+    """Carry it out on one of the twins."""
+    if isinstance(target, async_scoped_session):
+        target = target()
+    number: int = await target.run_sync(perform, write)
+    return number
+
+
+class Alchemy:
+    """A Connection or a Session, and what the write's table is to it."""
+
+    # SQLAlchemy asks MySQL's drivers for the rows that matched; who turned that off, or uses
+    # another driver, is not told otherwise.
+    unchanged_is_unmatched = False
+    snapshots = False
+
+    def __init__(self, target: Any, write: Write) -> None:
+        if isinstance(target, orm.scoped_session):
+            target = target()
+        if not isinstance(target, sqlalchemy.Connection | orm.Session):
+            raise TypeError(
+                f"a Connection or a Session is wanted, not {type(target).__name__}: "
+                "with engine.begin() as connection: …"
+            )
+        self.target = target
+        self.mapper: orm.Mapper[Any] | None = None
+        self.entity: Any = self._entity(write)
+
+    def _entity(self, write: Write) -> Any:
+        if isinstance(write.table, str):
+            schema, _, name = write.table.rpartition(".")
+            names = {*write.key, *write.values, write.column}
+            return sqlalchemy.table(
+                name, *map(sqlalchemy.column, sorted(names)), schema=schema or None
+            )
+        entity = sqlalchemy.inspect(write.table, raiseerr=False)
+        if isinstance(entity, orm.Mapper):
+            self.mapper = entity
+            return entity.class_
+        if isinstance(entity, sqlalchemy.TableClause):
+            return entity
+        raise TypeError(f"a table is a Table, a mapped class or a str, not {write.table!r:.80}")
+
+    def column(self, write: Write, name: str) -> Any:
+        """The column, or the mapped attribute, of that name."""
+        if self.mapper is not None:
+            known = name in self.mapper.column_attrs
+            found = getattr(self.entity, name, None)
+        else:
+            known = name in self.entity.c
+            found = self.entity.c.get(name)
+        if not known:
+            raise ValueError(f"{self.name(write)} has no column {name!r}")
+        return found
+
+    def update(self, write: Write) -> int:
+        """How many rows it matched."""
+        column = self.column(write, write.column)
+        condition = COMPARED[write.condition](column, write.limit)
+        if write.fence:
+            condition = sqlalchemy.or_(column.is_(None), condition)
+        new = {**write.values, write.column: write.new}
+        values = {self.column(write, name): value for name, value in new.items()}
+        statement = sqlalchemy.update(self.entity).where(*self._key(write), condition)
+        result = self._run(statement.values(values))
+        self.unchanged_is_unmatched = self.snapshots = result.context.dialect.name in MYSQL
+        matched: int = result.rowcount
+        if matched == 1:
+            self._tell_session(write, new)
+        return matched
+
+    def look(self, write: Write, *, current: bool) -> tuple[object] | None:
+        """The row's version or fence; None without a row. *current*: not from a snapshot."""
+        statement = sqlalchemy.select(self.column(write, write.column)).where(*self._key(write))
+        if current:
+            statement = statement.with_for_update(read=True)
+        row = self._run(statement).first()
+        return None if row is None else (row[0],)
+
+    def _key(self, write: Write) -> list[Any]:
+        return [self.column(write, name) == value for name, value in write.key.items()]
+
+    def _run(self, statement: Any) -> Any:
+        if isinstance(self.target, orm.Session):
+            return self.target.execute(statement, execution_options={"synchronize_session": False})
+        return self.target.execute(statement)
+
+    def _tell_session(self, write: Write, new: dict[str, object]) -> None:
+        """Bring an object of this row that the session has loaded up to date.
+
+        SQLAlchemy would do so by itself, but also where no row was matched.
+        """
+        if self.mapper is None or not isinstance(self.target, orm.Session):
+            return
+        names = [self.mapper.get_property_by_column(c).key for c in self.mapper.primary_key]
+        if set(names) != set(write.key):
+            return
+        identity = self.mapper.identity_key_from_primary_key(tuple(write.key[n] for n in names))
+        loaded = self.target.identity_map.get(identity)
+        if loaded is None:
+            return
+        for name, value in new.items():
+            if hasattr(value, "__clause_element__") or isinstance(value, sqlalchemy.ClauseElement):
+                self.target.expire(loaded, [name])
+            else:
+                set_committed_value(loaded, name, value)
+
+    def name(self, write: Write) -> str:
+        """The table, for people."""
+        if isinstance(write.table, str):
+            return write.table
+        table: Any = self.entity if self.mapper is None else self.mapper.local_table
+        return str(table.fullname)

@@ -1,0 +1,159 @@
+"""What a conditional write is, and what it means that it matched no row. Pure: nothing is asked.
+
+Law: the condition is part of the UPDATE. To read, compare and then write loses updates wherever
+reads come from a snapshot (hazard J12). Rows are read only to say why nothing was written.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from leaselock.core.names import checked_token
+from leaselock.errors import FenceRejected, Refused, RowMissing, StaleVersion, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# A row that fits the condition when it is looked at may have come back in the meantime.
+TRIES = 2
+COMPARED = {"=": operator.eq, "<=": operator.le, "<": operator.lt}
+
+
+class Write(NamedTuple):
+    """One conditional UPDATE."""
+
+    table: object
+    key: Mapping[str, object]
+    values: Mapping[str, object]
+    column: str
+    """Of the version, or of the fence."""
+    new: int
+    """What the column is set to."""
+    limit: int
+    """What it is compared with."""
+    condition: str
+    """ "=" for a version; "<=" or "<" for a fence, which may also be NULL: not written yet."""
+
+    @property
+    def fence(self) -> bool:
+        """Whether tokens are compared, not versions."""
+        return self.condition != "="
+
+
+class Place(Protocol):
+    """Where a write is carried out: a connection, whoever made it."""
+
+    unchanged_is_unmatched: bool
+    """Whether rows count as matched only if the UPDATE changed them (MySQL, hazard J13)."""
+    snapshots: bool
+    """Whether an UPDATE sees rows that a SELECT of the same transaction does not (MySQL)."""
+
+    def update(self, write: Write) -> int:
+        """How many rows it matched."""
+        ...
+
+    def look(self, write: Write, *, current: bool) -> tuple[object] | None:
+        """The row's version or fence; None without a row. *current*: not from a snapshot."""
+        ...
+
+    def name(self, write: Write) -> str:
+        """The table, for people."""
+        ...
+
+
+def versioned(
+    table: object,
+    key: Mapping[str, object],
+    values: Mapping[str, object],
+    expected: object,
+    column: str,
+) -> Write:
+    """The write of a row that must have the version *expected*."""
+    if isinstance(expected, bool) or not isinstance(expected, int):
+        raise TypeError(f"expected is the version read, an int, not {expected!r:.80}")
+    _check(key, values, column)
+    return Write(table, key, values, column, expected + 1, expected, "=")
+
+
+def fenced(
+    table: object,
+    key: Mapping[str, object],
+    values: Mapping[str, object],
+    token: object,
+    column: str,
+    once: bool,
+) -> Write:
+    """The write of a row that no token above *token* has written (with *once*: nor it itself)."""
+    number = checked_token(token)
+    _check(key, values, column)
+    return Write(table, key, values, column, number, number, "<" if once else "<=")
+
+
+def _check(key: Mapping[str, object], values: Mapping[str, object], column: str) -> None:
+    if not key:
+        raise ValueError("without a key every row would be written: say which one")
+    for name, value in key.items():
+        if value is None:
+            raise ValueError(f"{name} is None: no row is found by NULL, which equals nothing")
+    for mapping in (key, values):
+        for name in mapping:
+            if not isinstance(name, str):
+                raise TypeError(f"a column is named by a str, not {name!r:.80}")
+        if column in mapping:
+            raise ValueError(f"{column!r} is set by the write itself")
+
+
+def carry_out(place: Place, write: Write) -> int:
+    """Do it, or say why not; the number that the column has then."""
+    for _ in range(TRIES):
+        matched = place.update(write)
+        if matched == 1:
+            return write.new
+        _check_count(place, write, matched)
+        _check_row(place, write)
+    if write.fence and place.unchanged_is_unmatched:
+        return write.new  # the same token and the same values: there was nothing to change
+    raise Refused(
+        f"{place.name(write)} {dict(write.key)} fits, but the database updates no row: "
+        "a trigger, a rule or a policy prevents it"
+    )
+
+
+def _check_count(place: Place, write: Write, matched: int) -> None:
+    if matched < 0:
+        raise Unknown("the driver does not say how many rows an UPDATE matched: roll back")
+    if matched > 1:
+        raise ValueError(
+            f"{dict(write.key)} is no key of {place.name(write)}: "
+            f"{matched} rows matched and were changed, roll back"
+        )
+
+
+def _check_row(place: Place, write: Write) -> None:
+    """Raise what the row says, which the UPDATE has not matched; nothing when it would now."""
+    row = place.look(write, current=False)
+    if place.snapshots and (row is None or _fits(write, row[0])):
+        row = place.look(write, current=True)
+    if row is None:
+        raise RowMissing(place.name(write), dict(write.key))
+    if not _fits(write, row[0]):
+        raise _reason(place.name(write), write, row[0])
+
+
+def _fits(write: Write, found: Any) -> bool:
+    if found is None:
+        return write.fence
+    fits: bool = COMPARED[write.condition](found, write.limit)
+    return fits
+
+
+def _reason(table: str, write: Write, found: Any) -> Exception:
+    key = dict(write.key)
+    if found is None:
+        return Refused(
+            f"{table} {key} has no version: {write.column} is NULL, which equals nothing. "
+            "Make the column NOT NULL DEFAULT 0"
+        )
+    error = FenceRejected if write.fence else StaleVersion
+    return error(table, key, write.limit, int(found))

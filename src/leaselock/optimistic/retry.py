@@ -1,0 +1,134 @@
+"""Run a function again when it lost a race, after a pause of growing, random length.
+
+Law: what is run again is the whole function. So it must contain its whole transaction, from the
+first read to the commit: a second try that decides by what was read before would repeat the error.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import wraps
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+
+from leaselock.core.names import checked_timeout
+from leaselock.core.pace import pause
+from leaselock.drivers.machine import Machine, now
+from leaselock.optimistic.conflicts import is_conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Tries:
+    """The attempts of one call."""
+
+    def __init__(
+        self,
+        attempts: int | None,
+        timeout: float | None,
+        on_conflict: Callable[[Exception, int], object] | None,
+    ) -> None:
+        self.attempts = attempts
+        self.began = now()
+        self.until = None if timeout is None else self.began + timeout
+        self.on_conflict = on_conflict
+        self.lost = 0
+        self.chance = Machine()
+
+    def pause_after(self, error: Exception) -> float | None:
+        """Seconds until the next attempt; None when this error is the caller's."""
+        if not is_conflict(error):
+            return None
+        self.lost += 1
+        if self.on_conflict is not None:
+            self.on_conflict(error, self.lost)
+        length = pause(self.lost - 1, self.chance.random())
+        out_of_time = self.until is not None and now() + length >= self.until
+        if self.lost == self.attempts or out_of_time:
+            error.add_note(
+                f"leaselock: given up after {self.lost} attempts in {now() - self.began:.3f} s"
+            )
+            return None
+        return length
+
+
+@overload
+def retry_on_conflict(function: Callable[P, T], /) -> Callable[P, T]: ...
+@overload
+def retry_on_conflict(
+    *,
+    attempts: int | None = ...,
+    timeout: float | None = ...,
+    on_conflict: Callable[[Exception, int], object] | None = ...,
+) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+def retry_on_conflict(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    attempts: int | None = 10,
+    timeout: float | None = None,
+    on_conflict: Callable[[Exception, int], object] | None = None,
+) -> Any:
+    """Run the decorated function again when it lost a race; for plain functions and `async def`.
+
+    A race is lost by StaleVersion, by SQLAlchemy's StaleDataError, and by what databases say of
+    transactions that got in each other's way: deadlock, serialization failure, lock wait timeout,
+    SQLite's busy file. All other errors are the caller's at once.
+
+    It is run at most *attempts* times (None: without end), and never begun later than *timeout*
+    seconds after the first time; then the last conflict is raised, with a note. Pauses are random,
+    from 5 ms on, twice as long each time up to 1 s. *on_conflict* is called with each conflict and
+    its number.
+
+    The function must contain its whole transaction, and no side effect outside of it.
+    """
+    if attempts is not None and (type(attempts) is not int or attempts < 1):
+        raise ValueError(f"attempts is 1 or more, or None, not {attempts!r}")
+    rules = (attempts, checked_timeout(timeout), on_conflict)
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        if isgeneratorfunction(function) or isasyncgenfunction(function):
+            raise TypeError("a generator gives out results before it fails: it is not run again")
+        coroutine = iscoroutinefunction(function)
+        return _patient_async(function, rules) if coroutine else _patient(function, rules)
+
+    return decorate if function is None else decorate(function)
+
+
+def _patient(function: Callable[P, T], rules: tuple[Any, ...]) -> Callable[P, T]:
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        tries = Tries(*rules)
+        while True:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                length = tries.pause_after(error)
+                if length is None:
+                    raise
+            # This pause is the purpose: it keeps those who met from meeting again.
+            time.sleep(length)
+
+    return call
+
+
+def _patient_async(function: Callable[P, T], rules: tuple[Any, ...]) -> Callable[P, T]:
+    from asyncio import sleep
+
+    @wraps(function)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+        tries = Tries(*rules)
+        while True:
+            try:
+                return await cast("Any", function)(*args, **kwargs)
+            except Exception as error:
+                length = tries.pause_after(error)
+                if length is None:
+                    raise
+            await sleep(length)
+
+    return cast("Callable[P, T]", call)

@@ -1,0 +1,93 @@
+"""A lock inside the transaction that you have open, by SQLAlchemy.
+
+    with engine.begin() as connection, leaselock.sql.lock(connection, "order:5"):
+        ...                                     # one transaction at a time gets here
+
+Law: the lock is the transaction's. It ends when that commits or rolls back, not before, and nothing
+but that is needed to end it; so `lock` commits nothing, rolls back nothing, and does nothing at the
+end of its body.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, overload
+
+from leaselock.core.effects import FOREVER
+from leaselock.core.names import checked_name, checked_timeout
+from leaselock.drivers.machine import now
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+
+    from sqlalchemy import Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+    from sqlalchemy.orm import Session, scoped_session
+
+    Blocking = Connection | Session | scoped_session[Any]
+    Async = AsyncConnection | AsyncSession | async_scoped_session[Any]
+
+__all__ = ["lock"]
+
+
+@overload
+def lock(
+    target: Blocking, name: str, *, timeout: float | None = ...
+) -> AbstractContextManager[None]: ...
+@overload
+def lock(
+    target: Async, name: str, *, timeout: float | None = ...
+) -> AbstractAsyncContextManager[None]: ...
+def lock(
+    target: Any, name: str, *, timeout: float | None = None
+) -> AbstractContextManager[None] | AbstractAsyncContextManager[None]:
+    """Take the lock *name* for the rest of the transaction; a context manager for its use.
+
+    *target* is a Connection or a Session of SQLAlchemy, or one of their asynchronous twins, and
+    then it is ``async with``. When no transaction is open there, this begins one, as any statement
+    does. Whoever takes the same name in another transaction waits until this one is over. A
+    transaction may take a lock that it has, and several locks: in one order everywhere, else two
+    can wait for one another, which the database ends with an error.
+
+    PostgreSQL: `pg_advisory_xact_lock` with a key of 64 bits (`postgres.key`). MySQL 8 and
+    MariaDB 10.6: the name's row in the table ``leaselock_row``, which ``leaselock init URL`` makes.
+
+    *timeout* is how long to wait in seconds: None for ever, 0 not at all. It is the only limit; the
+    database's own (`lock_timeout`, `innodb_lock_wait_timeout`) does not apply, and is unchanged
+    afterwards. A wait that was in vain leaves the transaction as it was.
+
+    Raises AcquireTimeout when others had it all that time; InvalidName; Closed for a closed
+    connection; Refused where no such lock is possible, with the reason: a connection that commits
+    every statement, a server that only reads, another database, a table that is missing.
+    """
+    checked_name(name)
+    seconds = checked_timeout(timeout)
+    if not any(cls.__module__.partition(".")[0] == "sqlalchemy" for cls in type(target).__mro__):
+        raise TypeError(
+            "a Connection or a Session of SQLAlchemy, or one of their asynchronous twins, is "
+            f"wanted, not {type(target).__module__}.{type(target).__qualname__}"
+        )
+    from leaselock.sql import alchemy
+
+    return (_locked_async if alchemy.is_async(target) else _locked)(target, name, seconds)
+
+
+@contextmanager
+def _locked(target: Any, name: str, timeout: float | None) -> Iterator[None]:
+    from leaselock.sql import alchemy
+
+    alchemy.take(target, name, _deadline(timeout))
+    yield
+
+
+@asynccontextmanager
+async def _locked_async(target: Any, name: str, timeout: float | None) -> AsyncIterator[None]:
+    from leaselock.sql import alchemy
+
+    await alchemy.take_async(target, name, _deadline(timeout))
+    yield
+
+
+def _deadline(timeout: float | None) -> float:
+    return FOREVER if timeout is None else now() + timeout

@@ -1,0 +1,106 @@
+"""The lock of a transaction in PostgreSQL: `pg_advisory_xact_lock`.
+
+The key of a name is the one that it has in protocol "advisory" (`leaselock.backends.sql.keys`), so
+holders of either kind exclude each other.
+
+Law: whatever fails while we wait is undone by a savepoint. It ends a lock that was granted as the
+time ran out (hazard J2), gives the settings back, and leaves the caller a transaction that works.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from leaselock.backends.sql.keys import ADVISORY, number
+from leaselock.core.effects import FOREVER
+from leaselock.drivers.machine import now
+from leaselock.errors import Refused
+from leaselock.sql.steps import Ask, Autocommit, autocommits, code_of, timed_out
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from leaselock.sql.steps import Taking
+
+NO_TRANSACTION = "25P01"
+LOCK_NOT_AVAILABLE = "55P03"
+LONGEST_TIMEOUT = 2**31 - 1
+
+TRY = "SELECT pg_try_advisory_xact_lock(CAST(:key AS bigint)), pg_is_in_recovery()"
+WAIT = "SELECT pg_advisory_xact_lock(CAST(:key AS bigint))"
+READ_LIMIT = "SELECT current_setting('lock_timeout')"
+LIMIT = "SELECT set_config('lock_timeout', :limit, true)"
+HOLDER = """SELECT a.pid, a.application_name,
+    round(extract(epoch FROM clock_timestamp() - a.xact_start))
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+    JOIN pg_database d ON d.oid = l.database
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+    AND d.datname = current_database()
+    AND (CAST(l.classid AS bigint) << 32 | CAST(l.objid AS bigint)) = CAST(:key AS bigint)"""
+
+
+def key(name: str) -> int:
+    """The advisory lock's number."""
+    return number(ADVISORY, name)
+
+
+def take(name: str, until: float) -> Taking:
+    """The steps; without waiting if it is free, else until then."""
+    bits = key(name)
+    yield from _check_transaction()
+    got, standby = yield Ask(TRY, {"key": bits})
+    if standby:
+        raise Refused("this server is a standby: its advisory locks exclude nobody elsewhere")
+    if got:
+        return
+    if until <= now():
+        raise timed_out(name, (yield from _holder(bits)))
+    yield from _wait(name, bits, until)
+
+
+def _check_transaction() -> Taking:
+    every = yield Autocommit()
+    if every is False:
+        return
+    try:
+        yield Ask("SAVEPOINT leaselock")
+    except Exception as error:
+        if code_of(error) != NO_TRANSACTION:
+            raise
+        raise autocommits() from error
+    yield Ask("RELEASE SAVEPOINT leaselock")
+
+
+def _wait(name: str, bits: int, until: float) -> Taking:
+    yield Ask("SAVEPOINT leaselock")
+    try:
+        (limit,) = yield Ask(READ_LIMIT)
+        yield Ask(LIMIT, {"limit": _limit(until)})
+        yield Ask(WAIT, {"key": bits})
+        yield Ask(LIMIT, {"limit": limit})
+    except Exception as error:
+        if getattr(error, "connection_invalidated", False):
+            raise  # nobody is left to undo it with, and nothing to be undone
+        yield Ask("ROLLBACK TO SAVEPOINT leaselock")
+        yield Ask("RELEASE SAVEPOINT leaselock")
+        if code_of(error) != LOCK_NOT_AVAILABLE:
+            raise
+        raise timed_out(name, (yield from _holder(bits))) from error
+    yield Ask("RELEASE SAVEPOINT leaselock")
+
+
+def _limit(until: float) -> str:
+    """Milliseconds, of which 0 would be no limit."""
+    if until == FOREVER:
+        return "0"
+    return str(min(max(1, math.ceil((until - now()) * 1000)), LONGEST_TIMEOUT))
+
+
+def _holder(bits: int) -> Generator[Ask, tuple[int, str, float] | None, str]:
+    row = yield Ask(HOLDER, {"key": bits})
+    if row is None:
+        return "it has become free just now"
+    pid, application, seconds = row
+    called = f" ({application})" if application else ""
+    return f"backend {pid}{called} has it, in a transaction of {float(seconds or 0):.0f} s"

@@ -1,0 +1,85 @@
+"""Any text is a name and nothing but a name; what cannot be one is refused before any I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.errors import InvalidName
+from leaselock.testing.conformance.scenario import raising, scenario
+
+if TYPE_CHECKING:
+    from leaselock.testing.conformance.world import World
+
+GOOD = [
+    # What ends a statement, a string, a script, a format.
+    *("'; DROP TABLE lock;--", '"; DROP TABLE lock;--', "'", '"', "`", "--", ";", "/* */"),
+    *("%s", "%", "%00", "%2F", "{}", "{a}", "}{", "${HOME}", "$(reboot)", "`reboot`", "\\", "\\0"),
+    # What is a path, an option, a pattern, a key of several parts.
+    *(".", "..", "../..", "../../etc/passwd", "/", "/etc/passwd", "a/b", "~", "C:\\a", "-rf", "#"),
+    *("*", "?", "[a]", "[!a]", "a*", "a_", "a%", "a:b", "a;b", "a,b", "a=b", "a|b", "a&b", "a?b"),
+    # What may be taken for one another.
+    *("a", "A", "\uff21", " ", "a ", " a", "a  b", "a b", "a\u00a0b", "\u00e9", "e\u0301"),
+    *("\u00df", "ss", "SS", "\u0130", "i\u0307", "\u202ea", "a\u200b", "0", "00", "NULL", "None"),
+    *("true", "leaselock", "lock", "waiter"),
+    # What is long or lies beyond the basic plane; each is at most 255 bytes.
+    *("\U0001f512", "\U0001f512" * 63 + "abc", "\u00e9" * 127 + "x", "x" * 255, "x" * 254),
+]
+BAD: list[object] = [
+    *("", "\0", "a\0", "a\0b", "a\nb", "\n", "a\r", "\t", "\x1b[31m", "\x7f", "\x85", "a\u2028b"),
+    *("\ud800", "a\udfff", "x" * 256, "\u00e9" * 128, "\U0001f512" * 64, "x" * 1_000_000),
+    *(b"a", None, 5, 1.5, True, ["a"], ("a",), object()),
+]
+
+
+@scenario()
+async def each_name_is_a_lock_of_its_own(world: World) -> None:
+    """All are held at once, each keeps another out of itself alone, and each is listed."""
+    client = world.client()
+    assert len(set(GOOD)) == len(GOOD)
+    leases = [await world.take(world.lock(name), 0) for name in GOOD]
+    assert [lease.name for lease in leases] == GOOD
+    for name in GOOD:
+        assert await client.lock(name).acquire(timeout=0) is None
+    assert [report.name for report in await client.locks()] == sorted(GOOD)
+    assert [await client.lock(name).locked() for name in GOOD] == [True] * len(GOOD)
+
+
+@scenario()
+async def each_name_is_released_alone(world: World) -> None:
+    """A release frees no other; nor does breaking one."""
+    leases = [await world.take(world.lock(name), 0) for name in GOOD]
+    left = sorted(GOOD)
+    for number, lease in enumerate(leases):
+        if number % 2:
+            await lease.release()
+        else:
+            await world.first.break_lock(lease.name)
+        left.remove(lease.name)
+        assert [report.name for report in await world.first.locks()] == left
+
+
+@scenario("queue")
+async def each_name_can_be_waited_for(world: World) -> None:
+    """The waiter is woken by the release of this very name."""
+    waiting = world.client()
+    for name in GOOD:
+        lease = await world.take(world.lock(name))
+        other = world.spawn(waiting.lock(name).acquire, 20.0)
+        await world.until_waiting(world.lock(name), 1)
+        await lease.release()
+        assert await other.join() is not None
+
+
+@scenario()
+async def what_is_no_name_is_refused(world: World) -> None:
+    """InvalidName, and it is a ValueError; naming a lock asks no store."""
+    for bad in BAD:
+        with raising(InvalidName) as caught:
+            world.first.lock(bad)
+        assert isinstance(caught[0], ValueError)
+        assert len(str(caught[0])) < 500
+        with raising(InvalidName):
+            await world.first.break_lock(bad)  # type: ignore[arg-type]
+        with raising(InvalidName):
+            await world.first.adopt(bad, 1)  # type: ignore[arg-type]
+    assert await world.first.locks() == []

@@ -1,0 +1,77 @@
+"""The lock as people write it: a context manager, a decorator, a lease in hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.errors import AcquireTimeout
+from leaselock.testing.conformance.scenario import raising, scenario
+
+if TYPE_CHECKING:
+    from leaselock.testing.conformance.world import World
+
+
+@scenario()
+async def a_body_holds_the_lock(world: World) -> None:
+    """From its first line to its last; the same lock object serves again."""
+    lock = world.lock("a")
+    tokens = []
+    for _ in range(3):
+        async with lock as lease:
+            assert lock.owned()
+            assert (lease.name, lease.lost) == ("a", False)
+            tokens.append(lease.token)
+        assert not await lock.locked()
+    assert tokens == sorted(set(tokens))
+
+
+@scenario()
+async def a_lease_in_hand_is_true(world: World) -> None:
+    """`if lease := acquire()` tells a grant from none."""
+    lock, rival = world.lock("a"), world.client().lock("a")
+    if lease := await lock.acquire(timeout=0):
+        assert not await rival.acquire(timeout=0)
+        await lease.release()
+    assert lease
+    assert await rival.acquire(timeout=0)
+
+
+@scenario()
+async def a_function_is_decorated(world: World) -> None:
+    """It runs under the lock, with its arguments, its answer, its name and its exceptions."""
+    lock = world.lock("a", timeout=0.05)
+    rival = world.client().lock("a")
+
+    @lock
+    async def divide(dividend: int, *, by: int) -> float:
+        assert lock.owned()
+        assert await rival.acquire(timeout=0) is None
+        return dividend / by
+
+    assert await divide(6, by=3) == 2.0
+    with raising(ZeroDivisionError):
+        await divide(6, by=0)
+    assert not await lock.locked()
+    async with rival:
+        with raising(AcquireTimeout, "a"):
+            await divide(6, by=3)
+
+
+@scenario()
+async def a_decorated_function_may_call_itself(world: World) -> None:
+    """The lock is reentrant, so recursion nests."""
+    lock = world.lock("a")
+
+    @lock
+    async def factorial(number: int) -> int:
+        return number * await factorial(number - 1) if number else 1
+
+    assert await factorial(10) == 3628800
+    assert not await lock.locked()
+
+
+@scenario()
+async def asking_for_the_name_or_the_owner_asks_nobody(world: World) -> None:
+    """Both are known before anything was asked of the store."""
+    lock = world.lock("a")
+    assert (lock.name, lock.owned()) == ("a", False)
