@@ -4,7 +4,9 @@ Here, because this is read before any other module of the tests can have importe
 """
 
 import pytest
+from tests import surroundings
 
+pytest_plugins = ["tests.servers.fixtures"]
 pytest.register_assert_rewrite("leaselock.testing.conformance")
 
 # Servers of Java's and databases are heavy: one process of a parallel run starts them, and runs all
@@ -15,6 +17,11 @@ HEAVY = {
     "tests/sql/": "databases",
     "test_sql": "databases",
 }
+
+
+def pytest_configure() -> None:
+    """Every process that runs tests begins alike."""
+    surroundings.prepare()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
