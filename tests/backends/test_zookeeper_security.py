@@ -27,8 +27,6 @@ Server {
 PROVIDER = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
 NETTY = "org.apache.zookeeper.server.NettyServerCnxnFactory"
 
-pytestmark = pytest.mark.xdist_group("ensemble")
-
 
 def started(server: Server) -> Server:
     server.configure([server])
