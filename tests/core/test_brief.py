@@ -90,7 +90,7 @@ def test_what_is_detached_has_its_whole_lease() -> None:
 
     scene.do(machine, whole(), 5.0)
     asked = [type(r) for r in scene.store.seen if isinstance(r, Renew | SetLifetime)]
-    assert asked == [Renew, SetLifetime]
+    assert [kind.__name__ for kind in asked] == ["Renew", "SetLifetime"]
 
 
 def test_one_that_is_extended_to_its_end_while_its_renewal_is_lost_lets_the_keeper_rest() -> None:

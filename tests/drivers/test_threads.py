@@ -188,6 +188,39 @@ def test_close_joins_what_runs_but_not_itself() -> None:
     assert driver.crew.threads == set()
 
 
+class LoggedStore:
+    """A store that records its lifecycle calls, and whether the monitor was held."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.monitor = threading.RLock()
+
+    def interrupt(self) -> None:
+        assert self.monitor._is_owned()  # type: ignore[attr-defined]
+        self.calls.append("interrupt")
+
+    def close(self) -> None:
+        assert self.monitor._is_owned()  # type: ignore[attr-defined]
+        self.calls.append("close")
+
+    def abandon(self) -> None:
+        self.calls.append("abandon")
+
+
+def test_close_interrupts_and_closes_the_stores_under_the_monitor() -> None:
+    store = LoggedStore()
+    driver = Threads({}, (store,))
+    store.monitor = driver.monitor
+    driver.close()
+    assert store.calls == ["interrupt", "close"]
+
+
+def test_a_forked_child_abandons_the_stores() -> None:
+    store = LoggedStore()
+    Threads({}, (store,)).after_fork()
+    assert store.calls == ["abandon"]
+
+
 def test_a_forked_child_forgets_everything() -> None:
     nowhere = Nowhere()
     driver = Threads({"store": nowhere})

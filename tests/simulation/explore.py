@@ -34,7 +34,7 @@ from leaselock.backends.redis.steps import Address
 from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
-from leaselock.core.effects import FOREVER, Call
+from leaselock.core.effects import FOREVER, Call, Request
 from leaselock.core.queue import Queue
 from leaselock.drivers.simulated import World
 from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine
@@ -76,6 +76,10 @@ class Bounds(NamedTuple):
     deaths: int = 0
     delays: int = 0
     waits: bool = True
+
+
+class Body(Request[None]):
+    """The body of a `with`: a step that others can come before."""
 
 
 class Found(NamedTuple):
@@ -145,7 +149,7 @@ class Scene(World):
             self.logs[name] = hash(told)
         super().step(run, turn, answer, error)
 
-    def _call(self, run: Run, call: Call, resume: Callable[..., None]) -> None:
+    def _call(self, run: Run, call: Call[Any], resume: Callable[..., None]) -> None:
         if call.node == "body":
             self.message(None, resume)
             return
@@ -335,7 +339,7 @@ async def user(service: ClientCore, bounds: Bounds) -> None:
             handle = await mutex.acquire(None if bounds.waits else 0.0)
             if handle is None:
                 continue
-            await Call("body", None, FOREVER)
+            await Call("body", Body(), FOREVER)
             await handle.release()
         except (StoreError, LeaseLost):
             continue

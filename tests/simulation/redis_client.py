@@ -36,7 +36,7 @@ class Conversation:
     def __init__(
         self,
         client: Client,
-        call: Call,
+        call: Call[Any],
         wanted: Callable[[], bool],
         reply: Callable[[object], None],
     ) -> None:
@@ -191,7 +191,9 @@ class Client:
         """Each waiting thread has a channel of its own."""
         return claim.id
 
-    def call(self, call: Call, wanted: Callable[[], bool], reply: Callable[[object], None]) -> None:
+    def call(
+        self, call: Call[Any], wanted: Callable[[], bool], reply: Callable[[object], None]
+    ) -> None:
         """One request."""
         if isinstance(call.request, AwaitWakeup):
             self.await_wakeup(call.request.claim.id, call.until, reply)

@@ -159,7 +159,7 @@ class Watch:
     def handle(
         self,
         machine: Machine,
-        call: Call,
+        call: Call[Any],
         wanted: Callable[[], bool],
         reply: Callable[[object], None],
     ) -> None:

@@ -34,7 +34,7 @@ class Nodes:
     def handle(
         self,
         machine: Machine,
-        call: Call,
+        call: Call[Any],
         wanted: Callable[[], bool],
         reply: Callable[[object], None],
     ) -> None:

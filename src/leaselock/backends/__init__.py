@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
-    from leaselock.core.backend import Backend
+    from leaselock.core.backend import Backend, StoreLifecycle
 
 
 class Node(Protocol):
@@ -48,6 +48,8 @@ class Opened(NamedTuple):
     """The URL without its secrets."""
     native: bool = False
     """The nodes are asyncio's own (`drivers.node.AioNode`), not blocking ones."""
+    stores: tuple[StoreLifecycle, ...] = ()
+    """What the driver interrupts, closes and abandons."""
 
 
 SCHEMES = {

@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 Process = Coroutine["Effect[Any]", Any, T]
 FOREVER = float("inf")
 
@@ -23,20 +25,27 @@ class Effect(Generic[T]):
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Effect[T], T, T]:
-        return (yield self)
+    def __await__(self) -> Generator[Effect[T], Any, T]:
+        reply: T = yield self
+        return reply
 
 
-class Call(Effect[Any]):
+class Request(Generic[R_co]):
+    """A request to a node. Its parameter is the type of its reply."""
+
+    __slots__ = ()
+
+
+class Call(Effect[R]):
     """Send *request* to *node* and return its reply; NotApplied or OutcomeUnknown after *until*.
 
-    A node is one connection, as the driver's colour has it; a name stands for one that the
-    driver knows.
+    A node is one connection: a blocking one or an asyncio one, as the driver needs it. Its method
+    `call(request, until)` returns the reply or, for asyncio, an awaitable of it.
     """
 
     __slots__ = ("node", "request", "until")
 
-    def __init__(self, node: Any, request: object, until: float) -> None:
+    def __init__(self, node: Any, request: Request[R], until: float) -> None:
         self.node = node
         self.request = request
         self.until = until

@@ -140,7 +140,7 @@ class World:
         signal.wakers.append(wake)
         self._at(machine, until, lambda: resume(signal.is_set))
 
-    def _call(self, run: Run, call: Call, resume: Callable[..., None]) -> None:
+    def _call(self, run: Run, call: Call[Any], resume: Callable[..., None]) -> None:
         machine, faults = run.machine, self.faults
         if self.trace is not None:
             self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
@@ -171,7 +171,7 @@ class World:
         self.after(thaw, lambda: self._send(machine, arrive))
 
     def _call_near(
-        self, run: Run, call: Call, node: LocalModel, resume: Callable[..., None]
+        self, run: Run, call: Call[Any], node: LocalModel, resume: Callable[..., None]
     ) -> None:
         machine, turn = run.machine, run.turn
 

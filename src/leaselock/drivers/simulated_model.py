@@ -29,7 +29,7 @@ class LocalModel(Protocol):
     def handle(
         self,
         machine: Machine,
-        call: Call,
+        call: Call[Any],
         wanted: Callable[[], bool],
         reply: Callable[[object], None],
     ) -> None:
