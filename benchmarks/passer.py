@@ -20,9 +20,9 @@ THREADS = 4
 LENT = 0.01
 
 
-def take(client: leaselock.Client, passes: int, until: float) -> tuple[int, float]:
+def take(client: leaselock.Client, local_handoffs: int, until: float) -> tuple[int, float]:
     """Take the lock and give it back, until then; how often, and the longest wait."""
-    lock, count, longest = client.lock("crowd", passes=passes), 0, 0.0
+    lock, count, longest = client.lock("crowd", local_handoffs=local_handoffs), 0, 0.0
     while (asked := time.monotonic()) < until:
         with lock:
             longest = max(longest, time.monotonic() - asked)
@@ -30,12 +30,12 @@ def take(client: leaselock.Client, passes: int, until: float) -> tuple[int, floa
     return count, longest
 
 
-def crowd(client: leaselock.Client, passes: int, seconds: float) -> None:
+def crowd(client: leaselock.Client, local_handoffs: int, seconds: float) -> None:
     """Several threads at once."""
     found: list[tuple[int, float]] = []
     until = time.monotonic() + seconds
     work = [
-        threading.Thread(target=lambda: found.append(take(client, passes, until)))
+        threading.Thread(target=lambda: found.append(take(client, local_handoffs, until)))
         for _ in range(THREADS)
     ]
     for thread in work:
@@ -48,7 +48,7 @@ def crowd(client: leaselock.Client, passes: int, seconds: float) -> None:
 def keep(client: leaselock.Client) -> None:
     """Keep what is named."""
     for line in sys.stdin:
-        with client.lock(line.strip(), sticky=True):
+        with client.lock(line.strip(), cached=True):
             pass
         say("kept")
 
@@ -66,7 +66,7 @@ def lend(client: leaselock.Client) -> None:
 
 def main() -> None:
     """What the command line says."""
-    url, what, passes, seconds = sys.argv[1:]
+    url, what, local_handoffs, seconds = sys.argv[1:]
     with leaselock.Client(url) as client:
         if what in ("keep", "lend"):
             {"keep": keep, "lend": lend}[what](client)
@@ -74,7 +74,7 @@ def main() -> None:
             with client.lock(f"before {os.getpid()}"):
                 say("ready")
             sys.stdin.readline()
-            crowd(client, int(passes), float(seconds))
+            crowd(client, int(local_handoffs), float(seconds))
 
 
 if __name__ == "__main__":

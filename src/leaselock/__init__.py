@@ -9,20 +9,20 @@ if TYPE_CHECKING:
     from leaselock.api.aio import AsyncClient, AsyncLease, AsyncLock
     from leaselock.api.threads import Client, Lease, Lock
     from leaselock.core.backend import Finding
-    from leaselock.core.sight import Holder, Report
+    from leaselock.core.inspection import Holder, LockInfo
     from leaselock.errors import (
         AcquireTimeout,
-        Closed,
+        ClientClosed,
         FenceRejected,
         InvalidName,
         LeaselockError,
         LeaseLost,
+        NotApplied,
         NotHeld,
-        Refused,
-        RowMissing,
+        OutcomeUnknown,
+        RowNotFound,
         StaleVersion,
         StoreError,
-        Unknown,
         UnsafeProtocolWarning,
     )
 
@@ -30,20 +30,20 @@ _WHERE = {
     "leaselock.api.aio": ("AsyncClient", "AsyncLease", "AsyncLock"),
     "leaselock.api.threads": ("Client", "Lease", "Lock"),
     "leaselock.core.backend": ("Finding",),
-    "leaselock.core.sight": ("Holder", "Report"),
+    "leaselock.core.inspection": ("Holder", "LockInfo"),
     "leaselock.errors": (
         "AcquireTimeout",
-        "Closed",
+        "ClientClosed",
         "FenceRejected",
         "LeaselockError",
         "InvalidName",
         "LeaseLost",
         "NotHeld",
-        "Refused",
-        "RowMissing",
+        "NotApplied",
+        "RowNotFound",
         "StaleVersion",
         "StoreError",
-        "Unknown",
+        "OutcomeUnknown",
         "UnsafeProtocolWarning",
     ),
 }
@@ -54,7 +54,7 @@ __all__ = [
     "AsyncLease",
     "AsyncLock",
     "Client",
-    "Closed",
+    "ClientClosed",
     "FenceRejected",
     "Finding",
     "Holder",
@@ -63,13 +63,13 @@ __all__ = [
     "LeaseLost",
     "LeaselockError",
     "Lock",
+    "LockInfo",
+    "NotApplied",
     "NotHeld",
-    "Refused",
-    "Report",
-    "RowMissing",
+    "OutcomeUnknown",
+    "RowNotFound",
     "StaleVersion",
     "StoreError",
-    "Unknown",
     "UnsafeProtocolWarning",
     "__version__",
 ]

@@ -73,7 +73,7 @@ class InvalidName(LeaselockError, ValueError):
     __module__ = "leaselock"
 
 
-class Closed(LeaselockError):
+class ClientClosed(LeaselockError):
     """The client was closed; make a new one."""
 
     __module__ = "leaselock"
@@ -126,7 +126,7 @@ class FenceRejected(LeaselockError):
         )
 
 
-class RowMissing(LeaselockError, LookupError):
+class RowNotFound(LeaselockError, LookupError):
     """There is no row with this key; nothing was written."""
 
     __module__ = "leaselock"
@@ -146,13 +146,13 @@ class StoreError(LeaselockError):
     __module__ = "leaselock"
 
 
-class Refused(StoreError):
+class NotApplied(StoreError):
     """The store said no, or was never reached: certainly nothing was applied."""
 
     __module__ = "leaselock"
 
 
-class Unknown(StoreError):
+class OutcomeUnknown(StoreError):
     """No answer arrived: the request may have been applied."""
 
     __module__ = "leaselock"

@@ -15,7 +15,7 @@ from tests.servers.process import eventually
 
 from leaselock.backends.sql.script import SqlError
 from leaselock.backends.sql.seats import Own
-from leaselock.core.backend import Break, Broken, Grant, Held, Leave, Sight
+from leaselock.core.backend import BreakLock, Broken, Grant, HoldRecord, LockState, Release
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Waiting:
     def __init__(self, twins: SeatTwins, claim: Claim, patience: float) -> None:
         self.twins = twins
         self.claim = claim
-        self.real, self.modelled = (world.places[claim.holder] for world in twins.worlds)
+        self.real, self.modelled = (world.places[claim.id] for world in twins.worlds)
         self.got: list[Any] = []
         world = twins.modelled
         self.steps = world.seats.wait(self.modelled.seat, patience)
@@ -95,11 +95,11 @@ class SeatTwins:
         """The answer of both."""
         claims = [request.claim] if hasattr(request, "claim") else getattr(request, "claims", [])
         self.settle()
-        waits = [self.waits[c.holder] for c in claims if c.holder in self.waits]
-        if waits and not isinstance(request, Leave):
+        waits = [self.waits[c.id] for c in claims if c.id in self.waits]
+        if waits and not isinstance(request, Release):
             return None  # a session that waits cannot be asked
         for wait in waits:
-            del self.waits[wait.claim.holder]
+            del self.waits[wait.claim.id]
             wait.cut()
         real = self.real.answer(request)
         model = self.modelled.answer(self._translated(request))
@@ -111,13 +111,13 @@ class SeatTwins:
         """Have a claim that has a seat wait in the server; what it comes to by now."""
         # MySQL waits for rows by the second, which the library knows: it does not wait so briefly.
         coarse = self.real.dialect.rings and self.real.protocol == "row" and patience == BRIEF
-        if coarse or self.real.place(claim) is None or claim.holder in self.waits:
+        if coarse or self.real.place(claim) is None or claim.id in self.waits:
             return "stands"
-        wait = self.waits[claim.holder] = Waiting(self, claim, patience)
+        wait = self.waits[claim.id] = Waiting(self, claim, patience)
         if patience == BRIEF:
             wait.future.exception(ANSWERED)
         self.settle()
-        if claim.holder in self.waits:
+        if claim.id in self.waits:
             return "waits"
         return "in vain" if wait.got and isinstance(wait.got[0], SqlError) else "let in"
 
@@ -132,7 +132,7 @@ class SeatTwins:
                 eventually(lambda line=line: not self.real.lives(line))  # type: ignore[misc]
 
     def _translated(self, request: Any) -> Any:
-        if isinstance(request, Break) and request.token is not None:
+        if isinstance(request, BreakLock) and request.token is not None:
             return request._replace(token=self.tokens.get(request.token, 0))
         return request
 
@@ -146,11 +146,11 @@ class SeatTwins:
 
     def plain(self, answer: Any, tokens: dict[int, int] | None) -> Any:
         """An answer without times, its tokens as the model has them."""
-        if isinstance(answer, Held):
+        if isinstance(answer, HoldRecord):
             token = answer.token if tokens is None else tokens[answer.token]
             return answer._replace(token=token, since=0.0)
-        if isinstance(answer, Sight):
-            waiting = sorted(claim.holder for claim in answer.waiting)
+        if isinstance(answer, LockState):
+            waiting = sorted(claim.id for claim in answer.waiting)
             return answer.name, self.plain(answer.held, tokens), waiting
         if isinstance(answer, Broken):
             return self.plain(answer.held, tokens), answer[1]
@@ -165,7 +165,7 @@ class SeatTwins:
     def die(self, client: str) -> None:
         """All its sessions end."""
         for wait in [wait for wait in self.waits.values() if wait.claim.client == client]:
-            del self.waits[wait.claim.holder]
+            del self.waits[wait.claim.id]
             wait.cut()
         for world in self.worlds:
             world.die(client)

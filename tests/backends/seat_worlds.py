@@ -19,9 +19,9 @@ from leaselock.backends.sql.nodes import Store
 from leaselock.backends.sql.script import SqlError, asked, dialect_of
 from leaselock.backends.sql.seats import Own, Seat, Seats
 from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import Ask, Break, Leave, Left, Look, Renew
-from leaselock.drivers import machine
-from leaselock.errors import Unknown
+from leaselock.core.backend import Acquire, BreakLock, Inspect, Release, Released, Renew
+from leaselock.drivers import system_env
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,30 +102,30 @@ class World:
 
     def answer(self, request: Any) -> object:
         """What a request comes to, of those that do not wait."""
-        if isinstance(request, Ask):
+        if isinstance(request, Acquire):
             return self._ask(request)
-        if isinstance(request, Leave):
+        if isinstance(request, Release):
             return self._leave(request.claim)
         if isinstance(request, Renew):
             return tuple(self._lives(claim) for claim in request.claims)
-        if isinstance(request, Look):
-            return self.drive(None, self.seats.look(self.protocol, request))
-        assert isinstance(request, Break)
-        return self.drive(None, self.seats.evict(self.protocol, request))
+        if isinstance(request, Inspect):
+            return self.drive(None, self.seats.inspect(self.protocol, request))
+        assert isinstance(request, BreakLock)
+        return self.drive(None, self.seats.break_lock(self.protocol, request))
 
     def place(self, claim: Claim) -> Place | None:
         """Where a claim sits, if its session lives."""
-        place = self.places.get(claim.holder)
+        place = self.places.get(claim.id)
         return place if place is not None and self.lives(place.line) else None
 
-    def _ask(self, request: Ask) -> object:
+    def _ask(self, request: Acquire) -> object:
         claim = request.claim
         place = self.place(claim)
         if place is None:
             idle = self.idle.get(claim.client)
             place = idle.pop() if idle else self.begun(claim)
             place.seat.claim, place.seat.protocol = claim, self.protocol
-            self.places[claim.holder] = place
+            self.places[claim.id] = place
         reply = self.drive(place, self.seats.ask(place.seat, request))
         if place.seat.token is None and not request.wait:
             self.lay_down(claim)
@@ -142,14 +142,14 @@ class World:
         """Set up its session."""
         self.drive(place, self.seats.tenancy(SILENCE))
 
-    def _leave(self, claim: Claim) -> Left:
+    def _leave(self, claim: Claim) -> Released:
         place = self.place(claim)
         if place is None:
-            return Left("absent", ())
+            return Released("absent", ())
         held = place.seat.token is not None
         self.drive(place, self.seats.free(place.seat))
         self.lay_down(claim)
-        return Left("held" if held else "waiting", ())
+        return Released("held" if held else "waiting", ())
 
     def _lives(self, claim: Claim) -> bool:
         place = self.place(claim)
@@ -159,7 +159,7 @@ class World:
 
     def lay_down(self, claim: Claim) -> None:
         """The claim is over; its session is for the next of its client."""
-        place = self.places.pop(claim.holder)
+        place = self.places.pop(claim.id)
         place.seat.clear()
         self.idle.setdefault(claim.client, []).append(place)
 
@@ -173,7 +173,7 @@ class World:
 
     def stop(self, claim: Claim) -> None:
         """The claim's session is over."""
-        place = self.places.pop(claim.holder, None)
+        place = self.places.pop(claim.id, None)
         if place is not None:
             self.end(place.line)
 
@@ -183,7 +183,7 @@ class Real(World):
 
     def __init__(self, server: Postgres | MariaDB, protocol: str) -> None:
         self.server = server
-        self.store = Store(parsed(f"{emptied(server)}?session={SILENCE}"), machine.now)
+        self.store = Store(parsed(f"{emptied(server)}?session={SILENCE}"), system_env.now)
         self.dialect = self.store.dialect
         self.lines: list[Any] = []
         self.witness, _ = self.connect()
@@ -191,13 +191,13 @@ class Real(World):
 
     def connect(self) -> tuple[Any, int]:
         """A connection of the library's."""
-        line = self.store.connect(machine.now() + ANSWERED)
+        line = self.store.connect(system_env.now() + ANSWERED)
         self.lines.append(line)
         return line, line.backend
 
     def run(self, line: Any, script: Script) -> list[Result]:
         """As the library does."""
-        return asked(line, self.dialect, script, machine.now() + ANSWERED)
+        return asked(line, self.dialect, script, system_env.now() + ANSWERED)
 
     def sit(self, place: Place) -> None:
         """MySQL's waits for rows have a limit of their session."""
@@ -242,7 +242,7 @@ class Modelled(World):
         got: list[Any] = []
         self.server.ask(line, script, got.append)
         if not got:
-            raise Unknown("the session is over, or waits")
+            raise OutcomeUnknown("the session is over, or waits")
         return outcome(got[0])
 
     def lives(self, line: Any) -> bool:

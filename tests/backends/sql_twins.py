@@ -18,7 +18,7 @@ from leaselock.backends.sql.nodes import Store
 from leaselock.backends.sql.script import asked
 from leaselock.backends.sql.shelf import Asker
 from leaselock.backends.sql.url import parsed
-from leaselock.drivers import machine
+from leaselock.drivers import system_env
 
 if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
@@ -57,9 +57,9 @@ class SqlTwins:
     pause = 0.1
 
     def __init__(self, server: Postgres | MariaDB) -> None:
-        self.store = Store(parsed(emptied(server)), machine.now)
-        self.line = self.store.connect(machine.now() + ANSWERED)
-        self.witness = self.store.connect(machine.now() + ANSWERED)
+        self.store = Store(parsed(emptied(server)), system_env.now)
+        self.line = self.store.connect(system_env.now() + ANSWERED)
+        self.witness = self.store.connect(system_env.now() + ANSWERED)
         self.dialect = self.store.dialect
         self.micros = 0
         self.apart = APART
@@ -76,7 +76,7 @@ class SqlTwins:
         try:
             script = next(steps)
             while True:
-                script = steps.send(self.carry_out(script))
+                script = steps.send(self.handle(script))
         except StopIteration as done:
             return done.value
 
@@ -95,11 +95,11 @@ class SqlTwins:
 
     # --- both at once ---------------------------------------------------------------------------
 
-    def carry_out(self, script: Script) -> list[Result]:
+    def handle(self, script: Script) -> list[Result]:
         """The same on both; the real results, which are those of the model."""
         opens = "begin" not in script and self._in_transaction
         now = self.micros = self.micros if opens else self._moment()
-        real = asked(self.line, self.dialect, script, machine.now() + ANSWERED)
+        real = asked(self.line, self.dialect, script, system_env.now() + ANSWERED)
         model = [self.tables.do(part) for part in script]
         self.told += len(self.tables.notices) + sum(_title(p) == "leave word" for p in script)
         self.tables.notices.clear()
@@ -114,7 +114,7 @@ class SqlTwins:
     _in_transaction = False
 
     def _time(self) -> int:
-        (result,) = asked(self.witness, self.dialect, ("now",), machine.now() + ANSWERED)
+        (result,) = asked(self.witness, self.dialect, ("now",), system_env.now() + ANSWERED)
         return int(result.rows[0][0])
 
     def _moment(self) -> int:
@@ -167,7 +167,7 @@ class SqlTwins:
         for table, columns in COLUMNS.items():
             text = f"SELECT {', '.join(columns)} FROM leaselock_{table}"
             script: Script = (("raw", {"text": text}),)
-            (found,) = asked(self.witness, self.dialect, script, machine.now() + ANSWERED)
+            (found,) = asked(self.witness, self.dialect, script, system_env.now() + ANSWERED)
             rows = sorted(([*map(_plain, row)] for row in found.rows), key=repr)
             ours = sorted(([*map(_plain, row)] for row in getattr(self, f"_{table}")()), key=repr)
             assert self._alike(sorted(rows, key=_key), sorted(ours, key=_key)), (table, rows, ours)

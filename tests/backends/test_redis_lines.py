@@ -20,8 +20,8 @@ from leaselock.backends.redis.codec import packed
 from leaselock.backends.redis.line import A_MOMENT, Line, interval
 from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.wire import Wire
-from leaselock.drivers.machine import now
-from leaselock.errors import Refused, StoreError
+from leaselock.drivers.system_env import now
+from leaselock.errors import NotApplied, StoreError
 from leaselock.testing.conformance.waiting import heartbeat
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_a_client_that_closes_cancels_nobody_who_connects(mute: str) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
         await client.close()
-        with pytest.raises((StoreError, leaselock.Closed)):
+        with pytest.raises((StoreError, leaselock.ClientClosed)):
             await looking
 
     asyncio.run(story())
@@ -201,7 +201,7 @@ def test_without_the_right_to_watch_nothing_is_deleted_unwatched(server: Redis) 
     with leaselock.Client(url) as client:
         lease = client.lock("a", lease=LONG).acquire(timeout=0)
         assert lease is not None
-        with pytest.raises(Refused, match="watch"):
+        with pytest.raises(NotApplied, match="watch"):
             lease.release()
         assert server.ask("EXISTS", "a") == 1
     server.ask("FLUSHALL")
@@ -225,7 +225,7 @@ def test_an_answer_that_comes_in_small_pieces_has_a_deadline(server: Redis) -> N
     end = threading.Timer(PATIENCE, over.set)
     end.start()
     began = now()
-    with pytest.raises(leaselock.Unknown, match="did not answer in time"):
+    with pytest.raises(leaselock.OutcomeUnknown, match="did not answer in time"):
         line.ask(packed((("GET", "a"),)), 1, now() + 0.3)
     assert now() - began < PATIENCE / 2
     end.cancel()
@@ -233,7 +233,7 @@ def test_an_answer_that_comes_in_small_pieces_has_a_deadline(server: Redis) -> N
     thread.join()
     line.close()
     other.close()
-    with pytest.raises(leaselock.Unknown, match="did not answer"):
+    with pytest.raises(leaselock.OutcomeUnknown, match="did not answer"):
         line.ask(packed((("GET", "a"),)), 1, now() + 0.3)
 
 

@@ -12,8 +12,8 @@ from leaselock.backends.redis.hash import Hash
 from leaselock.backends.redis.route import Cluster, Single
 from leaselock.backends.redis.steps import Address, Send
 from leaselock.backends.redis.talk import Talk
-from leaselock.core.backend import Ask, Claim, Leave
-from leaselock.drivers.machine import now
+from leaselock.core.backend import Acquire, Claim, Release
+from leaselock.drivers.system_env import now
 
 PLACE = Address("localhost", 6379)
 CLIENT = "0123456789abcdef" * 2
@@ -27,7 +27,7 @@ CLAIMS = st.builds(
     about=NAMES,
     since=st.floats(0, 2e9),
     tokens=st.sampled_from([1, 17]),
-    sticky=st.just(False),
+    cached=st.just(False),
 )
 
 
@@ -38,17 +38,17 @@ def hash_of(form: str) -> Hash:
 @given(CLAIMS, st.sampled_from(["hash", "string", "vote"]))
 def test_a_first_try_is_what_would_be_packed(claim: Claim, form: str) -> None:
     locks = hash_of(form)
-    owner = keys.owner_of(claim.holder)
+    owner = keys.owner_of(claim.id)
     member = keys.member_of(claim, claim.client)
     command = locks._taking(claim.name, owner, round(claim.lease * 1000), member, claim.tokens)
-    assert locks.ready.brief(Ask(claim, True), 0) == Send(PLACE, packed([command]))
+    assert locks.ready.brief(Acquire(claim, True), 0) == Send(PLACE, packed([command]))
 
 
 @given(CLAIMS, st.sampled_from(["hash", "string", "vote"]))
 def test_a_release_is_what_would_be_packed(claim: Claim, form: str) -> None:
     locks = hash_of(form)
-    command = locks._giving(claim.name, keys.owner_of(claim.holder))
-    assert locks.ready.brief(Leave(claim, False), 0) == Send(PLACE, packed([command]))
+    command = locks._giving(claim.name, keys.owner_of(claim.id))
+    assert locks.ready.brief(Release(claim, False), 0) == Send(PLACE, packed([command]))
 
 
 def test_what_a_cluster_turns_out_to_be_counts() -> None:
@@ -58,7 +58,7 @@ def test_what_a_cluster_turns_out_to_be_counts() -> None:
     claim = Claim("a", f"{CLIENT}:1", CLIENT, 30.0, "me", 1.0)
 
     def verb() -> bytes:
-        step = locks.ready.brief(Ask(claim, True), 0)
+        step = locks.ready.brief(Acquire(claim, True), 0)
         assert step is not None
         reader = hiredis.Reader()
         reader.feed(packed(step.commands))

@@ -16,7 +16,7 @@ from leaselock.backends.redis.route import Cluster, Sentinels
 from leaselock.backends.redis.steps import Address, Pause, Send, Waiting, unheard
 from leaselock.backends.redis.talk import Talk
 from leaselock.core.backend import Claim, Renew
-from leaselock.errors import Refused, StoreError, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def asked(steps: Steps[Any], silent: Callable[[Address], bool]) -> list[Address]
             assert isinstance(step, Send)
             order.append(step.address)
             late = late or silent(step.address)
-            step = steps.throw(Unknown("no answer")) if late else steps.send(reply(step))
+            step = steps.throw(OutcomeUnknown("no answer")) if late else steps.send(reply(step))
     except StopIteration:
         return order
 
@@ -127,7 +127,7 @@ def test_a_silent_master_of_a_cluster_ends_no_lease_on_another() -> None:
         if isinstance(step, Pause):
             raise AssertionError("nobody said that it passes")
         if step.address == DEAD:
-            raise Unknown("no answer")
+            raise OutcomeUnknown("no answer")
         if step.commands[0][0] == "CLUSTER":
             return [ranges, [b"0", 0]]
         return [[1] * ((len(step.commands[0]) - 4) // 4)]
@@ -135,7 +135,7 @@ def test_a_silent_master_of_a_cluster_ends_no_lease_on_another() -> None:
     def renewed() -> list[bool | None]:
         return [*driven(locks.renew(Renew(CLAIMS)), answers)]
 
-    with contextlib.suppress(Unknown):
+    with contextlib.suppress(OutcomeUnknown):
         renewed()
     assert renewed() == [None, True, True]
 
@@ -185,6 +185,6 @@ def test_a_subscription_that_is_refused_half_way_is_asked_for_again() -> None:
         return unheard(step.address, Exception("MOVED 0 first:2"), len(step.commands))
 
     waiting = Waiting(CLAIMS[0], ("channel",), sharded=True)
-    with pytest.raises(Refused, match="ASK"):
+    with pytest.raises(NotApplied, match="ASK"):
         driven(talk.ask("a", (("GET", "a"),), waiting=waiting), answers)
     assert len(asked) > 2

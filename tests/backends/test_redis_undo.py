@@ -11,8 +11,8 @@ from leaselock.backends.redis.conversations import Conversations
 from leaselock.backends.redis.model import Connection, Server
 from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.steps import Pause, Send
-from leaselock.core.backend import Ask, Busy, Grant
-from leaselock.errors import Refused, StoreError, Unknown
+from leaselock.core.backend import Acquire, Busy, Grant
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ class Scene:
         self.server = Server(self._time, lambda wanted: self.replicas)
         self.line = Connection(self.server, lambda channel, word: None)
         url = settings_of("redis://nowhere?replicas=1")
-        self.talks = Conversations(url, lambda: 0.0, lambda claim: claim.holder, "hash")
+        self.talks = Conversations(url, lambda: 0.0, lambda claim: claim.id, "hash")
         self.late: list[Send] = []
 
     def _time(self) -> int:
@@ -45,7 +45,7 @@ class Scene:
         self, lost: Callable[[Send], bool] = lambda step: False, *, wait: bool = False
     ) -> object:
         """Try; what is *lost* is delivered by nobody yet."""
-        steps: Steps[Any] = self.talks.about(Ask(CLAIM, wait), False)
+        steps: Steps[Any] = self.talks.about(Acquire(CLAIM, wait), False)
         try:
             step = next(steps)
             while True:
@@ -55,7 +55,7 @@ class Scene:
                 assert isinstance(step, Send)
                 if lost(step):
                     self.late.append(step)
-                    step = steps.throw(Unknown("no answer"))
+                    step = steps.throw(OutcomeUnknown("no answer"))
                 else:
                     step = steps.send(self.deliver(step))
         except StopIteration as done:
@@ -74,8 +74,8 @@ def gives_back(step: Send) -> bool:
 
 def test_a_grant_that_was_given_back_in_vain_is_not_taken_when_asked_for_again() -> None:
     scene = Scene()
-    assert isinstance(scene.ask(), Refused)  # the scripts are loaded from now on
-    assert isinstance(scene.ask(gives_back), Unknown)
+    assert isinstance(scene.ask(), NotApplied)  # the scripts are loaded from now on
+    assert isinstance(scene.ask(gives_back), OutcomeUnknown)
     scene.replicas = 1
     answers = [scene.ask() for _ in range(2)]
     granted = [answer for answer in answers if isinstance(answer, Grant)]
@@ -86,7 +86,7 @@ def test_a_grant_that_was_given_back_in_vain_is_not_taken_when_asked_for_again()
 
 def test_what_was_given_back_for_sure_may_be_asked_for_again() -> None:
     scene = Scene()
-    assert isinstance(scene.ask(), Refused)
+    assert isinstance(scene.ask(), NotApplied)
     assert not scene.held()
     scene.replicas = 1
     assert isinstance(scene.ask(), Grant)

@@ -12,19 +12,19 @@ from leaselock.backends.redis.protocol import CAPABILITIES
 from leaselock.backends.redlock.masters import Master
 from leaselock.backends.redlock.protocol import Redlock
 from leaselock.core.backend import (
-    Ask,
+    Acquire,
     Busy,
-    Fence,
     Grant,
-    Leave,
-    Left,
+    LifetimeSet,
+    RaiseToken,
+    Release,
+    Released,
+    ReleaseGrant,
     Renew,
-    Retie,
-    Retied,
-    Undo,
+    SetLifetime,
 )
 from leaselock.core.effects import Call, Effect, Spawn, Wait
-from leaselock.errors import Unknown
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from leaselock.core.effects import Process
@@ -33,8 +33,8 @@ CLAIM = claim_of("0" * 32, "a", 1, 4.0)
 SOON = 10.0
 BUSY = Busy(None, 1.0, ())
 OLD, NEW = Grant(25, ()), Grant(26, ())
-LOST = Unknown("no answer")
-BACK = Left("held", ())
+LOST = OutcomeUnknown("no answer")
+BACK = Released("held", ())
 # The first three won; of the others one votes as before, with the vote that was given back.
 WON = (NEW, NEW, OLD, NEW, BUSY)
 
@@ -70,11 +70,11 @@ class Masters:
 
     def won_after_a_loss(self) -> None:
         """A try that got one vote, which could not be given back; and then one that won."""
-        self.say = {Ask: (BUSY, BUSY, OLD, BUSY, BUSY), Undo: (LOST,) * 5}
-        assert isinstance(self.run(self.locks.ask(CLAIM, wait=True, until=SOON)), Busy)
+        self.say = {Acquire: (BUSY, BUSY, OLD, BUSY, BUSY), ReleaseGrant: (LOST,) * 5}
+        assert isinstance(self.run(self.locks.acquire(CLAIM, wait=True, until=SOON)), Busy)
         self.locks.all.suspects.clear()
-        self.say = {Ask: WON, Undo: (LOST,) * 5}
-        grant = self.run(self.locks.ask(CLAIM, wait=True, until=SOON))
+        self.say = {Acquire: WON, ReleaseGrant: (LOST,) * 5}
+        grant = self.run(self.locks.acquire(CLAIM, wait=True, until=SOON))
         assert grant == NEW
 
 
@@ -110,50 +110,58 @@ def test_nor_does_it_speak_against_the_hold() -> None:
 def test_nor_does_it_detach_one() -> None:
     masters = Masters()
     masters.won_after_a_loss()
-    yes, no = Retied(True, ()), Retied(False, ())
-    masters.say[Retie] = (yes, yes, yes, no, no)
-    assert not masters.run(masters.locks.retie(CLAIM, "lease", SOON)).held
+    yes, no = LifetimeSet(True, ()), LifetimeSet(False, ())
+    masters.say[SetLifetime] = (yes, yes, yes, no, no)
+    assert not masters.run(masters.locks.set_lifetime(CLAIM, "lease", SOON)).held
 
 
 def test_a_master_that_voted_anew_counts_again() -> None:
     masters = Masters()
     masters.won_after_a_loss()
-    masters.say = {Ask: (NEW, NEW, NEW, BUSY, BUSY), Undo: (BACK,) * 5}
-    grant = masters.run(masters.locks.ask(CLAIM, wait=True, until=SOON))
+    masters.say = {Acquire: (NEW, NEW, NEW, BUSY, BUSY), ReleaseGrant: (BACK,) * 5}
+    grant = masters.run(masters.locks.acquire(CLAIM, wait=True, until=SOON))
     assert isinstance(grant, Grant)
     assert renewed(masters, True, True, True, False, False) == [True]
 
 
 def test_who_does_not_wait_owes_what_could_not_be_given_back() -> None:
     masters = Masters()
-    masters.say = {Ask: (BUSY, BUSY, OLD, BUSY, BUSY), Undo: (LOST,) * 5, Leave: (BACK,) * 5}
-    assert isinstance(masters.run(masters.locks.ask(CLAIM, wait=False, until=SOON)), Busy)
-    assert masters.asked[-1] == ("master2", Leave(CLAIM, bury=True))
+    masters.say = {
+        Acquire: (BUSY, BUSY, OLD, BUSY, BUSY),
+        ReleaseGrant: (LOST,) * 5,
+        Release: (BACK,) * 5,
+    }
+    assert isinstance(masters.run(masters.locks.acquire(CLAIM, wait=False, until=SOON)), Busy)
+    assert masters.asked[-1] == ("master2", Release(CLAIM, tombstone=True))
     assert not any(masters.locks.debts.owed.values())
 
 
 def test_nor_may_what_was_undone_have_another_token_by_then() -> None:
     masters = Masters()
-    masters.say = {Ask: (OLD, NEW, OLD, BUSY, BUSY), Fence: (LOST,) * 5}
-    masters.say |= {Undo: (BACK,) * 5, Leave: (BACK,) * 5}
-    assert isinstance(masters.run(masters.locks.ask(CLAIM, wait=False, until=SOON)), Busy)
-    told = {node for node, request in masters.asked if isinstance(request, Leave)}
+    masters.say = {Acquire: (OLD, NEW, OLD, BUSY, BUSY), RaiseToken: (LOST,) * 5}
+    masters.say |= {ReleaseGrant: (BACK,) * 5, Release: (BACK,) * 5}
+    assert isinstance(masters.run(masters.locks.acquire(CLAIM, wait=False, until=SOON)), Busy)
+    told = {node for node, request in masters.asked if isinstance(request, Release)}
     assert told == {"master0", "master1", "master2"}
 
 
 def test_a_late_vote_of_who_left_is_given_back_for_good_with_all_that_may_follow() -> None:
     masters = Masters()
-    masters.say = {Leave: (BACK,) * 5}
+    masters.say = {Release: (BACK,) * 5}
     masters.locks.debts.owe(2, CLAIM)
     masters.locks.debts.owe(2, CLAIM, OLD.token)
     assert masters.run(masters.locks.debts.repay(2))
-    assert masters.asked == [("master2", Leave(CLAIM, bury=True))]
+    assert masters.asked == [("master2", Release(CLAIM, tombstone=True))]
 
 
 def test_of_who_does_not_wait_nothing_is_kept() -> None:
     masters = Masters()
-    masters.say = {Ask: (BUSY, BUSY, OLD, LOST, BUSY), Undo: (BACK,) * 5, Leave: (BACK,) * 5}
-    masters.run(masters.locks.ask(CLAIM, wait=False, until=SOON))
+    masters.say = {
+        Acquire: (BUSY, BUSY, OLD, LOST, BUSY),
+        ReleaseGrant: (BACK,) * 5,
+        Release: (BACK,) * 5,
+    }
+    masters.run(masters.locks.acquire(CLAIM, wait=False, until=SOON))
     masters.locks.forget(CLAIM)
     known = (masters.locks.latest, masters.locks.undone, masters.locks.unsure)
     assert not any(known)

@@ -63,7 +63,7 @@ def test_the_lock_of_a_killed_process_goes_to_the_next(
     assert second.token > first.token
     assert after < SLACK + (LEASE if stage.protocol == "lease" else 0.0)
     heir.give_back()
-    assert heir.hear() == ["released"]
+    assert heir.await_wakeup() == ["released"]
 
 
 def test_a_holder_whose_connection_is_ended_is_told(stage: Stage) -> None:

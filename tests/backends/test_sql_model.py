@@ -34,7 +34,7 @@ QUICK = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 # A hand-over, and the row of a waiter, end soon, too.
-CLAIM_TIME, WAITER_LASTS = 0.12, 0.25
+CONFIRM_WITHIN, WAITER_LASTS = 0.12, 0.25
 LEAST, MOST = 2, 40
 MOST_SITTINGS, SEED = 500, 8
 
@@ -42,7 +42,7 @@ MOST_SITTINGS, SEED = 500, 8
 @contextmanager
 def history_on(server: Postgres | MariaDB) -> Iterator[History]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rules, "CLAIM_TIME", CLAIM_TIME)
+        patch.setattr(rules, "CONFIRM_WITHIN", CONFIRM_WITHIN)
         patch.setattr(shelf, "WAITER_LASTS", WAITER_LASTS)
         twins = SqlTwins(server)
         try:
@@ -67,8 +67,8 @@ def test_a_database_answers_as_its_model(server: Postgres | MariaDB) -> None:
 def test_a_long_history_shows_everything(server: Postgres | MariaDB) -> None:
     lots = random.Random(1)
     seen: Counter[str] = Counter()
-    wanted = {"Ask Grant", "Ask Busy", "held", "waiting", "absent", "message"}
-    wanted |= {"Renew tuple", "Look tuple", "Retied True", "Broken True", "Broken False"}
+    wanted = {"Acquire Grant", "Acquire Busy", "held", "waiting", "absent", "message"}
+    wanted |= {"Renew tuple", "Inspect tuple", "LifetimeSet True", "Broken True", "Broken False"}
     # On a machine with much else to do, a history may end early.
     for number in range(MOST):
         if number >= LEAST and wanted <= set(seen):
@@ -129,8 +129,16 @@ def test_a_database_gives_seats_as_its_model(server: Postgres | MariaDB, protoco
 @pytest.mark.parametrize("protocol", ["row", "advisory"])
 def test_long_sittings_show_everything(server: Postgres | MariaDB, protocol: str) -> None:
     lots = random.Random(f"{SEED} {protocol}")
-    wanted = {"Ask Grant", "Ask Busy", "held", "waiting", "absent", "Broken True", "Broken False"}
-    wanted |= {"Renew tuple", "Look tuple", "let in", "waits"}
+    wanted = {
+        "Acquire Grant",
+        "Acquire Busy",
+        "held",
+        "waiting",
+        "absent",
+        "Broken True",
+        "Broken False",
+    }
+    wanted |= {"Renew tuple", "Inspect tuple", "let in", "waits"}
     with sittings_on(server, protocol) as history:
         for _ in range(MOST_SITTINGS):
             if wanted <= set(history.seen):

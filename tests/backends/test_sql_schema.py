@@ -14,7 +14,7 @@ from tests.servers.process import eventually
 
 import leaselock
 from leaselock.cli import main
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,9 @@ def bare(server: Postgres | MariaDB) -> Iterator[str]:
 def test_missing_tables_are_an_error_that_names_the_command(bare: str, protocol: str) -> None:
     with (
         leaselock.Client(f"{bare}?protocol={protocol}") as client,
-        pytest.raises(Refused, match="no tables of leaselock's: run `leaselock init '") as caught,
+        pytest.raises(
+            NotApplied, match="no tables of leaselock's: run `leaselock init '"
+        ) as caught,
     ):
         client.lock("a").acquire(timeout=0)
     assert "client.setup()" in str(caught.value)
@@ -59,7 +61,7 @@ def test_the_schema_can_be_printed_made_and_made_again(
     for table in TABLES:
         assert f"CREATE TABLE IF NOT EXISTS leaselock_{table} (" in printed
     with leaselock.Client(bare) as client:
-        with pytest.raises(Refused, match="no tables"):
+        with pytest.raises(NotApplied, match="no tables"):
             client.lock("a").acquire(timeout=0)
         for statement in client.setup():
             assert statement in printed
@@ -100,7 +102,7 @@ def test_tables_of_another_version_are_refused(
         client = stage.client()
         # It looks at tables of any version, and its connection is used for nothing else.
         client.doctor()
-        with pytest.raises(Refused, match=words):
+        with pytest.raises(NotApplied, match=words):
             client.lock("a").acquire(timeout=0)
     finally:
         stage.change(f"UPDATE {fact} SET value = '1' WHERE {key} = 'schema'")
@@ -160,7 +162,7 @@ def test_doctor_knows_of_servers_that_refuse_to_write() -> None:
     """READ COMMITTED and a log of statements do not go together, and a read-only server is one."""
     with MariaDB(**{"log-bin": "on", "binlog-format": "STATEMENT", "server-id": "1"}) as own:
         with leaselock.Client(own.url) as client:
-            with pytest.raises(Refused, match="BINLOG_FORMAT = STATEMENT"):
+            with pytest.raises(NotApplied, match="BINLOG_FORMAT = STATEMENT"):
                 client.setup()
             assert ("binlog_format is STATEMENT", "set it to ROW or MIXED") in failures(client)
         own.query("SET GLOBAL binlog_format = MIXED")

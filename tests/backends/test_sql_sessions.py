@@ -15,7 +15,7 @@ from tests.servers.process import eventually
 
 import leaselock
 from leaselock.backends.sql.keys import ADVISORY, number, word
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
@@ -180,7 +180,7 @@ def test_a_lease_through_a_proxy_that_pools_transactions(pgbouncer: PgBouncer) -
 def test_a_session_through_such_a_proxy_is_refused(protocol: str, pgbouncer: PgBouncer) -> None:
     with (
         leaselock.Client(f"{pgbouncer.url}?protocol={protocol}") as client,
-        pytest.raises(Refused, match=r"a proxy, and protocol '\w+' needs a session of its own"),
+        pytest.raises(NotApplied, match=r"a proxy, and protocol '\w+' needs a session of its own"),
     ):
         client.lock("a").acquire(timeout=0)
 

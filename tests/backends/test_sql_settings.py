@@ -18,10 +18,10 @@ from tests.servers.process import eventually
 
 import leaselock
 from leaselock.backends import open_store
-from leaselock.core.backend import Next
+from leaselock.core.backend import Listen
 from leaselock.core.effects import FOREVER
-from leaselock.drivers.machine import now
-from leaselock.errors import Refused
+from leaselock.drivers.system_env import now
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,11 +130,11 @@ def test_an_ear_that_is_refused_says_so(
     postgres.query(f"REVOKE EXECUTE ON {sign} FROM PUBLIC")
     try:
         blocking = open_store(url, now).nodes["ear"]
-        with pytest.raises(Refused, match="pg_try_advisory_lock"):
-            blocking.call(Next(client), FOREVER)
+        with pytest.raises(NotApplied, match="pg_try_advisory_lock"):
+            blocking.call(Listen(client), FOREVER)
         ear = open_store(url, now, aio=True).nodes["ear"]
-        with pytest.raises(Refused, match="pg_try_advisory_lock"):
-            asyncio.run(ear.call(Next(client), FOREVER))
+        with pytest.raises(NotApplied, match="pg_try_advisory_lock"):
+            asyncio.run(ear.call(Listen(client), FOREVER))
     finally:
         postgres.query(f"GRANT EXECUTE ON {sign} TO PUBLIC")
 

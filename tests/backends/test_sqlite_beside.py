@@ -20,12 +20,12 @@ from tests.backends.users import (
 )
 
 from leaselock.backends.sqlite import place
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 
 def test_a_linked_log(tmp_path: Path) -> None:
     (tmp_path / "locks.db-wal").symlink_to("elsewhere")
-    with pytest.raises(Refused, match=r"locks.db-wal' is not a regular file: remove it"):
+    with pytest.raises(NotApplied, match=r"locks.db-wal' is not a regular file: remove it"):
         place.prepare(f"{tmp_path}/locks.db")
 
 
@@ -46,7 +46,7 @@ def test_what_a_stranger_laid_beside_a_file_in_tmp(suffix: str, public: Path) ->
 
 def test_clients_that_are_a_file(tmp_path: Path) -> None:
     (tmp_path / "locks.db.clients").touch()
-    with pytest.raises(Refused, match=r"locks.db.clients' is a link or a file"):
+    with pytest.raises(NotApplied, match=r"locks.db.clients' is a link or a file"):
         place.prepare(f"{tmp_path}/locks.db")
 
 
@@ -54,7 +54,7 @@ def test_clients_that_are_a_file(tmp_path: Path) -> None:
 def test_clients_that_are_a_link(target: str, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o755)
     (tmp_path / "locks.db.clients").symlink_to(target)
-    with pytest.raises(Refused, match=r"locks.db.clients' is a link or a file"):
+    with pytest.raises(NotApplied, match=r"locks.db.clients' is a link or a file"):
         place.prepare(f"{tmp_path}/locks.db")
     assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o755
     assert not (tmp_path / "nowhere").exists()
@@ -121,7 +121,7 @@ def test_a_race_of_several_users_for_a_shared_file(umask: int, public: Path) -> 
     paths = [str(make(public / f"{n}.db", 0o660, 0, GROUP)) for n in range(20)]
     users = [User(uid, (GROUP,), umask) for uid in (0, OTHER, OTHER + 1, NOBODY) * 2]
     answers = race(users, paths)
-    assert "Refused" not in answers[0]
+    assert "NotApplied" not in answers[0]
     assert set(answers) == {answers[0]}
     for path in paths:
         mode, _, group = attributes(Path(f"{path}.clients"))

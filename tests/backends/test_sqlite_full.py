@@ -66,7 +66,7 @@ def test_a_disk_that_others_fill_stops_no_lock_that_is_in_use(disk: Path) -> Non
         for _ in range(PAIRS):
             with client.lock("b"):
                 pass
-        with pytest.raises(leaselock.Refused, match="full"):
+        with pytest.raises(leaselock.NotApplied, match="full"):
             exhaust(lambda name: client.lock(name).acquire())
         (disk / "ballast").unlink()
         with client.lock("c"):
@@ -79,10 +79,10 @@ def test_whoever_is_called_while_the_disk_is_full_is_served_or_refused(disk: Pat
     assert two.ask("n", wait=True) is None
     one.leave("n")
     fill(disk / "ballast")
-    with pytest.raises(leaselock.Refused, match="full"):
+    with pytest.raises(leaselock.NotApplied, match="full"):
         exhaust(one.ask)
     # It needs no more of the file, so the log may have room for it.
-    with suppress(leaselock.Refused):
+    with suppress(leaselock.NotApplied):
         two.ask("n", wait=True)
     (disk / "ballast").unlink()
     assert two.ask("n", wait=True) is not None

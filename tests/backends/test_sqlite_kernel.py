@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from leaselock.backends.sqlite import kernel, place
 from leaselock.backends.sqlite.kernel import Mount
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 PROGRAM = "from leaselock.backends.sqlite import place; print(place.boot())"
 
@@ -103,7 +103,7 @@ def test_no_table_no_answer() -> None:
 
 
 def test_a_share_is_refused_with_its_reason() -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(NotApplied) as refusal:
         check("/srv/share/locks.db", os.makedev(0, 50))
     message = str(refusal.value)
     assert "'/srv/share/locks.db' is on a network or shared file system" in message
@@ -117,7 +117,7 @@ def test_a_share_is_refused_with_its_reason() -> None:
     "fuse.unheard-of 9p ocfs2 gfs2 lustre beegfs vboxsf prl_fs vmhgfs virtiofs".split(),
 )
 def test_shared_file_systems(kind: str) -> None:
-    with pytest.raises(Refused, match=re.escape(f"({kind} on '/')")):
+    with pytest.raises(NotApplied, match=re.escape(f"({kind} on '/')")):
         check("/x/locks.db", 1, f"27 1 0:1 / / rw - {kind} source rw\n")
 
 
@@ -131,7 +131,7 @@ def test_local_file_systems(kind: str) -> None:
 
 def test_a_file_that_is_a_mount() -> None:
     table = "27 1 0:1 / / rw - ext4 a rw\n28 27 0:1 /a /x/locks.db rw - ext4 a rw\n"
-    with pytest.raises(Refused, match=r"mount of its own.*: mount its directory instead"):
+    with pytest.raises(NotApplied, match=r"mount of its own.*: mount its directory instead"):
         check("/x/locks.db", 1, table)
     check("/x/other.db", 1, table)
 

@@ -34,14 +34,14 @@ def test_who_could_not_come_alive_tries_again(tmp_path: Path) -> None:
     with leaselock.Client(f"sqlite:///{tmp_path}/locks.db", op_timeout=0.1) as client:
         assert client.locks() == []
         with one_descriptor() as free:
-            with pytest.raises(leaselock.Unknown, match="Too many open files"):
+            with pytest.raises(leaselock.OutcomeUnknown, match="Too many open files"):
                 client.lock("a").acquire(timeout=0)
             descriptor = os.open(os.devnull, os.O_RDONLY)
             os.close(descriptor)
         assert descriptor == free
         assert list((tmp_path / "locks.db.clients").iterdir()) == []
         # Who listens for it, too, is told of that in the library's own words, and begins anew.
-        with one_descriptor(), pytest.raises(leaselock.Unknown, match="Too many open files"):
+        with one_descriptor(), pytest.raises(leaselock.OutcomeUnknown, match="Too many open files"):
             client.lock("a").acquire(timeout=0.2)
         with client.lock("a", timeout=0) as lease:
             lease.ensure()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leaselock
-from leaselock.backends.sqlite.file import LOOK_AGAIN
+from leaselock.backends.sqlite.file import RECHECK_INTERVAL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,8 @@ def test_a_log_that_was_removed_under_us_is_noticed(tmp_path: Path) -> None:
             pass
         path.read_bytes()
         another_comes_and_goes(url)
-        time.sleep(2 * LOOK_AGAIN)  # what was looked at a moment ago is not looked at again
-        with pytest.raises(leaselock.Refused, match="removed or replaced while it was in use"):
+        time.sleep(2 * RECHECK_INTERVAL)  # what was looked at a moment ago is not looked at again
+        with pytest.raises(leaselock.NotApplied, match="removed or replaced while it was in use"):
             client.lock("a").acquire(timeout=0)
 
 
@@ -49,6 +49,6 @@ def test_a_log_that_stays_is_none(tmp_path: Path) -> None:
             with client.lock("a"):
                 pass
             another_comes_and_goes(url)
-            time.sleep(2 * LOOK_AGAIN)
+            time.sleep(2 * RECHECK_INTERVAL)
         with client.lock("a") as lease:
             lease.ensure()

@@ -22,7 +22,7 @@ from tests.backends.users import (
 )
 
 from leaselock.backends.sqlite import place
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 # ------------------------------------------------------------------------------ the file itself
 
@@ -66,7 +66,7 @@ def test_what_is_no_plain_file(lay: Callable[[Path], None], reason: str, tmp_pat
     file = tmp_path / "locks.db"
     lay(file)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(Refused, match=f"locks.db' {reason}.*LEASELOCK_URL"):
+    with pytest.raises(NotApplied, match=f"locks.db' {reason}.*LEASELOCK_URL"):
         place.prepare(str(file))
     assert sorted(tmp_path.iterdir()) == before
 
@@ -113,7 +113,9 @@ def test_a_strangers_file_in_a_directory_for_everyone(public: Path) -> None:
 
 def test_a_directory_where_anyone_can_replace_files(public: Path) -> None:
     public.chmod(0o777)
-    with pytest.raises(Refused, match=r"anyone can replace files .* \(chmod o-w, or chmod \+t\)"):
+    with pytest.raises(
+        NotApplied, match=r"anyone can replace files .* \(chmod o-w, or chmod \+t\)"
+    ):
         place.prepare(f"{public}/locks.db")
     assert list(public.iterdir()) == []
     public.chmod(0o1777)
@@ -128,7 +130,7 @@ def test_a_directory_we_may_not_write(public: Path) -> None:
 
 def test_a_file_for_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Refused, match="no directory"):
+    with pytest.raises(NotApplied, match="no directory"):
         place.prepare(f"{tmp_path}/file/locks.db")
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.backends.users import User, prepare_as, race
 
 from leaselock.backends.sqlite import place
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 
 def mode_of(path: str | Path) -> int:
@@ -53,7 +53,7 @@ def test_an_ordinary_user_gets_along_with_any_umask(mask: int, public: Path) -> 
 
 
 def test_a_missing_directory_is_made_for_the_default_only(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"no directory .*/a/b': make it"):
+    with pytest.raises(NotApplied, match=r"no directory .*/a/b': make it"):
         place.prepare(f"{tmp_path}/a/b/locks.db")
     assert list(tmp_path.iterdir()) == []
 
@@ -82,7 +82,7 @@ def test_a_race_for_a_fresh_place(mask: int, public: Path) -> None:
     paths = ["", *(f"{public}/{n}.db" for n in range(20))]
     users = [User(umask=mask) for _ in range(8)]
     answers = race(users, paths, {"XDG_STATE_HOME": f"{public}/a/b/c"})
-    assert "Refused" not in answers[0]
+    assert "NotApplied" not in answers[0]
     assert len(answers[0].splitlines()) == 21
     assert set(answers) == {answers[0]}
 
@@ -114,14 +114,14 @@ def test_hostile_names(name: bytes, tmp_path: Path) -> None:
     assert place.unchanged(found)
     assert sorted(os.listdir(os.fsencode(tmp_path))) == [name, name + b".clients"]
     os.link(path, path[:-1] + b"2")
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(NotApplied) as refusal:
         place.prepare(found.path)
     assert str(refusal.value).isprintable()
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "x" * 250])
 def test_a_name_too_long_for_the_file_system(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"cannot keep locks in .* File name too long"):
+    with pytest.raises(NotApplied, match=r"cannot keep locks in .* File name too long"):
         place.prepare(f"{tmp_path}/{name}")
 
 

@@ -58,7 +58,7 @@ def test_a_user_is_let_in_by_sasl_and_owns_what_it_makes(sasl: Server) -> None:
         findings = client.doctor()
         assert not [finding for finding in findings if finding.level == "fail"]
     stranger = leaselock.Client(f"zookeeper://bob:other@{place}?{words}")
-    with stranger, pytest.raises(leaselock.Refused, match="NoAuth"):
+    with stranger, pytest.raises(leaselock.NotApplied, match="NoAuth"):
         stranger.lock("a").acquire(5.0)
 
 
@@ -133,5 +133,5 @@ def test_a_user_with_the_rights_of_the_page_is_found_well_and_may_clear_up(keepe
         assert not [finding for finding in findings if finding.level == "fail"]
         assert client.gc() == 1
     everybody = leaselock.Client(url.replace("worker:pw@", ""))
-    with everybody, pytest.raises(leaselock.Refused, match="NoAuth"):
+    with everybody, pytest.raises(leaselock.NotApplied, match="NoAuth"):
         everybody.lock("a").acquire(5.0)

@@ -19,7 +19,7 @@ from tests.servers.process import eventually
 import leaselock
 from leaselock.backends.zookeeper import session
 from leaselock.backends.zookeeper.url import parsed
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def test_a_queue_is_no_longer_than_an_answer_can_be(
     url = fresh(ensemble)
     with leaselock.Client(url) as one, leaselock.Client(url) as two:
         with one.lock("a") as lease:
-            with pytest.raises(Refused, match=r"1 wait for 'a' already.*jute\.maxbuffer"):
+            with pytest.raises(NotApplied, match=r"1 wait for 'a' already.*jute\.maxbuffer"):
                 two.lock("a").acquire(timeout=5.0)
             assert len(one.lock("a").waiters()) == 0
             lease.ensure()
@@ -154,9 +154,9 @@ def test_credentials_keep_others_out(ensemble: Ensemble) -> None:
     with leaselock.Client(url) as client, stranger:
         assert "secret" not in repr(client)
         with client.lock("a"):
-            with pytest.raises(Refused, match="NoAuth"):
+            with pytest.raises(NotApplied, match="NoAuth"):
                 stranger.lock("a").acquire(5.0)
-            with pytest.raises(Refused, match="NoAuth"):
+            with pytest.raises(NotApplied, match="NoAuth"):
                 stranger.break_lock("a")
         assert [f.level for f in stranger.doctor()][-1] == "fail"
 
@@ -190,7 +190,7 @@ def test_upkeep(ensemble: Ensemble, witness: Any) -> None:
 
 def test_a_hold_cannot_be_detached(ensemble: Ensemble) -> None:
     with leaselock.Client(fresh(ensemble)) as client, client.lock("a") as lease:
-        with pytest.raises(Refused, match="session"):
+        with pytest.raises(NotApplied, match="session"):
             lease.detach()
         lease.ensure()
 
@@ -198,7 +198,7 @@ def test_a_hold_cannot_be_detached(ensemble: Ensemble) -> None:
 def test_nobody_answers() -> None:
     """Refused, for nothing was sent; and the doctor says so."""
     with leaselock.Client("zookeeper://127.0.0.1:1/x", op_timeout=0.3) as client:
-        with pytest.raises(Refused, match="reached"):
+        with pytest.raises(NotApplied, match="reached"):
             client.lock("a").acquire()
         assert [finding.level for finding in client.doctor()] == ["fail"]
 
@@ -220,7 +220,7 @@ def test_a_forked_child_shares_no_socket() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         client = leaselock.Client(f"zookeeper://127.0.0.1:{port}/x?timeout=60", op_timeout=0.3)
-        with pytest.raises(Refused, match="reached"):
+        with pytest.raises(NotApplied, match="reached"):
             client.lock("a").acquire()
         connection = client._driver.nodes["store"].session.client._connection  # type: ignore[attr-defined]
         eventually(lambda: len(sockets(connection)) == 3)
@@ -246,7 +246,7 @@ def test_a_client_is_closed_while_the_server_keeps_silent(
         client = leaselock.Client(
             f"zookeeper://127.0.0.1:{address[1]}/x?timeout=60", op_timeout=0.3
         )
-        with pytest.raises(Refused, match="reached"):
+        with pytest.raises(NotApplied, match="reached"):
             client.lock("a").acquire()
         began = time.monotonic()
         client.close()
@@ -272,9 +272,9 @@ def test_the_two_protocols_do_not_pass_each_other(ensemble: Ensemble) -> None:
     url = fresh(ensemble)
     with leaselock.Client(url) as client, leaselock.Client(url) as other:
         simple = other.lock("a", protocol="single")
-        with client.lock("a"), pytest.raises(Refused, match="queue"):
+        with client.lock("a"), pytest.raises(NotApplied, match="queue"):
             simple.acquire(1.0)
-        with simple, pytest.raises(Refused):
+        with simple, pytest.raises(NotApplied):
             client.lock("a").acquire(1.0)
         eventually(lambda: not client.lock("a").locked())
 

@@ -72,4 +72,4 @@ class Zoo:
 
 def orphans(client: leaselock.Client | leaselock.AsyncClient) -> bool:
     """Whether it has something yet to give back."""
-    return any(desk.books.orphans for desk in client._service.desks.values())
+    return any(desk.registry.pending_releases for desk in client._service.contexts.values())

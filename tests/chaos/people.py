@@ -42,16 +42,16 @@ class Person:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self.hear() == ["asking"]
+        assert self.await_wakeup() == ["asking"]
 
-    def hear(self) -> list[str]:
+    def await_wakeup(self) -> list[str]:
         """Its next line."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().split()
 
     def granted(self) -> Granted:
         """Wait for its grant."""
-        word, at, token = self.hear()
+        word, at, token = self.await_wakeup()
         assert word == "granted"
         return Granted(int(at), int(token))
 

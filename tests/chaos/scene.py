@@ -1,6 +1,6 @@
 """A client behind a proxy, a server, and somebody who looks at it directly.
 
-Law: what a client was told must be so, or be `Unknown`; and when all is over nobody holds, waits or
+Invariant: what a client reports is true, or it is `OutcomeUnknown`; at the end no client holds or
 left anything behind, though leases are so long that none has run out.
 """
 

@@ -163,5 +163,5 @@ def known(ask: Callable[[], object]) -> bool:
     """Ask until it is answered: the line to a dead server gives Unknown once."""
     try:
         return bool(ask())
-    except leaselock.Unknown:
+    except leaselock.OutcomeUnknown:
         return False

@@ -61,7 +61,7 @@ def test_all_waiters_but_the_last_are_dead(colour: str, street: Street) -> None:
     for person in dead:
         person.end()
     holder.give_back()
-    assert holder.hear() == ["released"]
+    assert holder.await_wakeup() == ["released"]
     last.granted()
 
 

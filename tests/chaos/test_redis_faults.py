@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.chaos.scene import LEASE, PATIENCE, Scene, play
 
-from leaselock import LeaseLost, NotHeld, Unknown
+from leaselock import LeaseLost, NotHeld, OutcomeUnknown
 from leaselock.testing.proxy import ACTIONS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def acquire(scene: Scene, action: str) -> None:
     scene.plan(action)
     try:
         lease = await scene.lock().acquire(PATIENCE)
-    except Unknown:
+    except OutcomeUnknown:
         return
     assert lease is not None
     assert await scene.token() == lease.token
@@ -44,7 +44,7 @@ async def try_once(scene: Scene, action: str) -> None:
     scene.plan(action)
     try:
         lease = await scene.lock().acquire(0)
-    except Unknown:
+    except OutcomeUnknown:
         return
     assert lease is not None
     assert await scene.token() == lease.token
@@ -57,7 +57,7 @@ async def extend(scene: Scene, action: str) -> None:
     scene.plan(action)
     try:
         await lease.extend(2 * LEASE)
-    except Unknown:
+    except OutcomeUnknown:
         assert not lease.lost
     else:
         assert scene.server.ask("PTTL", "a") > 1000 * 1.5 * LEASE
@@ -83,7 +83,7 @@ async def release(scene: Scene, action: str) -> None:
     scene.plan(action)
     try:
         await lease.release()
-    except Unknown:
+    except OutcomeUnknown:
         return
     assert await scene.token() is None
 
@@ -94,7 +94,7 @@ async def release_to_a_waiter(scene: Scene, action: str) -> None:
     waiter = scene.world.spawn(take_and_give_back, scene)
     await scene.world.until_waiting(scene.direct(), 1)
     scene.plan(action)
-    with contextlib.suppress(Unknown):
+    with contextlib.suppress(OutcomeUnknown):
         await lease.release()
     assert await waiter.join() > lease.token
 
@@ -111,7 +111,7 @@ async def break_one_grant(scene: Scene, action: str) -> None:
     scene.plan(action)
     try:
         await scene.client.break_lock("a", token=lease.token)
-    except (Unknown, NotHeld):
+    except (OutcomeUnknown, NotHeld):
         # NotHeld: asked again, and found that the first question had done it.
         pass
     else:
@@ -128,7 +128,7 @@ async def locks(scene: Scene, action: str) -> None:
     scene.plan(action)
     try:
         reports = await scene.client.locks("*")
-    except Unknown:
+    except OutcomeUnknown:
         pass
     else:
         assert [report.name for report in reports] == ["a"]
@@ -149,7 +149,7 @@ async def wait(scene: Scene, action: str) -> None:
 async def outwait(scene: Scene) -> int | None:
     try:
         lease = await scene.world.take(scene.lock(), PATIENCE)
-    except Unknown:
+    except OutcomeUnknown:
         return None
     await lease.release()
     return lease.token
@@ -211,7 +211,7 @@ async def released_in_a_partition(scene: Scene) -> None:
     """Nobody can be told of the release; when the line is back, the keeper gives it back."""
     lease = await scene.world.take(scene.lock())
     scene.proxy.silence()
-    with pytest.raises(Unknown):
+    with pytest.raises(OutcomeUnknown):
         await lease.release()
     scene.proxy.heal()
 

@@ -69,7 +69,7 @@ def known(ask: Callable[[], object]) -> bool:
     """Ask until it is answered: a line that the server has just closed gives Unknown once."""
     try:
         return bool(ask())
-    except leaselock.Unknown:
+    except leaselock.OutcomeUnknown:
         return False
 
 

@@ -17,7 +17,7 @@ from leaselock.backends.redis.line import Line
 from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.steps import Address
 from leaselock.backends.redis.wire import Wire
-from leaselock.drivers.machine import now
+from leaselock.drivers.system_env import now
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -101,7 +101,7 @@ def test_in_threads_a_subscription_that_ends_twice_shifts_no_answer(cluster: Clu
     for word in WORDS:
         try:
             replies += line.ask(packed((question(word),)), 1, until)
-        except leaselock.Unknown:
+        except leaselock.OutcomeUnknown:
             break  # its user closes it
     assert replies == [[word.encode(), 0] for word in WORDS[: len(replies)]]
     line.close()
@@ -128,7 +128,7 @@ def test_in_asyncio_a_subscription_that_ends_twice_shifts_no_answer(cluster: Clu
         return [*replies]
 
     for word, reply in zip(WORDS, asyncio.run(story()), strict=True):
-        assert isinstance(reply, leaselock.Unknown) or reply == [[word.encode(), 0]]
+        assert isinstance(reply, leaselock.OutcomeUnknown) or reply == [[word.encode(), 0]]
 
 
 def question(word: str) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def test_a_transaction_that_others_disturb_all_the_time_ends(empty: Redis) -> No
     """An older format gives back by WATCH and MULTI, and the key changes meanwhile (hazard G18)."""
     over = threading.Event()
 
-    def disturb() -> None:
+    def wake_all() -> None:
         with empty.wire() as wire:
             while not over.is_set():
                 wire.ask("PEXPIRE", "a", 60_000)
@@ -133,7 +133,7 @@ def test_a_transaction_that_others_disturb_all_the_time_ends(empty: Redis) -> No
         lock = client.lock("a", lease=LONG, protocol="setnx-expire")
         lease = lock.acquire()
         assert lease is not None
-        threads = [threading.Thread(target=disturb) for _ in range(3)]
+        threads = [threading.Thread(target=wake_all) for _ in range(3)]
         for thread in threads:
             thread.start()
         began = time.monotonic()

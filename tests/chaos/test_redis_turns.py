@@ -12,7 +12,7 @@ import leaselock
 from leaselock.backends.redis import turns
 from leaselock.backends.redis.aio import AioStore
 from leaselock.backends.redis.settings import settings_of
-from leaselock.core.backend import Ask, Claim, Grant
+from leaselock.core.backend import Acquire, Claim, Grant
 
 if TYPE_CHECKING:
     from tests.servers.redis import Redis
@@ -37,7 +37,7 @@ def ask(store: AioStore, name: str) -> asyncio.Task[object]:
     claim = Claim(name, f"holder of {name}", "client", 30.0, "", 0.0)
 
     async def answer() -> object:
-        return await store.call(Ask(claim, wait=False), store.now() + OP_TIMEOUT)
+        return await store.call(Acquire(claim, wait=False), store.now() + OP_TIMEOUT)
 
     return asyncio.create_task(answer())
 

@@ -1,6 +1,6 @@
 """Users with few rights: what the page asks for is enough, and what is missing is said.
 
-Law: a right that is missing is `Refused` with the right's name, and no later answer is mixed up.
+Law: a right that is missing is `NotApplied` with the right's name, and no later answer is mixed up.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.chaos.scene import PATIENCE, STORE, WORLDS
 from tests.servers.redis import Redis
 from tests.servers.rights import channels, commands, keys
 
-from leaselock import Refused
+from leaselock import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +75,7 @@ async def taken(world: World) -> int:
 
 async def refusal(work: Any) -> str:
     """What it was refused with."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(NotApplied) as refused:
         await work
     return str(refused.value)
 
@@ -147,7 +147,7 @@ def test_who_may_let_nothing_expire_makes_no_lock_without_an_end(
     world = world_of(colour, guarded, tmp_path, "endless")
 
     async def story() -> None:
-        with pytest.raises(Refused, match="permission denied"):
+        with pytest.raises(NotApplied, match="permission denied"):
             await world.lock("orders:5").acquire(timeout=0)
         assert guarded.ask("EXISTS", "orders:5") == 0
 

@@ -137,7 +137,7 @@ def test_what_no_majority_says_is_not_known(three: list[Redis]) -> None:
         until_all_have_voted(three)
         three[1].ask("FLUSHALL")
         three[2].kill()
-        with pytest.raises(leaselock.Unknown, match="not known"):
+        with pytest.raises(leaselock.OutcomeUnknown, match="not known"):
             lease.extend(5.0)
         assert told.wait(SOON)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.processes import LEASELOCK, Shell
 
 import leaselock
-from leaselock import Holder, Report
+from leaselock import Holder, LockInfo
 from leaselock.cli.show import lines, moment, table
 
 
@@ -139,7 +139,7 @@ def test_what_no_calendar_has_is_left_out() -> None:
     assert moment(1e300) is None
     assert moment(float("inf")) is None
     holder = Holder("host", 1, "t", -1e300, None, 5, 1.0)
-    assert lines(Report("a", holder, ()))[0].startswith("a: held by host:1/t")
+    assert lines(LockInfo("a", holder, ()))[0].startswith("a: held by host:1/t")
 
 
 def test_version(shell: Shell) -> None:

@@ -16,7 +16,7 @@ STORE = Store(
     processes=False,
     life=True,
 )
-PASSING = STORE._replace(name="memory passing", passes=16, fair=False)
+PASSING = STORE._replace(name="memory passing", local_handoffs=16, fair=False)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-CLAIM_TIME = 3.0
+CONFIRM_WITHIN = 3.0
 ALL = "user default on nopass ~* &* +@all"
 USERS = (ALL, user("worker", "pw", "~*"))
 
@@ -43,7 +43,7 @@ def store_on(
             server.ask("FLUSHALL")
         return url
 
-    return Store(name, fresh, protocols=protocols, claim_time=CLAIM_TIME)
+    return Store(name, fresh, protocols=protocols, claim_time=CONFIRM_WITHIN)
 
 
 def as_worker(server: Redis | Sentinels) -> str:
@@ -59,7 +59,7 @@ def single() -> Iterator[Store]:
 @pytest.fixture(scope="session")
 def passing(single: Store) -> Store:
     """The same server; the threads or tasks of each client pass leases among themselves."""
-    return single._replace(name="passing", passes=16, fair=False)
+    return single._replace(name="passing", local_handoffs=16, fair=False)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-CLAIM_TIME = 3.0
+CONFIRM_WITHIN = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,9 @@ def store_on(servers: Sequence[Redis]) -> Store:
             server.ask("FLUSHALL")
         return ",".join(server.url for server in servers)
 
-    return Store(f"redlock of {len(servers)}", fresh, protocols=("redlock",), claim_time=CLAIM_TIME)
+    return Store(
+        f"redlock of {len(servers)}", fresh, protocols=("redlock",), claim_time=CONFIRM_WITHIN
+    )
 
 
 @pytest.mark.parametrize(("masters", "scenario", "driver"), shared(("3", "5")), ids=name)

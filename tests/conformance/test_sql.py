@@ -12,7 +12,7 @@ import pytest
 from tests.conformance.share import ALL
 from tests.servers.databases import emptied
 
-from leaselock.core.rules import LOOK_AGAIN
+from leaselock.core.rules import RECHECK_INTERVAL
 from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def store_on(
 
     if protocol == "lease":
         # One that dies in its turn is noticed when the next looks again.
-        return Store(protocol, fresh, PROTOCOLS, claim_time=LOOK_AGAIN, slow=slow, crowd=200)
+        return Store(protocol, fresh, PROTOCOLS, claim_time=RECHECK_INTERVAL, slow=slow, crowd=200)
     return Store(
         protocol,
         fresh,

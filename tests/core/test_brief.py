@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.core.backend import Grant, Renew, Retie
+from leaselock.core.backend import Grant, Renew, SetLifetime
 from leaselock.core.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from leaselock.core.service import Service
+    from leaselock.core.client_core import ClientCore
     from leaselock.drivers.simulated_machine import Machine
 
 LASTS = 2.0
 
 
-def _scene(lasts: float = LASTS) -> tuple[Scene, Machine, Service]:
+def _scene(lasts: float = LASTS) -> tuple[Scene, Machine, ClientCore]:
     scene = Scene()
     machine, service = scene.client()
-    backend: Any = service.desks[None].books.backend
-    ask = backend.ask
+    backend: Any = service.contexts[None].registry.backend
+    acquire = backend.acquire
 
     async def brief(*arguments: Any, **words: Any) -> object:
-        reply = await ask(*arguments, **words)
+        reply = await acquire(*arguments, **words)
         return reply._replace(lasts=lasts) if isinstance(reply, Grant) else reply
 
-    backend.ask = brief
+    backend.acquire = brief
     return scene, machine, service
 
 
@@ -89,8 +89,8 @@ def test_what_is_detached_has_its_whole_lease() -> None:
         await handle.detach()
 
     scene.do(machine, whole(), 5.0)
-    asked = [type(r) for r in scene.store.seen if isinstance(r, Renew | Retie)]
-    assert asked == [Renew, Retie]
+    asked = [type(r) for r in scene.store.seen if isinstance(r, Renew | SetLifetime)]
+    assert asked == [Renew, SetLifetime]
 
 
 def test_one_that_is_extended_to_its_end_while_its_renewal_is_lost_lets_the_keeper_rest() -> None:

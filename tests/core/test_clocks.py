@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaselock.core.clocks import MOST_OFF, compared
+from leaselock.core.clock_check import MOST_OFF, compared
 
 
 def test_two_clocks_are_compared() -> None:

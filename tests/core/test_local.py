@@ -8,26 +8,30 @@ import pytest
 from tests.core.test_service import Scene, Store
 
 from leaselock.backends.memory.nodes import CAPABILITIES
-from leaselock.core.backend import Ask, Leave, Renew, Retie
+from leaselock.core.backend import Acquire, Release, Renew, SetLifetime
 from leaselock.core.effects import FOREVER, Sleep
 from leaselock.core.local import Local
-from leaselock.core.names import MOST_PASSES, checked_passes
-from leaselock.errors import LeaseLost, Refused
+from leaselock.core.validation import MOST_LOCAL_HANDOFFS, checked_local_handoffs
+from leaselock.errors import LeaseLost, NotApplied
 
 if TYPE_CHECKING:
+    from leaselock.core.client_core import ClientCore
     from leaselock.core.mutex import Mutex
-    from leaselock.core.service import Service
     from leaselock.drivers.simulated_machine import Machine
 
 
-def mutex_of(service: Service, passes: int = 3, lease: float = 30.0, **terms: Any) -> Mutex:
+def mutex_of(
+    service: ClientCore, local_handoffs: int = 3, lease: float = 30.0, **terms: Any
+) -> Mutex:
     words: dict[str, Any] = {"renew": True, "timeout": None, "reentrant": True, "label": None}
-    return service.mutex("a", lease=lease, protocol=None, passes=passes, **words | terms)
+    return service.mutex(
+        "a", lease=lease, protocol=None, local_handoffs=local_handoffs, **words | terms
+    )
 
 
-def client_of(scene: Scene, name: str = "m0") -> tuple[Machine, Service]:
+def client_of(scene: Scene, name: str = "m0") -> tuple[Machine, ClientCore]:
     machine, service = scene.client(name)
-    service.desks[None].books.backend.capabilities = CAPABILITIES
+    service.contexts[None].registry.backend.capabilities = CAPABILITIES
     return machine, service
 
 
@@ -36,13 +40,13 @@ def asked(store: Store, kind: type) -> int:
 
 
 def test_passes_are_a_number_in_its_range() -> None:
-    assert checked_passes(0) == 0
+    assert checked_local_handoffs(0) == 0
     for wrong in (True, 1.5, "3"):
         with pytest.raises(TypeError, match="passes is an int"):
-            checked_passes(wrong)
-    for wrong in (-1, MOST_PASSES + 1):
+            checked_local_handoffs(wrong)
+    for wrong in (-1, MOST_LOCAL_HANDOFFS + 1):
         with pytest.raises(ValueError, match="from 0 to"):
-            checked_passes(wrong)
+            checked_local_handoffs(wrong)
 
 
 def test_a_store_that_cannot_reserve_tokens_refuses_it() -> None:
@@ -67,7 +71,7 @@ def test_a_lease_is_passed_on_without_a_question_and_with_the_next_token() -> No
         machine.start(one())
     scene.world.play(1.0)
     assert tokens == list(range(tokens[0], tokens[0] + 4))
-    assert (asked(scene.store, Ask), asked(scene.store, Leave)) == (1, 1)
+    assert (asked(scene.store, Acquire), asked(scene.store, Release)) == (1, 1)
 
 
 def test_others_of_the_client_have_it_no_longer_than_a_turn() -> None:
@@ -75,7 +79,7 @@ def test_others_of_the_client_have_it_no_longer_than_a_turn() -> None:
     machine, service = client_of(scene)
 
     async def one() -> None:
-        handle = await mutex_of(service, passes=100).acquire(None)
+        handle = await mutex_of(service, local_handoffs=100).acquire(None)
         assert handle is not None
         await Sleep(machine.now() + 0.06)
         await handle.release()
@@ -83,7 +87,7 @@ def test_others_of_the_client_have_it_no_longer_than_a_turn() -> None:
     for _ in range(4):
         machine.start(one())
     scene.world.play(1.0)
-    assert asked(scene.store, Leave) == 2
+    assert asked(scene.store, Release) == 2
 
 
 def test_who_has_a_passed_lease_is_told_that_the_store_has_it_no_more() -> None:
@@ -113,14 +117,14 @@ def test_who_has_a_passed_lease_is_told_that_the_store_has_it_no_more() -> None:
 def test_a_try_of_a_store_that_refuses_leaves_nothing() -> None:
     scene = Scene()
     machine, service = client_of(scene)
-    scene.store.refused = (Ask,)
+    scene.store.refused = (Acquire,)
 
     async def one() -> None:
-        with pytest.raises(Refused):
+        with pytest.raises(NotApplied):
             await mutex_of(service).acquire(0.0)
 
     scene.do(machine, one())
-    layer: Any = service.desks[None].books.backend
+    layer: Any = service.contexts[None].registry.backend
     assert isinstance(layer, Local)
     assert (layer.members, layer.lines) == ({}, {})
 
@@ -134,12 +138,14 @@ def test_what_nobody_of_the_client_has_is_not_given_back() -> None:
         handle = await mutex_of(service).acquire(None)
         assert handle is not None
         await handle.release()
-        books = service.desks[None].books
-        told.append(await books.backend.leave(handle.hold.claim, bury=True, until=FOREVER))
+        registry = service.contexts[None].registry
+        told.append(
+            await registry.backend.release(handle.hold.claim, tombstone=True, until=FOREVER)
+        )
 
     scene.do(machine, one())
     assert told == [False]
-    assert asked(scene.store, Leave) == 1
+    assert asked(scene.store, Release) == 1
 
 
 def test_what_is_detached_is_not_passed_on() -> None:
@@ -162,7 +168,7 @@ def test_what_is_detached_is_not_passed_on() -> None:
     scene.world.play(5.0)
     assert last.ended
     assert last.error is None
-    assert asked(scene.store, Retie) == 1
+    assert asked(scene.store, SetLifetime) == 1
 
 
 def test_a_plain_lock_beside_goes_through() -> None:
@@ -173,10 +179,10 @@ def test_a_plain_lock_beside_goes_through() -> None:
         passing = await mutex_of(service).acquire(None)
         assert passing is not None
         await passing.release()
-        plain = await mutex_of(service, passes=0, lease=1.0).acquire(None)
+        plain = await mutex_of(service, local_handoffs=0, lease=1.0).acquire(None)
         assert plain is not None
         await Sleep(machine.now() + 0.5)
-        assert await plain.bequeath() == ()
+        assert await plain.make_inheritable() == ()
         await plain.release()
 
     scene.do(machine, both(), 5.0)

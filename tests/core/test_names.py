@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaselock.core import names
+from leaselock.core import validation
 from leaselock.errors import InvalidName
 
 
@@ -12,7 +12,7 @@ from leaselock.errors import InvalidName
     "name", ["a", "x" * 255, "\N{SNOWMAN}" * 85, "\u3000", "\ue000", "a b/../c"]
 )
 def test_names(name: str) -> None:
-    assert names.checked_name(name) == name
+    assert validation.checked_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -34,34 +34,34 @@ def test_names(name: str) -> None:
 )
 def test_what_is_no_name(name: object) -> None:
     with pytest.raises(InvalidName):
-        names.checked_name(name)
+        validation.checked_name(name)
 
 
 def test_labels_are_cut_to_whole_characters() -> None:
-    assert names.checked_label(None) is None
-    assert names.checked_label("\N{SNOWMAN}" * 100) == "\N{SNOWMAN}" * 85
+    assert validation.checked_label(None) is None
+    assert validation.checked_label("\N{SNOWMAN}" * 100) == "\N{SNOWMAN}" * 85
     with pytest.raises(TypeError):
-        names.checked_label(1)
+        validation.checked_label(1)
 
 
 @pytest.mark.parametrize("token", [True, 1.0, "1", None])
 def test_tokens_are_integers(token: object) -> None:
     with pytest.raises(TypeError):
-        names.checked_token(token)
+        validation.checked_token(token)
 
 
 @pytest.mark.parametrize("token", [0, -1, 2**63])
 def test_tokens_are_positive_and_fit(token: int) -> None:
     with pytest.raises(ValueError, match="token"):
-        names.checked_token(token)
-    assert names.checked_token(2**63 - 1) == 2**63 - 1
+        validation.checked_token(token)
+    assert validation.checked_token(2**63 - 1) == 2**63 - 1
 
 
 def test_times() -> None:
-    assert names.checked_lease(30) == 30.0
-    assert names.checked_timeout(None) is None
-    assert names.checked_timeout(float("inf")) == float("inf")
+    assert validation.checked_lease(30) == 30.0
+    assert validation.checked_timeout(None) is None
+    assert validation.checked_timeout(float("inf")) == float("inf")
     with pytest.raises(ValueError, match="lease"):
-        names.checked_lease(0.01)
+        validation.checked_lease(0.01)
     with pytest.raises(TypeError, match="timeout"):
-        names.checked_timeout(False)
+        validation.checked_timeout(False)

@@ -9,26 +9,33 @@ import pytest
 from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES
 from leaselock.core.backend import (
-    Ask,
-    Break,
+    Acquire,
+    BreakLock,
     Busy,
     Claim,
-    Crowded,
-    Examine,
+    Doctor,
     Grant,
-    Leave,
-    Look,
+    Inspect,
+    PoolExhausted,
+    Release,
     Renew,
-    Retie,
+    SetLifetime,
 )
-from leaselock.core.effects import Call, Caller, Sleep, Spawn, Tell
+from leaselock.core.client_core import ClientCore
+from leaselock.core.effects import Call, CallUser, Owner, Sleep, Spawn
+from leaselock.core.inspection import Holder, busy_message, waiter_of
 from leaselock.core.queue import Queue
-from leaselock.core.service import Service
-from leaselock.core.sight import Holder, busy_message, waiter_of
-from leaselock.core.table import Place, Table
+from leaselock.core.table import MemoryRow, Table
 from leaselock.drivers.simulated import World
 from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine, Run
-from leaselock.errors import Closed, LeaselockError, LeaseLost, NotHeld, Refused, Unknown
+from leaselock.errors import (
+    ClientClosed,
+    LeaselockError,
+    LeaseLost,
+    NotApplied,
+    NotHeld,
+    OutcomeUnknown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -65,17 +72,17 @@ class Refusing(Queue):
         super().__init__(CAPABILITIES)
         self.store = store
 
-    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
-        if Ask in self.store.refused:
-            raise Refused("out of reach")
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+        if Acquire in self.store.refused:
+            raise NotApplied("out of reach")
         if self.store.crowded:
-            raise Crowded("all connections were busy")
-        return await super().ask(claim, wait=wait, until=until)
+            raise PoolExhausted("all connections were busy")
+        return await super().acquire(claim, wait=wait, until=until)
 
-    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
-        if Leave in self.store.refused:
-            raise Refused("out of reach")
-        return await super().leave(claim, bury=bury, until=until)
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
+        if Release in self.store.refused:
+            raise NotApplied("out of reach")
+        return await super().release(claim, tombstone=tombstone, until=until)
 
 
 class Scene:
@@ -86,10 +93,10 @@ class Scene:
         self.store = Store(self.world)
         self.world.models = {"store": self.store, "ear": self.store}
 
-    def client(self, name: str = "one") -> tuple[Machine, Service]:
+    def client(self, name: str = "one") -> tuple[Machine, ClientCore]:
         machine = Machine(self.world, name)
         backend = Refusing(self.store)
-        service = Service(machine, lambda protocol: backend, label="test", op_timeout=1.0)
+        service = ClientCore(machine, lambda protocol: backend, label="test", op_timeout=1.0)
         return machine, service
 
     def begin(self, machine: Machine, process: Coroutine[Any, Any, Any]) -> Run:
@@ -106,7 +113,7 @@ class Scene:
         return run.result
 
 
-def mutex_of(service: Service, name: str = "a", **terms: Any) -> Mutex:
+def mutex_of(service: ClientCore, name: str = "a", **terms: Any) -> Mutex:
     words: dict[str, Any] = {
         "lease": 30.0,
         "renew": True,
@@ -123,29 +130,29 @@ def test_a_lost_reply_is_asked_for_again() -> None:
     machine, service = scene.client()
     scene.store.lost_replies = 1
     handle = scene.do(machine, mutex_of(service).acquire(None))
-    assert handle.hold.doubtful
+    assert handle.hold.uncertain
     claim = scene.store.seen[0].claim
-    assert [r.claim for r in scene.store.seen if isinstance(r, Ask)] == [claim, claim]
+    assert [r.claim for r in scene.store.seen if isinstance(r, Acquire)] == [claim, claim]
 
 
 def test_a_store_that_keeps_silent_is_unknown_and_leaves_nothing() -> None:
     scene = Scene()
     machine, service = scene.client()
-    scene.store.silent = (Ask,)
-    with pytest.raises(Unknown):
+    scene.store.silent = (Acquire,)
+    with pytest.raises(OutcomeUnknown):
         scene.do(machine, mutex_of(service).acquire(None))
-    assert isinstance(scene.store.seen[-1], Leave)
-    assert scene.store.seen[-1].bury
-    assert not service.desks[None].books.orphans
+    assert isinstance(scene.store.seen[-1], Release)
+    assert scene.store.seen[-1].tombstone
+    assert not service.contexts[None].registry.pending_releases
 
 
 def test_a_store_that_cannot_be_reached_is_refused_and_owed_nothing() -> None:
     scene = Scene()
     machine, service = scene.client()
-    scene.store.refused = (Ask,)
-    with pytest.raises(Refused):
+    scene.store.refused = (Acquire,)
+    with pytest.raises(NotApplied):
         scene.do(machine, mutex_of(service).acquire(None))
-    assert not service.desks[None].books.orphans
+    assert not service.contexts[None].registry.pending_releases
     assert scene.store.seen == []
 
 
@@ -160,9 +167,9 @@ def test_a_client_whose_connections_are_busy_waits_for_one_as_long_as_it_may() -
     assert run.ended
     assert run.result is not None
     scene.store.crowded = True
-    with pytest.raises(Refused, match="all connections were busy"):
+    with pytest.raises(NotApplied, match="all connections were busy"):
         scene.do(machine, mutex_of(service, "b").acquire(0.9))
-    assert not service.desks[None].books.orphans
+    assert not service.contexts[None].registry.pending_releases
 
 
 def test_a_wait_bears_busy_connections_for_as_long_as_the_lease() -> None:
@@ -170,7 +177,7 @@ def test_a_wait_bears_busy_connections_for_as_long_as_the_lease() -> None:
     machine, service = scene.client()
     scene.store.crowded = True
     run = scene.begin(machine, mutex_of(service).acquire(None))
-    scene.world.play(scene.world.time + 2 * service.desks[None].books.patience)
+    scene.world.play(scene.world.time + 2 * service.contexts[None].registry.op_timeout)
     assert not run.ended
     scene.store.crowded = False
     scene.world.play(scene.world.time + 2.0)
@@ -182,10 +189,10 @@ def test_a_refusal_says_nothing_of_an_earlier_question_without_an_answer() -> No
     machine, service = scene.client()
     scene.store.lost_replies = 1
     run = scene.begin(machine, mutex_of(service).acquire(None))
-    scene.store.refused = (Ask, Leave)
+    scene.store.refused = (Acquire, Release)
     scene.world.play(scene.world.time + 2.0)
-    assert isinstance(run.error, Unknown)
-    assert service.desks[None].books.orphans
+    assert isinstance(run.error, OutcomeUnknown)
+    assert service.contexts[None].registry.pending_releases
     scene.store.refused = ()
     scene.world.play(scene.world.time + 3.0)
     assert scene.store.table.entries["a"].held is None
@@ -198,13 +205,13 @@ def test_a_release_refused_after_a_lost_reply_is_unknown_and_is_made_good() -> N
 
     async def whole() -> None:
         await mutex.acquire(None)
-        scene.store.silent = (Leave,)
+        scene.store.silent = (Release,)
         await mutex.release()
 
     run = scene.begin(machine, whole())
-    scene.store.refused = (Leave,)
+    scene.store.refused = (Release,)
     scene.world.play(scene.world.time + 2.0)
-    assert isinstance(run.error, Unknown)
+    assert isinstance(run.error, OutcomeUnknown)
     scene.store.silent = scene.store.refused = ()
     scene.world.play(scene.world.time + 3.0)
     assert scene.store.table.entries["a"].held is None
@@ -217,10 +224,10 @@ def test_a_release_that_is_refused_at_once_is_made_good_later() -> None:
 
     async def whole() -> None:
         await mutex.acquire(None)
-        scene.store.refused = (Leave,)
+        scene.store.refused = (Release,)
         await mutex.release()
 
-    with pytest.raises(Refused):
+    with pytest.raises(NotApplied):
         scene.do(machine, whole())
     scene.store.refused = ()
     scene.world.play(scene.world.time + 3.0)
@@ -231,7 +238,7 @@ def test_a_grant_that_is_always_late_is_given_up() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.world.faults = Faults(delay=0.1)
-    with pytest.raises(Unknown, match="take longer than the lease"):
+    with pytest.raises(OutcomeUnknown, match="take longer than the lease"):
         scene.do(machine, mutex_of(service, lease=0.05).acquire(None), 60.0)
     scene.world.play(scene.world.time + 10.0)
     assert scene.store.table.entries["a"].held is None
@@ -243,7 +250,7 @@ def test_a_wait_that_cannot_leave_leaves_later() -> None:
     two, second = scene.client("two")
     scene.do(one, mutex_of(first).acquire(None))
     run = scene.begin(two, mutex_of(second).acquire(1.0))
-    scene.store.silent = (Leave,)
+    scene.store.silent = (Release,)
     scene.world.play(scene.world.time + 3.0)
     assert run.ended
     assert run.result is None
@@ -259,7 +266,7 @@ def test_a_try_on_a_busy_lock_asks_once_and_owes_nothing() -> None:
     scene.do(one, mutex_of(first).acquire(None))
     before = len(scene.store.seen)
     assert scene.do(two, mutex_of(second).acquire(0.0), 1.0) is None
-    assert [type(request) for request in scene.store.seen[before:]] == [Ask]
+    assert [type(request) for request in scene.store.seen[before:]] == [Acquire]
 
 
 def test_a_doubtful_try_is_buried() -> None:
@@ -269,7 +276,7 @@ def test_a_doubtful_try_is_buried() -> None:
     scene.do(one, mutex_of(first).acquire(None))
     scene.store.lost_replies = 1
     assert scene.do(two, mutex_of(second).acquire(0.0), 3.0) is None
-    assert any(isinstance(r, Leave) and r.bury for r in scene.store.seen)
+    assert any(isinstance(r, Release) and r.tombstone for r in scene.store.seen)
 
 
 def test_a_nested_acquire_suspends_nowhere() -> None:
@@ -315,12 +322,12 @@ def test_a_release_without_an_answer_is_asked_again_then_given_to_the_keeper() -
 
     async def silence() -> None:
         await mutex.acquire(None)
-        scene.store.silent = (Leave,)
+        scene.store.silent = (Release,)
         await mutex.release()
 
-    with pytest.raises(Unknown):
+    with pytest.raises(OutcomeUnknown):
         scene.do(machine, silence())
-    assert service.desks[None].books.orphans
+    assert service.contexts[None].registry.pending_releases
     scene.store.silent = ()
     scene.world.play(scene.world.time + 3.0)
     assert scene.store.table.entries["a"].held is None
@@ -334,7 +341,7 @@ def broken_by(scene: Scene, then: Callable[[Any], Coroutine[Any, Any, object]]) 
     async def whole() -> None:
         handle = await mutex.acquire(None)
         assert handle is not None
-        await operator.evict("a", handle.hold.token)
+        await operator.break_lock("a", handle.hold.token)
         await then(handle)
 
     with pytest.raises(LeaseLost, match=r"broken|any more"):
@@ -344,7 +351,7 @@ def broken_by(scene: Scene, then: Callable[[Any], Coroutine[Any, Any, object]]) 
 def test_whatever_the_holder_of_a_broken_lock_does_it_is_told() -> None:
     broken_by(Scene(), lambda handle: handle.extend(40.0))
     broken_by(Scene(), lambda handle: handle.detach())
-    broken_by(Scene(), lambda handle: handle.bequeath())
+    broken_by(Scene(), lambda handle: handle.make_inheritable())
     broken_by(Scene(), lambda handle: handle.release())
 
 
@@ -376,12 +383,12 @@ def test_a_callback_is_told_of_a_loss_before_and_after_it() -> None:
 def test_a_bequest_needs_a_store_that_knows_of_deaths() -> None:
     scene = Scene()
     machine, service = scene.client()
-    service.desks[None].books.backend.capabilities = CAPABILITIES._replace(bequest=False)
+    service.contexts[None].registry.backend.capabilities = CAPABILITIES._replace(inheritable=False)
 
     async def whole() -> None:
         handle = await mutex_of(service).acquire(None)
         assert handle is not None
-        assert await handle.bequeath() == ()
+        assert await handle.make_inheritable() == ()
 
     scene.do(machine, whole())
 
@@ -410,7 +417,7 @@ def test_a_detached_lease_is_adopted_by_its_token_and_survives_its_client() -> N
 
     scene.do(two, adopt())
     assert scene.store.table.entries["a"].held is not None
-    with pytest.raises(Closed):
+    with pytest.raises(ClientClosed):
         scene.do(two, second.locks("*"))
 
 
@@ -420,14 +427,14 @@ def test_a_closing_client_gives_back_for_as_long_as_it_may() -> None:
 
     async def whole() -> None:
         handle = await mutex_of(service).acquire(None)
-        scene.store.silent = (Leave,)
+        scene.store.silent = (Release,)
         await service.close()
         assert handle is not None
         with pytest.raises(LeaseLost, match="closed"):
             await handle.release()
 
     scene.do(machine, whole())
-    assert service.desks[None].books.orphans
+    assert service.contexts[None].registry.pending_releases
 
 
 def test_a_broken_lock_of_another_grant_is_left_alone() -> None:
@@ -435,8 +442,8 @@ def test_a_broken_lock_of_another_grant_is_left_alone() -> None:
     machine, service = scene.client()
     scene.do(machine, mutex_of(service).acquire(None))
     with pytest.raises(NotHeld, match="was not broken"):
-        scene.do(machine, service.evict("a", 1))
-    assert scene.do(machine, service.evict("zzz", None)) is None
+        scene.do(machine, service.break_lock("a", 1))
+    assert scene.do(machine, service.break_lock("zzz", None)) is None
 
 
 def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
@@ -468,7 +475,7 @@ def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
         handle = await mutex.enter()
         handle.hold.guards.clear()
         error = ValueError("the body's own")
-        await service.evict("a", None)
+        await service.break_lock("a", None)
         await mutex.leave(error)
         assert "leaselock:" in error.__notes__[0]
 
@@ -491,11 +498,11 @@ def test_an_unreentrant_lock_says_so() -> None:
 def test_the_table_knows_its_requests_and_no_others() -> None:
     table = Table(lambda: 1.0, lambda: 1, lambda client: True, lambda *_: None, lambda *_: None)
     claim = Claim("a", "c:1", "c", 30.0, "{}", 0.0)
-    assert isinstance(table.answer("c", Ask(claim, False)), Grant)
-    assert table.answer("c", Retie(claim._replace(holder="c:2"), "life")) == (False, ())
+    assert isinstance(table.answer("c", Acquire(claim, False)), Grant)
+    assert table.answer("c", SetLifetime(claim._replace(id="c:2"), "client")) == (False, ())
     assert table.answer("c", Renew([claim])) == (True,)
-    assert table.answer("c", Look("a", "*"))[0].name == "a"  # type: ignore[index]
-    assert table.answer("c", Break("a", None)).done  # type: ignore[attr-defined]
+    assert table.answer("c", Inspect("a", "*"))[0].name == "a"  # type: ignore[index]
+    assert table.answer("c", BreakLock("a", None)).done  # type: ignore[attr-defined]
 
     class Odd:
         pass
@@ -519,8 +526,8 @@ def test_the_simulated_driver_tells_and_refuses_what_is_no_effect() -> None:
     told: list[object] = []
 
     async def whole() -> None:
-        await Tell(told.append, "x")
-        await Call("store", Look("a", "*"), machine.now() + 1.0)
+        await CallUser(told.append, "x")
+        await Call("store", Inspect("a", "*"), machine.now() + 1.0)
 
     scene.do(machine, whole())
     assert told == ["x"]
@@ -541,9 +548,9 @@ def test_looking_is_repeated_until_it_is_answered() -> None:
     machine, service = scene.client()
     scene.store.lost_replies = 1
     assert scene.do(machine, mutex_of(service).holder()) is None
-    assert [type(request) for request in scene.store.seen] == [Look, Look]
-    scene.store.silent = (Look,)
-    with pytest.raises(Unknown):
+    assert [type(request) for request in scene.store.seen] == [Inspect, Inspect]
+    scene.store.silent = (Inspect,)
+    with pytest.raises(OutcomeUnknown):
         scene.do(machine, mutex_of(service).holder())
 
 
@@ -553,7 +560,7 @@ def test_who_waits_in_line_bears_a_store_that_is_away() -> None:
     two, second = scene.client("two")
     handle = scene.do(one, mutex_of(first).acquire(None))
     waiting = scene.begin(two, mutex_of(second).acquire(None))
-    scene.store.refused = (Ask,)
+    scene.store.refused = (Acquire,)
     scene.world.play(scene.world.time + 20.0)
     assert not waiting.ended
     scene.store.refused = ()
@@ -567,9 +574,9 @@ def test_who_waits_in_line_does_not_bear_it_for_longer_than_a_lease() -> None:
     two, second = scene.client("two")
     scene.do(one, mutex_of(first).acquire(None))
     waiting = scene.begin(two, mutex_of(second, lease=10.0).acquire(None))
-    scene.store.refused = (Ask,)
+    scene.store.refused = (Acquire,)
     scene.world.play(scene.world.time + 25.0)
-    assert isinstance(waiting.error, Unknown)
+    assert isinstance(waiting.error, OutcomeUnknown)
 
 
 def test_a_client_can_be_closed_while_its_waiter_bears_that() -> None:
@@ -578,17 +585,17 @@ def test_a_client_can_be_closed_while_its_waiter_bears_that() -> None:
     two, second = scene.client("two")
     scene.do(one, mutex_of(first).acquire(None))
     waiting = scene.begin(two, mutex_of(second).acquire(None))
-    scene.store.refused = (Ask,)
+    scene.store.refused = (Acquire,)
     scene.world.play(scene.world.time + 8.0)
     scene.do(two, second.close())
-    assert isinstance(waiting.error, Closed)
+    assert isinstance(waiting.error, ClientClosed)
 
 
 def test_a_store_that_cannot_be_asked_is_a_finding() -> None:
     scene = Scene()
     machine, service = scene.client()
-    scene.store.silent = (Examine,)
-    (finding,) = scene.do(machine, service.examine())
+    scene.store.silent = (Doctor,)
+    (finding,) = scene.do(machine, service.doctor())
     assert finding.level == "fail"
 
 
@@ -596,7 +603,7 @@ def test_closing_tries_again_to_give_back() -> None:
     scene = Scene()
     machine, service = scene.client()
     handle = scene.do(machine, mutex_of(service).acquire(None))
-    scene.store.refused = (Leave,)
+    scene.store.refused = (Release,)
     closing = scene.begin(machine, service.close())
     scene.store.refused = ()
     scene.world.play(scene.world.time + 3.0)
@@ -623,30 +630,30 @@ def test_a_nested_body_that_is_dropped_leaves_the_outer_one_its_lock() -> None:
 
 def test_nobody_is_ahead_of_one_who_does_not_wait() -> None:
     table = Table(lambda: 1.0, lambda: 1, lambda client: True, lambda *_: None, lambda *_: None)
-    assert Place(table, "one", "a").before("nobody") is None
+    assert MemoryRow(table, "one", "a").before("nobody") is None
 
 
 def test_closing_waits_for_one_who_is_about_to_ask() -> None:
     scene = Scene()
     machine, service = scene.client()
     acquiring = mutex_of(service).acquire(None)
-    machine.current = Caller("user")
+    machine.current = Owner("user")
     spawn: Any = acquiring.send(None)  # the keeper is being started
     assert isinstance(spawn, Spawn)
     closing = scene.begin(machine, service.close())
     assert not closing.ended
-    with pytest.raises(Closed):
+    with pytest.raises(ClientClosed):
         _ = acquiring.send(None)
     spawn.process.close()
     scene.world.play(scene.world.time + 0.1)
     assert closing.ended
-    assert not [request for request in scene.store.seen if isinstance(request, Ask)]
+    assert not [request for request in scene.store.seen if isinstance(request, Acquire)]
 
 
-def service_of_two(scene: Scene) -> tuple[Machine, Service]:
+def service_of_two(scene: Scene) -> tuple[Machine, ClientCore]:
     """Two ways of locking on one store, on which they see one another's locks."""
     machine = Machine(scene.world, "one")
-    return machine, Service(
+    return machine, ClientCore(
         machine, lambda protocol: Refusing(scene.store), label=None, op_timeout=1.0
     )
 
@@ -681,18 +688,18 @@ def test_two_threads_at_once_have_one_desk() -> None:
     def backend(protocol: str | None) -> Refusing:
         if protocol == "row" and not others:
             others.append(None)
-            others[0] = service.desk("row")  # of another thread, in the middle of ours
+            others[0] = service.context("row")  # of another thread, in the middle of ours
         return Refusing(scene.store)
 
-    service = Service(machine, backend, label=None, op_timeout=1.0)
-    assert service.desk("row") is others[0]
-    assert service.desk("row") is others[0]
+    service = ClientCore(machine, backend, label=None, op_timeout=1.0)
+    assert service.context("row") is others[0]
+    assert service.context("row") is others[0]
 
 
 def test_a_closed_client_takes_no_lock_in_another_way() -> None:
     scene = Scene()
     machine, service = service_of_two(scene)
     scene.do(machine, service.close())
-    with pytest.raises(Closed):
+    with pytest.raises(ClientClosed):
         scene.do(machine, mutex_of(service, protocol="row").acquire(None))
     assert scene.store.seen == []

@@ -8,21 +8,23 @@ import pytest
 from tests.core.test_service import Scene, mutex_of
 
 from leaselock.backends.sqlite.nodes import CAPABILITIES
-from leaselock.core.backend import Ask, Leave, Renew
+from leaselock.core.backend import Acquire, Release, Renew
 from leaselock.core.effects import FOREVER, Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from leaselock.core.service import Service
+    from leaselock.core.client_core import ClientCore
     from leaselock.drivers.simulated_machine import Machine
 
 SESSION = 4.0
 
 
-def _scene() -> tuple[Scene, Machine, Service]:
+def _scene() -> tuple[Scene, Machine, ClientCore]:
     scene = Scene()
     machine, service = scene.client()
-    service.desks[None].books.backend.capabilities = CAPABILITIES._replace(session=SESSION)
+    service.contexts[None].registry.backend.capabilities = CAPABILITIES._replace(
+        session_timeout=SESSION
+    )
     return scene, machine, service
 
 
@@ -89,12 +91,12 @@ def test_an_extension_ends_a_fixed_lease_later() -> None:
 
 def test_what_a_session_holds_is_given_back_however_long_that_takes() -> None:
     scene, machine, service = _scene()
-    scene.store.silent = (Ask, Leave)
+    scene.store.silent = (Acquire, Release)
     waiting = scene.begin(machine, mutex_of(service, lease=1.0).acquire(0.2))
     scene.world.play(60.0)
     assert waiting.ended
-    (orphan,) = service.desks[None].books.orphans.values()
-    assert orphan.until == FOREVER
+    (release_later,) = service.contexts[None].registry.pending_releases.values()
+    assert release_later.until == FOREVER
     scene.store.silent = ()
     scene.world.play(65.0)
-    assert not service.desks[None].books.orphans
+    assert not service.contexts[None].registry.pending_releases

@@ -8,11 +8,11 @@ import pytest
 from tests.core.test_local import asked, client_of, mutex_of
 from tests.core.test_service import Scene
 
-from leaselock.core.backend import Ask, Busy, Claim, Grant, Leave
+from leaselock.core.backend import Acquire, Busy, Claim, Grant, Release
+from leaselock.core.cached_lease import start
 from leaselock.core.effects import Sleep
-from leaselock.core.sticky import start
 from leaselock.core.turns import Anchor
-from leaselock.errors import Unknown
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from leaselock.core.local import Local
@@ -26,7 +26,7 @@ def claim_of(serial: int) -> Claim:
 def layer_of(scene: Scene) -> tuple[Machine, Local]:
     machine, service = client_of(scene)
     mutex_of(service)
-    layer: Any = service.desks[None].books.backend
+    layer: Any = service.contexts[None].registry.backend
     return machine, layer
 
 
@@ -53,7 +53,7 @@ def test_who_comes_too_late_does_not_overtake() -> None:
     member.anchor, late.owner, late.holds = member.anchor or late, member, True
     reply = scene.do(machine, layer._ask(member.claim, True, 5.0))
     assert isinstance(reply, Busy)
-    assert list(member.line.members) == [other.claim.holder, member.claim.holder]
+    assert list(member.line.members) == [other.claim.id, member.claim.id]
     assert member.debt is None
     assert isinstance(scene.do(machine, layer._ask(member.claim, False, 10.0)), Busy)
 
@@ -63,12 +63,12 @@ def test_what_is_retied_is_passed_on_no_more() -> None:
     machine, layer = layer_of(scene)
     claim = claim_of(1)
     assert isinstance(scene.do(machine, layer._ask(claim, True, 5.0)), Grant)
-    member = layer.members[claim.holder]
-    assert scene.do(machine, layer.retie(claim, "both", 10.0)).held
+    member = layer.members[claim.id]
+    assert scene.do(machine, layer.set_lifetime(claim, "either", 10.0)).held
     assert member.anchor is not None
     assert not member.anchor.fits(claim.lease, 0.0)
     member.line.anchor = None
-    assert scene.do(machine, layer.retie(claim, "lease", 15.0)).held
+    assert scene.do(machine, layer.set_lifetime(claim, "lease", 15.0)).held
     assert layer.members == {}
 
 
@@ -91,13 +91,13 @@ def test_a_plain_lock_waits_and_is_detached_as_before() -> None:
     mutex_of(service)
 
     async def first() -> None:
-        handle = await mutex_of(service, passes=0, lease=1.0).acquire(None)
+        handle = await mutex_of(service, local_handoffs=0, lease=1.0).acquire(None)
         assert handle is not None
         await Sleep(machine.now() + 0.1)
         await handle.release()
 
     async def second() -> None:
-        handle = await mutex_of(service, passes=0, lease=1.0).acquire(None)
+        handle = await mutex_of(service, local_handoffs=0, lease=1.0).acquire(None)
         assert handle is not None
         await handle.detach()
 
@@ -110,7 +110,7 @@ def test_what_is_kept_is_seen_as_held() -> None:
     machine, service = client_of(scene)
 
     async def one() -> None:
-        mutex = mutex_of(service, sticky=True)
+        mutex = mutex_of(service, cached=True)
         handle = await mutex.acquire(None)
         assert handle is not None
         await handle.release()
@@ -122,19 +122,19 @@ def test_what_is_kept_is_seen_as_held() -> None:
 def test_what_was_kept_is_given_back_for_a_while_and_not_for_ever() -> None:
     scene = Scene()
     machine, service = client_of(scene)
-    scene.store.silent = (Leave,)
+    scene.store.silent = (Release,)
 
     async def one() -> None:
-        handle = await mutex_of(service, lease=1.0, sticky=True).acquire(None)
+        handle = await mutex_of(service, lease=1.0, cached=True).acquire(None)
         assert handle is not None
         await handle.release()
 
     scene.do(machine, one())
     scene.world.play(30.0)
-    tried = asked(scene.store, Leave)
+    tried = asked(scene.store, Release)
     assert tried > 1
     scene.world.play(60.0)
-    assert asked(scene.store, Leave) == tried
+    assert asked(scene.store, Release) == tried
 
 
 @pytest.mark.parametrize("timeout", [0.0, 5.0])
@@ -144,15 +144,15 @@ def test_what_was_taken_out_of_the_line_is_given_back_later_if_not_now(timeout: 
     machine, service = client_of(scene)
 
     async def one() -> None:
-        handle = await mutex_of(service, lease=60.0, sticky=True).acquire(None)
+        handle = await mutex_of(service, lease=60.0, cached=True).acquire(None)
         assert handle is not None
         await handle.release()
-        scene.store.refused = (Ask, Leave)
-        with pytest.raises(Unknown, match="out of reach"):
-            await mutex_of(service, lease=30.0, sticky=True).acquire(timeout)
+        scene.store.refused = (Acquire, Release)
+        with pytest.raises(OutcomeUnknown, match="out of reach"):
+            await mutex_of(service, lease=30.0, cached=True).acquire(timeout)
 
     scene.do(machine, one())
-    layer: Any = service.desks[None].books.backend
+    layer: Any = service.contexts[None].registry.backend
     assert scene.store.table.entries["a"].held is not None
     scene.store.refused = ()
     scene.world.play(scene.world.time + 5.0)

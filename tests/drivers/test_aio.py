@@ -10,10 +10,10 @@ import pytest
 from tests.drivers.test_threads import Nowhere, strange, waits
 
 import leaselock
-from leaselock.core.effects import FOREVER, Process, Signal, Sleep, Tell, Wait
+from leaselock.core.effects import FOREVER, CallUser, Process, Signal, Sleep, Wait
 from leaselock.drivers.aio import Aio, BodyGuard, _current_task
 from leaselock.drivers.in_thread import InThread, _answer, _fail
-from leaselock.drivers.machine import given_up, now
+from leaselock.drivers.system_env import given_up, now
 
 
 def test_what_is_no_effect_is_named() -> None:
@@ -96,7 +96,7 @@ def test_an_error_beside_the_caller_is_reported(told: bool) -> None:
         loop.set_exception_handler(lambda _, context: reported.append(context))
         driver = Aio({})
         if told:
-            await driver.run(waits(Tell(lambda argument: 1 / argument, 0)))
+            await driver.run(waits(CallUser(lambda argument: 1 / argument, 0)))
         else:
             driver._spawn(strange(), "x")
             await asyncio.wait(set(driver.background))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leaselock.drivers import crew as crews
-from leaselock.drivers.crew import Crew
+from leaselock.drivers import thread_pool as crews
+from leaselock.drivers.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
     from leaselock.core.effects import Process
@@ -27,15 +27,15 @@ def done() -> SimpleQueue[tuple[int, str]]:
 
 
 @pytest.fixture
-def crew(done: SimpleQueue[tuple[int, str]]) -> Crew:
+def crew(done: SimpleQueue[tuple[int, str]]) -> ThreadPool:
     def work(process: Process[None]) -> None:
         process.close()
         done.put((threading.get_ident(), threading.current_thread().name))
 
-    return Crew(work)
+    return ThreadPool(work)
 
 
-def idle(crew: Crew, count: int) -> None:
+def idle(crew: ThreadPool, count: int) -> None:
     """Wait until so many wait for work."""
     until = crews.IDLE
     gate = threading.Event()
@@ -43,7 +43,7 @@ def idle(crew: Crew, count: int) -> None:
         gate.wait(until / 1000)
 
 
-def test_who_is_done_does_the_next_work(crew: Crew, done: SimpleQueue[Any]) -> None:
+def test_who_is_done_does_the_next_work(crew: ThreadPool, done: SimpleQueue[Any]) -> None:
     crew.start(nothing(), "one")
     first = done.get(timeout=PATIENCE)
     idle(crew, 1)
@@ -55,7 +55,7 @@ def test_who_is_done_does_the_next_work(crew: Crew, done: SimpleQueue[Any]) -> N
     assert crew.threads == set()
 
 
-def test_who_waits_too_long_goes_home(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_too_long_goes_home(crew: ThreadPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crews, "IDLE", 0.01)
     crew.start(nothing(), "one")
     for thread in list(crew.threads):
@@ -65,7 +65,7 @@ def test_who_waits_too_long_goes_home(crew: Crew, monkeypatch: pytest.MonkeyPatc
 
 
 def test_who_is_called_while_he_leaves_stays(
-    crew: Crew, done: SimpleQueue[Any], monkeypatch: pytest.MonkeyPatch
+    crew: ThreadPool, done: SimpleQueue[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The box is taken out in the moment in which its owner gives up waiting."""
     monkeypatch.setattr(crews, "IDLE", 0.0)
@@ -84,7 +84,9 @@ def test_who_is_called_while_he_leaves_stays(
     crew.dismiss(PATIENCE)
 
 
-def test_who_comes_back_while_all_leave_leaves_too(crew: Crew, done: SimpleQueue[Any]) -> None:
+def test_who_comes_back_while_all_leave_leaves_too(
+    crew: ThreadPool, done: SimpleQueue[Any]
+) -> None:
     crew.leaving = True
     crew.start(nothing(), "one")
     done.get(timeout=PATIENCE)

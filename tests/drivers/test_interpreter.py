@@ -151,7 +151,7 @@ def test_threads_that_are_switched_all_the_time_tear_nothing() -> None:
 def holder_in(file: Path) -> object:
     """Who holds the lock, as the file says, whether that one lives or not."""
     with closing(sqlite3.connect(file)) as database:
-        return database.execute("SELECT holder FROM lock WHERE name = 'a'").fetchone()[0]
+        return database.execute("SELECT id FROM lock WHERE name = 'a'").fetchone()[0]
 
 
 def interpreters() -> list[str]:

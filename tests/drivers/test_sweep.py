@@ -18,14 +18,14 @@ from leaselock.backends import open_store
 from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES
 from leaselock.core import rules
-from leaselock.core.handle import Handle
+from leaselock.core.client_core import ClientCore
+from leaselock.core.lease_handle import LeaseHandle
 from leaselock.core.queue import Queue
-from leaselock.core.service import Service
-from leaselock.core.table import Place
+from leaselock.core.table import MemoryRow
 from leaselock.drivers.aio import Aio
-from leaselock.drivers.machine import now
 from leaselock.drivers.simulated import World
 from leaselock.drivers.simulated_machine import Faults, Machine, Run
+from leaselock.drivers.system_env import now
 from leaselock.drivers.threads import Threads
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ ROOMS = itertools.count()
 LIMIT = 10.0
 
 
-def mutex_of(service: Service) -> Mutex:
+def mutex_of(service: ClientCore) -> Mutex:
     return service.mutex(
         "a", lease=60.0, renew=True, timeout=None, reentrant=True, protocol=None, label=None
     )
@@ -56,7 +56,9 @@ async def with_body(mutex: Mutex) -> None:
 
 # A nested acquire is not among them: it suspends nowhere (tests/core says so).
 # What is done, and whether it is done with a handle on the lock, or while another has it.
-OPERATIONS: dict[str, tuple[str, Callable[[Service, Mutex, Handle | None], Process[Any]]]] = {
+OPERATIONS: dict[
+    str, tuple[str, Callable[[ClientCore, Mutex, LeaseHandle | None], Process[Any]]]
+] = {
     "acquire": ("free", lambda service, mutex, handle: mutex.acquire(None)),
     "try": ("free", lambda service, mutex, handle: mutex.acquire(0.0)),
     "wait": ("taken", lambda service, mutex, handle: mutex.acquire(0.02)),
@@ -68,7 +70,7 @@ OPERATIONS: dict[str, tuple[str, Callable[[Service, Mutex, Handle | None], Proce
 }
 
 
-def known(handle: Handle | None) -> Handle:
+def known(handle: LeaseHandle | None) -> LeaseHandle:
     assert handle is not None
     return handle
 
@@ -92,10 +94,10 @@ class Struck(Threads):
         return answer
 
 
-def party(driver: Any, url: str) -> Service:
+def party(driver: Any, url: str) -> ClientCore:
     opened = open_store(url, now)
     driver.__init__(opened.nodes)
-    return Service(driver, opened.backend, protocol=opened.protocol, label=None, op_timeout=2.0)
+    return ClientCore(driver, opened.backend, protocol=opened.protocol, label=None, op_timeout=2.0)
 
 
 def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
@@ -114,15 +116,19 @@ def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
         survived, result = False, None
     driver.armed = None
     if taken is not None:
-        assert taken.hold.believed(now()), "what was another's was released"
+        assert taken.hold.is_valid(now()), "what was another's was released"
         other.run(taken.release())
     for held in (result, handle):
-        if isinstance(held, Handle) and not held.released and not mine.desks["queue"].books.closed:
+        if (
+            isinstance(held, LeaseHandle)
+            and not held.released
+            and not mine.contexts["queue"].registry.closed
+        ):
             driver.run(held.release())
     if operation == "close":
         driver.end(mine.close())
     if operation == "detach":
-        other.run(theirs.evict("a", None))
+        other.run(theirs.break_lock("a", None))
     assert other.run(rival.acquire(LIMIT)) is not None, "it is held by nobody"
     other.end(theirs.close())
     driver.end(mine.close())
@@ -172,15 +178,19 @@ async def strike_tasks(url: str, operation: str, strike: int, after: bool) -> bo
         survived, result = False, None
     driver.armed = None
     if taken is not None:
-        assert taken.hold.believed(now()), "what was another's was released"
+        assert taken.hold.is_valid(now()), "what was another's was released"
         await other.run(taken.release())
     for held in (result, handle):
-        if isinstance(held, Handle) and not held.released and not mine.desks["queue"].books.closed:
+        if (
+            isinstance(held, LeaseHandle)
+            and not held.released
+            and not mine.contexts["queue"].registry.closed
+        ):
             await driver.run(held.release())
     if operation == "close":
         await driver.end(mine.close())
     if operation == "detach":
-        await other.run(theirs.evict("a", None))
+        await other.run(theirs.break_lock("a", None))
     assert await other.run(rival.acquire(LIMIT)) is not None, "it is held by nobody"
     await other.end(theirs.close())
     await driver.end(mine.close())
@@ -206,9 +216,9 @@ class Scene:
         self.world.models = {"store": self.model, "ear": self.model}
         self.run: Run | None = None
 
-    def service(self, name: str) -> tuple[Machine, Service]:
+    def service(self, name: str) -> tuple[Machine, ClientCore]:
         machine = Machine(self.world, name)
-        return machine, Service(
+        return machine, ClientCore(
             machine, lambda protocol: Queue(CAPABILITIES), label=None, op_timeout=2.0
         )
 
@@ -257,14 +267,14 @@ def strike_simulated(operation: str, strike: int, how: str) -> bool:
     scene.world.play(scene.world.time + 5.0)
     scene.world.check = lambda: None
     if taken is not None:
-        assert taken.hold.believed(other.now()), "what was another's was released"
+        assert taken.hold.is_valid(other.now()), "what was another's was released"
         scene.do(other, taken.release())
     machine.crash()
     if operation == "detach":
-        scene.do(other, theirs.evict("a", None))
+        scene.do(other, theirs.break_lock("a", None))
     assert scene.do(other, rival.acquire(2.5)) is not None, "it is held by nobody"
     entry = scene.model.table.entries["a"]
     assert entry.held is not None
-    assert not rules.over(Place(scene.model.table, "", "a"), entry.held)
+    assert not rules.expired(MemoryRow(scene.model.table, "", "a"), entry.held)
     assert not entry.queue
     return not struck

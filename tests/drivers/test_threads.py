@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leaselock
-from leaselock.core.effects import FOREVER, Caller, Process, Signal, Sleep, Spawn, Tell, Wait
+from leaselock.core.effects import FOREVER, CallUser, Owner, Process, Signal, Sleep, Spawn, Wait
 from leaselock.drivers import node
-from leaselock.drivers.machine import LONGEST_WAIT, Machine, given_up, now, patience
+from leaselock.drivers.system_env import LONGEST_WAIT, SystemEnv, given_up, now, patience
 from leaselock.drivers.threads import Threads, _at_exit
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_a_wait_ends_at_its_deadline_and_leaves_nothing_behind() -> None:
 
 
 def test_a_long_wait_is_made_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leaselock.drivers.machine.LONGEST_WAIT", 0.01)
+    monkeypatch.setattr("leaselock.drivers.system_env.LONGEST_WAIT", 0.01)
     signal = Signal()
     driver = Threads({})
     timer = threading.Timer(0.1, lambda: driver.step(signal.set))
@@ -87,7 +87,7 @@ def test_patience_is_bounded() -> None:
 
 def test_a_thread_is_another_caller_whatever_its_number() -> None:
     driver = Threads({})
-    seen: list[Caller] = [driver.caller(), driver.caller()]
+    seen: list[Owner] = [driver.caller(), driver.caller()]
     assert seen[0] is seen[1]
     numbers = set()
     for _ in range(20):
@@ -129,7 +129,7 @@ def test_an_error_of_a_callback_is_reported_and_goes_no_further(
     def fail(argument: object) -> None:
         raise ValueError(argument)
 
-    assert Threads({}).run(waits(Tell(fail, "why"))) == [None]
+    assert Threads({}).run(waits(CallUser(fail, "why"))) == [None]
     assert str(reported[0].exc_value) == "why"
 
 
@@ -200,7 +200,7 @@ def test_a_forked_child_forgets_everything() -> None:
     assert str(os.getppid()) in reasons[0][0]
     assert not reasons[0][1]
     Threads({}).after_fork()
-    assert Machine().wall() == pytest.approx(time.time(), abs=5)
+    assert SystemEnv().wall() == pytest.approx(time.time(), abs=5)
 
 
 def test_every_driver_hears_of_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def test_close_while_blocked_ends_the_wait() -> None:
     def block() -> None:
         try:
             client.lock("a").acquire()
-        except leaselock.Closed as error:
+        except leaselock.ClientClosed as error:
             errors.append(error)
 
     with leaselock.Client("memory://blocked") as other, other.lock("a") as lease:
@@ -245,12 +245,12 @@ def test_close_while_blocked_ends_the_wait() -> None:
 
 
 def test_chance_is_a_number_below_one() -> None:
-    drawn = {Machine().random() for _ in range(100)}
+    drawn = {SystemEnv().random() for _ in range(100)}
     assert len(drawn) > 90
     assert all(0.0 <= chance < 1.0 for chance in drawn)
 
 
 def test_the_name_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Machine().place() == (socket.gethostname(), os.getpid())
+    assert SystemEnv().place() == (socket.gethostname(), os.getpid())
     monkeypatch.delattr(os, "uname")  # as on Windows
-    assert Machine().place() == (socket.gethostname(), os.getpid())
+    assert SystemEnv().place() == (socket.gethostname(), os.getpid())

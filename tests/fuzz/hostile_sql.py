@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # The handshake, and what a connection is asked before it is used.
 POLITE = ("START", "GREET")
 NUMBER, FAR = 7, 9 * 10**15
-HELD = (3, 1, "x:1", "x", "both", FAR, "{}", 0)
+HELD = (3, 1, "x:1", "x", "either", FAR, "{}", 0)
 SEAT = ("a", "x:1", "x", 3, 9, "{}", 0)
 ALWAYS: dict[str, list[Any]] = {
     "greet": [(NUMBER,)],

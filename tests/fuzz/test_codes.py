@@ -1,6 +1,6 @@
 """The errors by which servers answer: what each says of the lock, and that none is mistaken.
 
-Law: an error in place of an answer means that nothing was done, and is `Refused`, unless it is the
+Invariant: an error reply means that nothing was done, and is `NotApplied`, unless it is the
 end of the connection; what passes by itself is asked again, as long as there is time.
 """
 
@@ -16,8 +16,8 @@ from leaselock.backends.redis.nodes import Store
 from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.talk import ADVICE, PASSING
 from leaselock.core.backend import Grant
-from leaselock.drivers.machine import now
-from leaselock.errors import Refused, Unknown
+from leaselock.drivers.system_env import now
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 PATIENCE = 30.0
 BRIEF = 1.0
@@ -48,7 +48,7 @@ def asked_redis(pieces: list[Piece], patience: float) -> tuple[object, int]:
     store = Store(settings_of(server.url), now, "hash")
     try:
         return store.call(lines.WAITS[0], now() + patience), server.turn
-    except Refused as error:
+    except NotApplied as error:
         return error, server.turn
     finally:
         store.close()
@@ -69,7 +69,7 @@ def test_what_passes_in_redis_is_asked_again(code: str) -> None:
 @pytest.mark.parametrize("code", ["LOADING", "READONLY"])
 def test_what_does_not_pass_in_time_is_refused(code: str) -> None:
     answer, turns = asked_redis([error(code)], BRIEF)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, NotApplied)
     assert code in str(answer)
     assert turns > 1
 
@@ -77,7 +77,7 @@ def test_what_does_not_pass_in_time_is_refused(code: str) -> None:
 @pytest.mark.parametrize("code", [*sorted(ADVICE), "ERR", "EXECABORT", "NEWCODE", "READONL"])
 def test_what_is_the_users_to_mend_is_refused_at_once(code: str) -> None:
     answer, turns = asked_redis([error(code)], PATIENCE)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, NotApplied)
     assert code in str(answer)
     assert ADVICE.get(code, "") in str(answer)
     # Once in brief, and once in full.
@@ -100,7 +100,7 @@ def test_what_a_database_refuses_was_not_done(kind: str, code: object, protocol:
     databases.server(kind).play([said(kind, code)])
     for answered in databases.answers(kind, databases.asking(protocol)[:1], PATIENCE):
         (answer,) = answered
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, NotApplied)
         assert str(code) in str(answer) or "leaselock init" in str(answer)
 
 
@@ -112,4 +112,4 @@ def test_the_end_of_a_session_says_nothing_of_what_was_done(kind: str, code: obj
     databases.server(kind).play([said(kind, code)])
     for protocol in ("lease", "row", "advisory"):
         for answered in databases.answers(kind, databases.asking(protocol)[:1], PATIENCE):
-            assert [type(answer) for answer in answered] == [Unknown]
+            assert [type(answer) for answer in answered] == [OutcomeUnknown]

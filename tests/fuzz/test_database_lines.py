@@ -35,8 +35,8 @@ from leaselock.backends.sql import aio_ear, ear
 from leaselock.backends.sql.nodes import _nodes
 from leaselock.backends.sql.seats import Await, By
 from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import Ask, Claim, Examine, Grant, Leave, Look, Next, Renew
-from leaselock.errors import Refused, StoreError, Unknown
+from leaselock.core.backend import Acquire, Claim, Doctor, Grant, Inspect, Listen, Release, Renew
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,14 +47,14 @@ SLACK = 5.0
 CLAIMS = [Claim("a", f"{n:032x}:{n}", f"{n:032x}", 1.0, "{}", 1.0) for n in range(1, 4)]
 KINDS = ("postgres", "mysql")
 LEASE: list[Any] = [
-    *(Ask(CLAIMS[0], True), Ask(CLAIMS[1], False), Renew(CLAIMS), Leave(CLAIMS[0], True)),
-    *(Look(None, "*"), Examine(), Next(CLAIMS[0].client)),
+    *(Acquire(CLAIMS[0], True), Acquire(CLAIMS[1], False), Renew(CLAIMS), Release(CLAIMS[0], True)),
+    *(Inspect(None, "*"), Doctor(), Listen(CLAIMS[0].client)),
 ]
-SEATED = (Ask(CLAIMS[0], True), Await(CLAIMS[0]), Ask(CLAIMS[0], False), Renew(CLAIMS[:1]))
+SEATED = (Acquire(CLAIMS[0], True), Await(CLAIMS[0]), Acquire(CLAIMS[0], False), Renew(CLAIMS[:1]))
 SEATS = [
     By(protocol, request)
     for protocol in ("row", "advisory")
-    for request in (*SEATED, Leave(CLAIMS[0], False), Look(None, "*"))
+    for request in (*SEATED, Release(CLAIMS[0], False), Inspect(None, "*"))
 ]
 LENGTHS = st.sampled_from([0, 1, 3, 4, 5, 255, 2**16, 2**31 - 1, -1]) | st.integers(-9, 99)
 WORDS = st.binary(max_size=12) | st.sampled_from(
@@ -104,7 +104,7 @@ WELCOMES = {"postgres": WELCOME, "mysql": packet(0, HELLO)}
 def server(kind: str) -> Database:
     """The one of this process."""
     made = PostgresLike() if kind == "postgres" else MysqlLike()
-    made.holders = [claim.holder for claim in CLAIMS]
+    made.holders = [claim.id for claim in CLAIMS]
     return made
 
 
@@ -112,7 +112,7 @@ def node_of(request: object) -> str:
     """Who is asked that."""
     if isinstance(request, By):
         return "seats"
-    return "ear" if isinstance(request, Next) else "store"
+    return "ear" if isinstance(request, Listen) else "store"
 
 
 def asked(kind: str, requests: Sequence[object], patience: float) -> list[object]:
@@ -177,7 +177,7 @@ def answers(
 
 def asking(protocol: str) -> list[Any]:
     """Each claim asks."""
-    asks = [Ask(claim, True) for claim in CLAIMS]
+    asks = [Acquire(claim, True) for claim in CLAIMS]
     return asks if protocol == "lease" else [By(protocol, ask) for ask in asks]
 
 
@@ -207,7 +207,7 @@ def test_no_grant_is_believed_but_ones_own(kind: str, protocol: str, pieces: lis
     for answered in answers(kind, asking(protocol)):
         for claim, answer in zip(CLAIMS, answered, strict=True):
             if isinstance(answer, Grant):
-                assert (claim.holder, answer.token) in server(kind).granted
+                assert (claim.id, answer.token) in server(kind).granted
 
 
 @pytest.mark.parametrize("protocol", ["lease", "row", "advisory"])
@@ -227,7 +227,7 @@ def test_what_no_server_says_is_not_understood(word: bytes) -> None:
     for requests in [LEASE[:1], SEATS[:1], SEATS[-1:]]:
         server(kind).play([Piece("raw", word)])
         for answered in answers(kind, requests, SLACK):
-            assert [type(answer) for answer in answered] == [Unknown]
+            assert [type(answer) for answer in answered] == [OutcomeUnknown]
 
 
 @pytest.mark.parametrize("how", ["raw", "drip"])
@@ -235,4 +235,4 @@ def test_what_no_server_says_is_not_understood(word: bytes) -> None:
 def test_a_server_that_says_little_or_nothing_is_given_up_in_time(kind: str, how: str) -> None:
     server(kind).play([Piece(how, WELCOMES[kind][:40] if how == "drip" else b"")], polite=())
     for answered in answers(kind, LEASE[:1]):
-        assert [type(answer) for answer in answered] == [Refused]
+        assert [type(answer) for answer in answered] == [NotApplied]

@@ -19,7 +19,7 @@ from leaselock.backends.redis.aio import AioStore
 from leaselock.backends.redis.keys import owner_of
 from leaselock.backends.redis.nodes import Store
 from leaselock.backends.redis.settings import settings_of
-from leaselock.core.backend import Ask, Claim, Examine, Grant, Hear, Look, Renew
+from leaselock.core.backend import Acquire, AwaitWakeup, Claim, Doctor, Grant, Inspect, Renew
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ PATIENCE = 0.15
 # How much later an answer may come on a machine with much else to do.
 SLACK = 5.0
 CLAIMS = [Claim("a", f"{n:032x}:{n}", f"{n:032x}", 1.0, "{}", 1.0) for n in range(1, 4)]
-WAITS = (Ask(CLAIMS[0], True), Hear(CLAIMS[0]))
+WAITS = (Acquire(CLAIMS[0], True), AwaitWakeup(CLAIMS[0]))
 RESP = st.sampled_from(
     [
         *(b"*2\r\n", b":1\r\n", b"$4\r\n1000\r\n", b"+OK\r\n", b"-ERR no\r\n", b"-MOVED 1 :1\r\n"),
@@ -53,8 +53,8 @@ RAW = st.builds(Piece, st.sampled_from(["raw", "raw", "end"]), BYTES)
 KINDS = st.sampled_from(["grant", "grant", "busy", "busy", "half", "twice", "late", "end"])
 SOUND = st.builds(Piece, KINDS, st.just(b"") | MESSAGE)
 REQUESTS = st.lists(
-    st.sampled_from([*WAITS, *WAITS, Ask(CLAIMS[1], False), Renew(CLAIMS), Look(None, "*")])
-    | st.just(Examine()),
+    st.sampled_from([*WAITS, *WAITS, Acquire(CLAIMS[1], False), Renew(CLAIMS), Inspect(None, "*")])
+    | st.just(Doctor()),
     min_size=1,
     max_size=4,
 )
@@ -127,7 +127,7 @@ def test_any_bytes_are_an_answer_or_an_error_of_ours_in_time(
 
 @holds(20, pieces=st.lists(SOUND, min_size=1, max_size=5), turns=st.integers(1, 2))
 def test_no_grant_is_believed_but_ones_own(pieces: list[Piece], turns: int) -> None:
-    requests = [Ask(claim, True) for claim in CLAIMS] * turns
+    requests = [Acquire(claim, True) for claim in CLAIMS] * turns
     for ask in asked, awaited:
         if ask is awaited:
             # On the line that tasks share, what comes twice is the answer to the next question.
@@ -135,12 +135,12 @@ def test_no_grant_is_believed_but_ones_own(pieces: list[Piece], turns: int) -> N
         server().play(pieces)
         for request, answer in zip(requests, ask("hash", requests), strict=True):
             if isinstance(answer, Grant):
-                assert (owner_of(request.claim.holder), answer.token) in server().granted
+                assert (owner_of(request.claim.id), answer.token) in server().granted
 
 
-def hear(word: bytes) -> None:
+def await_wakeup(word: bytes) -> None:
     """Have a waiter told that, alone and as part of a message to it."""
-    owner = owner_of(CLAIMS[0].holder).encode()
+    owner = owner_of(CLAIMS[0].id).encode()
     for said in (word, *(owner + b"\n" + rest for rest in (word, b"7\n" + word, word + b"\n7"))):
         for ask in asked, awaited_by_one:
             server().play([Piece("busy"), Piece("tell", pushed(b"message", b"a", said))])
@@ -149,12 +149,12 @@ def hear(word: bytes) -> None:
 
 @holds(5, word=st.binary(max_size=9) | st.text(st.characters(categories=["N"])).map(str.encode))
 def test_any_message_is_a_hint_or_nothing(word: bytes) -> None:
-    hear(word)
+    await_wakeup(word)
 
 
 @pytest.mark.parametrize("digits", [400, 5000])
 def test_a_message_of_a_number_that_is_none(digits: int) -> None:
-    hear(b"9" * digits)
+    await_wakeup(b"9" * digits)
 
 
 @pytest.mark.parametrize("kind", ["*", "~", "%", ">"])

@@ -12,7 +12,7 @@ import pytest
 from tests.servers.tls import Certificates
 
 from leaselock.backends.sql.mysql import Wire
-from leaselock.drivers.machine import now
+from leaselock.drivers.system_env import now
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,19 +23,19 @@ from leaselock.backends.zookeeper.data import read
 from leaselock.backends.zookeeper.places import decoded, encoded
 from leaselock.backends.zookeeper.turn import KAZOO, in_order, owned, stranger, turn
 from leaselock.core.backend import (
-    Ask,
-    Break,
+    Acquire,
+    BreakLock,
     Claim,
-    Examine,
-    Fence,
-    Held,
-    Leave,
-    Look,
+    Doctor,
+    HoldRecord,
+    Inspect,
+    RaiseToken,
+    Release,
+    ReleaseGrant,
     Renew,
-    Retie,
-    Undo,
+    SetLifetime,
 )
-from leaselock.core.sight import holder_of
+from leaselock.core.inspection import holder_of
 from leaselock.errors import StoreError
 from leaselock.testing.records import RECORD_SIZE, CorruptHistory, unpack
 
@@ -54,17 +54,17 @@ NODE = st.tuples(st.text(max_size=4), MARK, DIGITS | st.text(max_size=4)).map(""
 UTF16 = (JSON | st.just({"since": 1, "id": "a"})).map(json.dumps).map(lambda t: t.encode("utf-16"))
 CLAIM = Claim("a", "0" * 32 + ":1", "0" * 32, 1.0, "{}", 1.0)
 REQUESTS = (
-    Ask(CLAIM, False),
-    Ask(CLAIM, True),
+    Acquire(CLAIM, False),
+    Acquire(CLAIM, True),
     Renew((CLAIM,)),
-    Leave(CLAIM, True),
-    Undo(CLAIM, 1),
-    Fence(CLAIM, 1),
-    Retie(CLAIM, "lease"),
-    Look(None, "*"),
-    Look("a", "*"),
-    Break("a", 1),
-    Examine(),
+    Release(CLAIM, True),
+    ReleaseGrant(CLAIM, 1),
+    RaiseToken(CLAIM, 1),
+    SetLifetime(CLAIM, "lease"),
+    Inspect(None, "*"),
+    Inspect("a", "*"),
+    BreakLock("a", 1),
+    Doctor(),
 )
 URLS = ("redis://h", "redis+sentinel://h/main", "redis+cluster://h", "redis://h?replicas=1")
 FORMS = ("hash", "string", "vote", "setnx-expire", "getset", "setnx", "incr")
@@ -122,7 +122,7 @@ def answering(replies: list[Any]) -> Callable[[Any], Any]:
         if isinstance(step, Pause) or turn > 100:
             return False
         count = 1 if isinstance(step.commands, bytes) else len(step.commands)
-        count = 3 if hasattr(step, "look") else count
+        count = 3 if hasattr(step, "inspect") else count
         turn += count
         return [replies[(turn + i) % len(replies)] for i in range(count)]
 
@@ -160,7 +160,7 @@ class AioSenseless(AioStore):
 def test_any_reply_of_redis_is_understood_or_is_an_error_of_ours(
     url: str, form: str, request: Any, replies: list[Any]
 ) -> None:
-    if isinstance(request, (Fence, Undo)) and form not in ("hash", "string", "vote"):
+    if isinstance(request, (RaiseToken, ReleaseGrant)) and form not in ("hash", "string", "vote"):
         return
     with contextlib.suppress(StoreError):
         Senseless(url, form, replies).call(request, math.inf)
@@ -192,7 +192,7 @@ def test_any_record_of_redis_is_a_holder_or_a_stranger(
 @holds(data=st.binary(max_size=60) | JSON.map(json.dumps).map(str.encode) | UTF16, created=TIME)
 def test_any_data_of_a_node_is_somebody(data: bytes, created: float) -> None:
     told = read(data, created)
-    held = Held("h", "c", "life", 1, 0.0, told.about, told.since)
+    held = HoldRecord("h", "c", "client", 1, 0.0, told.about, told.since)
     assert math.isfinite(told.since)
     assert holder_of(held, None) is not None
 

@@ -16,22 +16,32 @@ from leaselock.backends.sql.aio import AioStore
 from leaselock.backends.sql.nodes import Store
 from leaselock.backends.sql.script import Result
 from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import Ask, Break, Examine, Leave, Look, Prepare, Renew, Retie, Sweep
+from leaselock.core.backend import (
+    Acquire,
+    BreakLock,
+    CollectGarbage,
+    Doctor,
+    Inspect,
+    Release,
+    Renew,
+    SetLifetime,
+    Setup,
+)
 from leaselock.errors import StoreError
 
 REQUESTS = (
-    Ask(CLAIM, False),
-    Ask(CLAIM, True),
+    Acquire(CLAIM, False),
+    Acquire(CLAIM, True),
     Renew((CLAIM,)),
-    Leave(CLAIM, True),
-    Leave(CLAIM, False),
-    Retie(CLAIM, "lease"),
-    Look(None, "*"),
-    Look("a", "*"),
-    Break("a", 1),
-    Examine(),
-    Prepare(True),
-    Sweep(),
+    Release(CLAIM, True),
+    Release(CLAIM, False),
+    SetLifetime(CLAIM, "lease"),
+    Inspect(None, "*"),
+    Inspect("a", "*"),
+    BreakLock("a", 1),
+    Doctor(),
+    Setup(True),
+    CollectGarbage(),
 )
 NUMBER = st.sampled_from([0, 1, -1, 2**62, 10**400]) | st.integers()
 CELL = st.none() | NUMBER | st.floats() | st.text(max_size=5) | st.binary(max_size=5)

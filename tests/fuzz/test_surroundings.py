@@ -77,7 +77,7 @@ def test_any_word_in_the_fifo_is_a_hint(words: bytes) -> None:
     os.write(own.wake, words)
     # What is read in one go begins anew with the next.
     os.write(own.wake, b"\1" * (WORD - len(words) % WORD))
-    for name in own.hear():
+    for name in own.await_wakeup():
         assert name == "" or name.startswith(f"{own.client}:")
 
 

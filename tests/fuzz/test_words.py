@@ -15,9 +15,9 @@ from tests.fuzz.test_urls import ODD
 from leaselock.cli.show import COLUMNS, document, lines, row, table
 from leaselock.cli.upkeep import _line
 from leaselock.cli.words import duration, harmless, length
-from leaselock.core import names
-from leaselock.core.backend import Claim, Finding, Held, Sight
-from leaselock.core.sight import Holder, report_of
+from leaselock.core import validation
+from leaselock.core.backend import Claim, Finding, HoldRecord, LockState
+from leaselock.core.inspection import Holder, report_of
 from leaselock.errors import InvalidName
 
 # What steers a terminal, turns the direction of writing, ends a line, or is half a character.
@@ -43,23 +43,23 @@ ABOUT = (JSON | PERSON).map(json.dumps) | TEXT | DEEP | DIGITS | NESTED
 @holds(value=SCALAR | st.binary(max_size=300) | st.text(max_size=300))
 def test_names(value: object) -> None:
     try:
-        name = names.checked_name(value)
+        name = validation.checked_name(value)
     except InvalidName:
         return
     assert name == value
-    assert 0 < len(name.encode()) <= names.LONGEST_NAME
+    assert 0 < len(name.encode()) <= validation.LONGEST_NAME
     assert not {*name} & {*EVIL[:36], "\u2028", "\u2029"}
 
 
 @holds(value=SCALAR)
 def test_labels_times_and_tokens(value: object) -> None:
-    for check in (names.checked_lease, names.checked_timeout, names.checked_token):
+    for check in (validation.checked_lease, validation.checked_timeout, validation.checked_token):
         with contextlib.suppress(TypeError, ValueError):
             checked: Any = check(value)
             assert checked is None or checked >= 0
     with contextlib.suppress(TypeError):
-        label = names.checked_label(value)
-        assert label is None or len(label.encode()) <= names.LONGEST_NAME
+        label = validation.checked_label(value)
+        assert label is None or len(label.encode()) <= validation.LONGEST_NAME
 
 
 @holds(text=TEXT | st.from_regex(r"[0-9٣.]{1,400}(ms|s|m|h|d|)", fullmatch=True))
@@ -78,8 +78,8 @@ def test_whatever_others_wrote_is_shown_and_steers_nothing(
 ) -> None:
     since = float(since) if abs(since) < 2**1000 or since != since else 0.0
     claim = Claim(name, "h", "c", 1.0, about, since)
-    held = Held("h", "c", "both", 1, 0.0, about, since)
-    report = report_of(Sight(name, held, since, (claim, claim)))
+    held = HoldRecord("h", "c", "either", 1, 0.0, about, since)
+    report = report_of(LockState(name, held, since, (claim, claim)))
     assert isinstance(report.holder, Holder)
     shown = [*lines(report), *table([COLUMNS, row(report)]).split("\n")]
     # The columns are two lines, and nothing in a name or a label makes a third.

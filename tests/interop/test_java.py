@@ -34,7 +34,7 @@ def test_a_release_is_published(java: Java, server: Redis) -> None:
         wire.ask("SUBSCRIBE", "redisson_lock__channel:{told}")
         java.obey("me", "lock", "told")
         java.obey("other", "force", "told")
-        assert wire.hear() == ["message", "redisson_lock__channel:{told}", "0"]
+        assert wire.await_wakeup() == ["message", "redisson_lock__channel:{told}", "0"]
 
 
 def test_a_token_is_counted(java: Java, server: Redis) -> None:

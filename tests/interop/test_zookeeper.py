@@ -26,7 +26,7 @@ from tests.servers.process import eventually, program
 
 import leaselock
 from leaselock.backends.zookeeper.url import parsed
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,6 +171,6 @@ def test_curator_beside_names_that_it_does_not_see_is_refused(
     root = root_of(url)
     curious = BesideCurator(kazoo, f"{root}/shared")
     with leaselock.Client(url) as client, curious:
-        with pytest.raises(Refused, match="names=curator"):
+        with pytest.raises(NotApplied, match="names=curator"):
             client.lock("shared").acquire(timeout=5.0)
         eventually(lambda: len(kazoo.get_children(f"{root}/shared")) == 1)

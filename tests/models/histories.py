@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from tests.models.worlds import claim_of
 
 from leaselock.core.backend import (
-    Ask,
-    Break,
+    Acquire,
+    BreakLock,
     Broken,
     Claim,
-    Fence,
     Grant,
-    Leave,
-    Left,
-    Look,
+    Inspect,
+    LifetimeSet,
+    RaiseToken,
+    Release,
+    Released,
+    ReleaseGrant,
     Renew,
-    Retie,
-    Retied,
-    Undo,
+    SetLifetime,
 )
 
 NAMES = ("a", "{ü}")
@@ -123,10 +123,10 @@ class History:
 
     def ask(self, step: Step) -> None:
         request = self.request(step)
-        if isinstance(request, (Undo, Fence)) and not self.twins.votes:
+        if isinstance(request, (ReleaseGrant, RaiseToken)) and not self.twins.votes:
             return
         answer = self.twins.ask(request)
-        if isinstance(request, Leave):
+        if isinstance(request, Release):
             self.twins.forget(request.claim)
         self.count(request, answer)
 
@@ -134,9 +134,9 @@ class History:
         self.seen[f"{type(request).__name__} {type(answer).__name__}"] += 1
         if isinstance(answer, Grant):
             self.tokens.append(answer.token)
-        if isinstance(answer, Left):
+        if isinstance(answer, Released):
             self.seen[answer.was] += 1
-        if isinstance(answer, (Retied, Broken)):
+        if isinstance(answer, (LifetimeSet, Broken)):
             self.seen[f"{type(answer).__name__} {answer[0] is True or answer[1] is True}"] += 1
 
     def claim(self, step: Step) -> Claim:
@@ -151,22 +151,22 @@ class History:
             claim = self.last[step.client] or claim
         if step.kind in ("ask", "wait", "again"):
             self.last[step.client] = claim
-            return Ask(claim, step.kind != "ask" and self.twins.queues)
+            return Acquire(claim, step.kind != "ask" and self.twins.queues)
         claim = (self.last[step.client] or claim) if step.choice % 2 else claim
         token = self.tokens[-1 - step.choice % min(3, len(self.tokens))]
         return self.other(step, claim, token)
 
     def other(self, step: Step, claim: Claim, token: int) -> object:
         if step.kind in ("leave", "bury"):
-            return Leave(claim, step.kind == "bury")
+            return Release(claim, step.kind == "bury")
         if step.kind == "renew":
             return Renew([claim, self.claim(step)][: 1 + step.choice % 2])
         if step.kind == "retie":
-            return Retie(claim, "lease" if step.choice % 3 else "both")
+            return SetLifetime(claim, "lease" if step.choice % 3 else "either")
         if step.kind == "undo":
-            return Undo(claim, token)
+            return ReleaseGrant(claim, token)
         if step.kind == "fence":
-            return Fence(claim, token + step.choice)
+            return RaiseToken(claim, token + step.choice)
         if step.kind.startswith("break"):
-            return Break(claim.name, token if step.kind == "break token" else None)
-        return Look(claim.name if step.kind == "look" else None, "*")
+            return BreakLock(claim.name, token if step.kind == "break token" else None)
+        return Inspect(claim.name if step.kind == "look" else None, "*")

@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, Self
 
 from leaselock.backends.sqlite.file import File
 from leaselock.backends.sqlite.nodes import Ear, Store
-from leaselock.core.backend import Ask, Claim, Grant, Leave, Left, Look, Next, Sight
-from leaselock.drivers.machine import now
+from leaselock.core.backend import (
+    Acquire,
+    Claim,
+    Grant,
+    Inspect,
+    Listen,
+    LockState,
+    Release,
+    Released,
+)
+from leaselock.drivers.system_env import now
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,31 +54,31 @@ class Client:
 
     def ask(self, name: str, *, wait: bool = False, patience: float = 5.0) -> int | None:
         """The token of the grant, if it is one."""
-        reply = self.call(Ask(claim(self.name, name), wait), patience)
+        reply = self.call(Acquire(claim(self.name, name), wait), patience)
         return reply.token if isinstance(reply, Grant) else None
 
     def leave(self, name: str) -> str:
         """What the claim was."""
-        reply = self.call(Leave(claim(self.name, name), False))
-        assert isinstance(reply, Left)
+        reply = self.call(Release(claim(self.name, name), False))
+        assert isinstance(reply, Released)
         return reply.was
 
     def close(self) -> None:
         self.store.close()
 
 
-def sight(client: Client, name: str) -> Sight:
+def sight(client: Client, name: str) -> LockState:
     """What the file says of one lock."""
-    sights = client.call(Look(name, "*"))
+    sights = client.call(Inspect(name, "*"))
     assert isinstance(sights, tuple)
-    found: Sight = sights[0]
+    found: LockState = sights[0]
     return found
 
 
 def heard(client: Client) -> object:
     """What a client hears, which must come at once."""
     began = time.monotonic()
-    words = client.ear.call(Next(client.name), 0.0)
+    words = client.ear.call(Listen(client.name), 0.0)
     assert time.monotonic() - began < 1.0
     return words
 

@@ -23,7 +23,7 @@ from leaselock.backends.redis.model_data import Hash, Sorted
 from leaselock.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
 from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.steps import Guarded, Pause, Unreachable
-from leaselock.core.backend import Ask
+from leaselock.core.backend import Acquire
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Ear:
         """Both have heard the same."""
         self.wire.socket.sendall(packed("PING"))
         heard: list[Any] = []
-        while (said := self.wire.hear()) not in (["pong", ""], "PONG"):
+        while (said := self.wire.await_wakeup()) not in (["pong", ""], "PONG"):
             heard.append(said)
         assert heard == self.told
         self.count += len(heard)
@@ -127,7 +127,7 @@ class Twins:
         # How often a lock was seen that was left to Redisson.
         self.left = 0
         settings = settings_of("redis://nowhere")
-        self.talks = Conversations(settings, lambda: 0.0, lambda claim: claim.holder, form)
+        self.talks = Conversations(settings, lambda: 0.0, lambda claim: claim.id, form)
         self.ears: dict[str, Ear] = {}
         self.channels: dict[str, tuple[str, ...]] = {}
 
@@ -135,7 +135,7 @@ class Twins:
 
     def ask(self, request: object) -> object:
         """The library's answer to a request, or its error."""
-        waits = isinstance(request, Ask) and request.claim.holder in self.channels
+        waits = isinstance(request, Acquire) and request.claim.id in self.channels
         try:
             return self._converse(self.talks.about(request, waits))
         except (StoreError, Unreachable) as error:
@@ -153,17 +153,17 @@ class Twins:
         if isinstance(step, Pause):
             return False
         if isinstance(step, Guarded):
-            replies = self.carry_out(step.look)
+            replies = self.handle(step.inspect)
             if replies[-1] != step.value:
-                self.carry_out([("UNWATCH",)])
+                self.handle([("UNWATCH",)])
                 return [*replies, None]
-            return [*replies, self.carry_out(step.transaction())[-1]]
+            return [*replies, self.handle(step.transaction())[-1]]
         if step.waiting is not None:
             claim = step.waiting.claim
-            if claim.holder not in self.channels:
+            if claim.id not in self.channels:
                 self.ear(claim.client).subscribe(step.waiting.channels)
-                self.channels[claim.holder] = step.waiting.channels
-        return self.carry_out(unpacked(step.commands))
+                self.channels[claim.id] = step.waiting.channels
+        return self.handle(unpacked(step.commands))
 
     def ear(self, client: str) -> Ear:
         """The one of a client."""
@@ -173,8 +173,8 @@ class Twins:
 
     def forget(self, claim: Claim) -> None:
         """It waits no more."""
-        self.talks.forget(claim.holder)
-        channels = self.channels.pop(claim.holder, ())
+        self.talks.forget(claim.id)
+        channels = self.channels.pop(claim.id, ())
         if channels and claim.client in self.ears:
             kept = {c for its in self.channels.values() for c in its}
             self.ears[claim.client].unsubscribe([c for c in channels if c not in kept])
@@ -190,7 +190,7 @@ class Twins:
 
     # --- both at once ---------------------------------------------------------------------------
 
-    def carry_out(self, commands: Sequence[Any]) -> list[Any]:
+    def handle(self, commands: Sequence[Any]) -> list[Any]:
         """The same on both; the replies, which are the same."""
         now = self._moment()
         real = [self._really(command, now) for command in commands]

@@ -69,8 +69,17 @@ def twins_of(history: History) -> Twins:
 def test_a_long_history_shows_everything(server: Redis, form: str) -> None:
     lots = random.Random(form)
     seen: Counter[str] = Counter()
-    wanted = {"Ask Grant", "Ask Busy", "held", "waiting", "absent", "message", "left", "Undo Left"}
-    wanted |= {"Renew tuple", "Look tuple", "Retied True", "Broken True", "Broken False"}
+    wanted = {
+        "Acquire Grant",
+        "Acquire Busy",
+        "held",
+        "waiting",
+        "absent",
+        "message",
+        "left",
+        "ReleaseGrant Released",
+    }
+    wanted |= {"Renew tuple", "Inspect tuple", "LifetimeSet True", "Broken True", "Broken False"}
     # On a machine with much else to do, a history may end early.
     for number in range(MOST):
         if number >= LEAST and wanted <= set(seen):

@@ -18,16 +18,16 @@ from tests.models.process import Client, Process, claim, sight
 from tests.models.worlds import Clock
 
 from leaselock.backends.sqlite import nodes
-from leaselock.backends.sqlite.file import LOOK_AGAIN
+from leaselock.backends.sqlite.file import RECHECK_INTERVAL
 from leaselock.core.backend import (
-    Ask,
-    Break,
-    Look,
+    Acquire,
+    BreakLock,
+    Inspect,
+    LockState,
     Renew,
-    Sight,
 )
-from leaselock.drivers.machine import now
-from leaselock.errors import Refused, StoreError
+from leaselock.drivers.system_env import now
+from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,11 +66,13 @@ def test_a_file_that_was_removed_or_replaced_is_not_believed(
     client.ask("n")
     change(path)
     # The file is looked at once in so many milliseconds.
-    while now() < client.file.looked + LOOK_AGAIN:
+    while now() < client.file.looked + RECHECK_INTERVAL:
         continue
     mine = claim("here", "n")
-    for request in (Ask(mine, True), Renew([mine]), Break("n", None), Look(None, "*")):
-        with pytest.raises(Refused, match=r"locks\.db was removed or replaced while it was in use"):
+    for request in (Acquire(mine, True), Renew([mine]), BreakLock("n", None), Inspect(None, "*")):
+        with pytest.raises(
+            NotApplied, match=r"locks\.db was removed or replaced while it was in use"
+        ):
             client.call(request)
     assert client.leave("n") == "held", "a release does no harm"
 
@@ -81,7 +83,7 @@ def test_a_file_of_another_layout_is_refused(path: Path, clients: Callable[[str]
     first.ask("n")
     first.close()
     write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", "0")
-    with pytest.raises(Refused, match="has the layout 0 of another version of leaselock"):
+    with pytest.raises(NotApplied, match="has the layout 0 of another version of leaselock"):
         clients("later").ask("n")
     write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", "1")
     assert clients("last").ask("m") is not None
@@ -104,10 +106,10 @@ def test_a_restart_ends_every_hold_and_wait(path: Path, clients: Callable[[str],
         token = int(before.order("ask n"))
         assert behind.order("wait n") == "busy"
         # Its lease would last for ever, measured by the clock of today.
-        write(path, "UPDATE lock SET tie = 'lease', expires = 1e12")
+        write(path, "UPDATE lock SET lifetime = 'lease', expires = 1e12")
     write(path, *OTHER_BOOT)
     client = clients("after")
-    assert sight(client, "n") == Sight("n", None, None, ())
+    assert sight(client, "n") == LockState("n", None, None, ())
     again = client.ask("n")
     assert again is not None
     assert again > token
@@ -123,7 +125,9 @@ def test_live_clients_of_another_clock_are_not_robbed(
         if order == "wait held":
             holder.kill()
         write(path, *OTHER_BOOT)
-        with pytest.raises(Refused, match="is in use by processes whose clock differs from ours"):
+        with pytest.raises(
+            NotApplied, match="is in use by processes whose clock differs from ours"
+        ):
             clients("ours").ask("n")
     assert clients("later").ask("n") is not None
 
@@ -141,7 +145,7 @@ def test_a_full_file_still_lets_go(clients: Callable[[str], Client]) -> None:
     client.ask("n")
     assert client.file.database is not None
     client.file.database.execute("PRAGMA max_page_count = 1")
-    with pytest.raises(Refused, match=r"full \(SQLITE_FULL\)"):
+    with pytest.raises(NotApplied, match=r"full \(SQLITE_FULL\)"):
         ask_for_many(client)
     assert client.leave("n") == "held"
     assert client.ask("n") is not None, "the row of the name is there"

@@ -12,7 +12,7 @@ import pytest
 from tests.models.process import Client, Process, heard
 
 from leaselock.core.backend import (
-    EVERYONE,
+    WAKE_ALL,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_a_forked_child_that_lets_go_disturbs_nothing(
         assert other.order("ask n").isdecimal()
         assert here.ask("n", wait=True) is None
         other.kill()
-        assert heard(here) == (EVERYONE,)
+        assert heard(here) == (WAKE_ALL,)
 
 
 CLOSING_PARENT = """

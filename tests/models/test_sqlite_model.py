@@ -30,27 +30,27 @@ from tests.models.worlds import (
 
 from leaselock.backends.sqlite import nodes
 from leaselock.core.backend import (
-    EVERYONE,
-    Ask,
-    Break,
+    WAKE_ALL,
+    Acquire,
+    BreakLock,
     Broken,
     Busy,
     Claim,
     Grant,
-    Leave,
-    Left,
-    Look,
+    Inspect,
+    Lifetime,
+    LifetimeSet,
+    Release,
+    Released,
     Renew,
-    Retie,
-    Retied,
-    Tie,
+    SetLifetime,
 )
 
 QUICK = settings(max_examples=120, deadline=None, derandomize=bool(os.environ.get("CI")))
 NAMES = ("a*", "ü")
 PATTERNS = ("*", "a[*]", "?", "nothing")
 LEASES = (1.0, 5.0, 30.0)
-TIES: tuple[Tie, ...] = ("both", "lease", "life")
+TIES: tuple[Lifetime, ...] = ("either", "lease", "client")
 STEPS = (0.0, 0.25, 1.0, 2.0, 4.75, 25.0, 121.0)
 # The time of day is set back, stands still, goes on.
 WALL_STEPS = (0, 1, 1, 700, -5_000_000, 40_000_000)
@@ -95,12 +95,12 @@ class Twins:
         self.seen[f"{type(request).__name__} {type(reply).__name__}"] += 1
         if isinstance(reply, Grant):
             self.tokens.append(reply.token)
-        if isinstance(reply, Left):
+        if isinstance(reply, Released):
             self.seen[reply.was] += 1
-        if isinstance(reply, Grant | Busy | Left | Broken) and reply.woken:
+        if isinstance(reply, Grant | Busy | Released | Broken) and reply.notified:
             self.seen["woken"] += 1
-        if isinstance(reply, Retied):
-            self.seen[f"Retied {reply.held}"] += 1
+        if isinstance(reply, LifetimeSet):
+            self.seen[f"LifetimeSet {reply.held}"] += 1
         if isinstance(reply, Broken):
             self.seen[f"Broken {reply.done}"] += 1
 
@@ -113,9 +113,9 @@ class Twins:
     def compare_what_is_heard(self) -> None:
         for client in map(self.client, range(3)):
             real, model = self.real.heard(client), self.model.heard(client)
-            if EVERYONE in model:
+            if WAKE_ALL in model:
                 self.seen["death"] += 1
-                assert EVERYONE in real
+                assert WAKE_ALL in real
             else:
                 self.seen["message"] += len(model)
                 assert real == model
@@ -128,24 +128,24 @@ class Twins:
             claim = self.last[step.client] or claim
         if step.kind in ("ask", "wait", "again"):
             self.last[step.client] = claim
-            return Ask(claim, step.kind != "ask")
+            return Acquire(claim, step.kind != "ask")
         return self.other_request(step, name, claim)
 
     def other_request(self, step: Step, name: str, claim: Claim) -> Any:
         claim = (self.last[step.client] or claim) if step.choice % 2 else claim
         if step.kind in ("leave", "bury"):
-            return Leave(claim, step.kind == "bury")
+            return Release(claim, step.kind == "bury")
         if step.kind == "renew":
             if step.choice > 20:  # as when a lease is extended beyond its usual length
                 claim = claim._replace(lease=60.0)
             return Renew([claim, *self.others(claim)][: 1 + step.choice % 3])
         if step.kind == "retie":
-            return Retie(claim, TIES[step.choice % 3])
+            return SetLifetime(claim, TIES[step.choice % 3])
         if step.kind.startswith("break"):
             newest = self.tokens[-1 - step.choice % min(3, len(self.tokens))]
-            return Break(name, newest if step.kind == "break token" else None)
+            return BreakLock(name, newest if step.kind == "break token" else None)
         chosen = name if step.kind == "look" else None
-        return Look(chosen, PATTERNS[step.choice % len(PATTERNS)])
+        return Inspect(chosen, PATTERNS[step.choice % len(PATTERNS)])
 
     def others(self, claim: Claim) -> Iterator[Claim]:
         for number, name in enumerate(NAMES):
@@ -191,8 +191,17 @@ def test_long_histories_show_everything(worlds: Worlds, seed: int) -> None:
         for _ in range(700):
             kind = lots.choice(KINDS)
             twins.play(Step(kind, *map(lots.randrange, (3, 2, 3, CHOICES))))
-    wanted = {"Ask Grant", "Ask Busy", "held", "waiting", "absent", "woken", "death", "message"}
-    wanted |= {"Renew tuple", "Look tuple", "Retied True", "Broken True", "Broken False"}
+    wanted = {
+        "Acquire Grant",
+        "Acquire Busy",
+        "held",
+        "waiting",
+        "absent",
+        "woken",
+        "death",
+        "message",
+    }
+    wanted |= {"Renew tuple", "Inspect tuple", "LifetimeSet True", "Broken True", "Broken False"}
     assert wanted <= set(twins.seen), twins.seen
 
 
@@ -218,7 +227,7 @@ def test_who_waits_for_a_detached_hold_is_not_told_of_its_dead_client(worlds: Wo
         before = twins.seen["death"]
         twins.play(Step("wait", 1, 0, 2, 0))
         twins.play(Step("again", 1, 0, 2, 0))
-        assert (twins.seen["Ask Busy"], twins.seen["death"]) == (2, before)
+        assert (twins.seen["Acquire Busy"], twins.seen["death"]) == (2, before)
 
 
 @WORLDS
@@ -229,4 +238,4 @@ def test_graves_are_weeded_alike_when_one_is_dug_again(worlds: Worlds) -> None:
             twins.clock.seconds += pause
             twins.play(Step("bury", 0, 0, slot, 0))
         twins.play(Step("ask", 0, 0, 1, 0))
-        assert twins.seen["Ask Grant"] == 1
+        assert twins.seen["Acquire Grant"] == 1

@@ -11,16 +11,16 @@ from tests.models.process import ROOT, Client, Process, claim, heard, sight
 
 from leaselock.backends.sqlite.shelf import SQL
 from leaselock.core.backend import (
-    EVERYONE,
-    Ask,
-    Break,
-    Leave,
-    Look,
+    WAKE_ALL,
+    Acquire,
+    BreakLock,
+    Inspect,
+    LockState,
+    Release,
     Renew,
-    Retie,
-    Sight,
+    SetLifetime,
 )
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,10 +68,10 @@ def test_the_death_of_a_watched_client_is_heard_at_once(
         ahead.order("wait n")
         assert here.ask("n", wait=True) is None
         ahead.kill()
-        assert heard(here) == (EVERYONE,)
+        assert heard(here) == (WAKE_ALL,)
         assert here.ask("n", wait=True) is None
         holder.kill()
-        assert heard(here) == (EVERYONE,)
+        assert heard(here) == (WAKE_ALL,)
         assert here.ask("n", wait=True) is not None
 
 
@@ -97,7 +97,7 @@ def test_a_message_to_the_dead_is_no_trouble(path: Path, clients: Callable[[str]
         assert here.leave("n") == "held"
         first.kill()
         assert here.leave("n") == "absent"
-        assert sight(here, "n") == Sight("n", None, None, ())
+        assert sight(here, "n") == LockState("n", None, None, ())
         assert here.ask("n") is not None
     here.file.clients().notify("nobody", 1)
 
@@ -119,13 +119,13 @@ def test_a_fifo_that_is_full_loses_only_a_hint(clients: Callable[[str], Client])
 @pytest.mark.parametrize(
     "request_of",
     [
-        lambda mine: Ask(mine, True),
-        lambda mine: Leave(mine, False),
-        lambda mine: Leave(mine, True),
+        lambda mine: Acquire(mine, True),
+        lambda mine: Release(mine, False),
+        lambda mine: Release(mine, True),
         lambda mine: Renew([mine]),
-        lambda mine: Retie(mine, "lease"),
-        lambda mine: Break("n", None),
-        lambda mine: Look(None, "*"),
+        lambda mine: SetLifetime(mine, "lease"),
+        lambda mine: BreakLock("n", None),
+        lambda mine: Inspect(None, "*"),
     ],
     ids=["ask", "leave", "bury", "renew", "retie", "break", "look"],
 )
@@ -138,14 +138,14 @@ def test_a_file_that_stays_busy_is_refused_in_time(
         assert other.order("transaction") == "begun"
         began = time.monotonic()
         for name in ("n", "m"):
-            with pytest.raises(Refused, match="in the middle of a transaction"):
+            with pytest.raises(NotApplied, match="in the middle of a transaction"):
                 client.call(request_of(claim("here", name)), patience=0.2)
         assert 0.4 <= time.monotonic() - began < 1.4
         other.order("end")
     held = sight(client, "n").held
     assert held is not None
-    assert (held.client, held.tie) == ("here", "both")
-    assert sight(client, "m") == Sight("m", None, None, ())
+    assert (held.client, held.lifetime) == ("here", "either")
+    assert sight(client, "m") == LockState("m", None, None, ())
 
 
 def test_a_frozen_transaction_ends_with_its_process(
@@ -156,7 +156,7 @@ def test_a_frozen_transaction_ends_with_its_process(
     with Process(path, "other") as other:
         other.order("transaction")
         other.stop()
-        with pytest.raises(Refused, match="if that process is stopped, continue it or end it"):
+        with pytest.raises(NotApplied, match="if that process is stopped, continue it or end it"):
             client.ask("n", patience=0.1)
         other.kill()
         assert client.ask("n") is not None

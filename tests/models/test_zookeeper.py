@@ -56,7 +56,7 @@ class ZooHistory(History):
 
     def claim(self, step: Step) -> Claim:
         # Protocol "single" reads it, so it is an object, as the core writes it.
-        return super().claim(step)._replace(about=f'{{"label": {step.slot}}}')
+        return super().claim(step)._replace(metadata=f'{{"label": {step.slot}}}')
 
     def play(self, step: Step) -> None:
         client = self.client(step.client)
@@ -98,8 +98,21 @@ def test_a_server_answers_as_its_model(server: tuple[Ensemble, Any], protocols: 
 def test_a_long_history_shows_everything(server: tuple[Ensemble, Any], protocols: str) -> None:
     lots = random.Random(protocols)
     seen: Counter[str] = Counter()
-    wanted = {"Ask Grant", "Ask Busy", "Ask Unknown", "held", "absent", "message"}
-    wanted |= {"Renew tuple", "Look tuple", "Retie Refused", "Broken True", "Broken False"}
+    wanted = {
+        "Acquire Grant",
+        "Acquire Busy",
+        "Acquire OutcomeUnknown",
+        "held",
+        "absent",
+        "message",
+    }
+    wanted |= {
+        "Renew tuple",
+        "Inspect tuple",
+        "SetLifetime NotApplied",
+        "Broken True",
+        "Broken False",
+    }
     for number in range(MOST):
         if number >= LEAST and wanted <= set(seen):
             break

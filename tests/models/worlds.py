@@ -14,7 +14,7 @@ from leaselock.backends.sqlite.file import File
 from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import Ear
 from leaselock.backends.sqlite.nodes import Store as FileStore
-from leaselock.core.backend import EVERYONE, Ask, Claim, Next, Retied
+from leaselock.core.backend import WAKE_ALL, Acquire, Claim, LifetimeSet, Listen
 from leaselock.core.table import Table
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ class Files:
     def answer(self, client: str, request: Any) -> object:
         reply = self.of(client).store.call(request, self.clock.now())
         # The descriptors are only the kernel's; whether there are any is the answer.
-        if isinstance(reply, Retied) and reply.descriptors:
-            assert (reply.held, request.tie) == (True, "life")
-            return Retied(True, ())
-        assert not (isinstance(reply, Retied) and reply.held and request.tie == "life")
+        if isinstance(reply, LifetimeSet) and reply.descriptors:
+            assert (reply.held, request.lifetime) == (True, "client")
+            return LifetimeSet(True, ())
+        assert not (isinstance(reply, LifetimeSet) and reply.held and request.lifetime == "client")
         return reply
 
     def heard(self, client: str) -> list[str]:
@@ -94,7 +94,7 @@ class Files:
             return []
         # With a message under way for sure, the ear answers at once, and with all there is.
         file.life.clients.notify(client, SENTINEL)
-        words = ear.call(Next(client), self.clock.now())
+        words = ear.call(Listen(client), self.clock.now())
         assert isinstance(words, tuple)
         return [word for word in words if word != f"{client}:{SENTINEL}"]
 
@@ -184,7 +184,7 @@ class TableAlone:
         """Whoever waits hears of every death."""
 
     def answer(self, client: str, request: Any) -> object:
-        if isinstance(request, Ask):
+        if isinstance(request, Acquire):
             self.messages.setdefault(client, [])
         return self.table.answer(client if client in self.messages else "", request)
 
@@ -197,7 +197,7 @@ class TableAlone:
     def die(self, client: str, *, violently: bool) -> None:
         self.messages.pop(client, None)
         for words in self.messages.values():
-            words.append(EVERYONE)
+            words.append(WAKE_ALL)
 
     def end(self) -> None:
         pass

@@ -30,10 +30,10 @@ from leaselock.backends.zookeeper.requests import (
 )
 from leaselock.backends.zookeeper.single import Single
 from leaselock.backends.zookeeper.turn import KAZOO
-from leaselock.core.backend import EVERYONE, Next
+from leaselock.core.backend import WAKE_ALL, Listen
 from leaselock.core.effects import Call, Spawn
-from leaselock.drivers import machine
-from leaselock.errors import LeaselockError, StoreError, Unknown
+from leaselock.drivers import system_env
+from leaselock.errors import LeaselockError, OutcomeUnknown, StoreError
 from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ZooTwins:
             while True:
                 failed = isinstance(answer, Exception)
                 effect = process.throw(answer) if failed else process.send(answer)
-                if isinstance(effect, Call) and isinstance(effect.request, Next):
+                if isinstance(effect, Call) and isinstance(effect.request, Listen):
                     client.listeners.append((process, effect.until))
                     self._hear(name)
                     return None
@@ -113,7 +113,7 @@ class ZooTwins:
             self.clients[name].unheard.append(".")
             self._hear(name)
             return None
-        return self.carry_out(name, effect.request)
+        return self.handle(name, effect.request)
 
     def _hear(self, name: str) -> None:
         """Who listens is told what there is; what comes while nobody does waits, as in a queue."""
@@ -133,11 +133,11 @@ class ZooTwins:
             due = [one for one in client.listeners if one[1] <= self.time]
             for one in due:
                 client.listeners.remove(one)
-                self._run(name, one[0], Unknown("nothing was heard in time"))
+                self._run(name, one[0], OutcomeUnknown("nothing was heard in time"))
 
     # --- both at once ---------------------------------------------------------------------------
 
-    def carry_out(self, name: str, flight: Any) -> object:
+    def handle(self, name: str, flight: Any) -> object:
         """The same on both; what the library is answered."""
         client = self.clients[name]
         fault, client.fault = client.fault, ""
@@ -153,11 +153,11 @@ class ZooTwins:
     def _really(self, client: Client, flight: Flight) -> object:
         theirs = flight._replace(session=self.sessions[flight.session])
         try:
-            return client.store.call(theirs, machine.now() + ANSWERED)
+            return client.store.call(theirs, system_env.now() + ANSWERED)
         except StoreError as error:
             return error
 
-    def _cut(self, name: str, flight: Flight, fault: str) -> Unknown:
+    def _cut(self, name: str, flight: Flight, fault: str) -> OutcomeUnknown:
         """The connection is lost with the question, or with the answer; the session goes on."""
         client, (first, *_) = self.clients[name], flight.operations
         writes = [operation for operation in flight.operations if isinstance(operation, WRITES)]
@@ -167,14 +167,14 @@ class ZooTwins:
         self.proxy.plan(action, self.root.encode())
         client.words.clear()
         real = self._really(client, flight)
-        assert isinstance(real, Unknown), (flight, real)
+        assert isinstance(real, OutcomeUnknown), (flight, real)
         done = flight._replace(operations=(first,) if action == "cut_reply" else ())
         self.model.ask(name, done, lambda answer: None)
         self._told(name)  # with the answer, on the connection that is lost
         self.model.cut(name)
         ours = self.model.sessions[name].number
         assert self.sessions.setdefault(ours, client.store.session.number)
-        eventually(lambda: EVERYONE in client.words)
+        eventually(lambda: WAKE_ALL in client.words)
         self._compare()
         return real
 
@@ -231,7 +231,7 @@ class ZooTwins:
         # A server tells what it knows before it answers.
         self._really(client, Flight((Read(self.root),)))
         told = self._told(name)
-        said = [word for word in told if word != EVERYONE]
+        said = [word for word in told if word != WAKE_ALL]
         assert sorted(client.heard()) == sorted(said), name
         self.told += len(said)
         client.unheard += told
@@ -240,7 +240,7 @@ class ZooTwins:
     def _told(self, name: str) -> list[str]:
         """What the model has told a client since the last time."""
         told: list[Any] = []
-        self.model.ask(name, Next(name), told.append)
+        self.model.ask(name, Listen(name), told.append)
         self.model.ears.pop(name, None)
         return [word for words in told for word in words]
 
@@ -281,7 +281,7 @@ class ZooTwins:
         comes = (Ensure(path), Create(f"{path}/{STRANGER}{KAZOO}", b"kazoo"))
         backend.flights += 1
         flight = Flight(tuple(map(Delete, there)) or comes, backend.flights)
-        self.carry_out(STRANGER, flight)
+        self.handle(STRANGER, flight)
 
     def heard(self) -> int:
         """How much was told of nodes, on both sides alike."""

@@ -70,9 +70,9 @@ class Wire:
     def ask(self, *words: Word) -> Any:
         """Send one command and read its reply; an error reply is raised."""
         self.socket.sendall(packed(*words))
-        return self.hear()
+        return self.await_wakeup()
 
-    def hear(self) -> Any:
+    def await_wakeup(self) -> Any:
         """What the server says next."""
         reply = read_reply(self.stream)
         if isinstance(reply, ReplyError):

@@ -33,9 +33,9 @@ from leaselock.backends.redis.protocol import Handed
 from leaselock.backends.redis.steps import Address
 from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
+from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call
 from leaselock.core.queue import Queue
-from leaselock.core.service import Service
 from leaselock.drivers.simulated import World
 from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine
 from leaselock.errors import LeaseLost, StoreError
@@ -160,7 +160,7 @@ class Scene(World):
 
         if isinstance(node, Direct):
             lost = None
-            node.carry_out(run.machine, call, lambda: run.turn == turn and not run.ended, reply)
+            node.handle(run.machine, call, lambda: run.turn == turn and not run.ended, reply)
             return
         self._at(run.machine, call.until, lambda: resume(None, StoreErrorNow()))
         machine = run.machine.name
@@ -325,7 +325,7 @@ def table_state(model: Model) -> object:
     return entries, model.table.graves, model.unheard, sorted(model.ears), model.machines
 
 
-async def user(service: Service, bounds: Bounds) -> None:
+async def user(service: ClientCore, bounds: Bounds) -> None:
     """Take the lock, have it, give it back."""
     mutex = service.mutex(
         NAME, lease=LEASE, renew=True, timeout=None, reentrant=True, protocol=None, label=None
@@ -367,10 +367,10 @@ def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) 
     if store.startswith("redis"):
         direct: Any = scene.models["store"]
         client = direct.of(machine)
-        backend: Any = Handed("store", REDIS, client.forget, client.disturb)
+        backend: Any = Handed("store", REDIS, client.forget, client.wake_all)
     else:
         backend = Queue(MEMORY if store == "memory" else SQLITE)
-    service = Service(machine, lambda protocol: backend, label=None, op_timeout=1.0)
+    service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     judge.enrol(machine, service)
     scene.machines[name] = machine
     scene.salt = name

@@ -11,13 +11,13 @@ import copy
 import weakref
 from typing import TYPE_CHECKING
 
-from leaselock.core.effects import Caller, Signal
+from leaselock.core.effects import Owner, Signal
 
 if TYPE_CHECKING:
-    from leaselock.core.handle import Handle
-    from leaselock.core.lease import Hold
+    from leaselock.core.client_core import ClientCore
+    from leaselock.core.hold import Hold
+    from leaselock.core.lease_handle import LeaseHandle
     from leaselock.core.mutex import Mutex
-    from leaselock.core.service import Service
     from leaselock.drivers.simulated_machine import Machine
 
 REASON = "it stayed with the process that forked this one"
@@ -26,7 +26,9 @@ REASON = "it stayed with the process that forked this one"
 class Child:
     """What the forking thread finds in the child."""
 
-    def __init__(self, machine: Machine, service: Service, mutex: Mutex, handle: Handle) -> None:
+    def __init__(
+        self, machine: Machine, service: ClientCore, mutex: Mutex, handle: LeaseHandle
+    ) -> None:
         self.machine = machine
         self.service = service
         self.mutex = mutex
@@ -34,12 +36,16 @@ class Child:
 
 
 def forked(
-    child: Machine, instead: dict[int, object], service: Service, mutex: Mutex, handle: Handle
+    child: Machine,
+    instead: dict[int, object],
+    service: ClientCore,
+    mutex: Mutex,
+    handle: LeaseHandle,
 ) -> Child:
     """The copies; *instead* of some objects, by their id, the child has others."""
     memo: dict[int, object] = {**instead, id(child.world): child.world, id(child): child}
-    for desk in service.desks.values():
-        for hold in desk.books.held():
+    for context in service.contexts.values():
+        for hold in context.registry.held():
             _copy_weakly_known(hold, memo)
     copies = Child(child, *copy.deepcopy((service, mutex, handle), memo))
     for one in memo.values():
@@ -51,10 +57,10 @@ def forked(
 
 def _copy_weakly_known(hold: Hold, memo: dict[int, object]) -> None:
     """A weak reference to something is copied as one to the copy of that."""
-    caller = hold.caller()
+    caller = hold.owner()
     if caller is not None:
         # As the caller of a thread that is not in the child: nobody is this one any more.
-        stranger = Caller(caller.title)
+        stranger = Owner(caller.title)
         memo[id(caller)] = stranger
         memo[id(caller.reference)] = stranger.reference
     memo[id(weakref.ref(hold))] = weakref.ref(copy.deepcopy(hold, memo))

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from leaselock.core import rules
 from leaselock.core.effects import FOREVER
-from leaselock.core.lease import State
-from leaselock.core.rules import CLAIM_TIME
-from leaselock.core.table import Place
+from leaselock.core.hold import State
+from leaselock.core.rules import CONFIRM_WITHIN
+from leaselock.core.table import MemoryRow
 
 if TYPE_CHECKING:
     from leaselock.backends.sqlite.model import Model
-    from leaselock.core.holdings import Holdings
-    from leaselock.core.lease import Hold
-    from leaselock.core.service import Service
+    from leaselock.core.client_core import ClientCore
+    from leaselock.core.hold import Hold
+    from leaselock.core.hold_registry import HoldRegistry
     from leaselock.core.table import Entry
     from leaselock.drivers.simulated import World
     from leaselock.drivers.simulated_machine import Machine
 
 # Beside the lease: a claim time for each waiter that may be frozen, and slow answers.
-STALL = 8 * CLAIM_TIME + 10.0
+STALL = 8 * CONFIRM_WITHIN + 10.0
 CALM_STALL = 0.5
 MOST_SPINS = 2000
 # Where nothing but the time has changed, what that means is seen so late, at most.
@@ -40,9 +40,9 @@ class Judge:
         self.world = world
         self.model = model
         self.calm = calm
-        self.services: dict[str, Service] = {}
+        self.services: dict[str, ClientCore] = {}
         self.machines: dict[str, Machine] = {}
-        self.books: dict[str, Holdings] = {}
+        self.registry: dict[str, HoldRegistry] = {}
         # Until when a claim that was given up is looked after.
         self.given_up_by: dict[str, float] = {}
         self.breaking = False
@@ -52,7 +52,7 @@ class Judge:
         self.shows = False
         self.highest: dict[str, int] = {}
         self.stall = STALL + longest
-        self.believed: dict[str, Hold] = {}
+        self.is_valid: dict[str, Hold] = {}
         # What was so when it was looked last, and when to look again, though nothing changes.
         self.state: tuple[object, ...] = ()
         self.look_by = 0.0
@@ -67,11 +67,11 @@ class Judge:
         self.served: dict[str, int] = {}
         self.idle_since: dict[str, tuple[float, str]] = {}
 
-    def enrol(self, machine: Machine, service: Service) -> None:
+    def enrol(self, machine: Machine, service: ClientCore) -> None:
         """One more to look at."""
         name = machine.name
         self.machines[name], self.services[name] = machine, service
-        self.books[name] = service.desks[None].books
+        self.registry[name] = service.contexts[None].registry
 
     def check(self) -> None:
         """After each step."""
@@ -107,29 +107,29 @@ class Judge:
         if world.moves == self.moves and world.time < self.lapse:
             return self.believing
         self.moves, self.lapse, self.believing = world.moves, FOREVER, {}
-        for name, books in self.books.items():
+        for name, registry in self.registry.items():
             machine = self.machines[name]
-            if books.holds and machine.alive:
+            if registry.holds and machine.alive:
                 now = machine.now()
-                for reference in list(books.holds.values()):
+                for reference in list(registry.holds.values()):
                     hold = reference()
-                    if hold is not None and hold.believed(now):
-                        self.lapse = min(self.lapse, hold.until / machine.rate)
+                    if hold is not None and hold.is_valid(now):
+                        self.lapse = min(self.lapse, hold.valid_until / machine.rate)
                         self._believer(hold, machine, self.believing)
         return self.believing
 
     def remember_orphans(self) -> None:
         """Nobody tries for ever to give back what ends by itself, or is passed over."""
-        for name, books in self.books.items():
-            if books.orphans and self.machines[name].alive:
-                for orphan in books.orphans.values():
-                    self.given_up_by[orphan.claim.holder] = orphan.until
+        for name, registry in self.registry.items():
+            if registry.pending_releases and self.machines[name].alive:
+                for release_later in registry.pending_releases.values():
+                    self.given_up_by[release_later.claim.id] = release_later.until
 
     def _believer(self, hold: Hold, machine: Machine, believers: dict[str, str]) -> None:
-        name, holder = hold.claim.name, hold.claim.holder
-        if holder not in self.believed:
+        name, holder = hold.claim.name, hold.claim.id
+        if holder not in self.is_valid:
             self._granted(hold, machine)
-        elif self.believed[holder] is not hold:
+        elif self.is_valid[holder] is not hold:
             raise Violation(f"{machine.name} believes in {holder}, which another process holds")
         other = believers.setdefault(name, holder)
         if other != holder:
@@ -141,13 +141,13 @@ class Judge:
             raise Violation(f"{name!r} is believed held by {one} and by {other} at once")
         if (one, other) not in self.overlaps:
             self.overlaps[one, other] = self.world.time
-        old = min(self.believed[one], self.believed[other], key=lambda hold: hold.token)
+        old = min(self.is_valid[one], self.is_valid[other], key=lambda hold: hold.token)
         if self.world.time - self.overlaps[one, other] > max(old.claim.lease, EXTENSION) + TOLD:
             raise Violation(f"{one} and {other} go on believing that they hold {name!r}")
 
     def _granted(self, hold: Hold, machine: Machine) -> None:
         name = hold.claim.name
-        self.believed[hold.claim.holder] = hold
+        self.is_valid[hold.claim.id] = hold
         self.grants += 1
         self._check_order(hold)
         self.world.note(machine, f"holds {name} with token {hold.token}")
@@ -163,17 +163,17 @@ class Judge:
         """Nobody who can be served is overtaken by one who came later."""
         place = self.served[self.in_store(hold)]
         for claim in self.model.table.entries[hold.claim.name].queue.values():
-            earlier = self.places[claim.holder] < place
+            earlier = self.places[claim.id] < place
             if earlier and not self.breaking and self.model.alive(claim.client):
-                raise Violation(f"{hold.claim.holder} overtook {claim.holder}, which came before")
+                raise Violation(f"{hold.claim.id} overtook {claim.id}, which came before")
 
     def in_store(self, hold: Hold) -> str:
         """By which claim the store knows a hold."""
-        return hold.claim.holder
+        return hold.claim.id
 
     def _remember_places(self, entry: Entry) -> None:
         if entry.held is not None:
-            holder = entry.held.holder
+            holder = entry.held.id
             if holder in self.places or holder not in self.served:
                 self.served[holder] = self._place(holder)
                 self.places.pop(holder, None)
@@ -187,29 +187,23 @@ class Judge:
     def _check_entry(self, entry: Entry) -> None:
         """What the store has is what somebody wants."""
         for claim in entry.queue.values():
-            hold = self.believed.get(claim.holder)
+            hold = self.is_valid.get(claim.id)
             # A late question of one who holds: its release takes it out, and buries it.
             unended = hold is not None and hold.state is not State.FREE
-            if not (unended or self.shared(claim.holder)) and self._is_ghost(
-                claim.client, claim.holder
-            ):
-                raise Violation(f"{claim.holder} waits in the queue for nobody")
+            if not (unended or self.shared(claim.id)) and self._is_ghost(claim.client, claim.id):
+                raise Violation(f"{claim.id} waits in the queue for nobody")
         held = entry.held
         if held is None:
             return
-        hold = self.believed.get(held.holder)
-        if hold is not None and hold.state is State.FREE and not self.shared(held.holder):
-            raise Violation(f"{held.holder} was released, and holds again")
-        if (
-            hold is None
-            and not self.shared(held.holder)
-            and self._is_ghost(held.client, held.holder)
-        ):
-            raise Violation(f"{held.holder} holds for nobody")
+        hold = self.is_valid.get(held.id)
+        if hold is not None and hold.state is State.FREE and not self.shared(held.id):
+            raise Violation(f"{held.id} was released, and holds again")
+        if hold is None and not self.shared(held.id) and self._is_ghost(held.client, held.id):
+            raise Violation(f"{held.id} holds for nobody")
 
     def hold_of(self, holder: str) -> Hold | None:
         """The hold that the store has under that claim."""
-        return self.believed.get(holder)
+        return self.is_valid.get(holder)
 
     def shared(self, holder: str) -> bool:
         """Whether the claim that the store knows stands for others of its client, too."""
@@ -219,8 +213,8 @@ class Judge:
         machine = self.machines.get(self.model.machines.get(client, ""))
         if machine is None or not machine.alive:
             return False
-        books = self.books[machine.name]
-        return not books.crowd.active and holder not in books.orphans
+        registry = self.registry[machine.name]
+        return not registry.in_flight.active and holder not in registry.pending_releases
 
     def _check_stalls(self, believers: dict[str, str]) -> None:
         """Nobody holds, somebody waits: how long has that been so?"""
@@ -229,7 +223,7 @@ class Judge:
             if not waits or name in believers:
                 self.idle_since.pop(name, None)
                 continue
-            holder = entry.held.holder if entry.held else ""
+            holder = entry.held.id if entry.held else ""
             since, of = self.idle_since.get(name, (0.0, None))
             if of != holder:
                 since = self.world.time
@@ -256,17 +250,17 @@ class Judge:
 
     def all_was_given_back(self) -> None:
         """No claim is left to a keeper at the end."""
-        for name, books in self.books.items():
-            if self.machines[name].alive and books.orphans:
+        for name, registry in self.registry.items():
+            if self.machines[name].alive and registry.pending_releases:
                 raise Violation("an orphan was never given back")
 
     def at_rest(self) -> None:
         """After the end: everybody was served, and nothing is left."""
         self.all_were_served()
         for name, entry in self.model.table.entries.items():
-            place = Place(self.model.table, "", name)
-            if entry.held is not None and not rules.over(place, entry.held):
-                raise Violation(f"{name!r} is held by nobody: {entry.held.holder}")
+            place = MemoryRow(self.model.table, "", name)
+            if entry.held is not None and not rules.expired(place, entry.held):
+                raise Violation(f"{name!r} is held by nobody: {entry.held.id}")
             if any(self.model.alive(claim.client) for claim in entry.queue.values()):
                 raise Violation(f"somebody is left in the queue of {name!r}")
         self.all_was_given_back()

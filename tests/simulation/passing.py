@@ -17,10 +17,10 @@ from tests.simulation.story import Story
 from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
 from leaselock.backends.redis.keys import keys_of
 from leaselock.backends.redis.protocol import RESERVING
-from leaselock.core.lease import State
+from leaselock.core.hold import State
 from leaselock.core.local import Local
 from leaselock.core.queue import Queue
-from leaselock.core.turns import TURN
+from leaselock.core.turns import MAX_HANDOFF
 from leaselock.drivers.simulated_machine import EPOCH
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from leaselock.backends.redis.protocol import Handed
     from leaselock.core.backend import Claim
-    from leaselock.core.lease import Hold
+    from leaselock.core.hold import Hold
     from leaselock.core.turns import Anchor, Member
     from leaselock.drivers.simulated_machine import Machine
 
@@ -43,14 +43,14 @@ class Members(Judge):
     def layers(self) -> Iterator[tuple[str, Local]]:
         """Those of the machines that live."""
         for name, service in self.services.items():
-            layer = service.desks[None].books.backend
+            layer = service.contexts[None].registry.backend
             if self.machines[name].alive and isinstance(layer, Local):
                 yield name, layer
 
     def anchor_of(self, hold: Hold) -> Anchor | None:
         """What a hold hangs on."""
         for _, layer in self.layers():
-            member = layer.members.get(hold.claim.holder)
+            member = layer.members.get(hold.claim.id)
             if member is not None:
                 return member.anchor
         return None
@@ -58,7 +58,7 @@ class Members(Judge):
     def in_store(self, hold: Hold) -> str:
         """By which claim the store knows a hold."""
         anchor = self.anchor_of(hold)
-        return hold.claim.holder if anchor is None else anchor.claim.holder
+        return hold.claim.id if anchor is None else anchor.claim.id
 
     def shared(self, holder: str) -> bool:
         """Whether the claim is an anchor that somebody holds by, waits for, or will give back; the
@@ -66,13 +66,13 @@ class Members(Judge):
         """
         if not self.machines[holder.partition(".")[0]].alive:
             return True
-        if holder in self.sticky:
+        if holder in self.cached:
             return True  # what is kept ends with its lease, if all goes wrong
         for name, member in self._members(holder):
-            books = self.services[name].desks[None].books
-            hold = self.believed.get(member.claim.holder)
-            ends = member.claim.holder not in books.orphans
-            if books.crowd.active or not ends or (hold and hold.state is not State.FREE):
+            registry = self.services[name].contexts[None].registry
+            hold = self.is_valid.get(member.claim.id)
+            ends = member.claim.id not in registry.pending_releases
+            if registry.in_flight.active or not ends or (hold and hold.state is not State.FREE):
                 return True
         return False
 
@@ -81,23 +81,23 @@ class Members(Judge):
         for name, layer in self.layers():
             for member in layer.members.values():
                 known = (member.anchor, member.debt, member.line.anchor)
-                if any(anchor and anchor.claim.holder == holder for anchor in known):
+                if any(anchor and anchor.claim.id == holder for anchor in known):
                     yield name, member
 
     def hold_of(self, holder: str) -> Hold | None:
         """That of whoever was given the lease last."""
         for _, member in self._members(holder):
             if member.anchor is not None and member.anchor.owner is member:
-                return self.believed.get(member.claim.holder)
-        return self.believed.get(holder)
+                return self.is_valid.get(member.claim.id)
+        return self.is_valid.get(holder)
 
     def check(self) -> None:
         """After each step."""
         for name, layer in self.layers():
-            self.orphaned |= self.services[name].desks[None].books.orphans.keys()
+            self.orphaned |= self.services[name].contexts[None].registry.pending_releases.keys()
             for line in layer.lines.values():
-                if line.anchor is not None and line.anchor.claim.sticky:
-                    self.sticky.add(line.anchor.claim.holder)
+                if line.anchor is not None and line.anchor.claim.cached:
+                    self.cached.add(line.anchor.claim.id)
         super().check()
 
     def _granted(self, hold: Hold, machine: Machine) -> None:
@@ -108,15 +108,15 @@ class Members(Judge):
 
     def _check_turn(self, hold: Hold, anchor: Anchor) -> None:
         """No more grants than were reserved, and none much later than the first."""
-        turn = (anchor.claim.holder, anchor.first)
+        turn = (anchor.claim.id, anchor.first)
         self.grants_of[turn] += 1
         since = self.begun.setdefault(turn, self.world.time)
         if self.grants_of[turn] > hold.claim.tokens:
             raise Violation(f"{turn} has been passed on more often than {hold.claim.tokens - 1}")
-        if anchor.claim.sticky:
+        if anchor.claim.cached:
             if self.world.time > since + ENOUGH:
                 self._check_rivals(hold.claim)
-        elif self.calm and self.world.time > since + TURN + MOMENT:
+        elif self.calm and self.world.time > since + MAX_HANDOFF + MOMENT:
             raise Violation(f"{turn} was passed on when its turn was over")
         if hold.token > self.counter(hold.claim.name):
             raise Violation(f"token {hold.token} was not reserved")
@@ -133,14 +133,14 @@ class Members(Judge):
         """A lease that is kept is not taken again when others have been waiting for a while."""
         for rival in self.rivals(claim):
             if self.calm and rival.since < EPOCH + self.world.time - ENOUGH:
-                raise Violation(f"{claim.holder} has it again, and {rival.holder} goes on waiting")
+                raise Violation(f"{claim.id} has it again, and {rival.id} goes on waiting")
 
     def begin(self) -> None:
         """Nothing was granted yet."""
         self.grants_of: Counter[tuple[str, int]] = Counter()
         self.begun: dict[tuple[str, int], float] = {}
         self.orphaned: set[str] = set()
-        self.sticky: set[str] = set()
+        self.cached: set[str] = set()
 
     def at_rest(self) -> None:
         """Nothing is left in a layer, either."""
@@ -148,7 +148,7 @@ class Members(Judge):
         for name, layer in self.layers():
             # The keeper does not try for ever to give back what a store that is away has. And a
             # forked child keeps what it can do nothing with.
-            ours = self.services[name].desks[None].books.client
+            ours = self.services[name].contexts[None].registry.client
             left = {who for who, member in layer.members.items() if member.claim.client == ours}
             if not left <= self.orphaned:
                 raise Violation(f"{name} is left with {left}")
@@ -184,7 +184,7 @@ class Passing(Story):
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         super().__init__(seed, traced)
-        self.passes = self.world.chance.choice((1, 3, 16))
+        self.local_handoffs = self.world.chance.choice((1, 3, 16))
 
     def make_judge(self) -> Judge:
         """Who sees the members."""
@@ -209,20 +209,20 @@ class PassingOnRedis(Passing, RedisStory):
     def make_backend(self, machine: Machine) -> Handed:  # type: ignore[override]
         """The production text."""
         backend = RedisStory.make_backend(self, machine)
-        backend.capabilities = RESERVING._replace(calls=self.sticky)
+        backend.capabilities = RESERVING._replace(notifies_contention=self.cached)
         return backend
 
 
 class Sticky(Passing):
     """A machine keeps a lease until another one asks."""
 
-    sticky = True
+    cached = True
 
 
 class StickyOnRedis(PassingOnRedis):
     """The same on Redis."""
 
-    sticky = True
+    cached = True
 
     def make_model(self) -> Any:
         """Without replicas."""

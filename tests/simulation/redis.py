@@ -49,7 +49,7 @@ class Near:
             client = self.clients[machine.name] = self.make(machine)
         return client
 
-    def carry_out(
+    def handle(
         self,
         machine: Machine,
         call: Call,
@@ -117,7 +117,7 @@ class RedisStory(Story):
     def make_backend(self, machine: Machine) -> Handed:
         """The production text."""
         client = self.model.of(machine)
-        return Handed("store", CAPABILITIES, client.forget, client.disturb)
+        return Handed("store", CAPABILITIES, client.forget, client.wake_all)
 
     # --- what goes wrong ------------------------------------------------------------------------
 

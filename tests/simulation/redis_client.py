@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from leaselock.backends.redis.codec import codec
 from leaselock.backends.redis.conversations import Conversations
 from leaselock.backends.redis.steps import Guarded, Pause, Unreachable
-from leaselock.core.backend import Ask, Hear, Leave
+from leaselock.core.backend import Acquire, AwaitWakeup, Release
 from leaselock.core.effects import FOREVER
-from leaselock.core.pace import pause
-from leaselock.errors import Refused, StoreError, Unknown
+from leaselock.core.timing import pause
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,7 +71,7 @@ class Conversation:
         except StopIteration as done:
             self.reply(self.client.answered(self.request, done.value))
         except Unreachable as error:
-            self.reply(Refused(str(error)))
+            self.reply(NotApplied(str(error)))
         except StoreError as error:
             self.reply(error.with_traceback(None))
         else:
@@ -108,7 +108,7 @@ class Conversation:
                 self.client.net.world.quiet = True
                 return
             self.client.abandoned(self.link, self.asked)
-            self.resume(Unknown("no answer in time"))()
+            self.resume(OutcomeUnknown("no answer in time"))()
 
         return late
 
@@ -121,7 +121,7 @@ class Conversation:
         if link is None:
             self.resume(Unreachable("nobody listens"))()
         elif isinstance(step, Guarded):
-            link.ask(step.look, self._hear(partial(self._guarded, step, link), turn))
+            link.ask(step.inspect, self._hear(partial(self._guarded, step, link), turn))
         else:
             waiting = step.waiting
             channels = self.client.listen(link, waiting, new) if waiting is not None else ()
@@ -132,13 +132,13 @@ class Conversation:
     def _hear(
         self, then: Callable[[list[Any]], None], turn: int
     ) -> Callable[[list[Any] | None], None]:
-        def hear(replies: list[Any] | None) -> None:
+        def await_wakeup(replies: list[Any] | None) -> None:
             if self.turn == turn and replies is None:
-                self.resume(Unknown("the connection was lost"))()
+                self.resume(OutcomeUnknown("the connection was lost"))()
             elif self.turn == turn and replies is not None:
                 then(replies)
 
-        return hear
+        return await_wakeup
 
     def _done(self, step: Send, link: Link, replies: list[Any]) -> None:
         if step.waiting is None:
@@ -189,24 +189,24 @@ class Client:
 
     def address_of(self, claim: Claim) -> str:
         """Each waiting thread has a channel of its own."""
-        return claim.holder
+        return claim.id
 
     def call(self, call: Call, wanted: Callable[[], bool], reply: Callable[[object], None]) -> None:
         """One request."""
-        if isinstance(call.request, Hear):
-            self.hear(call.request.claim.holder, call.until, reply)
+        if isinstance(call.request, AwaitWakeup):
+            self.await_wakeup(call.request.claim.id, call.until, reply)
         else:
             talk = Conversation(self, call, wanted, reply)
             talk.advance(lambda: next(talk.steps))
 
     def waits(self, request: object) -> bool:
         """Whether the claim stands in the queue."""
-        return isinstance(request, Ask) and request.claim.holder in self.waiting
+        return isinstance(request, Acquire) and request.claim.id in self.waiting
 
     def answered(self, request: object, answer: object) -> object:
         """What the thread is told."""
-        if isinstance(request, Leave):
-            self.forget(request.claim.holder)
+        if isinstance(request, Release):
+            self.forget(request.claim.id)
         return answer
 
     def link(
@@ -217,7 +217,7 @@ class Client:
     ) -> None:
         """A link for a step; it says whether it must be told to listen."""
         if waiting is not None:
-            link = self.waiting.get(waiting.claim.holder)
+            link = self.waiting.get(waiting.claim.id)
             if link is not None and link.address == address:
                 then(link, False)
                 return
@@ -230,7 +230,7 @@ class Client:
 
     def listen(self, link: Link, waiting: Waiting, new: bool) -> tuple[str, ...]:
         """The claim's own link hears its channels before it asks."""
-        holder = waiting.claim.holder
+        holder = waiting.claim.id
         link.heard, link.holder = False, holder
         self.waiting[holder], self.channels[holder] = link, waiting.channels
         return waiting.channels if new else ()
@@ -271,7 +271,7 @@ class Client:
             del self.waiting[holder]
         return link is None or link.heard or not link.open
 
-    def hear(self, holder: str, until: float, reply: Callable[[object], None]) -> None:
+    def await_wakeup(self, holder: str, until: float, reply: Callable[[object], None]) -> None:
         """Wait for a message, or for *until*."""
         if self.deaf(holder):
             reply(None)
@@ -296,7 +296,7 @@ class Client:
             link.unsubscribe(channels)
             self.lay_down(link)
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiter."""
         for holder in list(self.hearers):
             self.wake(holder)

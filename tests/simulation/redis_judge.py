@@ -12,12 +12,12 @@ from tests.simulation.judge import CALM_STALL, Judge, Violation
 from leaselock.backends.redis.hash import CLAIM_MS, LOOK_AGAIN_MS
 from leaselock.backends.redis.keys import holder_of, keys_of, wake_channel
 from leaselock.core.effects import FOREVER
-from leaselock.core.lease import State
+from leaselock.core.hold import State
 
 if TYPE_CHECKING:
     from leaselock.backends.redis.model import Server
     from leaselock.backends.redis.model_data import Data
-    from leaselock.core.lease import Hold
+    from leaselock.core.hold import Hold
 
 # Beside the lease: a claim time for each waiter that may be frozen or whose link is dead without a
 # word, the looks that follow, a server that is away or busy, and a clock that is set back.
@@ -152,7 +152,7 @@ class RedisJudge(Judge):
     def _check_holder(self, name: str, holder: str) -> None:
         if self.shared(holder):
             return
-        hold = self.believed.get(holder)
+        hold = self.is_valid.get(holder)
         if hold is not None and hold.state is State.FREE:
             raise Violation(f"{holder} was released, and holds {name!r} again")
         if hold is None and self._is_nobody(holder):
@@ -164,8 +164,8 @@ class RedisJudge(Judge):
         machine = self.machines[name]
         if not machine.alive:
             return False
-        books = self.books[name]
-        gone = not books.crowd.active and holder not in books.orphans
+        registry = self.registry[name]
+        gone = not registry.in_flight.active and holder not in registry.pending_releases
         return gone and not self._gave_up(holder)
 
     def _gave_up(self, holder: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.redis_client import Client
 
 from leaselock.backends.redis.listening import Listening
-from leaselock.core.backend import Ask, Busy, Leave, Left
+from leaselock.core.backend import Acquire, Busy, Release, Released
 from leaselock.core.effects import FOREVER
 
 if TYPE_CHECKING:
@@ -105,18 +105,16 @@ class Tasks(Client):
 
     def waits(self, request: object) -> bool:
         """Whether the claim stands in the queue, or should at once: where others of ours do."""
-        if not isinstance(request, Ask):
+        if not isinstance(request, Acquire):
             return False
         claim, listening = request.claim, self.listening
-        return claim.holder in listening.waiting or (
-            request.wait and claim.name in listening.crowds
-        )
+        return claim.id in listening.waiting or (request.wait and claim.name in listening.crowds)
 
     def answered(self, request: object, answer: object) -> object:
         """What the task is told."""
-        if isinstance(request, Leave) and isinstance(answer, Left):
-            self.listening.forget(request.claim.holder, gave_up=answer.was != "held")
-        elif isinstance(request, Ask) and isinstance(answer, Busy):
+        if isinstance(request, Release) and isinstance(answer, Released):
+            self.listening.forget(request.claim.id, gave_up=answer.was != "held")
+        elif isinstance(request, Acquire) and isinstance(answer, Busy):
             return self.listening.watched(request.claim, answer)
         return answer
 
@@ -170,7 +168,7 @@ class Tasks(Client):
         """Whoever listened here must look."""
         self.listening.lost(link)  # type: ignore[arg-type]
 
-    def hear(self, holder: str, until: float, reply: Callable[[object], None]) -> None:
+    def await_wakeup(self, holder: str, until: float, reply: Callable[[object], None]) -> None:
         """Wait for a message, or for *until*."""
         waiter = self.listening.waiting.get(holder)
         if waiter is None or waiter.heard or not waiter.crowd.wire.open:
@@ -185,6 +183,6 @@ class Tasks(Client):
         gave_up = self.talks.forget(holder)
         self.listening.forget(holder, gave_up=gave_up)
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiting task."""
-        self.listening.disturb()
+        self.listening.wake_all()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LOOKS, STRAY = 2.0, 8.0
 
 
-class Place:
+class MemoryRow:
     """One master: its server, its clock, and the clients' nodes for it."""
 
     def __init__(self, story: RedlockStory, number: int) -> None:
@@ -145,9 +145,15 @@ class RedlockJudge(BeliefsJudge):
         machine = self.machines[holder.partition(".")[0]]
         if not machine.alive or machine.frozen_until > self.world.time:
             return False
-        books = self.books[machine.name]
-        backend: Any = books.backend
-        known = (books.holds, books.orphans, backend.latest, backend.lines, backend.unsure)
+        registry = self.registry[machine.name]
+        backend: Any = registry.backend
+        known = (
+            registry.holds,
+            registry.pending_releases,
+            backend.latest,
+            backend.lines,
+            backend.unsure,
+        )
         return not any(holder in each for each in (*known, *backend.debts.owed.values()))
 
     def at_rest(self) -> None:
@@ -169,7 +175,7 @@ class RedlockStory(Story):
         self.net = Network(self.world)
         self.kinds: dict[str, type[Client]] = {}
         count = self.world.chance.choice((3, 5))
-        self.masters = [Place(self, number) for number in range(count)]
+        self.masters = [MemoryRow(self, number) for number in range(count)]
         if not self.calm and self.world.chance.random() < 0.7:
             self.world.after(2.0, self._trouble)
         return self.masters[0].near
@@ -185,9 +191,9 @@ class RedlockStory(Story):
         masters = [self._master(place, machine) for place in self.masters]
         return Redlock(masters, CAPABILITIES, machine.now, machine.random)
 
-    def _master(self, place: Place, machine: Machine) -> Master:
+    def _master(self, place: MemoryRow, machine: Machine) -> Master:
         client = place.near.of(machine)
-        return Master(place.node, place.node, client.forget, client.disturb)
+        return Master(place.node, place.node, client.forget, client.wake_all)
 
     def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
         """Its own links."""
@@ -196,7 +202,7 @@ class RedlockStory(Story):
 
     # --- what goes wrong ------------------------------------------------------------------------
 
-    def troubles(self, place: Place) -> list[Callable[[], None]]:
+    def troubles(self, place: MemoryRow) -> list[Callable[[], None]]:
         """What a minority of the masters may be in."""
         return [place.restart, place.be_busy, place.lose_scripts, place.jump, place.be_cut_off]
 
@@ -219,16 +225,16 @@ class MinorityStory(RedlockStory):
     by this master and a few others counts on this one.
     """
 
-    def troubles(self, place: Place) -> list[Callable[[], None]]:
+    def troubles(self, place: MemoryRow) -> list[Callable[[], None]]:
         """Most often that, where it may be."""
         if self._can_do_without(place):
             return [place.forget, place.forget, *super().troubles(place)]
         return super().troubles(place)
 
-    def _can_do_without(self, place: Place) -> bool:
+    def _can_do_without(self, place: MemoryRow) -> bool:
         return all(self._has_less(place, name) for name in self.names)
 
-    def _has_less(self, place: Place, name: str) -> bool:
+    def _has_less(self, place: MemoryRow, name: str) -> bool:
         mine, known, ends = place.voter(name), place.counter(name), place.lasts(name)
         others = [other for other in self.masters if other is not place]
         votes = sum(other.voter(name) == mine and other.lasts(name) >= ends for other in others)
@@ -239,14 +245,14 @@ class MinorityStory(RedlockStory):
 class UnaskedStory(MinorityStory):
     """The same masters lose their data, whatever the others have."""
 
-    def _can_do_without(self, place: Place) -> bool:
+    def _can_do_without(self, place: MemoryRow) -> bool:
         return True
 
 
 class ForgetfulStory(RedlockStory):
     """Masters that lose their data, or whose clocks jump ahead: a Redlock does not survive it."""
 
-    def troubles(self, place: Place) -> list[Callable[[], None]]:
+    def troubles(self, place: MemoryRow) -> list[Callable[[], None]]:
         """Votes that are gone."""
         return [place.forget, partial(place.jump, 1.0)]
 

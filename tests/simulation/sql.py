@@ -10,11 +10,11 @@ from tests.simulation.story import Story
 from leaselock.backends.sql.model import Model
 from leaselock.backends.sql.nodes import CAPABILITIES
 from leaselock.core.effects import FOREVER
-from leaselock.core.lease import State
+from leaselock.core.hold import State
 from leaselock.core.queue import Queue
 
 if TYPE_CHECKING:
-    from leaselock.core.lease import Hold
+    from leaselock.core.hold import Hold
     from leaselock.drivers.simulated_machine import Machine
 
 
@@ -38,7 +38,7 @@ class SqlJudge(Judge):
         for name, row in model.tables.locks.items():
             if name in model.owners or row["holder"] is None or row["expires"] <= now:
                 continue
-            hold = self.believed.get(row["holder"])
+            hold = self.is_valid.get(row["holder"])
             if hold is not None and hold.state is State.FREE:
                 raise Violation(f"{row['holder']} was released, and holds again")
             if hold is None and self._is_ghost(row["client"], row["holder"]):
@@ -49,11 +49,15 @@ class SqlJudge(Judge):
         name = client.partition(".")[0]
         if not self.machines[name].alive:
             return False
-        books = self.books[name]
+        registry = self.registry[name]
         # Nobody tries for ever to give back what ends with its lease: a row that others have
         # locked for so long leaves it to that.
         given_up = self.given_up_by.get(holder, FOREVER) <= self.machines[name].now()
-        return not books.crowd.active and holder not in books.orphans and not given_up
+        return (
+            not registry.in_flight.active
+            and holder not in registry.pending_releases
+            and not given_up
+        )
 
     def _check_order(self, hold: Hold) -> None:
         """The order of grants is that of the tokens, which is checked."""

@@ -12,8 +12,8 @@ from leaselock.backends.sql.aio import AioStore
 from leaselock.backends.sql.aio_seating import AioSeating
 from leaselock.backends.sql.script import Dialect, SqlError, dialect_of
 from leaselock.backends.sql.url import Target
-from leaselock.core.backend import Next
-from leaselock.errors import Refused, Unknown
+from leaselock.core.backend import Listen
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     import asyncio
@@ -82,7 +82,7 @@ class Line:
         """Have a script carried out."""
         loop = self.client.loop
         if not self.fresh():
-            raise Unknown("the connection was lost")
+            raise OutcomeUnknown("the connection was lost")
         self.asked = future = loop.create_future()
         timer = loop.call_later(max(0.0, until - loop.time()), self._settle, None)
         story, faults = self.client.story, self.machine.world.faults
@@ -99,7 +99,7 @@ class Line:
         if isinstance(outcome, SqlError):
             raise outcome
         if not isinstance(outcome, list):
-            raise Unknown("no answer in time")
+            raise OutcomeUnknown("no answer in time")
         return outcome
 
     def _answer(self, results: object) -> None:
@@ -145,7 +145,7 @@ class Watch:
             self.places.remove(place)
             place.ended = True
             if place.seat.token is not None and place.seat.claim is not None:
-                self.words.append(place.seat.claim.holder)
+                self.words.append(place.seat.claim.id)
             self.poke()
 
     def poke(self) -> None:
@@ -156,7 +156,7 @@ class Watch:
             words, self.words, self.poked = tuple(self.words), [], False
             reply(words)
 
-    def carry_out(
+    def handle(
         self,
         machine: Machine,
         call: Call,
@@ -164,7 +164,7 @@ class Watch:
         reply: Callable[[object], None],
     ) -> None:
         """Listen, or have who listens look."""
-        if not isinstance(call.request, Next):
+        if not isinstance(call.request, Listen):
             self.poke()
             reply(None)
             return
@@ -178,7 +178,7 @@ class Watch:
     def _too_late(self, reply: Callable[[object], None]) -> None:
         if self.reply is reply:
             self.reply = None
-            reply(Unknown("nothing ended in time"))
+            reply(OutcomeUnknown("nothing ended in time"))
 
 
 class Registry:
@@ -213,7 +213,7 @@ class Store(AioStore):
         loop.call_later(min(takes, left), done.set_result, None)
         await done
         if takes > left:
-            raise Refused("no connection in time")
+            raise NotApplied("no connection in time")
         line = Line(self.client)
         self.lines.add(line)
         return line
@@ -232,9 +232,9 @@ class Client:
         self.store = Store(self, target)
         self.seating = AioSeating(self.store, self.watch)  # type: ignore[arg-type]
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake who waits."""
-        self.seating.disturb()
+        self.seating.wake_all()
 
     def die(self, story: SeatsStory) -> None:
         """Its kernel ends its connections, unless its power was cut."""

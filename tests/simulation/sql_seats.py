@@ -31,7 +31,7 @@ class Nodes:
         self.story = story
         self.name = name
 
-    def carry_out(
+    def handle(
         self,
         machine: Machine,
         call: Call,
@@ -41,7 +41,7 @@ class Nodes:
         """One request of a machine."""
         client = self.story.clients[machine.name]
         if self.name == "ends":
-            client.watch.carry_out(machine, call, wanted, reply)
+            client.watch.handle(machine, call, wanted, reply)
         else:
             client.loop.begin(lambda: client.seating.call(call.request, call.until), reply)
 
@@ -93,7 +93,7 @@ class SeatsStory(Story):
     def make_backend(self, machine: Machine) -> Sessions:
         """The production text."""
         client = self.clients[machine.name] = Client(self, machine)
-        return Sessions(self.protocol, SILENCE, machine.now, client.disturb)
+        return Sessions(self.protocol, SILENCE, machine.now, client.wake_all)
 
     def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
         """Connections of its own."""

@@ -15,14 +15,14 @@ from tests.simulation.user import User
 
 from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.core.client_core import ClientCore
 from leaselock.core.queue import Queue
-from leaselock.core.service import Service
 from leaselock.drivers.simulated import World
 from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine
 from leaselock.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
-    from leaselock.core.handle import Handle
+    from leaselock.core.lease_handle import LeaseHandle
     from leaselock.core.mutex import Mutex
 
 HEAL = 30.0
@@ -67,8 +67,8 @@ class Story:
     end = END
     # How many threads or tasks a machine has, and how often they pass a lease among themselves.
     users: tuple[int, ...] = (1, 1, 2)
-    passes = 0
-    sticky = False
+    local_handoffs = 0
+    cached = False
 
     def __init__(self, seed: int, traced: bool = False) -> None:
         self.seed = seed
@@ -128,12 +128,14 @@ class Story:
     def _machine(self, name: str) -> None:
         machine = Machine(self.world, name)
         backend = self.make_backend(machine)
-        service = Service(machine, lambda protocol: backend, label=None, op_timeout=PATIENCE)
+        service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=PATIENCE)
         self.judge.enrol(machine, service)
         for number in range(self.world.chance.choice(self.users)):
             machine.start(User(self, machine, service).live(), f"user{number}")
 
-    def perhaps_fork(self, parent: Machine, service: Service, mutex: Mutex, handle: Handle) -> None:
+    def perhaps_fork(
+        self, parent: Machine, service: ClientCore, mutex: Mutex, handle: LeaseHandle
+    ) -> None:
         """A process forks while it holds; the child goes on with a copy of everything."""
         if not self.children_left or self.world.chance.random() >= FORK:
             return
@@ -174,11 +176,11 @@ class Story:
             self.world.note(machine, f"{name} is cancelled")
             self.world.interrupt(run)
 
-    async def _break(self, service: Service) -> None:
+    async def _break(self, service: ClientCore) -> None:
         try:
             name = self.world.chance.choice(self.names)
             self.judge.breaking = True
-            await service.evict(name, None)
+            await service.break_lock(name, None)
         except (StoreError, NotHeld):
             return
 

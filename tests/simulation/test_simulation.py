@@ -39,7 +39,7 @@ def test_a_failing_seed_prints_a_readable_trace(monkeypatch: pytest.MonkeyPatch)
     seed = next(seed for seed in range(ENOUGH) if play("sqlite", seed).violation)
     text = report("sqlite", seed)
     assert text.startswith(f"sqlite, seed {seed}: ")
-    assert re.search(r"^ +\d+\.\d{4}  m\d +user\d asks store: Ask", text, re.MULTILINE)
+    assert re.search(r"^ +\d+\.\d{4}  m\d +user\d asks store: Acquire", text, re.MULTILINE)
 
 
 def test_seeds_are_shared_out_among_the_stores_and_none_is_played_twice() -> None:

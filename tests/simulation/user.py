@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from tests.simulation.forks import Child
     from tests.simulation.story import Story
 
-    from leaselock.core.handle import Handle
+    from leaselock.core.client_core import ClientCore
+    from leaselock.core.lease_handle import LeaseHandle
     from leaselock.core.mutex import Mutex
-    from leaselock.core.service import Service
     from leaselock.drivers.simulated_machine import Machine
 
 
 class User:
     """One thread or task of a machine, which takes locks and gives them back."""
 
-    def __init__(self, story: Story, machine: Machine, service: Service) -> None:
+    def __init__(self, story: Story, machine: Machine, service: ClientCore) -> None:
         self.story = story
         self.chance = story.world.chance
         self.machine = machine
@@ -64,8 +64,8 @@ class User:
             reentrant=True,
             protocol=None,
             label=None,
-            passes=self.story.passes,
-            sticky=self.story.sticky,
+            local_handoffs=self.story.local_handoffs,
+            cached=self.story.cached,
         )
 
     async def _once(self) -> None:
@@ -91,7 +91,7 @@ class User:
         if self.story.calm and not timeout - 1e-9 <= waited <= timeout + 0.2:
             raise Violation(f"a wait of {timeout} s ended after {waited:.3f} s")
 
-    async def _work(self, mutex: Mutex, handle: Handle) -> None:
+    async def _work(self, mutex: Mutex, handle: LeaseHandle) -> None:
         for _ in range(self.chance.choice((1, 2, 4))):
             await self._pause(self.chance.choice(self.story.works))
             if handle.lost():
@@ -102,7 +102,7 @@ class User:
             if self.chance.random() < 0.05 and not handle.lost():
                 await self._tolerant(lambda: handle.extend(EXTENSION))
 
-    async def _nest(self, mutex: Mutex, handle: Handle) -> None:
+    async def _nest(self, mutex: Mutex, handle: LeaseHandle) -> None:
         before = handle.hold.depth
         try:
             inner = await mutex.acquire(0.0)
@@ -125,11 +125,11 @@ class User:
         except (LeaseLost, StoreError):
             return
 
-    async def _release(self, handle: Handle) -> None:
+    async def _release(self, handle: LeaseHandle) -> None:
         if handle.released:
             return
         hold = handle.hold
-        believed = hold.believed(self.machine.now())
+        believed = hold.is_valid(self.machine.now())
         try:
             await handle.release()
         except (LeaseLost, StoreError):

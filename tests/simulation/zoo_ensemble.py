@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.simulation.zoo_servers import Agreed, Aloft, Asked, Ended, Link, Server
 
 from leaselock.backends.zookeeper.model import UNTOLD, Model
-from leaselock.core.backend import EVERYONE
-from leaselock.errors import Unknown
+from leaselock.core.backend import WAKE_ALL
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,7 +89,7 @@ class Ensemble(Model):
         link = self.links[machine] = Link(machine, session.number, server, seen, self.now())
         server.links[machine] = link
         session.touched = max(session.touched, self.now())
-        self._tell(machine, EVERYONE)
+        self._tell(machine, WAKE_ALL)
         for aloft in self.held.pop(machine, ()):
             self._take(link, aloft)
 
@@ -112,7 +112,7 @@ class Ensemble(Model):
         del link.server.links[machine]
         link.server = None
         for aloft in dict.fromkeys(asked.aloft for asked in link.line):
-            aloft.reply(Unknown(LOST))
+            aloft.reply(OutcomeUnknown(LOST))
         self._connect_soon(machine)
 
     def silence(self, machine: str) -> None:
@@ -152,9 +152,9 @@ class Ensemble(Model):
     def _take(self, link: Link, aloft: Aloft) -> None:
         server = link.server
         if server is None:
-            aloft.reply(Unknown(LOST))
+            aloft.reply(OutcomeUnknown(LOST))
         elif aloft.flight.session not in (0, link.session):
-            aloft.reply(Unknown("the session is over"))
+            aloft.reply(OutcomeUnknown("the session is over"))
         elif not link.mute:
             asked = [Asked(aloft, operation) for operation in aloft.flight.operations]
             link.line.extend(asked)

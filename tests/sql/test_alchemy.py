@@ -18,7 +18,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.exc import StaleDataError
 from tests.sql.places import Account, account, core, session
 
-from leaselock.errors import FenceRejected, RowMissing, StaleVersion
+from leaselock.errors import FenceRejected, RowNotFound, StaleVersion
 from leaselock.optimistic import compare_and_set, fenced_write
 
 if TYPE_CHECKING:
@@ -175,5 +175,5 @@ def test_a_row_that_is_gone_is_missing(database: Database) -> None:
     with session(database) as opened:
         loaded = opened.get(Account, 5)
         opened.execute(sqlalchemy.delete(account).where(account.c.id == 5))
-        with pytest.raises(RowMissing):
+        with pytest.raises(RowNotFound):
             compare_and_set(opened, Account, ROW, {"balance": 1}, expected=loaded.version)

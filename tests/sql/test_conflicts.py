@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy
 from tests.sql.places import account
 
-from leaselock.errors import FenceRejected, Refused, RowMissing, StaleVersion
+from leaselock.errors import FenceRejected, NotApplied, RowNotFound, StaleVersion
 from leaselock.optimistic import compare_and_set, fenced_write
 from leaselock.optimistic.conflicts import is_conflict
 
@@ -49,9 +49,9 @@ def test_a_snapshot_of_mysql_hides_nothing(mariadb: Database) -> None:
     with mariadb.engine().connect() as alchemist:
         assert alchemist.execute(sqlalchemy.text(READ)).scalar() == 2
         mariadb.do("DELETE FROM account WHERE id = 5")
-        with pytest.raises(RowMissing):
+        with pytest.raises(RowNotFound):
             compare_and_set(alchemist, account, ROW, {}, expected=2)
-        with pytest.raises(RowMissing):
+        with pytest.raises(RowNotFound):
             fenced_write(alchemist, account, ROW, {}, token=2)
         alchemist.rollback()
         alchemist.engine.dispose()
@@ -156,7 +156,7 @@ def test_other_errors_are_no_conflicts(database: Database) -> None:
         compare_and_set(connection, "no_such_table", ROW, {}, expected=1)
     assert not is_conflict(told.value)
     assert not is_conflict(OSError(1205, "a number is not enough"))
-    assert not is_conflict(RowMissing("account", ROW))
+    assert not is_conflict(RowNotFound("account", ROW))
 
 
 TRIGGERS = {
@@ -170,9 +170,9 @@ def test_an_update_that_the_database_suppresses(kind: str, request: pytest.Fixtu
     database: Database = request.getfixturevalue(kind)
     database.do(TRIGGERS[kind])
     with database.plain() as connection:
-        with pytest.raises(Refused, match="a trigger, a rule or a policy prevents it"):
+        with pytest.raises(NotApplied, match="a trigger, a rule or a policy prevents it"):
             compare_and_set(connection, "account", ROW, {}, expected=1)
-        with pytest.raises(Refused, match="a trigger, a rule or a policy prevents it"):
+        with pytest.raises(NotApplied, match="a trigger, a rule or a policy prevents it"):
             fenced_write(connection, "account", ROW, {}, token=1)
 
 

@@ -18,8 +18,8 @@ from tests.servers.postgres import Postgres
 from tests.sql.places import Database
 from tests.sql.watch import free
 
-from leaselock.core.names import LONGEST_NAME
-from leaselock.errors import AcquireTimeout, Closed, InvalidName, Refused
+from leaselock.core.validation import LONGEST_NAME
+from leaselock.errors import AcquireTimeout, ClientClosed, InvalidName, NotApplied
 from leaselock.optimistic.conflicts import is_conflict
 from leaselock.sql import lock, mysql
 from leaselock.sql.postgres import key
@@ -86,7 +86,7 @@ def test_what_is_no_connection_is_named(sqlite: Database) -> None:
 def test_a_closed_connection_says_so(engine: sqlalchemy.Engine, watch: Watch) -> None:
     connection = engine.connect()
     connection.close()
-    with pytest.raises(Closed, match="the connection is closed"):
+    with pytest.raises(ClientClosed, match="the connection is closed"):
         wanted(connection)
 
     async def main() -> None:
@@ -94,7 +94,7 @@ def test_a_closed_connection_says_so(engine: sqlalchemy.Engine, watch: Watch) ->
         coloured = create_async_engine(url)
         async with coloured.connect() as twin:
             await twin.close()
-            with pytest.raises(Closed, match="the connection is closed"):
+            with pytest.raises(ClientClosed, match="the connection is closed"):
                 async with lock(twin, NAME):
                     pytest.fail("it was granted")
         await coloured.dispose()
@@ -121,13 +121,13 @@ def test_a_connection_that_commits_every_statement_is_refused(
     every = database.engine(isolation_level="AUTOCOMMIT", poolclass=NullPool)
     for connection in (every.connect(), engine.connect()):
         chosen = connection.execution_options(isolation_level="AUTOCOMMIT")
-        with chosen, pytest.raises(Refused, match="commits every statement"):
+        with chosen, pytest.raises(NotApplied, match="commits every statement"):
             wanted(chosen)
 
     async def main() -> None:
         coloured = create_async_engine(database.async_url, isolation_level="AUTOCOMMIT")
         async with coloured.connect() as twin:
-            with pytest.raises(Refused, match="commits every statement"):
+            with pytest.raises(NotApplied, match="commits every statement"):
                 async with lock(twin, NAME):
                     pytest.fail("it was granted")
         await coloured.dispose()
@@ -184,10 +184,12 @@ def test_through_a_proxy_that_pools_transactions(postgres_server: Postgres) -> N
 def test_sqlite_is_told_what_to_do(sqlite: Database) -> None:
     engine = sqlite.engine()
     with engine.begin() as connection:
-        with pytest.raises(Refused, match="begin the transaction with BEGIN IMMEDIATE, or use"):
+        with pytest.raises(NotApplied, match="begin the transaction with BEGIN IMMEDIATE, or use"):
             wanted(connection)
         engine.dialect.name = "elsewhere"
-        with pytest.raises(Refused, match="elsewhere has no lock of this kind here; postgresql, "):
+        with pytest.raises(
+            NotApplied, match="elsewhere has no lock of this kind here; postgresql, "
+        ):
             wanted(connection)
     engine.dispose()
 
@@ -200,7 +202,10 @@ def test_a_standby_locks_nothing_for_others() -> None:
         (Path(server.folder) / "data" / "standby.signal").touch()
         server.restart()
         engine = Database("postgres", "postgresql+psycopg:" + server.url.partition(":")[2]).engine()
-        with engine.begin() as connection, pytest.raises(Refused, match="this server is a standby"):
+        with (
+            engine.begin() as connection,
+            pytest.raises(NotApplied, match="this server is a standby"),
+        ):
             wanted(connection)
         engine.dispose()
 
@@ -258,14 +263,14 @@ def test_a_table_that_is_missing_is_named_with_its_cure(mariadb: Database) -> No
     engine = mariadb.engine()
     mariadb.do("DROP TABLE leaselock_row")
     for _ in range(2):
-        with engine.begin() as connection, pytest.raises(Refused) as told:
+        with engine.begin() as connection, pytest.raises(NotApplied) as told:
             wanted(connection)
         assert "no table leaselock_row: run `leaselock init URL`, or CREATE" in str(told.value)
     mariadb.do(str(told.value).partition(", or ")[2])
     with engine.begin() as connection, lock(connection, NAME):
         assert not free(engine, NAME)
     mariadb.do("DROP TABLE leaselock_row")
-    with engine.begin() as connection, pytest.raises(Refused, match="there is no table"):
+    with engine.begin() as connection, pytest.raises(NotApplied, match="there is no table"):
         wanted(connection)
     engine.dispose()
     mariadb.do(mysql.SCHEMA)
@@ -316,7 +321,10 @@ def test_who_may_not_make_rows_is_told(mariadb: Database, mariadb_server: MariaD
     )
     reader = Database("mariadb", mariadb.url.replace("//leaselock:", "//reader:"))
     engine = reader.engine()
-    with engine.begin() as connection, pytest.raises(Refused, match=r"could not be made: .*INSERT"):
+    with (
+        engine.begin() as connection,
+        pytest.raises(NotApplied, match=r"could not be made: .*INSERT"),
+    ):
         wanted(connection, "another new name")
     engine.dispose()
     mariadb_server.do("DROP USER reader@'%'")
@@ -326,7 +334,7 @@ def test_who_may_only_read_cannot_lock_a_row(mariadb: Database) -> None:
     engine = mariadb.engine()
     with engine.connect() as connection:
         connection.execute(text("START TRANSACTION READ ONLY"))
-        with pytest.raises(Refused, match="that may only read, no row can be locked"):
+        with pytest.raises(NotApplied, match="that may only read, no row can be locked"):
             wanted(connection)
     engine.dispose()
 
@@ -360,7 +368,10 @@ def test_a_server_with_settings_that_spoil_a_lock() -> None:
         with engine.begin() as connection, lock(connection, NAME, timeout=5):
             assert connection.execute(text("SELECT count(*) FROM account")).scalar() == 0
         server.do("SET GLOBAL read_only = 1")
-        with engine.begin() as connection, pytest.raises(Refused, match="this server only reads"):
+        with (
+            engine.begin() as connection,
+            pytest.raises(NotApplied, match="this server only reads"),
+        ):
             wanted(connection)
         engine.dispose()
 

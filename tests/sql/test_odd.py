@@ -14,7 +14,7 @@ from tests.sql.places import Account, Route, account, core, session
 from tests.sql.test_plain import NAMES
 from tests.sql.watch import free
 
-from leaselock.errors import AcquireTimeout, RowMissing, StaleVersion
+from leaselock.errors import AcquireTimeout, RowNotFound, StaleVersion
 from leaselock.optimistic import compare_and_set, retry_on_conflict
 from leaselock.sql import lock
 
@@ -155,7 +155,7 @@ def test_a_version_beyond_all_numbers(database: Database) -> None:
 
 def test_a_row_that_is_deleted_meanwhile(database: Database, route: Route) -> None:
     database.do("DELETE FROM account WHERE id = 5")
-    with pytest.raises(RowMissing):
+    with pytest.raises(RowNotFound):
         route.compare(database, {"balance": 1}, expected=1)
-    with pytest.raises(RowMissing):
+    with pytest.raises(RowNotFound):
         route.fence(database, {"balance": 1}, token=1)

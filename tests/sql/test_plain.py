@@ -11,7 +11,7 @@ import psycopg
 import psycopg.rows
 import pytest
 
-from leaselock.errors import FenceRejected, StaleVersion, Unknown
+from leaselock.errors import FenceRejected, OutcomeUnknown, StaleVersion
 from leaselock.optimistic import compare_and_set, fenced_write
 from leaselock.optimistic.condition import versioned
 from leaselock.optimistic.plain import Text
@@ -120,7 +120,7 @@ def test_nothing_is_committed_for_the_caller(database: Database) -> None:
 
 def test_a_count_that_is_not_told_is_no_success(postgres: Database) -> None:
     with postgres.plain() as connection, connection.pipeline():
-        with pytest.raises(Unknown, match="does not say how many rows"):
+        with pytest.raises(OutcomeUnknown, match="does not say how many rows"):
             compare_and_set(connection, "account", ROW, {"balance": 3}, expected=1)
         connection.rollback()
 

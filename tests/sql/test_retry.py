@@ -10,7 +10,7 @@ import pytest
 from tests.sql.places import Account, async_session, session
 from tests.sql.test_alchemy import Versioned
 
-from leaselock.errors import RowMissing, StaleVersion
+from leaselock.errors import RowNotFound, StaleVersion
 from leaselock.optimistic import compare_and_set, retry_on_conflict
 from leaselock.optimistic.retry import Tries
 
@@ -95,7 +95,7 @@ def test_pauses_grow_at_random_up_to_a_second() -> None:
 
 
 def test_other_errors_are_raised_at_once(colour: str) -> None:
-    for error in (RowMissing("account", ROW), ValueError("its own")):
+    for error in (RowNotFound("account", ROW), ValueError("its own")):
         with pytest.raises(type(error)) as told:
             run(colour, 1, error)
         assert told.value is error

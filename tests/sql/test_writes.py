@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leaselock.errors import FenceRejected, LeaselockError, Refused, RowMissing, StaleVersion
+from leaselock.errors import FenceRejected, LeaselockError, NotApplied, RowNotFound, StaleVersion
 
 if TYPE_CHECKING:
     from tests.sql.places import Database, Route
@@ -36,13 +36,13 @@ def test_a_stale_version_is_refused_and_nothing_written(database: Database, rout
 
 
 def test_a_missing_row_is_another_error(database: Database, route: Route) -> None:
-    with pytest.raises(RowMissing, match=r"account has no row \{'id': 7\}"):
+    with pytest.raises(RowNotFound, match=r"account has no row \{'id': 7\}"):
         route.compare(database, {"balance": 1}, expected=1, key=MISSING)
 
 
 def test_a_version_of_null_is_no_race(database: Database, route: Route) -> None:
     database.do("UPDATE account SET version = NULL")
-    with pytest.raises(Refused, match=r"version is NULL.*NOT NULL DEFAULT 0"):
+    with pytest.raises(NotApplied, match=r"version is NULL.*NOT NULL DEFAULT 0"):
         route.compare(database, {"balance": 1}, expected=1)
     assert database.row() == (100, None, None)
 
@@ -90,7 +90,7 @@ def test_the_errors_can_be_sent_to_another_process() -> None:
     told: list[LeaselockError] = [
         StaleVersion("account", key, 1, 2),
         FenceRejected("account", key, 1, 2),
-        RowMissing("account", key),
+        RowNotFound("account", key),
     ]
     for error in told:
         again = pickle.loads(pickle.dumps(error))

@@ -6,9 +6,9 @@ import functools
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from leaselock.api.connect import connect
-from leaselock.core.names import checked_body
-from leaselock.core.service import Service
-from leaselock.drivers.machine import now
+from leaselock.core.client_core import ClientCore
+from leaselock.core.validation import checked_body
+from leaselock.drivers.system_env import now
 from leaselock.drivers.threads import Threads
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leaselock.core.backend import Finding
-    from leaselock.core.handle import Handle
+    from leaselock.core.inspection import Holder, LockInfo
+    from leaselock.core.lease_handle import LeaseHandle
     from leaselock.core.mutex import Mutex
-    from leaselock.core.sight import Holder, Report
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +30,7 @@ class Client:
     *store* is a URL; or a client of redis-py, valkey-py, kazoo or SQLAlchemy, which is read and
     not used; or a list of Redis masters, for a Redlock. Without one, ``$LEASELOCK_URL`` is used,
     else an embedded SQLite file. *label* is shown to people who look at what this client holds.
-    *op_timeout* bounds each answer of the store, in seconds. *passes* is for the locks that do not
+    *op_timeout* bounds each answer of the store, in seconds. *local_handoffs* is for the locks that do not
     say it themselves. Use it as a context manager, or call `close`. Nothing is asked of the store
     yet. Raises ValueError or TypeError for what names no store, ImportError with what to install.
     """
@@ -41,17 +41,17 @@ class Client:
         *,
         label: str | None = None,
         op_timeout: float = 5.0,
-        passes: int = 0,
+        local_handoffs: int = 0,
     ) -> None:
         opened = connect(store, now)
         self._driver = Threads(opened.nodes)
-        self._service = Service(
+        self._service = ClientCore(
             self._driver,
             opened.backend,
             protocol=opened.protocol,
             label=label,
             op_timeout=op_timeout,
-            passes=passes,
+            local_handoffs=local_handoffs,
         )
         self._driver.forgotten = self._service.abandon
         self._driver.last = self._service.close
@@ -72,8 +72,8 @@ class Client:
         reentrant: bool = True,
         protocol: str | None = None,
         label: str | None = None,
-        passes: int | None = None,
-        sticky: bool = False,
+        local_handoffs: int | None = None,
+        cached: bool = False,
     ) -> Lock:
         """Name a lock; nothing is asked of the store yet.
 
@@ -82,15 +82,15 @@ class Client:
         holds it may take it again, unless *reentrant* is false. *protocol* is one of the store's
         ways of locking (default: the URL's, else the store's first), *label* for people who look.
 
-        With *passes*, the threads of this client that want the lock pass a lease among themselves
+        With *local_handoffs*, the threads of this client that want the lock pass a lease among themselves
         without asking the store, so many times at most and for a tenth of a second, each with a
-        fencing token of its own, before others have their turn. With *sticky* this client keeps the
+        fencing token of its own, before others have their turn. With *cached* this client keeps the
         lease after a release until anybody else asks, for half of its length at most, so that its
         next acquire asks nobody.
 
         Raises InvalidName for a text that cannot be a name, ValueError or TypeError for numbers out
-        of range, ValueError for a protocol that the store does not know, and for *passes* or
-        *sticky* where it cannot reserve tokens.
+        of range, ValueError for a protocol that the store does not know, and for *local_handoffs* or
+        *cached* where it cannot reserve tokens.
         """
         return Lock(
             self._driver,
@@ -102,8 +102,8 @@ class Client:
                 reentrant=reentrant,
                 protocol=protocol,
                 label=label,
-                passes=passes,
-                sticky=sticky,
+                local_handoffs=local_handoffs,
+                cached=cached,
             ),
         )
 
@@ -115,7 +115,7 @@ class Client:
         """
         return Lease(self._driver, self._driver.run(self._service.adopt(name, token)))
 
-    def locks(self, pattern: str = "*") -> list[Report]:
+    def locks(self, pattern: str = "*") -> list[LockInfo]:
         """List the locks that are held or waited for, whose names match the shell pattern."""
         return self._driver.run(self._service.locks(pattern))
 
@@ -125,11 +125,11 @@ class Client:
         With *token*, only that grant is broken, else NotHeld is raised. The holder is told at
         its next renewal; until then it works on, and only its fencing token stops it.
         """
-        return self._driver.run(self._service.evict(name, token))
+        return self._driver.run(self._service.break_lock(name, token))
 
     def doctor(self) -> list[Finding]:
         """Examine how the store is set up, and whether that suits a lock."""
-        return self._driver.run(self._service.examine())
+        return self._driver.run(self._service.doctor())
 
     def setup(self, *, dry: bool = False) -> list[str]:
         """Make what the store needs before it can be used, such as tables; say what was done.
@@ -137,11 +137,11 @@ class Client:
         With *dry* nothing is done: the statements are for those who make tables by themselves.
         Doing it again does no harm. Empty where the store needs nothing.
         """
-        return self._driver.run(self._service.prepare(dry))
+        return self._driver.run(self._service.setup(dry))
 
     def gc(self) -> int:
         """Remove records that nobody needs any more; say how many those were."""
-        return self._driver.run(self._service.sweep())
+        return self._driver.run(self._service.gc())
 
     def close(self) -> None:
         """Release what is held, end what waits, and close the store."""
@@ -226,12 +226,12 @@ class Lock:
 class Lease:
     """One grant of a lock, good for as long as it is renewed."""
 
-    def __init__(self, driver: Threads, handle: Handle) -> None:
+    def __init__(self, driver: Threads, handle: LeaseHandle) -> None:
         self._driver = driver
         self._handle = handle
 
     @classmethod
-    def of(cls, driver: Threads, handle: Handle | None) -> Lease | None:
+    def of(cls, driver: Threads, handle: LeaseHandle | None) -> Lease | None:
         """The lease of a grant, if there was one."""
         return None if handle is None else cls(driver, handle)
 
@@ -275,13 +275,13 @@ class Lease:
         """
         self._driver.run(self._handle.detach())
 
-    def bequeath(self) -> tuple[int, ...]:
+    def make_inheritable(self) -> tuple[int, ...]:
         """Let the lock live as long as any child process that inherits the descriptors.
 
         From now on the lock passes on only when all of them are closed. Empty, and without
         effect, where the store cannot do that.
         """
-        return self._driver.run(self._handle.bequeath())
+        return self._driver.run(self._handle.make_inheritable())
 
     def on_lost(self, callback: Callable[[Lease], object]) -> None:
         """Have *callback* called with this lease when it is lost, in a thread of its own."""

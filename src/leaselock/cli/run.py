@@ -46,7 +46,7 @@ def do_run(options: argparse.Namespace) -> int:
         lease = Patience(client, lock, options, signals).acquire()
         if lease is None:
             return 0 if options.skip_ok else int(options.conflict)
-        plan.inherited = lease.bequeath()
+        plan.inherited = lease.make_inheritable()
         plan.env = environment(lease, options.ttl, client.url)
         code = Job(lease, options, signals, on_lost).run(plan)
         return _release(lease, code)

@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from leaselock import Holder, Report, __version__
+from leaselock import Holder, LockInfo, __version__
 from leaselock.cli import codes
 from leaselock.cli.store import client_of
 from leaselock.cli.voice import since, who
@@ -49,7 +49,7 @@ def do_show(options: argparse.Namespace) -> int:
         name = client.lock(options.name).name
         # By the list, not by the lock: there its holder and its waiters are of one moment.
         reports = client.locks(re.sub(r"([*?[])", r"[\1]", name))
-    report = reports[0] if reports else Report(name, None, ())
+    report = reports[0] if reports else LockInfo(name, None, ())
     if options.json:
         print(json.dumps({"schema": SCHEMA, "lock": document(report)}))
     else:
@@ -57,7 +57,7 @@ def do_show(options: argparse.Namespace) -> int:
     return 0
 
 
-def document(report: Report) -> dict[str, object]:
+def document(report: LockInfo) -> dict[str, object]:
     """A lock for programs."""
     holder = None if report.holder is None else person(report.holder)
     waiters = [person(waiter) for waiter in report.waiters]
@@ -90,7 +90,7 @@ def moment(since: float) -> str | None:
     return text.replace("+00:00", "Z")
 
 
-def row(report: Report) -> tuple[str, ...]:
+def row(report: LockInfo) -> tuple[str, ...]:
     """A lock as a line of the table."""
     waiters = str(len(report.waiters))
     holder = report.holder
@@ -122,7 +122,7 @@ def _width(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
 
 
-def lines(report: Report) -> list[str]:
+def lines(report: LockInfo) -> list[str]:
     """One lock for people."""
     holder = report.holder
     shown = [f"{report.name}: free"] if holder is None else _held(report.name, holder)

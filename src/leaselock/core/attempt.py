@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from leaselock.core.backend import Claim
 
 
-class Attempt:
+class Acquisition:
     """One claim on its way to a grant."""
 
     __slots__ = (

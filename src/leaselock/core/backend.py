@@ -13,20 +13,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from leaselock.core.effects import FOREVER
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
 # A hold ends with its lease, with the life of its client where the store can see it, or with
-# whichever comes first. "lease" is a detached hold, "life" one that a child process inherits.
-Tie = Literal["both", "lease", "life"]
+# whichever comes first. "lease" is a detached hold, "client" one that a child process inherits.
+Lifetime = Literal["either", "lease", "client"]
 
 # What an ear says when every waiter of its client should look again: one they watched has died.
-EVERYONE = ""
+WAKE_ALL = ""
 
 
-class Crowded(Refused):
+class PoolExhausted(NotApplied):
     """A client has more to ask at once than its connections can carry: this was not sent."""
 
 
@@ -34,36 +34,36 @@ class Claim(NamedTuple):
     """One acquisition, from before the first question until after the last."""
 
     name: str
-    holder: str
+    id: str
     client: str
     lease: float
-    about: str
+    metadata: str
     since: float
     tokens: int = 1
     """How many tokens its grant reserves, from that of the grant on."""
-    sticky: bool = False
+    cached: bool = False
     """Its client may keep the lease while nobody uses it, and is to be told who else asks."""
 
 
-class Held(NamedTuple):
+class HoldRecord(NamedTuple):
     """The hold of a lock as the store has it; *expires* is on the store's clock."""
 
-    holder: str
+    id: str
     client: str
-    tie: Tie
+    lifetime: Lifetime
     token: int
     expires: float
-    about: str
+    metadata: str
     since: float
     tokens: int = 1
-    sticky: bool = False
+    cached: bool = False
 
     def named(self, token: int) -> bool:
         """Whether *token* is one of this grant's."""
         return self.token <= token < self.token + self.tokens
 
 
-class Ask(NamedTuple):
+class Acquire(NamedTuple):
     """Grant the claim; or, if the lock is taken, let it *wait* in the queue. → Grant | Busy"""
 
     claim: Claim
@@ -76,29 +76,29 @@ class Renew(NamedTuple):
     claims: Sequence[Claim]
 
 
-class Leave(NamedTuple):
+class Release(NamedTuple):
     """Give the claim up, whether it holds or waits. With *bury*, refuse it from now on, so that
     a question of it that is still under way does nothing when it arrives (hazard D2). → Left
     """
 
     claim: Claim
-    bury: bool
+    tombstone: bool
 
 
-class Hear(NamedTuple):
+class AwaitWakeup(NamedTuple):
     """Wait until a message for the claim has come since it asked last. → None"""
 
     claim: Claim
 
 
-class Undo(NamedTuple):
+class ReleaseGrant(NamedTuple):
     """Give the claim's hold up if it is the grant with that token, and no other. → Left"""
 
     claim: Claim
     token: int
 
 
-class Fence(NamedTuple):
+class RaiseToken(NamedTuple):
     """Make the token of the claim's hold, and so every later one, no less than this. → bool,
     whether the claim holds
     """
@@ -107,38 +107,38 @@ class Fence(NamedTuple):
     token: int
 
 
-class Retie(NamedTuple):
-    """Change what ends the claim's hold. → Retied"""
+class SetLifetime(NamedTuple):
+    """Change what ends the claim's hold. → LifetimeSet"""
 
     claim: Claim
-    tie: Tie
+    lifetime: Lifetime
 
 
-class Look(NamedTuple):
+class Inspect(NamedTuple):
     """Who holds and who waits: of one lock, or of all whose names match. → tuple[Sight, ...]"""
 
     name: str | None
     pattern: str
 
 
-class Break(NamedTuple):
+class BreakLock(NamedTuple):
     """Take the lock from whoever holds it; with *token*, only from that grant. → Broken"""
 
     name: str
     token: int | None
 
 
-class Next(NamedTuple):
+class Listen(NamedTuple):
     """Asked of the ear: who should look again? → tuple[str, ...] of holders, or EVERYONE"""
 
     client: str
 
 
-class Examine(NamedTuple):
+class Doctor(NamedTuple):
     """How is the store set up, and does that suit a lock? → tuple[Finding, ...]"""
 
 
-class Prepare(NamedTuple):
+class Setup(NamedTuple):
     """Make what the store needs before it can be used; with *dry*, only say what that would be.
     → tuple[str, ...], what was (or would be) done, one statement each
     """
@@ -146,7 +146,7 @@ class Prepare(NamedTuple):
     dry: bool
 
 
-class Sweep(NamedTuple):
+class CollectGarbage(NamedTuple):
     """Remove what nobody needs any more. → int, how many records that were"""
 
 
@@ -168,7 +168,7 @@ class Grant(NamedTuple):
     """The claim holds the lock. *woken* are waiters of the same client to wake."""
 
     token: int
-    woken: tuple[str, ...]
+    notified: tuple[str, ...]
     asked: float = FOREVER
     """When, by our clock, its validity begins to count, if that is before the question."""
     lasts: float = FOREVER
@@ -178,20 +178,20 @@ class Grant(NamedTuple):
 class Busy(NamedTuple):
     """Somebody else holds. Ask again after *recheck* seconds if nobody has woken you by then."""
 
-    held: Held | None
-    recheck: float
-    woken: tuple[str, ...]
+    held: HoldRecord | None
+    retry_after: float
+    notified: tuple[str, ...]
 
 
-class Left(NamedTuple):
+class Released(NamedTuple):
     """What the claim was when it left."""
 
     was: Literal["held", "waiting", "absent"]
-    woken: tuple[str, ...]
+    notified: tuple[str, ...]
 
 
-class Retied(NamedTuple):
-    """Whether the claim holds; for "life", the descriptors that a child must inherit."""
+class LifetimeSet(NamedTuple):
+    """Whether the claim holds; for "client", the descriptors that a child must inherit."""
 
     held: bool
     descriptors: tuple[int, ...]
@@ -200,16 +200,16 @@ class Retied(NamedTuple):
 class Broken(NamedTuple):
     """Whose hold was found, and whether it was taken away."""
 
-    held: Held | None
+    held: HoldRecord | None
     done: bool
-    woken: tuple[str, ...]
+    notified: tuple[str, ...]
 
 
-class Sight(NamedTuple):
+class LockState(NamedTuple):
     """One lock as the store has it; *remaining* of the hold, in seconds, None when unbounded."""
 
     name: str
-    held: Held | None
+    held: HoldRecord | None
     remaining: float | None
     waiting: tuple[Claim, ...]
 
@@ -217,22 +217,22 @@ class Sight(NamedTuple):
 class Capabilities(NamedTuple):
     """What a store can say and do."""
 
-    drift: float
+    clock_drift: float
     """How much faster than ours its clock may run, as a fraction."""
-    margin: float
+    clock_margin: float
     """What the granularity of both clocks may add, in seconds."""
     life: bool
     """It notices at once when a client dies."""
-    bequest: bool
+    inheritable: bool
     """A child process can inherit a hold."""
-    session: float = FOREVER
+    session_timeout: float = FOREVER
     """Every hold of a client ends when the store has heard nothing of it for so many seconds.
     Infinite where a hold ends by its own lease. Where it is not, the backend itself ends a hold
     whose lease is over, for as long as its client lives.
     """
-    reserves: bool = False
+    token_ranges: bool = False
     """It can give a grant several tokens at once."""
-    calls: bool = False
+    notifies_contention: bool = False
     """It tells the holder of a sticky claim that somebody else asks."""
 
 
@@ -250,11 +250,11 @@ class Backend(Protocol):
 
     capabilities: Capabilities
 
-    def ask(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
+    def acquire(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try."""
         ...
 
-    def hear(self, claim: Claim, until: float) -> Awaitable[object]:
+    def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
         """Return when asking again may help, at the latest at *until*. Nothing is missed
         that has happened since the last `ask`.
         """
@@ -264,19 +264,31 @@ class Backend(Protocol):
         """Renew many at once; for each: does it still hold? None where that is not known."""
         ...
 
-    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Give up; says whether it held."""
         ...
 
-    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
+    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
         ...
 
-    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """One lock (*name*), or all held or waited for that match *pattern*."""
         ...
 
-    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+    def doctor(self, until: float) -> Awaitable[Sequence[Finding]]:
+        """Report how the store is set up, and whether that suits a lock."""
+        ...
+
+    def setup(self, dry: bool, until: float) -> Awaitable[Sequence[str]]:
+        """Create what the store needs, or with *dry* only list it; return the statements."""
+        ...
+
+    def collect_garbage(self, until: float) -> Awaitable[int]:
+        """Remove records that are no longer needed; return how many."""
+        ...
+
+    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Take the lock away from its holder."""
         ...
 
@@ -284,10 +296,10 @@ class Backend(Protocol):
         """The claim waits no more."""
         ...
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiting process: the client is closing."""
         ...
 
-    def renewed_identity(self) -> None:
+    def reset_identity(self) -> None:
         """Drop what belonged to the process that forked us."""
         ...

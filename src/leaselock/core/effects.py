@@ -28,11 +28,15 @@ class Effect(Generic[T]):
 
 
 class Call(Effect[Any]):
-    """Ask *node* something, and have its answer before *until*; else Refused or Unknown."""
+    """Send *request* to *node* and return its reply; NotApplied or OutcomeUnknown after *until*.
+
+    A node is one connection, as the driver's colour has it; a name stands for one that the
+    driver knows.
+    """
 
     __slots__ = ("node", "request", "until")
 
-    def __init__(self, node: str, request: object, until: float) -> None:
+    def __init__(self, node: Any, request: object, until: float) -> None:
         self.node = node
         self.request = request
         self.until = until
@@ -67,7 +71,7 @@ class Spawn(Effect[None]):
         self.name = name
 
 
-class Tell(Effect[None]):
+class CallUser(Effect[None]):
     """Call a function of the user's, outside every lock of ours; what it raises is reported."""
 
     __slots__ = ("argument", "callback")
@@ -102,7 +106,7 @@ class Signal:
         self.is_set = False
 
 
-class Caller:
+class Owner:
     """Who calls: one thread or one task, as one client sees it. A new one gets a new Caller.
 
     It dies with its thread or task, which is how a hold whose owner is gone is noticed;
@@ -153,7 +157,7 @@ class Env(Protocol):
         """A number from 0 up to 1."""
         ...
 
-    def caller(self) -> Caller:
+    def caller(self) -> Owner:
         """The thread or task that runs this step."""
         ...
 

@@ -15,11 +15,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from leaselock.core.backend import Busy, Grant
+from leaselock.core.cached_lease import start
 from leaselock.core.effects import Wait
 from leaselock.core.shared import Shared
-from leaselock.core.sticky import start
 from leaselock.core.turns import Anchor, Line, Member, granted
-from leaselock.errors import Refused, StoreError, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
 class Local(Shared):
     """A backend whose claims share a lease, where they may."""
 
-    def ask(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
+    def acquire(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try."""
         if claim.tokens == 1:
-            return self.backend.ask(claim, wait=wait, until=until)
+            return self.backend.acquire(claim, wait=wait, until=until)
         return self._ask(claim, wait, until)
 
     async def _ask(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
-        fresh = claim.holder not in self.members
+        fresh = claim.id not in self.members
         try:
             return await self._try(claim, wait, until, fresh)
-        except Refused as error:
-            if fresh and claim.holder in self.members:
+        except NotApplied as error:
+            if fresh and claim.id in self.members:
                 # It has yet to give back what it took out of the line: nobody may forget it.
-                raise Unknown(str(error)) from error
+                raise OutcomeUnknown(str(error)) from error
             raise
 
     async def _try(self, claim: Claim, wait: bool, until: float, fresh: bool) -> Grant | Busy:
-        member = self.members.get(claim.holder) or self.member_for(claim)
+        member = self.members.get(claim.id) or self.member_for(claim)
         line, now = member.line, self.env.now()
         if member.anchor is None:
             line.take(member, now)
         if member.anchor is not None and now < member.anchor.until:
             return granted(member, member.anchor, now)
-        if wait or claim.sticky or member.anchor is not None:
+        if wait or claim.cached or member.anchor is not None:
             await self._clear(member, until)
         if line.lets_lead(member, self.env.now(), wait=wait):
             return await self._lead(member, wait, until, fresh)
@@ -70,7 +70,7 @@ class Local(Shared):
         line = self.lines.get(claim.name)
         if line is None:
             line = self.lines[claim.name] = Line()
-        member = self.members[claim.holder] = Member(claim, line)
+        member = self.members[claim.id] = Member(claim, line)
         return member
 
     async def _clear(self, member: Member, until: float) -> None:
@@ -110,13 +110,13 @@ class Local(Shared):
             anchor = line.anchor = Anchor(member.own)
         asked = self.env.now()
         try:
-            reply = await self.backend.ask(anchor.claim, wait=wait, until=until)
+            reply = await self.backend.acquire(anchor.claim, wait=wait, until=until)
         except BaseException as error:
             self._failed(member, anchor, error, fresh)
             raise
         if isinstance(reply, Grant):
             grant = self._seated(member, anchor, reply, asked)
-            if anchor.claim.sticky:
+            if anchor.claim.cached:
                 await start(self, line, anchor)
             return grant
         anchor.queued = anchor.queued or wait
@@ -130,7 +130,7 @@ class Local(Shared):
         if untold and member.debt is None:
             self._desert(member)
         else:
-            await self._leave(member.claim, bury=False, until=until)
+            await self._leave(member.claim, tombstone=False, until=until)
 
     def _desert(self, member: Member) -> None:
         """The store has nothing of it."""
@@ -141,7 +141,7 @@ class Local(Shared):
         self._dismiss(member)
 
     def _failed(self, member: Member, anchor: Anchor, error: BaseException, fresh: bool) -> None:
-        if not isinstance(error, Refused):
+        if not isinstance(error, NotApplied):
             anchor.doubtful = True
         elif fresh and member.debt is None:
             self._desert(member)
@@ -158,13 +158,13 @@ class Local(Shared):
         member.line.give(anchor, member)
         return grant._replace(token=member.token, asked=asked, lasts=lasts)
 
-    def hear(self, claim: Claim, until: float) -> Awaitable[object]:
+    def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
         """Wait for the store, if that one asked it; else to be woken by another of the client."""
-        member = self.members.get(claim.holder)
+        member = self.members.get(claim.id)
         if member is None:
-            return self.backend.hear(claim, until)
+            return self.backend.await_wakeup(claim, until)
         if member.leads and member.line.anchor is not None:
-            return self.backend.hear(member.line.anchor.claim, until)
+            return self.backend.await_wakeup(member.line.anchor.claim, until)
         return Wait(member.signal, until)
 
     async def close(self, until: float) -> None:
@@ -174,14 +174,14 @@ class Local(Shared):
                 with suppress(StoreError):
                     await self.give_back(line, line.anchor, until)
 
-    def leave(self, claim: Claim, *, bury: bool, until: float) -> Process[bool]:
+    def release(self, claim: Claim, *, tombstone: bool, until: float) -> Process[bool]:
         """Pass the lease on, or give it back; or stand in line no more."""
         if claim.tokens == 1:
-            return self.backend.leave(claim, bury=bury, until=until)
-        return self._leave(claim, bury, until)
+            return self.backend.release(claim, tombstone=tombstone, until=until)
+        return self._leave(claim, tombstone, until)
 
-    async def _leave(self, claim: Claim, bury: bool, until: float) -> bool:
-        member = self.members.get(claim.holder)
+    async def _leave(self, claim: Claim, tombstone: bool, until: float) -> bool:
+        member = self.members.get(claim.id)
         if member is None:
             return False
         await self._pay(member, until)
@@ -195,9 +195,9 @@ class Local(Shared):
             # Nobody else wants it: what the client has or waits for goes back.
             member.anchor = anchor
         elif line.pass_on(anchor, self.env.now()):
-            del self.members[member.claim.holder]
+            del self.members[member.claim.id]
             return True
-        anchor.doubtful = anchor.doubtful or bury
+        anchor.doubtful = anchor.doubtful or tombstone
         held = await self.give_back(line, anchor, until)
         self._dismiss(member)
         return held
@@ -208,10 +208,10 @@ class Local(Shared):
             line.anchor = None
         if anchor.unsure():
             # What is buried is never granted again, also to one of ours that still wants the lock.
-            line.renounce(anchor.claim, self.anew)
+            line.renounce(anchor.claim, self.with_new_id)
         line.leaving += 1
         try:
-            return await self.backend.leave(anchor.claim, bury=anchor.unsure(), until=until)
+            return await self.backend.release(anchor.claim, tombstone=anchor.unsure(), until=until)
         except BaseException:
             anchor.doubtful = True
             raise
@@ -225,6 +225,6 @@ class Local(Shared):
         if claim.tokens == 1:
             self.backend.forget(claim)
             return
-        member = self.members.get(claim.holder)
+        member = self.members.get(claim.id)
         if member is not None and member.anchor is None:
             member.line.quit(member)

@@ -10,33 +10,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock.core.backend import (
-    EVERYONE,
-    Ask,
-    Break,
+    WAKE_ALL,
+    Acquire,
+    BreakLock,
     Broken,
     Busy,
     Capabilities,
     Claim,
     Grant,
-    Leave,
-    Left,
-    Look,
-    Next,
+    Inspect,
+    Lifetime,
+    LifetimeSet,
+    Listen,
+    LockState,
+    Release,
+    Released,
     Renew,
-    Retie,
-    Retied,
-    Sight,
-    Tie,
+    SetLifetime,
 )
-from leaselock.core.background import Background
 from leaselock.core.effects import FOREVER, Call, Signal, Wait
+from leaselock.core.maintenance import StoreMaintenance
+from leaselock.core.singleton_process import Background
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-class Queue:
+class Queue(StoreMaintenance):
     """Locks on a store with a queue of its own."""
 
     def __init__(self, capabilities: Capabilities) -> None:
@@ -44,83 +45,83 @@ class Queue:
         self.signals: dict[str, Signal] = {}
         self.listening = Background()
 
-    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. The signal is ready before the question leaves, so no wake-up is missed."""
         if wait:
             self._prepare(claim)
             if not self.listening.running:
                 await self.listening.start(lambda: self._listen(claim.client), "listener")
-        reply: Grant | Busy = await Call("store", Ask(claim, wait), until)
-        if reply.woken:
-            self._wake(reply.woken)
+        reply: Grant | Busy = await Call("store", Acquire(claim, wait), until)
+        if reply.notified:
+            self._wake(reply.notified)
         return reply
 
     def _prepare(self, claim: Claim) -> None:
-        signal = self.signals.get(claim.holder)
+        signal = self.signals.get(claim.id)
         if signal is None:
-            self.signals[claim.holder] = Signal()
+            self.signals[claim.id] = Signal()
         else:
             signal.clear()
 
     async def _listen(self, client: str) -> None:
         try:
             while True:
-                self._wake(await Call("ear", Next(client), FOREVER))
+                self._wake(await Call("ear", Listen(client), FOREVER))
         except StoreError:
             # The client was closed, or its ear is gone: nobody is missed by that, for every
             # wait also looks again by itself; the next wait starts another listener.
-            self.disturb()
+            self.wake_all()
 
     def _wake(self, holders: Iterable[str]) -> None:
         for holder in holders:
-            if holder == EVERYONE:
-                self.disturb()
+            if holder == WAKE_ALL:
+                self.wake_all()
             elif (signal := self.signals.get(holder)) is not None:
                 signal.set()
 
-    async def hear(self, claim: Claim, until: float) -> None:
+    async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait to be woken."""
-        await Wait(self.signals[claim.holder], until)
+        await Wait(self.signals[claim.id], until)
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
         """Renew all in one request."""
         answer: Sequence[bool] = await Call("store", Renew(claims), until)
         return answer
 
-    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release, or leave the queue."""
-        reply: Left = await Call("store", Leave(claim, bury), until)
-        if reply.woken:
-            self._wake(reply.woken)
+        reply: Released = await Call("store", Release(claim, tombstone), until)
+        if reply.notified:
+            self._wake(reply.notified)
         return reply.was == "held"
 
-    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
+    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
-        answer: Retied = await Call("store", Retie(claim, tie), until)
+        answer: LifetimeSet = await Call("store", SetLifetime(claim, tie), until)
         return answer
 
-    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """Who holds, who waits."""
-        answer: Sequence[Sight] = await Call("store", Look(name, pattern), until)
+        answer: Sequence[LockState] = await Call("store", Inspect(name, pattern), until)
         return answer
 
-    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Take the lock away."""
-        reply: Broken = await Call("store", Break(name, token), until)
-        self._wake(reply.woken)
+        reply: Broken = await Call("store", BreakLock(name, token), until)
+        self._wake(reply.notified)
         return reply
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more, should anything wait for it."""
-        signal = self.signals.pop(claim.holder, None)
+        signal = self.signals.pop(claim.id, None)
         if signal is not None:
             signal.set()
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiter, to look again."""
         self._wake(list(self.signals))
 
-    def renewed_identity(self) -> None:
+    def reset_identity(self) -> None:
         """After a fork, nobody here waits and nobody listens."""
         self.signals = {}
         self.listening = Background()

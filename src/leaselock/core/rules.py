@@ -1,6 +1,6 @@
 """Who holds a lock, and who is next: the one text of these decisions.
 
-Each function is one request, carried out on a `Shelf`: where a store keeps one lock. It runs
+Each function is one request, carried out on a `LockRow`: where a store keeps one lock. It runs
 alone on that shelf (a transaction, a mutex), so it is one atomic step of the store. Memory and
 the SQLite file run these functions in production; the models of the simulator run the same.
 
@@ -14,39 +14,39 @@ from __future__ import annotations
 from typing import Protocol
 
 from leaselock.core.backend import (
-    Ask,
-    Break,
+    Acquire,
+    BreakLock,
     Broken,
     Busy,
     Claim,
     Grant,
-    Held,
-    Leave,
-    Left,
-    Retied,
-    Tie,
+    HoldRecord,
+    Lifetime,
+    LifetimeSet,
+    Release,
+    Released,
 )
 
-CLAIM_TIME = 2.0
-LOOK_AGAIN = 5.0
+CONFIRM_WITHIN = 2.0
+RECHECK_INTERVAL = 5.0
 NEVER = 1e9
 
 
-class Shelf(Protocol):
+class LockRow(Protocol):
     """One lock in a store, for the length of one transaction."""
 
     now: float
     """The store's clock, in seconds."""
 
-    def held(self) -> Held | None:
+    def held(self) -> HoldRecord | None:
         """The hold on record, which may be over."""
         ...
 
-    def grant(self, claim: Claim, expires: float) -> Held:
+    def grant(self, claim: Claim, expires: float) -> HoldRecord:
         """Record a hold with a new token, greater than all before."""
         ...
 
-    def keep(self, held: Held) -> None:
+    def keep(self, held: HoldRecord) -> None:
         """Record changes of the same hold."""
         ...
 
@@ -78,11 +78,11 @@ class Shelf(Protocol):
         """Whether the client lives."""
         ...
 
-    def buried(self, holder: str) -> bool:
+    def has_tombstone(self, holder: str) -> bool:
         """Whether the claim was given up for good."""
         ...
 
-    def bury(self, holder: str) -> None:
+    def tombstone(self, holder: str) -> None:
         """Remember that the claim was given up for good."""
         ...
 
@@ -90,123 +90,129 @@ class Shelf(Protocol):
         """Have the asking client told when *client* dies."""
         ...
 
-    def wake(self, claim: Claim) -> None:
+    def notify(self, claim: Claim) -> None:
         """Have the claim's client told, after this transaction, that asking again helps."""
         ...
 
-    def woken(self) -> tuple[str, ...]:
+    def notified(self) -> tuple[str, ...]:
         """The holders among the woken that belong to the asking client itself."""
         ...
 
 
-def over(shelf: Shelf, held: Held) -> bool:
+def expired(shelf: LockRow, held: HoldRecord) -> bool:
     """Whether a hold on record has ended by itself."""
-    if held.tie != "life" and held.expires <= shelf.now:
+    if held.lifetime != "client" and held.expires <= shelf.now:
         return True
-    return held.tie != "lease" and not shelf.alive(held.client)
+    return held.lifetime != "lease" and not shelf.alive(held.client)
 
 
-def settle(shelf: Shelf) -> Held | None:
+def expire_and_grant(shelf: LockRow) -> HoldRecord | None:
     """Bring the lock up to date; who holds it now?"""
     held = shelf.held()
-    if held is not None and not over(shelf, held):
+    if held is not None and not expired(shelf, held):
         return held
     if held is not None:
         shelf.free()
-    return _hand_over(shelf)
+    return grant_next(shelf)
 
 
-def _hand_over(shelf: Shelf) -> Held | None:
+def grant_next(shelf: LockRow) -> HoldRecord | None:
+    """Grant the lock to the first waiter whose client is alive; dead waiters are removed."""
     while (claim := shelf.first()) is not None:
-        shelf.quit(claim.holder)
+        shelf.quit(claim.id)
         if shelf.alive(claim.client):
-            shelf.wake(claim)
-            return shelf.grant(claim, shelf.now + min(claim.lease, CLAIM_TIME))
+            shelf.notify(claim)
+            return shelf.grant(claim, shelf.now + min(claim.lease, CONFIRM_WITHIN))
     return None
 
 
-def ask(shelf: Shelf, request: Ask) -> Grant | Busy:
+def acquire(shelf: LockRow, request: Acquire) -> Grant | Busy:
     """Grant, confirm a grant, or queue."""
     claim = request.claim
-    if shelf.buried(claim.holder):
+    if shelf.has_tombstone(claim.id):
         return Busy(None, NEVER, ())
-    held = settle(shelf)
+    held = expire_and_grant(shelf)
     if held is None:
         held = shelf.grant(claim, shelf.now + claim.lease)
-    elif held.holder == claim.holder:
+    elif held.id == claim.id:
         shelf.keep(held._replace(expires=max(held.expires, shelf.now + claim.lease)))
     else:
-        return _line_up(shelf, request, held)
-    return Grant(held.token, shelf.woken())
+        return enqueue(shelf, request, held)
+    return Grant(held.token, shelf.notified())
 
 
-def _line_up(shelf: Shelf, request: Ask, held: Held) -> Busy:
-    if held.sticky:
-        shelf.wake(request.claim._replace(holder=held.holder, client=held.client))
-    recheck = NEVER if held.tie == "life" else held.expires - shelf.now
+def enqueue(shelf: LockRow, request: Acquire, held: HoldRecord) -> Busy:
+    """Queue the claim, if it waits; say who holds and when to ask again."""
+    if held.cached:
+        shelf.notify(request.claim._replace(id=held.id, client=held.client))
+    recheck = NEVER if held.lifetime == "client" else held.expires - shelf.now
     if request.wait:
         shelf.join(request.claim)
-        ahead = _alive_before(shelf, request.claim.holder)
+        ahead = _alive_before(shelf, request.claim.id)
         # The head of the queue looks first when the lease is over; the others only in case
         # that it does not. None looks much later, for the next holder's lease may be shorter.
-        recheck = min(recheck + CLAIM_TIME, LOOK_AGAIN) if ahead else min(recheck, LOOK_AGAIN)
+        recheck = (
+            min(recheck + CONFIRM_WITHIN, RECHECK_INTERVAL)
+            if ahead
+            else min(recheck, RECHECK_INTERVAL)
+        )
         # A detached hold outlives its client, whose death would be told again at every question.
-        if ahead or held.tie != "lease":
+        if ahead or held.lifetime != "lease":
             shelf.watch(ahead.client if ahead else held.client)
-    return Busy(held, recheck, shelf.woken())
+    return Busy(held, recheck, shelf.notified())
 
 
-def _alive_before(shelf: Shelf, holder: str) -> Claim | None:
+def _alive_before(shelf: LockRow, holder: str) -> Claim | None:
     """Who waits ahead and lives. To watch a dead one would be to be woken for nothing, for ever."""
     ahead = shelf.before(holder)
     while ahead is not None and not shelf.alive(ahead.client):
-        shelf.quit(ahead.holder)
+        shelf.quit(ahead.id)
         ahead = shelf.before(holder)
     return ahead
 
 
-def renew(shelf: Shelf, claim: Claim) -> bool:
+def renew(shelf: LockRow, claim: Claim) -> bool:
     """Let the lease end no sooner than its length from now; False when the hold is another's."""
     held = shelf.held()
-    if held is None or held.holder != claim.holder:
+    if held is None or held.id != claim.id:
         return False
     shelf.keep(held._replace(expires=max(held.expires, shelf.now + claim.lease)))
     return True
 
 
-def leave(shelf: Shelf, request: Leave) -> Left:
+def release(shelf: LockRow, request: Release) -> Released:
     """Release, or leave the queue."""
-    holder = request.claim.holder
-    if request.bury:
-        shelf.bury(holder)
+    holder = request.claim.id
+    if request.tombstone:
+        shelf.tombstone(holder)
     held = shelf.held()
-    if held is not None and held.holder == holder:
+    if held is not None and held.id == holder:
         shelf.free()
-        _hand_over(shelf)
-        return Left("held", shelf.woken())
+        grant_next(shelf)
+        return Released("held", shelf.notified())
     behind = shelf.after(holder)
     if not shelf.quit(holder):
-        return Left("absent", shelf.woken())
+        return Released("absent", shelf.notified())
     # Whoever watched us must watch another one now.
     if behind is not None:
-        shelf.wake(behind)
-    return Left("waiting", shelf.woken())
+        shelf.notify(behind)
+    return Released("waiting", shelf.notified())
 
 
-def retie(shelf: Shelf, holder: str, tie: Tie) -> Retied:
+def set_lifetime(shelf: LockRow, holder: str, tie: Lifetime) -> LifetimeSet:
     """Change what ends a hold."""
     held = shelf.held()
-    if held is None or held.holder != holder:
-        return Retied(False, ())
-    shelf.keep(held._replace(tie=tie))
-    return Retied(True, ())
+    if held is None or held.id != holder:
+        return LifetimeSet(False, ())
+    shelf.keep(held._replace(lifetime=tie))
+    return LifetimeSet(True, ())
 
 
-def evict(shelf: Shelf, request: Break) -> Broken:
+def break_lock(shelf: LockRow, request: BreakLock) -> Broken:
     """Free the lock whoever holds it, and hand it on."""
-    held = settle(shelf)
+    held = expire_and_grant(shelf)
     if held is None or not (request.token is None or held.named(request.token)):
-        return Broken(held, False, shelf.woken())
+        return Broken(held, False, shelf.notified())
     shelf.free()
-    _hand_over(shelf)
-    return Broken(held, True, shelf.woken())
+    grant_next(shelf)
+    return Broken(held, True, shelf.notified())

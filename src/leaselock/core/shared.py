@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import pace
-from leaselock.core.keeper import TAKEN
+from leaselock.core import timing
+from leaselock.core.renewer import TAKEN
 from leaselock.core.turns import Line, seen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from leaselock.core.backend import Backend, Broken, Claim, Retied, Sight, Tie
+    from leaselock.core.backend import (
+        Backend,
+        Broken,
+        Claim,
+        Finding,
+        Lifetime,
+        LifetimeSet,
+        LockState,
+    )
     from leaselock.core.effects import Env
     from leaselock.core.turns import Anchor, Member
 
@@ -23,11 +31,11 @@ if TYPE_CHECKING:
 class Shared:
     """The lines of a client, and who stands in them or has what they share."""
 
-    def __init__(self, env: Env, backend: Backend, anew: Callable[[Claim], Claim]) -> None:
+    def __init__(self, env: Env, backend: Backend, with_new_id: Callable[[Claim], Claim]) -> None:
         self.env = env
         self.backend = backend
         # A claim like another one, but with an identity of its own.
-        self.anew = anew
+        self.with_new_id = with_new_id
         self.capabilities = backend.capabilities
         self.lines: dict[str, Line] = {}
         self.members: dict[str, Member] = {}
@@ -40,13 +48,13 @@ class Shared:
     def _dismiss(self, member: Member) -> None:
         """Nothing is left to be said about it."""
         line = member.line
-        self.members.pop(member.claim.holder, None)
+        self.members.pop(member.claim.id, None)
         line.quit(member)
         if line.idle() and self.lines.get(member.claim.name) is line:
             del self.lines[member.claim.name]
 
     def _proven(self, asked: float, lease: float) -> float:
-        return pace.believed_until(asked, lease, *self.capabilities[:2])
+        return timing.believed_until(asked, lease, *self.capabilities[:2])
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
         """Renew the anchors of those who have a lease by one."""
@@ -63,7 +71,7 @@ class Shared:
         return answers
 
     def _anchor_of(self, claim: Claim) -> Anchor | None:
-        member = self.members.get(claim.holder)
+        member = self.members.get(claim.id)
         return None if member is None else member.anchor
 
     def _renewed(self, anchor: Anchor, until: float, *, held: bool) -> None:
@@ -73,47 +81,59 @@ class Shared:
         anchor.close()
         # Whoever has it now may be another one than the one that the renewal was for.
         if anchor.owner is not None and self.lose is not None:
-            self.lose(anchor.owner.claim.holder, TAKEN)
+            self.lose(anchor.owner.claim.id, TAKEN)
 
-    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
+    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold; it is passed on no more."""
         anchor = self._anchor_of(claim)
         if anchor is None:
-            return await self.backend.retie(claim, tie, until)
+            return await self.backend.set_lifetime(claim, tie, until)
         anchor.close()
-        reply = await self.backend.retie(anchor.claim, tie, until)
+        reply = await self.backend.set_lifetime(anchor.claim, tie, until)
         if reply.held and tie == "lease":
-            member = self.members[claim.holder]
+            member = self.members[claim.id]
             if member.line.anchor is anchor:
                 member.line.anchor = None
             member.line.wake_first()
             self._dismiss(member)
         return reply
 
-    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Take the lock away from its holder; if that is one of ours, it passes nothing on."""
-        broken = await self.backend.evict(name, token, until)
+        broken = await self.backend.break_lock(name, token, until)
         line = self.lines.get(name)
         if broken.done and line is not None and line.anchor is not None and line.anchor.holds:
             line.anchor.close()
         return broken
 
-    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+    def doctor(self, until: float) -> Awaitable[Sequence[Finding]]:
+        """Report how the store is set up."""
+        return self.backend.doctor(until)
+
+    def setup(self, dry: bool, until: float) -> Awaitable[Sequence[str]]:
+        """Create what the store needs."""
+        return self.backend.setup(dry, until)
+
+    def collect_garbage(self, until: float) -> Awaitable[int]:
+        """Remove records that are no longer needed."""
+        return self.backend.collect_garbage(until)
+
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """What the store says, with our members in the place of their anchors."""
-        sights = await self.backend.look(name, pattern, until)
+        sights = await self.backend.inspect(name, pattern, until)
         return [seen(self.lines.get(sight.name), sight) for sight in sights]
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiter: the client is closing."""
         for member in list(self.members.values()):
             member.signal.set()
-        self.backend.disturb()
+        self.backend.wake_all()
 
-    def renewed_identity(self) -> None:
+    def reset_identity(self) -> None:
         """Nobody here has anything any more; what is still ours will be asked to leave."""
         self.lines = {}
         for member in self.members.values():
             line, member.line = member.line, Line()
             if member.anchor is None and line.anchor is not None and line.anchor.owner is None:
                 member.anchor, line.anchor = line.anchor, None
-        self.backend.renewed_identity()
+        self.backend.reset_identity()

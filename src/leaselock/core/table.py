@@ -10,7 +10,17 @@ import fnmatch
 from typing import TYPE_CHECKING, Any
 
 from leaselock.core import rules
-from leaselock.core.backend import Ask, Break, Claim, Held, Leave, Look, Renew, Retie, Sight
+from leaselock.core.backend import (
+    Acquire,
+    BreakLock,
+    Claim,
+    HoldRecord,
+    Inspect,
+    LockState,
+    Release,
+    Renew,
+    SetLifetime,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +35,7 @@ class Entry:
 
     def __init__(self) -> None:
         self.token = 0
-        self.held: Held | None = None
+        self.held: HoldRecord | None = None
         self.queue: dict[str, Claim] = {}
 
 
@@ -51,38 +61,38 @@ class Table:
     def answer(self, client: str, request: Any) -> object:
         """Carry out one request of *client*."""
         if isinstance(request, Renew):
-            return tuple(rules.renew(Place(self, client, c.name), c) for c in request.claims)
-        if isinstance(request, Look):
-            return self._look(request)
-        if isinstance(request, Break):
-            return rules.evict(Place(self, client, request.name), request)
-        place = Place(self, client, request.claim.name)
-        if isinstance(request, Ask):
-            return rules.ask(place, request)
-        if isinstance(request, Leave):
-            return rules.leave(place, request)
-        if isinstance(request, Retie):
-            return rules.retie(place, request.claim.holder, request.tie)
+            return tuple(rules.renew(MemoryRow(self, client, c.name), c) for c in request.claims)
+        if isinstance(request, Inspect):
+            return self._inspect(request)
+        if isinstance(request, BreakLock):
+            return rules.break_lock(MemoryRow(self, client, request.name), request)
+        place = MemoryRow(self, client, request.claim.name)
+        if isinstance(request, Acquire):
+            return rules.acquire(place, request)
+        if isinstance(request, Release):
+            return rules.release(place, request)
+        if isinstance(request, SetLifetime):
+            return rules.set_lifetime(place, request.claim.id, request.lifetime)
         raise TypeError(f"not a request of a lock table: {request!r}")
 
-    def _look(self, request: Look) -> tuple[Sight, ...]:
+    def _inspect(self, request: Inspect) -> tuple[LockState, ...]:
         if request.name is not None:
             return (self._sight(request.name),)
         names = [n for n in self.entries if fnmatch.fnmatchcase(n, request.pattern)]
         sights = [self._sight(name) for name in sorted(names)]
         return tuple(s for s in sights if s.held or s.waiting)
 
-    def _sight(self, name: str) -> Sight:
-        place = Place(self, "", name)
+    def _sight(self, name: str) -> LockState:
+        place = MemoryRow(self, "", name)
         held = place.held()
-        if held is not None and rules.over(place, held):
+        if held is not None and rules.expired(place, held):
             held = None
-        remaining = held.expires - place.now if held and held.tie != "life" else None
+        remaining = held.expires - place.now if held and held.lifetime != "client" else None
         waiting = [c for c in place.entry.queue.values() if self.alive(c.client)]
-        return Sight(name, held, remaining, tuple(waiting))
+        return LockState(name, held, remaining, tuple(waiting))
 
 
-class Place:
+class MemoryRow:
     """The shelf of one lock of a table, for one request of one client."""
 
     def __init__(self, table: Table, client: str, name: str) -> None:
@@ -92,21 +102,21 @@ class Place:
         self.entry = table.entries.get(name) or table.entries.setdefault(name, Entry())
         self.local: list[str] = []
 
-    def held(self) -> Held | None:
+    def held(self) -> HoldRecord | None:
         """The hold on record, which may be over."""
         return self.entry.held
 
-    def grant(self, claim: Claim, expires: float) -> Held:
+    def grant(self, claim: Claim, expires: float) -> HoldRecord:
         """Record a hold with a new token: a counter that a lost store cannot set back."""
         micros = self.table.micros()
         token = max(self.entry.token + 1, micros)
         self.entry.token = token + claim.tokens - 1
-        told = (claim.about, micros / 1e6, claim.tokens, claim.sticky)
-        held = Held(claim.holder, claim.client, "both", token, expires, *told)
+        told = (claim.metadata, micros / 1e6, claim.tokens, claim.cached)
+        held = HoldRecord(claim.id, claim.client, "either", token, expires, *told)
         self.entry.held = held
         return held
 
-    def keep(self, held: Held) -> None:
+    def keep(self, held: HoldRecord) -> None:
         """Record changes of the same hold."""
         self.entry.held = held
 
@@ -122,7 +132,7 @@ class Place:
         """Who waits directly ahead of *holder*; it is nearly always at the tail."""
         ahead = iter(reversed(self.entry.queue.values()))
         for claim in ahead:
-            if claim.holder == holder:
+            if claim.id == holder:
                 return next(ahead, None)
         return None
 
@@ -130,14 +140,14 @@ class Place:
         """Who waits directly behind *holder*."""
         behind = None
         for claim in reversed(self.entry.queue.values()):
-            if claim.holder == holder:
+            if claim.id == holder:
                 return behind
             behind = claim
         return None
 
     def join(self, claim: Claim) -> None:
         """Put at the tail of the queue; one that is queued keeps its place."""
-        self.entry.queue.setdefault(claim.holder, claim)
+        self.entry.queue.setdefault(claim.id, claim)
 
     def quit(self, holder: str) -> bool:
         """Take out of the queue."""
@@ -147,11 +157,11 @@ class Place:
         """Whether the client lives; the one that asks does."""
         return client == self.client or self.table.alive(client)
 
-    def buried(self, holder: str) -> bool:
+    def has_tombstone(self, holder: str) -> bool:
         """Whether the claim was given up for good."""
         return holder in self.table.graves
 
-    def bury(self, holder: str) -> None:
+    def tombstone(self, holder: str) -> None:
         """Remember, for longer than a request can be under way, that the claim was given up."""
         graves = self.table.graves
         while graves and (oldest := next(iter(graves))) and graves[oldest] <= self.now:
@@ -164,13 +174,13 @@ class Place:
         if client != self.client:
             self.table.watch(self.client, client)
 
-    def wake(self, claim: Claim) -> None:
+    def notify(self, claim: Claim) -> None:
         """Tell the claim's client; our own is told by the reply."""
         if claim.client == self.client:
-            self.local.append(claim.holder)
+            self.local.append(claim.id)
         else:
-            self.table.notify(claim.client, claim.holder)
+            self.table.notify(claim.client, claim.id)
 
-    def woken(self) -> tuple[str, ...]:
+    def notified(self) -> tuple[str, ...]:
         """The woken that belong to the asking client itself."""
         return tuple(self.local)

@@ -13,23 +13,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.backend import Busy, Grant, Held
+from leaselock.core.backend import Busy, Grant, HoldRecord
 from leaselock.core.effects import Signal
-from leaselock.core.rules import LOOK_AGAIN, NEVER
+from leaselock.core.rules import NEVER, RECHECK_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.core.backend import Claim, Sight
+    from leaselock.core.backend import Claim, LockState
 
 # No longer than this is a lease passed on, counted from its grant: long holds are served in the
 # order of the store, and short ones share the price of one grant.
-TURN = 0.1
+MAX_HANDOFF = 0.1
 # And no longer than this part of what the store has granted, so that the last one has the rest.
-PART = 0.5
+HANDOFF_FRACTION = 0.5
 # For so long whoever has it may take it again before the next one, who would have to be woken
 # first: one switch of threads costs as much as several short holds.
-SLICE = 0.001
+REACQUIRE_WINDOW = 0.001
 
 
 # Of those who never stood in line.
@@ -69,9 +69,9 @@ class Anchor:
             self.first, self.token = first, first - 1
             self.last = first - 1 + self.claim.tokens
         self.until = until
-        half = asked + (until - asked) * PART
+        half = asked + (until - asked) * HANDOFF_FRACTION
         # One that is sticky goes back as soon as anybody else asks; it needs no other bound.
-        self.turn = half if self.claim.sticky else min(now + TURN, half)
+        self.turn = half if self.claim.cached else min(now + MAX_HANDOFF, half)
         return news
 
     def unsure(self) -> bool:
@@ -80,7 +80,7 @@ class Anchor:
 
     def keeps(self, now: float) -> bool:
         """Whether the client may keep the lease while none of it wants it."""
-        return self.claim.sticky and self.fits(self.claim.lease, now)
+        return self.claim.cached and self.fits(self.claim.lease, now)
 
     def end(self) -> None:
         """Its time has passed: nobody has it, and the store is to be asked what became of it."""
@@ -145,28 +145,28 @@ class Line:
         """Stand in line; who stands there keeps the place. What was heard before is no news."""
         if member.signal is NEVER_HEARD:
             member.signal = Signal()
-        self.members.setdefault(member.claim.holder, member)
+        self.members.setdefault(member.claim.id, member)
         member.signal.is_set = member.leads = False
 
     def put_first(self, member: Member) -> None:
         """Stand ahead of all."""
-        self.members.pop(member.claim.holder, None)
-        self.members = {member.claim.holder: member} | self.members
+        self.members.pop(member.claim.id, None)
+        self.members = {member.claim.id: member} | self.members
 
     def quit(self, member: Member) -> None:
         """Want it no more; whoever is first then has to know that."""
-        if member.claim.holder in self.members:
+        if member.claim.id in self.members:
             was_first = member is self.first()
-            del self.members[member.claim.holder]
+            del self.members[member.claim.id]
             member.leads = False
             if was_first:
                 self.wake_first()
 
-    def renounce(self, claim: Claim, anew: Callable[[Claim], Claim]) -> None:
+    def renounce(self, claim: Claim, with_new_id: Callable[[Claim], Claim]) -> None:
         """Ask with that claim no more."""
         for member in self.members.values():
             if member.own is claim:
-                member.own = anew(claim)
+                member.own = with_new_id(claim)
 
     def wake_first(self) -> None:
         """Have the next one look."""
@@ -177,7 +177,7 @@ class Line:
 
     def give(self, anchor: Anchor, member: Member) -> None:
         """The lease is that member's now, with a token of its own."""
-        self.members.pop(member.claim.holder, None)
+        self.members.pop(member.claim.id, None)
         if not member.token:
             anchor.token += 1
             member.token = anchor.token
@@ -191,8 +191,8 @@ class Line:
             return False
         if not anchor.fits(member.claim.lease, now):
             return False
-        if member.claim.holder in self.members:
-            self.slice = now + SLICE
+        if member.claim.id in self.members:
+            self.slice = now + REACQUIRE_WINDOW
         self.give(anchor, member)
         return True
 
@@ -216,7 +216,7 @@ class Line:
         if now < self.slice:
             anchor.owner = None
         else:
-            self.slice = now + SLICE
+            self.slice = now + REACQUIRE_WINDOW
             self.give(anchor, member)
         if not member.signal.is_set:
             member.signal.set()
@@ -251,18 +251,18 @@ class Line:
         """What to tell one who is to wait for another of this client."""
         anchor = self.anchor
         if anchor is None or not anchor.holds:
-            return self.busy._replace(recheck=LOOK_AGAIN, woken=())
-        return Busy(held_by(anchor), min(anchor.until - now, LOOK_AGAIN), ())
+            return self.busy._replace(retry_after=RECHECK_INTERVAL, notified=())
+        return Busy(held_by(anchor), min(anchor.until - now, RECHECK_INTERVAL), ())
 
 
-def held_by(anchor: Anchor) -> Held | None:
+def held_by(anchor: Anchor) -> HoldRecord | None:
     """The hold, as people see it: of the one who has the lease."""
     owner = anchor.owner
     if owner is None:
         return None
     claim = owner.claim
-    told = (claim.about, claim.since)
-    return Held(claim.holder, claim.client, "both", owner.token, anchor.until, *told)
+    told = (claim.metadata, claim.since)
+    return HoldRecord(claim.id, claim.client, "either", owner.token, anchor.until, *told)
 
 
 def granted(member: Member, anchor: Anchor, now: float) -> Grant:
@@ -270,14 +270,14 @@ def granted(member: Member, anchor: Anchor, now: float) -> Grant:
     return Grant(member.token, (), lasts=anchor.until - now)
 
 
-def seen(line: Line | None, sight: Sight) -> Sight:
+def seen(line: Line | None, sight: LockState) -> LockState:
     """What the store says of a lock, with the members of our line in the place of their anchor."""
     if line is None or line.anchor is None:
         return sight
-    holder = line.anchor.claim.holder
+    holder = line.anchor.claim.id
     ours = tuple(member.claim for member in line.members.values())
-    if sight.held is not None and sight.held.holder == holder:
+    if sight.held is not None and sight.held.id == holder:
         held = held_by(line.anchor) or sight.held
         return sight._replace(held=held, waiting=(*ours, *sight.waiting))
-    waiting = [(claim,) if claim.holder != holder else ours for claim in sight.waiting]
+    waiting = [(claim,) if claim.id != holder else ours for claim in sight.waiting]
     return sight._replace(waiting=tuple(claim for claims in waiting for claim in claims))

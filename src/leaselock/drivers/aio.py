@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.core.effects import (
     Call,
-    Caller,
+    CallUser,
     Effect,
+    Owner,
     Process,
     Signal,
     Sleep,
     Spawn,
-    Tell,
     Wait,
 )
 from leaselock.drivers.in_thread import InThread, Loop
-from leaselock.drivers.machine import Machine, given_up, patience
 from leaselock.drivers.node import DRIVERS, forked_message
+from leaselock.drivers.system_env import SystemEnv, given_up, patience
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -66,28 +66,28 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
-class Aio(Machine):
+class Aio(SystemEnv):
     """Steps processes in tasks; one for each client."""
 
     def __init__(self, nodes: Mapping[str, Any], *, native: bool = False) -> None:
         lend: Callable[[Any], AioNode] = _as_it_is if native else InThread
         self.nodes = {name: lend(node) for name, node in nodes.items()}
         self.loop: Loop | None = None
-        self.callers: weakref.WeakKeyDictionary[asyncio.Task[Any], Caller] = (
+        self.callers: weakref.WeakKeyDictionary[asyncio.Task[Any], Owner] = (
             weakref.WeakKeyDictionary()
         )
         self.background: set[asyncio.Task[None]] = set()
         self.forgotten: Callable[[str, bool], None] = _nothing
         DRIVERS.add(self)
 
-    def caller(self) -> Caller:
+    def caller(self) -> Owner:
         """The running task; the caller dies with it."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("an AsyncClient is used from a task, not from a loop callback")
         caller = self.callers.get(task)
         if caller is None:
-            caller = self.callers[task] = Caller(task.get_name())
+            caller = self.callers[task] = Owner(task.get_name())
             task.add_done_callback(self._task_ended)
         return caller
 
@@ -163,13 +163,14 @@ class Aio(Machine):
     def _perform(self, effect: Effect[Any]) -> Awaitable[object]:
         """What to await for the answer. No coroutine of its own: tasks that wait pay for each."""
         if isinstance(effect, Call):
-            answer: Awaitable[object] = self.nodes[effect.node].call(effect.request, effect.until)
+            node = self.nodes[effect.node] if isinstance(effect.node, str) else effect.node
+            answer: Awaitable[object] = node.call(effect.request, effect.until)
             return answer
         if isinstance(effect, Wait):
             return self._wait(effect.signal, effect.until)
         if isinstance(effect, Sleep):
             return self._sleep(effect.until)
-        if isinstance(effect, Tell):
+        if isinstance(effect, CallUser):
             return self._tell(effect)
         if isinstance(effect, Spawn):
             return self._start(effect)
@@ -215,7 +216,7 @@ class Aio(Machine):
         if not given_up(process):
             await self.run(process)
 
-    async def _tell(self, effect: Tell) -> None:
+    async def _tell(self, effect: CallUser) -> None:
         try:
             answer = effect.callback(effect.argument)
             if inspect.isawaitable(answer):

@@ -14,23 +14,23 @@ import random
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core.effects import FOREVER, Call, Sleep, Spawn, Tell, Wait
-from leaselock.drivers.machine import given_up
+from leaselock.core.effects import FOREVER, Call, CallUser, Sleep, Spawn, Wait
 from leaselock.drivers.simulated_machine import LONGEST_DELAY, Interrupted
-from leaselock.errors import LeaselockError, Unknown
+from leaselock.drivers.system_env import given_up
+from leaselock.errors import LeaselockError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leaselock.core.effects import Effect, Signal
     from leaselock.drivers.simulated_machine import Faults, Machine, Run
-    from leaselock.drivers.simulated_model import Model, Near
+    from leaselock.drivers.simulated_model import LocalModel, Model
 
 
 class World:
     """The agenda, the clock, the machines, and the models of the stores."""
 
-    def __init__(self, seed: int, models: Mapping[str, Model | Near], faults: Faults) -> None:
+    def __init__(self, seed: int, models: Mapping[str, Model | LocalModel], faults: Faults) -> None:
         self.chance = random.Random(seed)
         self.models = models
         self.faults = faults
@@ -118,7 +118,7 @@ class World:
         elif isinstance(effect, Spawn):
             run.machine.start(effect.process, effect.name)
             self.after(0.0, resume)
-        elif isinstance(effect, Tell):
+        elif isinstance(effect, CallUser):
             effect.callback(effect.argument)
             self.after(0.0, resume)
         else:
@@ -144,11 +144,11 @@ class World:
         machine, faults = run.machine, self.faults
         if self.trace is not None:
             self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
-        node: Any = self.models[call.node]
-        if hasattr(node, "carry_out"):
+        node: Any = self.models[call.node] if isinstance(call.node, str) else call.node
+        if hasattr(node, "handle"):
             self._call_near(run, call, node, resume)
             return
-        self._at(machine, call.until, lambda: resume(None, Unknown("no answer in time")))
+        self._at(machine, call.until, lambda: resume(None, OutcomeUnknown("no answer in time")))
         self._perhaps_freeze(machine, faults)
         # An ear is in the process that asks it, however long it is to listen.
         endless = call.until == FOREVER or call.node == "ear"
@@ -170,7 +170,9 @@ class World:
         # sender has not sent yet does not.
         self.after(thaw, lambda: self._send(machine, arrive))
 
-    def _call_near(self, run: Run, call: Call, node: Near, resume: Callable[..., None]) -> None:
+    def _call_near(
+        self, run: Run, call: Call, node: LocalModel, resume: Callable[..., None]
+    ) -> None:
         machine, turn = run.machine, run.turn
 
         def wanted() -> bool:
@@ -181,7 +183,7 @@ class World:
 
         self._perhaps_freeze(machine, self.faults)
         thaw = max(0.0, machine.frozen_until - self.time)
-        self.after(thaw, lambda: node.carry_out(machine, call, wanted, reply))
+        self.after(thaw, lambda: node.handle(machine, call, wanted, reply))
 
     def _send(self, machine: Machine, arrive: Callable[[], None]) -> None:
         self.quiet = True

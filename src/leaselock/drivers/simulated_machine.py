@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaselock.core.effects import Caller
+from leaselock.core.effects import Owner
 
 if TYPE_CHECKING:
     from leaselock.core.effects import Guard, Process
@@ -40,7 +40,7 @@ class Run:
 
     __slots__ = ("caller", "ended", "error", "machine", "name", "process", "result", "turn")
 
-    def __init__(self, machine: Machine, process: Process[Any], caller: Caller, name: str) -> None:
+    def __init__(self, machine: Machine, process: Process[Any], caller: Owner, name: str) -> None:
         self.machine = machine
         self.process = process
         self.caller = caller
@@ -61,7 +61,7 @@ class Machine:
         self.alive = True
         self.frozen_until = 0.0
         self.runs: dict[Run, None] = {}
-        self.current: Caller | None = None
+        self.current: Owner | None = None
         self.tokens = 0
 
     def now(self) -> float:
@@ -81,7 +81,7 @@ class Machine:
         """A number from 0 up to 1."""
         return self.world.chance.random()
 
-    def caller(self) -> Caller:
+    def caller(self) -> Owner:
         """The process that takes this step, or that was started on its behalf."""
         assert self.current is not None
         return self.current
@@ -96,7 +96,7 @@ class Machine:
 
     def start(self, process: Process[Any], name: str = "user") -> Run:
         """Begin *process* as a holder of its own."""
-        run = Run(self, process, Caller(name), name)
+        run = Run(self, process, Owner(name), name)
         self.runs[run] = None
         self.world.after(0.0, lambda: self.world.step(run, 0, None, None))
         return run

@@ -23,10 +23,10 @@ class Model(Protocol):
         ...
 
 
-class Near(Protocol):
+class LocalModel(Protocol):
     """A node in the client's own process, which plays the network behind it by itself."""
 
-    def carry_out(
+    def handle(
         self,
         machine: Machine,
         call: Call,

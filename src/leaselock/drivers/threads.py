@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.core.effects import (
     Call,
-    Caller,
+    CallUser,
     Effect,
+    Owner,
     Process,
     Signal,
     Sleep,
     Spawn,
-    Tell,
     Wait,
 )
-from leaselock.drivers.crew import Crew
-from leaselock.drivers.machine import Machine, given_up, patience
 from leaselock.drivers.node import DRIVERS, Node, forked_message
+from leaselock.drivers.system_env import SystemEnv, given_up, patience
+from leaselock.drivers.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,24 +32,24 @@ T = TypeVar("T")
 JOIN_PATIENCE = 5.0
 
 
-class Threads(Machine):
+class Threads(SystemEnv):
     """Steps processes in threads; one for each client."""
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self.nodes = nodes
         self.monitor = threading.RLock()
         self.local = threading.local()
-        self.crew = Crew(self._begin)
+        self.crew = ThreadPool(self._begin)
         self.forgotten: Callable[[str, bool], None] = _nothing
         self.last: Callable[[], Process[None]] | None = None
         DRIVERS.add(self)
 
-    def caller(self) -> Caller:
+    def caller(self) -> Owner:
         """The running thread; the local dies with it, whatever its identifier is used for next."""
         try:
-            caller: Caller = self.local.caller
+            caller: Owner = self.local.caller
         except AttributeError:
-            caller = self.local.caller = Caller(threading.current_thread().name)
+            caller = self.local.caller = Owner(threading.current_thread().name)
         return caller
 
     def guard(self) -> None:
@@ -80,14 +80,16 @@ class Threads(Machine):
 
     def _perform(self, effect: Effect[Any]) -> object:
         if isinstance(effect, Call):
-            return self.nodes[effect.node].call(effect.request, effect.until)
+            node = self.nodes[effect.node] if isinstance(effect.node, str) else effect.node
+            answer: object = node.call(effect.request, effect.until)
+            return answer
         if isinstance(effect, Wait):
             return self._wait(effect.signal, effect.until)
         if isinstance(effect, Sleep):
             self._wait(Signal(), effect.until)
         elif isinstance(effect, Spawn):
             self.crew.start(effect.process, effect.name)
-        elif isinstance(effect, Tell):
+        elif isinstance(effect, CallUser):
             self._tell(effect)
         else:
             raise TypeError(f"the core awaited {effect!r}, which is not an effect")
@@ -114,7 +116,7 @@ class Threads(Machine):
         if not given_up(process):
             self.run(process)
 
-    def _tell(self, effect: Tell) -> None:
+    def _tell(self, effect: CallUser) -> None:
         try:
             effect.callback(effect.argument)
         except Exception as error:
@@ -142,7 +144,7 @@ class Threads(Machine):
         """In a forked child: only the forking thread lives, and nothing is held."""
         self.monitor = threading.RLock()
         self.local = threading.local()
-        self.crew = Crew(self._begin)
+        self.crew = ThreadPool(self._begin)
         for node in self.nodes.values():
             node.after_fork()
         self.forgotten(forked_message(), False)

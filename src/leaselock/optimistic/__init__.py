@@ -8,13 +8,13 @@ The first two run one UPDATE on the connection, and in the transaction, that the
 They commit nothing and roll back nothing.
 """
 
-from leaselock.errors import FenceRejected, RowMissing, StaleVersion
+from leaselock.errors import FenceRejected, RowNotFound, StaleVersion
 from leaselock.optimistic.retry import retry_on_conflict
 from leaselock.optimistic.write import compare_and_set, fenced_write
 
 __all__ = [
     "FenceRejected",
-    "RowMissing",
+    "RowNotFound",
     "StaleVersion",
     "compare_and_set",
     "fenced_write",

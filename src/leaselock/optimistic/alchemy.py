@@ -13,7 +13,7 @@ from sqlalchemy import orm
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm.attributes import set_committed_value
 
-from leaselock.optimistic.condition import COMPARED, carry_out
+from leaselock.optimistic.condition import COMPARED, handle
 
 if TYPE_CHECKING:
     from leaselock.optimistic.condition import Write
@@ -28,7 +28,7 @@ def is_async(target: object) -> bool:
 
 def perform(target: object, write: Write) -> int:
     """Carry it out on a blocking connection or session."""
-    return carry_out(Alchemy(target, write), write)
+    return handle(Alchemy(target, write), write)
 
 
 async def perform_async(target: Any, write: Write) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from leaselock.core.names import checked_token
-from leaselock.errors import FenceRejected, Refused, RowMissing, StaleVersion, Unknown
+from leaselock.core.validation import checked_token
+from leaselock.errors import FenceRejected, NotApplied, OutcomeUnknown, RowNotFound, StaleVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ def _check(key: Mapping[str, object], values: Mapping[str, object], column: str)
             raise ValueError(f"{column!r} is set by the write itself")
 
 
-def carry_out(place: Place, write: Write) -> int:
+def handle(place: Place, write: Write) -> int:
     """Do it, or say why not; the number that the column has then."""
     for _ in range(TRIES):
         matched = place.update(write)
@@ -114,7 +114,7 @@ def carry_out(place: Place, write: Write) -> int:
         _check_row(place, write)
     if write.fence and place.unchanged_is_unmatched:
         return write.new  # the same token and the same values: there was nothing to change
-    raise Refused(
+    raise NotApplied(
         f"{place.name(write)} {dict(write.key)} fits, but the database updates no row: "
         "a trigger, a rule or a policy prevents it"
     )
@@ -122,7 +122,7 @@ def carry_out(place: Place, write: Write) -> int:
 
 def _check_count(place: Place, write: Write, matched: int) -> None:
     if matched < 0:
-        raise Unknown("the driver does not say how many rows an UPDATE matched: roll back")
+        raise OutcomeUnknown("the driver does not say how many rows an UPDATE matched: roll back")
     if matched > 1:
         raise ValueError(
             f"{dict(write.key)} is no key of {place.name(write)}: "
@@ -136,7 +136,7 @@ def _check_row(place: Place, write: Write) -> None:
     if place.snapshots and (row is None or _fits(write, row[0])):
         row = place.look(write, current=True)
     if row is None:
-        raise RowMissing(place.name(write), dict(write.key))
+        raise RowNotFound(place.name(write), dict(write.key))
     if not _fits(write, row[0]):
         raise _reason(place.name(write), write, row[0])
 
@@ -151,7 +151,7 @@ def _fits(write: Write, found: Any) -> bool:
 def _reason(table: str, write: Write, found: Any) -> Exception:
     key = dict(write.key)
     if found is None:
-        return Refused(
+        return NotApplied(
             f"{table} {key} has no version: {write.column} is NULL, which equals nothing. "
             "Make the column NOT NULL DEFAULT 0"
         )

@@ -11,9 +11,9 @@ from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
-from leaselock.core.names import checked_timeout
-from leaselock.core.pace import pause
-from leaselock.drivers.machine import Machine, now
+from leaselock.core.timing import pause
+from leaselock.core.validation import checked_timeout
+from leaselock.drivers.system_env import SystemEnv, now
 from leaselock.optimistic.conflicts import is_conflict
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Tries:
         self.until = None if timeout is None else self.began + timeout
         self.on_conflict = on_conflict
         self.lost = 0
-        self.chance = Machine()
+        self.chance = SystemEnv()
 
     def pause_after(self, error: Exception) -> float | None:
         """Seconds until the next attempt; None when this error is the caller's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from leaselock.optimistic.condition import carry_out, fenced, versioned
+from leaselock.optimistic.condition import fenced, handle, versioned
 from leaselock.optimistic.plain import Plain, driver_of
 
 if TYPE_CHECKING:
@@ -149,4 +149,4 @@ def _perform(target: Any, write: Write) -> int | Coroutine[Any, Any, int]:
             "a connection of SQLAlchemy, asynchronous or not, or a blocking one of a DB-API driver "
             f"is wanted, not {type(target).__module__}.{type(target).__qualname__}"
         )
-    return carry_out(Plain(target, driver), write)
+    return handle(Plain(target, driver), write)

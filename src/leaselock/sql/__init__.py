@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
 from leaselock.core.effects import FOREVER
-from leaselock.core.names import checked_name, checked_timeout
-from leaselock.drivers.machine import now
+from leaselock.core.validation import checked_name, checked_timeout
+from leaselock.drivers.system_env import now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -14,7 +14,7 @@ import sqlalchemy
 from sqlalchemy import orm
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
-from leaselock.errors import Closed, Refused
+from leaselock.errors import ClientClosed, NotApplied
 from leaselock.sql import mysql, postgres
 from leaselock.sql.steps import Ask, Invalidate, Make, Pause
 
@@ -76,16 +76,16 @@ async def take_async(target: Any, name: str, until: float) -> None:
 
 def _process(connection: Any, name: str, until: float) -> Taking:
     if connection.closed:
-        raise Closed("the connection is closed")
+        raise ClientClosed("the connection is closed")
     dialect = connection.dialect.name
     if dialect in PROCESSES:
         return PROCESSES[dialect](name, until)
     if dialect == "sqlite":
-        raise Refused(
+        raise NotApplied(
             "SQLite has one lock, for all who write: begin the transaction with BEGIN IMMEDIATE, "
             "or use leaselock.Client() for locks with names"
         )
-    raise Refused(f"{dialect} has no lock of this kind here; {', '.join(PROCESSES)} have one")
+    raise NotApplied(f"{dialect} has no lock of this kind here; {', '.join(PROCESSES)} have one")
 
 
 def _answer(connection: sqlalchemy.Connection, step: Step) -> Any:
@@ -135,7 +135,7 @@ def make(connection: sqlalchemy.Connection, name: str) -> None:
             return  # it is being made in a transaction, which has it locked as well
         missing = code == mysql.NO_TABLE
         reason = mysql.no_table() if missing else f"the lock's row could not be made: {error}"
-        raise Refused(reason) from error
+        raise NotApplied(reason) from error
     finally:
         pool.dispose()
     if len(made) >= MOST_NAMES:

@@ -15,9 +15,9 @@ import math
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core.pace import pause
-from leaselock.drivers.machine import Machine, now
-from leaselock.errors import Refused
+from leaselock.core.timing import pause
+from leaselock.drivers.system_env import SystemEnv, now
+from leaselock.errors import NotApplied
 from leaselock.sql.steps import (
     Ask,
     Invalidate,
@@ -57,15 +57,15 @@ def take(name: str, until: float) -> Taking:
     if every:
         raise autocommits()
     if replica:
-        raise Refused("this server only reads: its row locks exclude nobody elsewhere")
+        raise NotApplied("this server only reads: its row locks exclude nobody elsewhere")
     yield Make(name)
     try:
         yield from (_take_once if fatal else _take)(name, until, limit)
     except Exception as error:
         if code_of(error) == NO_TABLE:
-            raise Refused(no_table()) from error
+            raise NotApplied(no_table()) from error
         if code_of(error) == READ_ONLY:
-            raise Refused("in a transaction that may only read, no row can be locked") from error
+            raise NotApplied("in a transaction that may only read, no row can be locked") from error
         raise
 
 
@@ -83,7 +83,7 @@ def _take(name: str, until: float, limit: int) -> Taking:
             got = yield from _wait(name, math.floor(min(left, LONGEST_WAIT)), limit)
         else:
             # The server counts whole seconds; the last one is spent with looking.
-            yield Pause(min(pause(min(tries, LONGEST_DOUBLING), Machine().random()), left))
+            yield Pause(min(pause(min(tries, LONGEST_DOUBLING), SystemEnv().random()), left))
             got = yield from _try(name, limit)
             tries += 1
         if got:

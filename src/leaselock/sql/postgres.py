@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from leaselock.backends.sql.keys import ADVISORY, number
 from leaselock.core.effects import FOREVER
-from leaselock.drivers.machine import now
-from leaselock.errors import Refused
+from leaselock.drivers.system_env import now
+from leaselock.errors import NotApplied
 from leaselock.sql.steps import Ask, Autocommit, autocommits, code_of, timed_out
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def take(name: str, until: float) -> Taking:
     yield from _check_transaction()
     got, standby = yield Ask(TRY, {"key": bits})
     if standby:
-        raise Refused("this server is a standby: its advisory locks exclude nobody elsewhere")
+        raise NotApplied("this server is a standby: its advisory locks exclude nobody elsewhere")
     if got:
         return
     if until <= now():

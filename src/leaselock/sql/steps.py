@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaselock.errors import AcquireTimeout, Refused
+from leaselock.errors import AcquireTimeout, NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,9 +57,9 @@ def code_of(error: Exception) -> object:
     return number or state
 
 
-def autocommits() -> Refused:
+def autocommits() -> NotApplied:
     """The error of a connection on which no transaction lasts."""
-    return Refused(
+    return NotApplied(
         "this connection commits every statement (AUTOCOMMIT), and a lock of the transaction "
         "would end at once: use a connection without that isolation level"
     )

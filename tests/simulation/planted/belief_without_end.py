@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.lease import Hold, State
+from leaselock.core.hold import Hold, State
 
 if TYPE_CHECKING:
     import pytest
@@ -16,4 +16,4 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     def believed(self: Hold, now: float) -> bool:
         return self.state is State.HELD
 
-    patch.setattr(Hold, "believed", believed)
+    patch.setattr(Hold, "is_valid", believed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock.core import rules
-from leaselock.core.backend import Ask, Busy, Grant
+from leaselock.core.backend import Acquire, Busy, Grant
 
 if TYPE_CHECKING:
     import pytest
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = rules.ask
+    real = rules.acquire
 
-    def ask(shelf: rules.Shelf, request: Ask) -> Grant | Busy:
+    def acquire(shelf: rules.LockRow, request: Acquire) -> Grant | Busy:
         held = shelf.held()
-        if held is not None and held.holder == request.claim.holder:
-            return Grant(held.token, shelf.woken())
+        if held is not None and held.id == request.claim.id:
+            return Grant(held.token, shelf.notified())
         return real(shelf, request)
 
-    patch.setattr(rules, "ask", ask)
+    patch.setattr(rules, "acquire", acquire)

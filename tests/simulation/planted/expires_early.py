@@ -9,15 +9,15 @@ from leaselock.core import rules
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Held
+    from leaselock.core.backend import HoldRecord
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = rules.over
+    real = rules.expired
 
-    def over(shelf: rules.Shelf, held: Held) -> bool:
+    def over(shelf: rules.LockRow, held: HoldRecord) -> bool:
         lease = 1.0
         return real(shelf, held) or held.expires - lease / 2 <= shelf.now
 
-    patch.setattr(rules, "over", over)
+    patch.setattr(rules, "expired", over)

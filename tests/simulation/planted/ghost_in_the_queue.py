@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock.core import rules
-from leaselock.core.backend import Leave, Left
+from leaselock.core.backend import Release, Released
 
 if TYPE_CHECKING:
     import pytest
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = rules.leave
+    real = rules.release
 
-    def leave(shelf: rules.Shelf, request: Leave) -> Left:
+    def release(shelf: rules.LockRow, request: Release) -> Released:
         held = shelf.held()
-        if held is None or held.holder != request.claim.holder:
-            return Left("waiting", ())
+        if held is None or held.id != request.claim.id:
+            return Released("waiting", ())
         return real(shelf, request)
 
-    patch.setattr(rules, "leave", leave)
+    patch.setattr(rules, "release", release)

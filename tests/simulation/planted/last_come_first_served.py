@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.table import Place
+from leaselock.core.table import MemoryRow
 
 if TYPE_CHECKING:
     import pytest
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def first(self: Place) -> Claim | None:
+    def first(self: MemoryRow) -> Claim | None:
         return next(reversed(self.entry.queue.values()), None)
 
-    patch.setattr(Place, "first", first)
+    patch.setattr(MemoryRow, "first", first)

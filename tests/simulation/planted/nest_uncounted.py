@@ -9,13 +9,13 @@ from leaselock.core.mutex import Mutex
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.lease import Hold
+    from leaselock.core.hold import Hold
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
     def nest(self: Mutex, hold: Hold) -> None:
-        hold.check(self.books.env.now())
+        hold.check(self.registry.env.now())
 
     patch.setattr(Mutex, "_nest", nest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.table import Place
+from leaselock.core.table import MemoryRow
 
 if TYPE_CHECKING:
     import pytest
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def bury(self: Place, holder: str) -> None:
+    def tombstone(self: MemoryRow, holder: str) -> None:
         return None
 
-    patch.setattr(Place, "bury", bury)
+    patch.setattr(MemoryRow, "tombstone", tombstone)

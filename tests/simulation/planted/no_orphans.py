@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.holdings import Holdings
+from leaselock.core.hold_registry import HoldRegistry
 
 if TYPE_CHECKING:
     import pytest
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def orphan(self: Holdings, claim: Claim) -> None:
+    def release_later(self: HoldRegistry, claim: Claim) -> None:
         self.backend.forget(claim)
 
-    patch.setattr(Holdings, "orphan", orphan)
+    patch.setattr(HoldRegistry, "release_later", release_later)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.keeper import Keeper
+from leaselock.core.renewer import Renewer
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.lease import Hold
+    from leaselock.core.hold import Hold
 
 # Not long before the first seed that finds it, which takes its time.
 FIRST = 350
@@ -18,7 +18,7 @@ FIRST = 350
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def is_due(self: Keeper, hold: Hold, now: float) -> bool:
-        return hold is self.books.held()[0] and hold.renew and hold.believed(now)
+    def is_due(self: Renewer, hold: Hold, now: float) -> bool:
+        return hold is self.registry.held()[0] and hold.renew and hold.is_valid(now)
 
-    patch.setattr(Keeper, "_is_due", is_due)
+    patch.setattr(Renewer, "_is_due", is_due)

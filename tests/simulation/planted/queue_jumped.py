@@ -9,16 +9,16 @@ from leaselock.core import rules
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Held
-    from leaselock.core.table import Place
+    from leaselock.core.backend import HoldRecord
+    from leaselock.core.table import MemoryRow
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def hand_over(shelf: rules.Shelf) -> Held | None:
-        for claim in list(cast("Place", shelf).entry.queue.values()):
-            shelf.wake(claim)
+    def hand_over(shelf: rules.LockRow) -> HoldRecord | None:
+        for claim in list(cast("MemoryRow", shelf).entry.queue.values()):
+            shelf.notify(claim)
         return None
 
-    patch.setattr(rules, "_hand_over", hand_over)
+    patch.setattr(rules, "grant_next", hand_over)

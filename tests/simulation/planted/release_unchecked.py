@@ -9,17 +9,17 @@ from leaselock.core import rules
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Leave, Left
+    from leaselock.core.backend import Release, Released
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = rules.leave
+    real = rules.release
 
-    def leave(shelf: rules.Shelf, request: Leave) -> Left:
+    def release(shelf: rules.LockRow, request: Release) -> Released:
         held = shelf.held()
-        if held is not None and not shelf.quit(request.claim.holder):
-            shelf.keep(held._replace(holder=request.claim.holder))
+        if held is not None and not shelf.quit(request.claim.id):
+            shelf.keep(held._replace(id=request.claim.id))
         return real(shelf, request)
 
-    patch.setattr(rules, "leave", leave)
+    patch.setattr(rules, "release", release)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def renew(shelf: rules.Shelf, claim: Claim) -> bool:
+    def renew(shelf: rules.LockRow, claim: Claim) -> bool:
         held = shelf.held()
         if held is not None:
             shelf.keep(held._replace(expires=shelf.now + claim.lease))

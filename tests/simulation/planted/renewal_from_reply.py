@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.keeper import Keeper
+from leaselock.core.renewer import Renewer
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.lease import Hold
+    from leaselock.core.hold import Hold
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Keeper._renewed
+    real = Renewer._renewed
 
-    def renewed(self: Keeper, hold: Hold, asked: float, lease: float) -> None:
-        real(self, hold, self.books.env.now(), lease)
+    def renewed(self: Renewer, hold: Hold, asked: float, lease: float) -> None:
+        real(self, hold, self.registry.env.now(), lease)
 
-    patch.setattr(Keeper, "_renewed", renewed)
+    patch.setattr(Renewer, "_renewed", renewed)

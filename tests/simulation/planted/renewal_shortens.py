@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def renew(shelf: rules.Shelf, claim: Claim) -> bool:
+    def renew(shelf: rules.LockRow, claim: Claim) -> bool:
         held = shelf.held()
-        if held is None or held.holder != claim.holder:
+        if held is None or held.id != claim.id:
             return False
         shelf.keep(held._replace(expires=shelf.now + claim.lease / 2))
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.table import Place
+from leaselock.core.table import MemoryRow
 
 if TYPE_CHECKING:
     import pytest
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def wake(self: Place, claim: Claim) -> None:
+    def wake(self: MemoryRow, claim: Claim) -> None:
         return None
 
-    patch.setattr(Place, "wake", wake)
+    patch.setattr(MemoryRow, "notify", wake)

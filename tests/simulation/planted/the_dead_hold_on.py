@@ -9,13 +9,13 @@ from leaselock.core import rules
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Held
+    from leaselock.core.backend import HoldRecord
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def over(shelf: rules.Shelf, held: Held) -> bool:
+    def over(shelf: rules.LockRow, held: HoldRecord) -> bool:
         return False
 
-    patch.setattr(rules, "over", over)
+    patch.setattr(rules, "expired", over)

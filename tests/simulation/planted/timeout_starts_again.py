@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Queue.hear
+    real = Queue.await_wakeup
 
-    async def hear(self: Queue, claim: Claim, until: float) -> None:
+    async def await_wakeup(self: Queue, claim: Claim, until: float) -> None:
         await real(self, claim, until + 0.5)
 
-    patch.setattr(Queue, "hear", hear)
+    patch.setattr(Queue, "await_wakeup", await_wakeup)

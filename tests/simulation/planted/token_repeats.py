@@ -9,16 +9,16 @@ from leaselock.core import rules
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Held
-    from leaselock.core.table import Place
+    from leaselock.core.backend import HoldRecord
+    from leaselock.core.table import MemoryRow
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = rules._hand_over
+    real = rules.grant_next
 
-    def hand_over(shelf: rules.Shelf) -> Held | None:
-        entry = cast("Place", shelf).entry
+    def hand_over(shelf: rules.LockRow) -> HoldRecord | None:
+        entry = cast("MemoryRow", shelf).entry
         before = entry.token
         held = real(shelf)
         if held is not None:
@@ -26,4 +26,4 @@ def plant(patch: pytest.MonkeyPatch) -> None:
             entry.held, entry.token = held, before
         return held
 
-    patch.setattr(rules, "_hand_over", hand_over)
+    patch.setattr(rules, "grant_next", hand_over)

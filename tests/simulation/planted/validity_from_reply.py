@@ -9,7 +9,7 @@ from leaselock.core.mutex import Mutex
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.attempt import Attempt
+    from leaselock.core.attempt import Acquisition
     from leaselock.core.backend import Busy, Grant
 
 
@@ -17,9 +17,9 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = Mutex._ask
 
-    async def ask(self: Mutex, attempt: Attempt, wait: bool) -> Grant | Busy:
+    async def ask(self: Mutex, attempt: Acquisition, wait: bool) -> Grant | Busy:
         reply = await real(self, attempt, wait)
-        attempt.asked = self.books.env.now()
+        attempt.asked = self.registry.env.now()
         return reply
 
     patch.setattr(Mutex, "_ask", ask)

@@ -18,13 +18,13 @@ FIRST = 3030
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Queue.ask
+    real = Queue.acquire
 
-    async def ask(self: Queue, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+    async def acquire(self: Queue, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         reply = await real(self, claim, wait=wait, until=until)
         if wait:
             await Sleep(0.0)
-            self.signals[claim.holder].clear()
+            self.signals[claim.id].clear()
         return reply
 
-    patch.setattr(Queue, "ask", ask)
+    patch.setattr(Queue, "acquire", acquire)

@@ -13,23 +13,36 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from leaselock.backends import Opened, check_protocol, default_protocol
-from leaselock.core.backend import Ask, Capabilities, Examine, Finding, Next, Prepare, Sweep
+from leaselock.core.backend import (
+    Acquire,
+    Capabilities,
+    CollectGarbage,
+    Doctor,
+    Finding,
+    Listen,
+    Setup,
+)
 from leaselock.core.queue import Queue
 from leaselock.core.table import Table
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 CAPABILITIES = Capabilities(
-    drift=0.0, margin=0.0, life=True, bequest=False, reserves=True, calls=True
+    clock_drift=0.0,
+    clock_margin=0.0,
+    life=True,
+    inheritable=False,
+    token_ranges=True,
+    notifies_contention=True,
 )
 PROTOCOLS = ("queue",)
 # Nothing has to be made or cleared away, and nothing can be set up wrongly.
 HOUSEKEEPING: dict[type, object] = {
-    Examine: (Finding("ok", "the memory of this process"),),
-    Prepare: (),
-    Sweep: 0,
+    Doctor: (Finding("ok", "the memory of this process"),),
+    Setup: (),
+    CollectGarbage: 0,
 }
 
 
@@ -90,7 +103,7 @@ class Store:
         if type(request) in HOUSEKEEPING:
             return HOUSEKEEPING[type(request)]
         with self.room.mutex:
-            if isinstance(request, Ask):
+            if isinstance(request, Acquire):
                 self.enter(request.claim.client)
             return self.room.table.answer(self.client, request)
 
@@ -119,14 +132,14 @@ class Ear:
 
     def call(self, request: object, until: float) -> object:
         """The next message, for as long as it takes."""
-        if not isinstance(request, Next):
+        if not isinstance(request, Listen):
             raise TypeError(f"the ear was asked {request!r}")
         with self.store.room.mutex:
             self.heard = self.store.enter(request.client)
         # Interrupted before it began, a call must not begin to wait.
         message = None if self.ended else self.heard.get()
         if message is None:
-            raise Refused("the client was closed")
+            raise NotApplied("the client was closed")
         return (message,)
 
     def interrupt(self) -> None:

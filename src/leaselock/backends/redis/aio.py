@@ -23,9 +23,9 @@ from leaselock.backends.redis.steps import (
 )
 from leaselock.backends.redis.turns import Turns
 from leaselock.backends.redis.wire import LEAST, Wire
-from leaselock.core.backend import Ask, Busy, Hear, Leave, Left
-from leaselock.core.pace import pause
-from leaselock.errors import Refused, Unknown
+from leaselock.core.backend import Acquire, AwaitWakeup, Busy, Release, Released
+from leaselock.core.timing import pause
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,13 +54,13 @@ class AioStore:
 
     def call(self, request: object, until: float) -> Awaitable[object]:
         """The answer of the store; Refused or Unknown when there is none by *until*."""
-        if isinstance(request, Hear):
-            return self.listening.hear(request.claim, until)
-        if self.turns.crowded() and type(request) is Ask:
+        if isinstance(request, AwaitWakeup):
+            return self.listening.await_wakeup(request.claim, until)
+        if self.turns.crowded() and type(request) is Acquire:
             return self._in_turn(request, until)
         return self._call(request, until)
 
-    async def _in_turn(self, request: Ask, until: float) -> object:
+    async def _in_turn(self, request: Acquire, until: float) -> object:
         return await self._call(request, await self.turns.come(until))
 
     async def _call(self, request: object, until: float) -> object:
@@ -80,8 +80,8 @@ class AioStore:
             turns.silent = False
         except Unreachable as error:
             turns.silent = True
-            raise Refused(str(error)) from error
-        except Unknown:
+            raise NotApplied(str(error)) from error
+        except OutcomeUnknown:
             turns.silent = True
             raise
         except NONSENSE as error:
@@ -106,17 +106,15 @@ class AioStore:
 
     def _waits(self, request: object) -> bool:
         """Whether the claim stands in the queue, or should at once: where others of ours do."""
-        if not isinstance(request, Ask):
+        if not isinstance(request, Acquire):
             return False
         claim, listening = request.claim, self.listening
-        return claim.holder in listening.waiting or (
-            request.wait and claim.name in listening.crowds
-        )
+        return claim.id in listening.waiting or (request.wait and claim.name in listening.crowds)
 
     def _answered(self, request: object, answer: object) -> object:
-        if isinstance(request, Leave) and isinstance(answer, Left):
-            self.listening.forget(request.claim.holder, gave_up=answer.was != "held")
-        elif isinstance(request, Ask) and isinstance(answer, Busy):
+        if isinstance(request, Release) and isinstance(answer, Released):
+            self.listening.forget(request.claim.id, gave_up=answer.was != "held")
+        elif isinstance(request, Acquire) and isinstance(answer, Busy):
             return self.listening.watched(request.claim, answer)
         return answer
 
@@ -187,13 +185,13 @@ class AioStore:
         if self.listening.waiting:
             self.listening.forget(holder, gave_up=gave_up)
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiting task: the client is closing."""
-        self.listening.disturb()
+        self.listening.wake_all()
 
     def interrupt(self) -> None:
         """No call lasts beyond its deadline but those that wait."""
-        self.disturb()
+        self.wake_all()
 
     async def finish(self) -> None:
         """Close the wires; what was asked is answered, or its asker is gone."""
@@ -224,7 +222,7 @@ class AioStore:
 async def _guarded(wire: Wire, step: Guarded, until: float) -> list[Any]:
     # What is watched is watched for the whole wire, until the next transaction on it.
     async with wire.guard:
-        replies = await wire.ask(packed(step.look), len(step.look), until)
+        replies = await wire.ask(packed(step.inspect), len(step.inspect), until)
         if not step.met(replies):
             await wire.ask(packed([("UNWATCH",)]), 1, until)
             return [*replies, None]

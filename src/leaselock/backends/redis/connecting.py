@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
 from leaselock.backends.redis.steps import Unreachable
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from leaselock.backends.redis.settings import Settings
@@ -45,7 +45,7 @@ def refusal(address: Address, error: Exception) -> Exception:
     exceptions = library("redis.exceptions", "redis")
     final = (exceptions.AuthenticationError, exceptions.NoPermissionError)
     if isinstance(error, final):
-        return Refused(f"{address}: permission denied: {error}")
+        return NotApplied(f"{address}: permission denied: {error}")
     if isinstance(error, exceptions.ResponseError) and "HELLO" in str(error).upper():
-        return Refused(f"{address}: Redis 6 or later, or Valkey, is needed (it said: {error})")
+        return NotApplied(f"{address}: Redis 6 or later, or Valkey, is needed (it said: {error})")
     return Unreachable(f"{address}: {str(error) or 'no connection within its time'}")

@@ -13,17 +13,17 @@ from leaselock.backends.redis.older import Older
 from leaselock.backends.redis.steps import Unreachable
 from leaselock.backends.redis.talk import Talk
 from leaselock.core.backend import (
-    Ask,
-    Break,
-    Examine,
-    Fence,
-    Leave,
-    Look,
-    Prepare,
+    Acquire,
+    BreakLock,
+    CollectGarbage,
+    Doctor,
+    Inspect,
+    RaiseToken,
+    Release,
+    ReleaseGrant,
     Renew,
-    Retie,
-    Sweep,
-    Undo,
+    SetLifetime,
+    Setup,
 )
 
 if TYPE_CHECKING:
@@ -51,16 +51,16 @@ class Conversations:
             self.locks = Older(self.talk, form, time.time)
         else:
             self.locks = Hash(self.talk, address_of, settings.replicas, form, now)
-            self.answers = {Undo: self.locks.undo, Fence: self.locks.fence}
+            self.answers = {ReleaseGrant: self.locks.undo, RaiseToken: self.locks.fence}
         self.answers |= {
-            Leave: self.locks.leave,
+            Release: self.locks.leave,
             Renew: self.locks.renew,
-            Retie: self.locks.retie,
-            Break: self.locks.evict,
-            Look: self.locks.look,
-            Examine: self._examine,
-            Prepare: lambda request: _at_once(()),
-            Sweep: lambda request: _at_once(0),
+            SetLifetime: self.locks.set_lifetime,
+            BreakLock: self.locks.break_lock,
+            Inspect: self.locks.inspect,
+            Doctor: self._examine,
+            Setup: lambda request: _at_once(()),
+            CollectGarbage: lambda request: _at_once(0),
         }
 
     def about(self, request: object, waits: bool) -> Steps[Any]:
@@ -73,7 +73,7 @@ class Conversations:
 
         Nodes that have a line at hand send it without a conversation around it.
         """
-        if isinstance(request, (Ask, Leave)) and isinstance(self.locks, Hash):
+        if isinstance(request, (Acquire, Release)) and isinstance(self.locks, Hash):
             return self.locks.ready.brief(request, self.locks.replicas)
         return None
 
@@ -97,11 +97,11 @@ class Conversations:
         return (yield from self.further(request, reply)) if answer is None else answer
 
     def _at_length(self, request: object, waits: bool) -> Steps[Any]:
-        if isinstance(request, Ask):
+        if isinstance(request, Acquire):
             return self.locks.ask(request, waits)
         return self.answers[type(request)](request)
 
-    def _examine(self, request: Examine) -> Steps[Any]:
+    def _examine(self, request: Doctor) -> Steps[Any]:
         return examination(self.talk)
 
     def heard(self, word: str) -> str:

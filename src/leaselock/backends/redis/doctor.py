@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis.steps import Send
 from leaselock.core.backend import Finding
-from leaselock.core.clocks import compared
+from leaselock.core.clock_check import compared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

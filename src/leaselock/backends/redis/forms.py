@@ -10,7 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis.keys import owner_of
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +28,13 @@ def sent(talk: Talk, keys: Keys, *commands: Command) -> Steps[list[Any]]:
     replies = yield from talk.ask(keys.lock, commands)
     for reply in replies:
         if isinstance(reply, Exception):
-            raise Refused(f"{keys.lock!r}: {reply}")
+            raise NotApplied(f"{keys.lock!r}: {reply}")
     return replies
 
 
 def owner(claim: Claim) -> bytes:
     """The owner as it is written."""
-    return owner_of(claim.holder).encode()
+    return owner_of(claim.id).encode()
 
 
 def written_by(record: bytes) -> tuple[bytes, bytes]:
@@ -149,19 +149,19 @@ class Getset(Setnx):
 
     def take(self, talk: Talk, keys: Keys, claim: Claim) -> Steps[bool]:
         """SETNX, GET, GETSET."""
-        known, mine = self.written.get(claim.holder), self._stamp(claim)
-        self.written[claim.holder] = mine
+        known, mine = self.written.get(claim.id), self._stamp(claim)
+        self.written[claim.id] = mine
         before, taken = yield from sent(talk, keys, ("GET", keys.lock), ("SETNX", keys.lock, mine))
         if taken == 1:
             return True
         if before is not None and before == known and not self.over(before):
-            self.written[claim.holder] = before
+            self.written[claim.id] = before
             return True
         if before is not None and self.over(before):
             (old,) = yield from sent(talk, keys, ("GETSET", keys.lock, mine))
             if old is None or old == before:
                 return True
-        self.written.pop(claim.holder, None)
+        self.written.pop(claim.id, None)
         return False
 
     def drop(self, talk: Talk, keys: Keys, claim: Claim) -> Steps[bool]:
@@ -170,7 +170,7 @@ class Getset(Setnx):
         held = self.ours(value, record or b"", claim) and not self.over(value)
         if held:
             yield from sent(talk, keys, ("DEL", keys.lock, keys.record))
-        self.written.pop(claim.holder, None)
+        self.written.pop(claim.id, None)
         return held
 
     def prolong(self, talk: Talk, keys: Keys, claim: Claim) -> Steps[int | None]:
@@ -178,7 +178,7 @@ class Getset(Setnx):
         value, record = yield from sent(talk, keys, ("GET", keys.lock), ("GET", keys.record))
         if not self.ours(value, record or b"", claim) or self.over(value):
             return None
-        mine = self.written[claim.holder] = max(value, self._stamp(claim), key=int)
+        mine = self.written[claim.id] = max(value, self._stamp(claim), key=int)
         yield from sent(talk, keys, ("GETSET", keys.lock, mine))
         return ceil(int(mine) / 1000 - self.wall())
 
@@ -186,7 +186,7 @@ class Getset(Setnx):
         """Whether the time is one that this client wrote, or that the record says it wrote."""
         if value is None:
             return False
-        wrote = self.written.get(claim.holder)
+        wrote = self.written.get(claim.id)
         return value == wrote or written_by(record) == (owner(claim), value)
 
     def holder(self, value: bytes, record: bytes) -> bytes:
@@ -198,7 +198,7 @@ class Getset(Setnx):
 
     def mark(self, claim: Claim) -> str:
         """The time that was written."""
-        return self.written.get(claim.holder, b"").decode()
+        return self.written.get(claim.id, b"").decode()
 
     def left(self, value: bytes, left: int) -> float | None:
         """By this client's clock."""
@@ -221,11 +221,11 @@ class Incr(Setnx):
 
     def take(self, talk: Talk, keys: Keys, claim: Claim) -> Steps[bool]:
         """INCR."""
-        if claim.holder in self.taken:
+        if claim.id in self.taken:
             return True
         (count,) = yield from sent(talk, keys, ("INCR", keys.lock))
         if count == 1:
-            self.taken.add(claim.holder)
+            self.taken.add(claim.id)
         return bool(count == 1)
 
     def drop(self, talk: Talk, keys: Keys, claim: Claim) -> Steps[bool]:
@@ -234,7 +234,7 @@ class Incr(Setnx):
         held = self.ours(value, record or b"", claim)
         if held:
             yield from sent(talk, keys, ("DEL", keys.lock, keys.record))
-        self.taken.discard(claim.holder)
+        self.taken.discard(claim.id)
         return held
 
     def prolong(self, talk: Talk, keys: Keys, claim: Claim) -> Steps[int | None]:
@@ -248,7 +248,7 @@ class Incr(Setnx):
         return (
             value is not None
             and (name or owner(claim)) == owner(claim)
-            and (bool(name) or claim.holder in self.taken)
+            and (bool(name) or claim.id in self.taken)
         )
 
     def holder(self, value: bytes, record: bytes) -> bytes:

@@ -19,8 +19,8 @@ from leaselock.backends.redis.records import held_of, waiter_of
 from leaselock.backends.redis.scan import sights
 from leaselock.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
 from leaselock.backends.redis.steps import Deaf, Unreachable, Waiting
-from leaselock.core.backend import Broken, Busy, Grant, Leave, Left, Retied, Sight
-from leaselock.errors import Refused, Unknown
+from leaselock.core.backend import Broken, Busy, Grant, LifetimeSet, LockState, Release, Released
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.keys import Keys
     from leaselock.backends.redis.steps import Command, Steps, Word
     from leaselock.backends.redis.talk import Talk
-    from leaselock.core.backend import Ask, Break, Claim, Fence, Look, Renew, Retie, Undo
+    from leaselock.core.backend import (
+        Acquire,
+        BreakLock,
+        Claim,
+        Inspect,
+        RaiseToken,
+        ReleaseGrant,
+        Renew,
+        SetLifetime,
+    )
 
 # A waiter that is handed the lock must confirm within this time, or the next one has it; and no
 # waiter looks later than this, so each has looked before a grant that it did not see can be over.
@@ -42,7 +51,7 @@ NEVER = 1e9
 # One server's part in a Redlock, which asks it of several (backends/redlock).
 VOTE = "vote"
 LOOK_AT_STRANGERS = 0.1
-WAS = (Left("absent", ()), Left("held", ()), Left("waiting", ()))
+WAS = (Released("absent", ()), Released("held", ()), Released("waiting", ()))
 
 
 class Hash:
@@ -71,24 +80,24 @@ class Hash:
     def _verb(self) -> str:
         return "SPUBLISH" if self.talk.route.sharded else "PUBLISH"
 
-    def settled(self, request: Ask | Leave, reply: Any) -> Grant | Busy | Left | None:
+    def settled(self, request: Acquire | Release, reply: Any) -> Grant | Busy | Released | None:
         """What the reply to the brief command means; None if one has to stand in the queue."""
-        if isinstance(request, Leave):
+        if isinstance(request, Release):
             return WAS[reply]
         if reply[0] == 1:
             return Grant(int(reply[1]), ())
         return None if request.wait else self._answer(reply)
 
-    def ask(self, request: Ask, waits: bool) -> Steps[Grant | Busy]:
+    def ask(self, request: Acquire, waits: bool) -> Steps[Grant | Busy]:
         """Try; if it is taken and shall be waited for, listen and stand in the queue."""
         claim = request.claim
-        if not waits and not (request.wait and claim.sticky):
+        if not waits and not (request.wait and claim.cached):
             reply = yield from self._try(claim, wait=False)
             if reply[0] == 1:
                 return Grant(int(reply[1]), ())
             if not request.wait:
                 return self._answer(reply)
-        told = self.places.told(claim.holder)
+        told = self.places.told(claim.id)
         if told is not None:
             return told
         asked = self.places.now()
@@ -98,11 +107,11 @@ class Hash:
             member = names.member_of(claim, self.address_of(claim))
             yield from self._undo(claim, member, BURIED_MS)
             raise
-        self.places.leave(claim.holder)
+        self.places.leave(claim.id)
         if reply[0] == 0:
-            self.places.take(claim.holder, reply[3], asked)
+            self.places.take(claim.id, reply[3], asked)
         if reply[0] < 0:
-            raise Refused(f"the claim to {claim.name!r} was given up already")
+            raise NotApplied(f"the claim to {claim.name!r} was given up already")
         return self._answer(reply)
 
     def heard(self, holder: str, token: int, seconds: float) -> None:
@@ -131,25 +140,25 @@ class Hash:
         reply, copies = yield from self._acquire(claim, wait, (wait_for_them,))
         if reply[0] != 1:
             return reply
-        undone = self.undone.setdefault(claim.holder, set())
+        undone = self.undone.setdefault(claim.id, set())
         if isinstance(copies, int) and copies >= self.replicas and reply[1] not in undone:
             return reply
         # Never a grant again, for what gives it back may arrive late (hazard D2).
         undone.add(reply[1])
         yield from self._undo(claim, token=reply[1])
-        raise Refused(
+        raise NotApplied(
             f"{claim.name!r} was granted and given back: {copies} of {self.replicas} "
             f"replicas confirmed the grant within {REPLICAS_MS} ms"
         )
 
     def _undo(
-        self, claim: Claim, member: str = "", buried: int = 0, token: Word = ""
+        self, claim: Claim, member: str = "", has_tombstone: int = 0, token: Word = ""
     ) -> Steps[None]:
         """Give back what nobody is told of; Unknown where that fails, so that it is tried again."""
         try:
-            yield from self._leave(claim, member, buried, token)
-        except (Refused, Unreachable) as error:
-            raise Unknown(f"{claim.name!r} could not be given back: {error}") from error
+            yield from self._leave(claim, member, has_tombstone, token)
+        except (NotApplied, Unreachable) as error:
+            raise OutcomeUnknown(f"{claim.name!r} could not be given back: {error}") from error
 
     def _acquire(self, claim: Claim, wait: bool, then: Sequence[Command]) -> Steps[Any]:
         address = self.address_of(claim)
@@ -160,12 +169,12 @@ class Hash:
             waiting = Waiting(claim, channels, self.talk.route.sharded)
         command = self._taking(
             claim.name,
-            names.owner_of(claim.holder),
+            names.owner_of(claim.id),
             round(claim.lease * 1000),
             names.member_of(claim, address),
             claim.tokens,
             int(wait),
-            self.places.tickets.get(claim.holder, b""),
+            self.places.tickets.get(claim.id, b""),
         )
         return (yield from self.talk.evaluate(ACQUIRE, command, waiting=waiting, then=then))
 
@@ -180,42 +189,42 @@ class Hash:
         return ACQUIRE.command((*keys, grave), (*words, self.form, tokens))
 
     def _giving(
-        self, name: str, owner: str, member: str = "", buried: int = 0, token: Word = ""
+        self, name: str, owner: str, member: str = "", has_tombstone: int = 0, token: Word = ""
     ) -> Command:
         keys = self._keys(name)
         wake, freed = names.wake_channel(keys.lock), names.release_channel(keys.lock)
-        words = (owner, member, buried, CLAIM_MS, self._verb(), wake, freed, LOOK_AGAIN_MS)
+        words = (owner, member, has_tombstone, CLAIM_MS, self._verb(), wake, freed, LOOK_AGAIN_MS)
         grave = names.grave(keys.lock, owner)
         return RELEASE.command((*keys, grave), (*words, self.form, token))
 
-    def leave(self, request: Leave) -> Steps[Left]:
+    def leave(self, request: Release) -> Steps[Released]:
         """Release, or leave the queue."""
         claim = request.claim
         # One that never stood in the queue need not be looked for there.
-        if not request.bury and claim.holder not in self.places.tickets:
+        if not request.tombstone and claim.id not in self.places.tickets:
             return (yield from self._leave(claim))
         member = names.member_of(claim, self.address_of(claim))
-        left = yield from self._leave(claim, member, BURIED_MS if request.bury else 0)
-        self.places.leave(claim.holder)
+        left = yield from self._leave(claim, member, BURIED_MS if request.tombstone else 0)
+        self.places.leave(claim.id)
         return left
 
-    def undo(self, request: Undo) -> Steps[Left]:
+    def undo(self, request: ReleaseGrant) -> Steps[Released]:
         """Give up one grant; the claim itself goes on."""
         left = yield from self._leave(request.claim, token=str(request.token))
-        self.places.leave(request.claim.holder)
+        self.places.leave(request.claim.id)
         return left
 
     def _leave(
-        self, claim: Claim, member: str = "", buried: int = 0, token: Word = ""
-    ) -> Steps[Left]:
-        owner = names.owner_of(claim.holder)
-        command = self._giving(claim.name, owner, member, buried, token)
+        self, claim: Claim, member: str = "", has_tombstone: int = 0, token: Word = ""
+    ) -> Steps[Released]:
+        owner = names.owner_of(claim.id)
+        command = self._giving(claim.name, owner, member, has_tombstone, token)
         return WAS[(yield from self.talk.evaluate(RELEASE, command))]
 
-    def fence(self, request: Fence) -> Steps[bool]:
+    def fence(self, request: RaiseToken) -> Steps[bool]:
         """Lift the token to the one that the servers agreed upon."""
         keys = self._keys(request.claim.name)
-        words = (names.owner_of(request.claim.holder), request.token)
+        words = (names.owner_of(request.claim.id), request.token)
         command = FENCE.command((keys.lock, keys.token, keys.record), words)
         reply = yield from self.talk.evaluate(FENCE, command)
         return bool(reply == 1)
@@ -231,26 +240,26 @@ class Hash:
         held: dict[str, bool] = {}
         for claims, replies in zip(slots.values(), answers, strict=True):
             if replies is not None:
-                held |= {c.holder: r == 1 for c, r in zip(claims, replies, strict=True)}
-        return tuple(held.get(claim.holder) for claim in request.claims)
+                held |= {c.id: r == 1 for c, r in zip(claims, replies, strict=True)}
+        return tuple(held.get(claim.id) for claim in request.claims)
 
     def _renew(self, claims: Sequence[Claim]) -> Steps[Any]:
         keys = [self._keys(claim.name) for claim in claims]
         both = [key for lock in keys for key in (lock.lock, lock.record)]
         words: list[str | int] = []
         for claim in claims:
-            words += (round(claim.lease * 1000), names.owner_of(claim.holder))
+            words += (round(claim.lease * 1000), names.owner_of(claim.id))
         return (yield from self.talk.evaluate(RENEW, RENEW.command(both, (*words, self.form))))
 
-    def retie(self, request: Retie) -> Steps[Retied]:
+    def set_lifetime(self, request: SetLifetime) -> Steps[LifetimeSet]:
         """Note that a hold outlives its client, or that it does not."""
         keys = self._keys(request.claim.name)
-        words = (names.owner_of(request.claim.holder), request.tie, self.form)
+        words = (names.owner_of(request.claim.id), request.lifetime, self.form)
         command = RETIE.command((keys.lock, keys.record), words)
         reply = yield from self.talk.evaluate(RETIE, command)
-        return Retied(reply == 1, ())
+        return LifetimeSet(reply == 1, ())
 
-    def evict(self, request: Break) -> Steps[Broken]:
+    def break_lock(self, request: BreakLock) -> Steps[Broken]:
         """Take the lock away."""
         keys = self._keys(request.name)
         wake, release = names.wake_channel(keys.lock), names.release_channel(keys.lock)
@@ -261,13 +270,13 @@ class Hash:
         )
         return Broken(held_of(owner, record, token, 0), done == 1, ())
 
-    def look(self, request: Look) -> Steps[tuple[Sight, ...]]:
+    def inspect(self, request: Inspect) -> Steps[tuple[LockState, ...]]:
         """One lock, or all that leave a trace of ours."""
         if request.name is not None:
             return ((yield from self._sight(request.name)),)
         return (yield from sights(self.talk, request.pattern, self._sight))
 
-    def _sight(self, name: str) -> Steps[Sight]:
+    def _sight(self, name: str) -> Steps[LockState]:
         numsub = "SHARDNUMSUB" if self.talk.route.sharded else "NUMSUB"
         keys = self._keys(name)
         words = (numsub, names.wake_channel(keys.lock), self.form)
@@ -276,7 +285,7 @@ class Hash:
         held = held_of(owner, record, token, left)
         remaining = left / 1000 if held and left >= 0 else None
         waiting = tuple(waiter_of(name, member) for member in members)
-        return Sight(name, held, remaining, waiting)
+        return LockState(name, held, remaining, waiting)
 
     def forget(self, holder: str) -> bool:
         """The claim waits no more; says whether it stood in the queue still."""

@@ -129,7 +129,7 @@ def message_of(word: str) -> tuple[str, int, float]:
 
 def member_of(claim: Claim, address: str) -> str:
     """A claim as it stands in the queue: who, where to wake it, its terms, what people are told."""
-    return f"{owner_of(claim.holder)}\n{address}\n{terms_of(claim)}\n{claim.since}\n{claim.about}"
+    return f"{owner_of(claim.id)}\n{address}\n{terms_of(claim)}\n{claim.since}\n{claim.metadata}"
 
 
 def terms_of(claim: Claim) -> str:
@@ -139,7 +139,7 @@ def terms_of(claim: Claim) -> str:
     ms = round(claim.lease * 1000)
     if claim.tokens == 1:
         return str(ms)
-    return f"{ms} {claim.tokens} sticky" if claim.sticky else f"{ms} {claim.tokens}"
+    return f"{ms} {claim.tokens} sticky" if claim.cached else f"{ms} {claim.tokens}"
 
 
 def slot_of(key: str) -> int:

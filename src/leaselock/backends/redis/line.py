@@ -19,7 +19,7 @@ from leaselock.backends import library
 from leaselock.backends.redis.codec import ENDED, MESSAGES, codec, confirms, packed, spoils
 from leaselock.backends.redis.connecting import kind_for, refusal, terms_for
 from leaselock.backends.redis.steps import NONSENSE, absurd, senseless
-from leaselock.errors import Unknown
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -171,15 +171,15 @@ class Line:
             self.sock.sendall(packed)
             return self._replies(count, until)
         except (TimeoutError, BlockingIOError) as error:
-            raise Unknown(f"{self.address} did not answer in time") from error
+            raise OutcomeUnknown(f"{self.address} did not answer in time") from error
         except OSError as error:
-            raise Unknown(f"{self.address} did not answer: {error}") from error
+            raise OutcomeUnknown(f"{self.address} did not answer: {error}") from error
         except (codec().HiredisError, *NONSENSE) as error:
             raise senseless(error) from error
 
     def guarded(self, step: Guarded, until: float) -> list[Any]:
         """Look, and carry the transaction out if what was seen is as it should be."""
-        replies = self.ask(packed(step.look), len(step.look), until)
+        replies = self.ask(packed(step.inspect), len(step.inspect), until)
         if not step.met(replies):
             self.ask(packed([("UNWATCH",)]), 1, until)
             return [*replies, None]

@@ -85,7 +85,7 @@ class Listening:
 
     def listen(self, wire: Wire, waiting: Waiting) -> None:
         """Have the claim's channels listened to on *wire*, before what is sent next."""
-        name, holder = waiting.claim.name, waiting.claim.holder
+        name, holder = waiting.claim.name, waiting.claim.id
         crowd = self.crowds.get(name)
         waiter = self.waiting.get(holder)
         if waiter is not None:
@@ -123,10 +123,10 @@ class Listening:
 
     def watched(self, claim: Claim, busy: Busy) -> Busy:
         """The answer for one who waits: only the first of a crowd looks again by itself."""
-        waiter = self.waiting.get(claim.holder)
-        if waiter is None or next(iter(waiter.crowd.waiters)) == claim.holder:
+        waiter = self.waiting.get(claim.id)
+        if waiter is None or next(iter(waiter.crowd.waiters)) == claim.id:
             return busy
-        return busy._replace(recheck=NEVER)
+        return busy._replace(retry_after=NEVER)
 
     def _part(self, holder: str, waiter: Waiter, *, gave_up: bool = False) -> None:
         crowd = waiter.crowd
@@ -181,9 +181,9 @@ class Listening:
                 self._part(holder, waiter)
                 waiter.wake()
 
-    async def hear(self, claim: Claim, until: float) -> None:
+    async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait for a message, or for *until*."""
-        waiter = self.waiting.get(claim.holder)
+        waiter = self.waiting.get(claim.id)
         if waiter is None or waiter.heard or not waiter.crowd.wire.open:
             return
         loop = asyncio.get_running_loop()
@@ -205,7 +205,7 @@ class Listening:
             self._part(holder, waiter, gave_up=gave_up)
             waiter.wake()
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiting task."""
         for waiter in list(self.waiting.values()):
             waiter.wake()

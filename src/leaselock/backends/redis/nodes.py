@@ -29,9 +29,9 @@ from leaselock.backends.redis.steps import (
     senseless,
     unheard,
 )
-from leaselock.core.backend import Ask, Hear, Leave
-from leaselock.core.pace import pause
-from leaselock.errors import Refused, UnsafeProtocolWarning
+from leaselock.core.backend import Acquire, AwaitWakeup, Release
+from leaselock.core.timing import pause
+from leaselock.errors import NotApplied, UnsafeProtocolWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,23 +66,23 @@ class Store:
 
     def call(self, request: object, until: float) -> object:
         """The answer of the store; Refused or Unknown when there is none by *until*."""
-        if isinstance(request, Hear):
+        if isinstance(request, AwaitWakeup):
             self._hear(request.claim, until)
             return None
         waits = bool(self.waiting or self.wanted.locks) and self._waits(request)
         answer = None if waits else self._shortly(request, until)
         if answer is None:
             answer = self._converse(self.talks.about(request, waits), until)
-        if self.channels and isinstance(request, Leave):
-            self.forget(request.claim.holder)
+        if self.channels and isinstance(request, Release):
+            self.forget(request.claim.id)
         return answer
 
     def _waits(self, request: object) -> bool:
         """Whether the claim stands in the queue, or should at once, for the lock is much wanted."""
-        if not isinstance(request, Ask):
+        if not isinstance(request, Acquire):
             return False
         claim = request.claim
-        if claim.holder in self.waiting:
+        if claim.id in self.waiting:
             return True
         return request.wait and self.wanted.take(claim.name)
 
@@ -114,7 +114,7 @@ class Store:
         except StopIteration as done:
             return done.value
         except Unreachable as error:
-            raise Refused(str(error)) from error
+            raise NotApplied(str(error)) from error
         except NONSENSE as error:
             raise senseless(error) from error
 
@@ -178,7 +178,7 @@ class Store:
 
     def _send_waiting(self, step: Send, waiting: Waiting, until: float) -> object:
         """Over the waiter's own line, which listens before it asks."""
-        holder = waiting.claim.holder
+        holder = waiting.claim.id
         line = self.waiting.pop(holder, None)
         subscriptions: list[Confirmation] = []
         if line is None or line.address != step.address:
@@ -201,21 +201,21 @@ class Store:
         return replies
 
     def _hear(self, claim: Claim, until: float) -> None:
-        line = self.waiting.get(claim.holder)
+        line = self.waiting.get(claim.id)
         if line is None:
             return
         self.wanted.note(claim.name)
         # A message that came before the last answer is no news: to look is all it can be good for.
         line.word = ""
-        self.hearing.add(claim.holder)
+        self.hearing.add(claim.id)
         lasts = False
         try:
-            lasts = line.wait(until) and self.waiting.get(claim.holder) is line
+            lasts = line.wait(until) and self.waiting.get(claim.id) is line
         finally:
-            self.hearing.discard(claim.holder)
+            self.hearing.discard(claim.id)
             if not lasts:
-                if self.waiting.get(claim.holder) is line:
-                    del self.waiting[claim.holder]
+                if self.waiting.get(claim.id) is line:
+                    del self.waiting[claim.id]
                 line.close()
         if lasts and line.word:
             self.talks.heard(line.word)
@@ -234,14 +234,14 @@ class Store:
         else:
             line.close()
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiting thread: the client is closing."""
         for line in list(self.waiting.values()):
             line.cut()
 
     def interrupt(self) -> None:
         """No call lasts beyond its deadline but those that wait."""
-        self.disturb()
+        self.wake_all()
 
     def close(self) -> None:
         """Close all lines."""
@@ -266,7 +266,7 @@ def _all(verb: str, channels: Sequence[str], sharded: bool) -> list[Confirmation
 
 def _address_of(claim: Claim) -> str:
     """Each waiting thread has a channel of its own."""
-    return claim.holder
+    return claim.id
 
 
 def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
@@ -284,10 +284,10 @@ def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -
         store = stores[chosen]
         if chosen in FORMS:
             warnings.warn(UNSAFE.format(chosen, FORMS[chosen].danger), UnsafeProtocolWarning, 2)
-            return Polled(names[chosen], CAPABILITIES, store.forget, store.disturb)
+            return Polled(names[chosen], CAPABILITIES, store.forget, store.wake_all)
         # To listen is to ask, after which a grant that no replica confirms is given back.
-        can = RESERVING._replace(calls=not settings.replicas)
-        return Handed(names[chosen], can, store.forget, store.disturb)
+        can = RESERVING._replace(notifies_contention=not settings.replicas)
+        return Handed(names[chosen], can, store.forget, store.wake_all)
 
     nodes = {names[form]: store for form, store in stores.items()}
     return Opened(backend, default, nodes, settings.shown, native=aio)

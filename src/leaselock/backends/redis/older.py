@@ -15,7 +15,7 @@ from leaselock.backends.redis import keys as names
 from leaselock.backends.redis.forms import FORMS, sent
 from leaselock.backends.redis.records import held_of
 from leaselock.backends.redis.scan import sights
-from leaselock.core.backend import Broken, Busy, Grant, Left, Retied, Sight
+from leaselock.core.backend import Broken, Busy, Grant, LifetimeSet, LockState, Released
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.keys import Keys
     from leaselock.backends.redis.steps import Command, Steps
     from leaselock.backends.redis.talk import Talk
-    from leaselock.core.backend import Ask, Break, Claim, Held, Leave, Look, Renew, Retie, Tie
+    from leaselock.core.backend import (
+        Acquire,
+        BreakLock,
+        Claim,
+        HoldRecord,
+        Inspect,
+        Lifetime,
+        Release,
+        Renew,
+        SetLifetime,
+    )
 
 POLL = 0.05
 
@@ -39,7 +49,7 @@ class Older:
     def _keys(self, name: str) -> Keys:
         return names.keys_of(name, self.talk.route.divided)
 
-    def ask(self, request: Ask, waits: bool) -> Steps[Grant | Busy]:
+    def ask(self, request: Acquire, waits: bool) -> Steps[Grant | Busy]:
         """Try once. Whoever waits asks again soon: nobody tells him."""
         claim = request.claim
         keys = self._keys(claim.name)
@@ -55,13 +65,13 @@ class Older:
         )
         return int(counter)
 
-    def _record(self, keys: Keys, claim: Claim, tie: Tie = "both") -> Command:
+    def _record(self, keys: Keys, claim: Claim, tie: Lifetime = "either") -> Command:
         # Without its token, which is the counter as long as the hold lasts.
         member = names.member_of(claim, self.form.mark(claim))
         write = ("SET", keys.record, f"\n{tie}\n{round(claim.since * 1e6)}\n{member}")
         return (*write, "EX", ceil(claim.lease)) if self.form.expires else write
 
-    def _held(self, keys: Keys) -> Steps[tuple[Held | None, float | None]]:
+    def _held(self, keys: Keys) -> Steps[tuple[HoldRecord | None, float | None]]:
         """Who holds, and for how long yet."""
         asked = (("GET", keys.lock), ("PTTL", keys.lock), ("GET", keys.record), ("GET", keys.token))
         value, left, record, counter = yield from sent(self.talk, keys, *asked)
@@ -70,10 +80,10 @@ class Older:
         held = held_of(owner, counter + record, counter, left)
         return held, None if held is None else self.form.left(value, left)
 
-    def leave(self, request: Leave) -> Steps[Left]:
+    def leave(self, request: Release) -> Steps[Released]:
         """Release, if it holds. A question that is still on its way cannot be refused here."""
         held = yield from self.form.drop(self.talk, self._keys(request.claim.name), request.claim)
-        return Left("held" if held else "absent", ())
+        return Released("held" if held else "absent", ())
 
     def renew(self, request: Renew) -> Steps[tuple[bool | None, ...]]:
         """One after the other."""
@@ -88,27 +98,27 @@ class Older:
             yield from sent(self.talk, keys, record)
         return lasts is not None
 
-    def retie(self, request: Retie) -> Steps[Retied]:
+    def set_lifetime(self, request: SetLifetime) -> Steps[LifetimeSet]:
         """Note that a hold outlives its client; nothing but its own time ends it in any case."""
         claim, keys = request.claim, self._keys(request.claim.name)
         asked = (("GET", keys.lock), ("GET", keys.record))
         value, record = yield from sent(self.talk, keys, *asked)
         held = self.form.ours(value, record or b"", claim)
         if held:
-            yield from sent(self.talk, keys, self._record(keys, claim, request.tie))
-        return Retied(held, ())
+            yield from sent(self.talk, keys, self._record(keys, claim, request.lifetime))
+        return LifetimeSet(held, ())
 
-    def look(self, request: Look) -> Steps[tuple[Sight, ...]]:
+    def inspect(self, request: Inspect) -> Steps[tuple[LockState, ...]]:
         """One lock, or all with a record."""
         if request.name is not None:
             return ((yield from self._sight(request.name)),)
         return (yield from sights(self.talk, request.pattern, self._sight))
 
-    def _sight(self, name: str) -> Steps[Sight]:
+    def _sight(self, name: str) -> Steps[LockState]:
         held, remaining = yield from self._held(self._keys(name))
-        return Sight(name, held, remaining, ())
+        return LockState(name, held, remaining, ())
 
-    def evict(self, request: Break) -> Steps[Broken]:
+    def break_lock(self, request: BreakLock) -> Steps[Broken]:
         """Take the lock away."""
         keys = self._keys(request.name)
         held, _ = yield from self._held(keys)

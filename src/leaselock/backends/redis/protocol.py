@@ -9,36 +9,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock.core.backend import (
-    Ask,
-    Break,
+    Acquire,
+    AwaitWakeup,
+    BreakLock,
     Broken,
     Busy,
     Capabilities,
     Claim,
     Grant,
-    Hear,
-    Leave,
-    Left,
-    Look,
+    Inspect,
+    Lifetime,
+    LifetimeSet,
+    LockState,
+    Release,
+    Released,
     Renew,
-    Retie,
-    Retied,
-    Sight,
-    Tie,
+    SetLifetime,
 )
 from leaselock.core.effects import Call, Signal, Wait
+from leaselock.core.maintenance import StoreMaintenance
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
 # The server counts its TTLs by the wall clock, which is set now and then: hence the drift, which
 # covers a clock that is slewed, not one that jumps. Its granularity is a millisecond.
-CAPABILITIES = Capabilities(drift=0.001, margin=0.005, life=False, bequest=False)
+CAPABILITIES = Capabilities(clock_drift=0.001, clock_margin=0.005, life=False, inheritable=False)
 # The older protocols draw a token after the lock was taken, one for each grant.
-RESERVING = CAPABILITIES._replace(reserves=True)
+RESERVING = CAPABILITIES._replace(token_ranges=True)
 
 
-class Handed:
+class Handed(StoreMaintenance):
     """Locks that the server hands from holder to waiter."""
 
     def __init__(
@@ -46,55 +47,55 @@ class Handed:
         node: str,
         capabilities: Capabilities,
         forget: Callable[[str], None],
-        disturb: Callable[[], None],
+        wake_all: Callable[[], None],
     ) -> None:
         self.node = node
         self.capabilities = capabilities
         self._forget = forget
-        self._disturb = disturb
+        self._disturb = wake_all
 
-    def ask(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
+    def acquire(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try. The node listens before it queues, so no message is missed (hazard E1)."""
-        return Call(self.node, Ask(claim, wait), until)
+        return Call(self.node, Acquire(claim, wait), until)
 
-    def hear(self, claim: Claim, until: float) -> Awaitable[object]:
+    def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
         """Wait for the message. No coroutine of its own: each one who waits would pay for it."""
-        return Call(self.node, Hear(claim), until)
+        return Call(self.node, AwaitWakeup(claim), until)
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
         """Renew all in one request."""
         answer: Sequence[bool | None] = await Call(self.node, Renew(claims), until)
         return answer
 
-    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release, or leave the queue."""
-        reply: Left = await Call(self.node, Leave(claim, bury), until)
+        reply: Released = await Call(self.node, Release(claim, tombstone), until)
         return reply.was == "held"
 
-    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
+    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
-        answer: Retied = await Call(self.node, Retie(claim, tie), until)
+        answer: LifetimeSet = await Call(self.node, SetLifetime(claim, tie), until)
         return answer
 
-    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """Who holds, who waits."""
-        answer: Sequence[Sight] = await Call(self.node, Look(name, pattern), until)
+        answer: Sequence[LockState] = await Call(self.node, Inspect(name, pattern), until)
         return answer
 
-    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Take the lock away."""
-        answer: Broken = await Call(self.node, Break(name, token), until)
+        answer: Broken = await Call(self.node, BreakLock(name, token), until)
         return answer
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
-        self._forget(claim.holder)
+        self._forget(claim.id)
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiter, to look again."""
         self._disturb()
 
-    def renewed_identity(self) -> None:
+    def reset_identity(self) -> None:
         """After a fork; the node has let go of everything by itself."""
 
 
@@ -106,20 +107,20 @@ class Polled(Handed):
         node: str,
         capabilities: Capabilities,
         forget: Callable[[str], None],
-        disturb: Callable[[], None],
+        wake_all: Callable[[], None],
     ) -> None:
-        super().__init__(node, capabilities, forget, disturb)
+        super().__init__(node, capabilities, forget, wake_all)
         self.closing = Signal()
 
-    def hear(self, claim: Claim, until: float) -> Awaitable[object]:
+    def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
         """Wait until it is time to look again."""
         return Wait(self.closing, until)
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiter; the client is closing."""
         self.closing.set()
-        super().disturb()
+        super().wake_all()
 
-    def renewed_identity(self) -> None:
+    def reset_identity(self) -> None:
         """After a fork, nobody here waits."""
         self.closing = Signal()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from leaselock.backends.redis.codec import packed
 from leaselock.backends.redis.keys import owner_of, terms_of
 from leaselock.backends.redis.steps import Send
-from leaselock.core.backend import Ask
+from leaselock.core.backend import Acquire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.places import Places
     from leaselock.backends.redis.route import Route
     from leaselock.backends.redis.steps import Command
-    from leaselock.core.backend import Claim, Leave
+    from leaselock.core.backend import Claim, Release
 
 # A name is printable, so neither stands in one. The owner's mark is as long as the owner.
 OWNER, MEMBER = "\1", "\2"
@@ -57,17 +57,17 @@ class Ready:
         self.take = lru_cache(maxsize=KEPT)(take)
         self.give = lru_cache(maxsize=KEPT)(give)
 
-    def brief(self, request: Ask | Leave, replicas: int) -> Send | None:
+    def brief(self, request: Acquire | Release, replicas: int) -> Send | None:
         """One packed command that nearly always settles *request*, if there is one."""
         claim = request.claim
-        if claim.holder in self.places.tickets:
+        if claim.id in self.places.tickets:
             return None
-        if isinstance(request, Ask):
+        if isinstance(request, Acquire):
             # Who may keep a lease listens from the start.
-            if replicas or (request.wait and claim.sticky):
+            if replicas or (request.wait and claim.cached):
                 return None
             lock, command = self.to_take(claim)
-        elif request.bury:
+        elif request.tombstone:
             return None
         else:
             lock, command = self.to_give(claim)
@@ -88,7 +88,7 @@ class Ready:
 
     def to_give(self, claim: Claim) -> tuple[str, bytes]:
         """A release by a holder that is neither buried nor in the queue."""
-        owner = owner_of(claim.holder)
+        owner = owner_of(claim.id)
         lock, start, between, after = self.give(claim.name, len(owner), self.route.sharded)
         who = owner.encode()
         return lock, b"".join((start, who, between, who, after))

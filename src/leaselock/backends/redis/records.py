@@ -9,13 +9,13 @@ import json
 from functools import lru_cache
 
 from leaselock.backends.redis.keys import holder_of
-from leaselock.core.backend import Claim, Held, Tie
+from leaselock.core.backend import Claim, HoldRecord, Lifetime
 
 # Of what Redis counts by itself.
 LARGEST = 2**63
 
 
-def held_of(owner: bytes, record: bytes, token: bytes, left: int) -> Held | None:
+def held_of(owner: bytes, record: bytes, token: bytes, left: int) -> HoldRecord | None:
     """The hold of *owner*, with what the record says of it, if the record is that holder's."""
     if not owner:
         return None
@@ -24,17 +24,17 @@ def held_of(owner: bytes, record: bytes, token: bytes, left: int) -> Held | None
 
 # Thousands may wait for one holder: they all share what is told of it.
 @lru_cache(maxsize=64)
-def _told(owner: bytes, record: bytes, token: bytes) -> Held:
+def _told(owner: bytes, record: bytes, token: bytes) -> HoldRecord:
     who = owner.decode("utf-8", "replace")
     parts = record.decode("utf-8", "replace").split("\n", 7)
     if len(parts) != 8 or parts[3] != who or not parts[2].isdecimal():
-        return Held(who, "", "both", _number(token), 0.0, _stranger(who), 0.0)
+        return HoldRecord(who, "", "either", _number(token), 0.0, _stranger(who), 0.0)
     holder = holder_of(who)
-    tie: Tie = "lease" if parts[1] == "lease" else "both"
+    tie: Lifetime = "lease" if parts[1] == "lease" else "either"
     client = holder.partition(":")[0]
     since = _seconds(parts[2]) / 1e6
     tokens = max(1, _number(parts[5].partition(" ")[2].partition(" ")[0]))
-    return Held(holder, client, tie, _number(parts[0]), 0.0, parts[7], since, tokens)
+    return HoldRecord(holder, client, tie, _number(parts[0]), 0.0, parts[7], since, tokens)
 
 
 def waiter_of(name: str, member: bytes) -> Claim:

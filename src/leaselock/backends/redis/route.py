@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from leaselock.backends.redis.keys import SLOTS, slot_of
 from leaselock.backends.redis.steps import Address, Send, Unreachable
-from leaselock.errors import Refused, StoreError
+from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,7 +85,7 @@ class Single:
 
     def moved(self, slot: int, address: Address) -> None:
         """A cluster's answer to somebody who did not say that he wants a cluster."""
-        raise Refused(
+        raise NotApplied(
             f"{self.address} is part of a Redis cluster: write redis+cluster://{self.address}"
         )
 
@@ -160,7 +160,9 @@ class Sentinels:
 
     def moved(self, slot: int, address: Address) -> None:
         """A cluster's answer from a server that sentinels watch."""
-        raise Refused(f"the master {self.service!r} is part of a cluster, which has no sentinels")
+        raise NotApplied(
+            f"the master {self.service!r} is part of a cluster, which has no sentinels"
+        )
 
 
 class Cluster:
@@ -249,20 +251,20 @@ SHARDED = ("PUBSUB", "SHARDNUMSUB", "0")
 
 def _number(value: object) -> int:
     if not isinstance(value, int):
-        raise Refused(f"the cluster describes its slots in a way not known here: {value!r}")
+        raise NotApplied(f"the cluster describes its slots in a way not known here: {value!r}")
     return value
 
 
 def _slot(value: object) -> int:
     slot = _number(value)
     if not 0 <= slot < SLOTS:
-        raise Refused(f"the cluster says that it has a slot {slot}, of {SLOTS}")
+        raise NotApplied(f"the cluster says that it has a slot {slot}, of {SLOTS}")
     return slot
 
 
 def _announced(master: object, asked: Address) -> Address:
     if not isinstance(master, list) or len(master) < 2:
-        raise Refused(f"the cluster describes its nodes in a way not known here: {master!r}")
+        raise NotApplied(f"the cluster describes its nodes in a way not known here: {master!r}")
     host, port = master[0], _number(master[1])
     # An empty or missing host means: the one that you have asked.
     return Address(host.decode() if host else asked.host, port)

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis import keys as names
 from leaselock.backends.redis.steps import OtherKind, Send
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leaselock.backends.redis.steps import Steps
     from leaselock.backends.redis.talk import Talk
-    from leaselock.core.backend import Sight
+    from leaselock.core.backend import LockState
 
 
 def sights(
-    talk: Talk, pattern: str, sight: Callable[[str], Steps[Sight]]
-) -> Steps[tuple[Sight, ...]]:
+    talk: Talk, pattern: str, sight: Callable[[str], Steps[LockState]]
+) -> Steps[tuple[LockState, ...]]:
     """The locks that are held or waited for, whose names match; each as *sight* sees it."""
     found = yield from _names_found(talk)
-    seen: list[Sight] = []
+    seen: list[LockState] = []
     for name in sorted(name for name in found if fnmatch.fnmatchcase(name, pattern)):
         with suppress(OtherKind):
             seen += ((yield from sight(name)),)
@@ -41,7 +41,7 @@ def _names_found(talk: Talk) -> Steps[set[str]]:
             scan = ("SCAN", cursor, "MATCH", f"{names.OURS}*", "COUNT", 1000)
             (reply,) = yield Send(address, (scan,))
             if isinstance(reply, Exception):
-                raise Refused(f"{address}: {reply}")
+                raise NotApplied(f"{address}: {reply}")
             cursor, found_keys = reply
             found.update(_locks_of(found_keys))
             if not int(cursor):

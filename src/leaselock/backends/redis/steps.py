@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from leaselock.errors import Refused, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ class Guarded(NamedTuple):
     """
 
     address: Address
-    look: Sequence[Command]
+    inspect: Sequence[Command]
     value: bytes
     commands: Sequence[Command]
 
@@ -83,15 +83,15 @@ class Unreachable(Exception):
     """A step did not reach its server at all; nothing was sent."""
 
 
-class OtherKind(Refused):
+class OtherKind(NotApplied):
     """The key is of another kind: a lock by another protocol, or no lock at all."""
 
 
-class TooLate(Refused):
+class TooLate(NotApplied):
     """What may pass by itself has not passed in time."""
 
 
-class Deaf(Refused):
+class Deaf(NotApplied):
     """The commands were carried out, but the server refuses the subscription that they need."""
 
 
@@ -99,11 +99,11 @@ class Deaf(Refused):
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-def senseless(error: Exception) -> Unknown:
+def senseless(error: Exception) -> OutcomeUnknown:
     """A server, or what stands between, has answered in a way that cannot be understood: what was
     asked may have been done.
     """
-    return Unknown(f"an answer of the store makes no sense: {type(error).__name__}: {error}")
+    return OutcomeUnknown(f"an answer of the store makes no sense: {type(error).__name__}: {error}")
 
 
 def unheard(address: Address, refusal: Exception, count: int) -> list[Exception]:

@@ -17,7 +17,7 @@ from leaselock.backends.redis.steps import (
     TooLate,
     Unreachable,
 )
-from leaselock.errors import Refused, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,7 +89,7 @@ class Talk:
                 replies: list[Any] = yield step
                 if teaching:
                     self.teaching.discard((address, sha))
-            except Unknown:
+            except OutcomeUnknown:
                 self.route.forget(address)
                 raise
             except Unreachable as error:
@@ -131,10 +131,10 @@ class Talk:
         for place in sorted(range(len(parts)), key=lambda i: self.route.late(parts[i][0])):
             try:
                 answers[place] = yield from parts[place][1]()
-            except (TooLate, Unknown) as error:
+            except (TooLate, OutcomeUnknown) as error:
                 problem = error
                 break
-            except Refused as error:
+            except NotApplied as error:
                 problem = error
         if problem is not None and not answers:
             raise problem
@@ -142,12 +142,12 @@ class Talk:
 
     def guarded(self, key: str, value: bytes, commands: Sequence[Command]) -> Steps[bool]:
         """Carry out commands if *key* is *value*, and stays so meanwhile; says whether it was."""
-        look: Sequence[Command] = (("WATCH", key), ("GET", key))
+        inspect: Sequence[Command] = (("WATCH", key), ("GET", key))
         while True:
-            _, found, done = yield from self.ask(key, look, guard=(value, commands))
+            _, found, done = yield from self.ask(key, inspect, guard=(value, commands))
             for reply in (found, done):
                 if isinstance(reply, Exception):
-                    raise Refused(f"{key!r}: {reply}")
+                    raise NotApplied(f"{key!r}: {reply}")
             if found != value or done is not None:
                 return bool(found == value)
 
@@ -160,11 +160,11 @@ class Talk:
         self.route.moved(int(slot), target)
         return None
 
-    def _explained(self, code: str, problem: Exception, address: Address) -> Refused:
+    def _explained(self, code: str, problem: Exception, address: Address) -> NotApplied:
         if code in PASSING:
             self.route.forget(address)
             return TooLate(f"{address}: {problem}")
         # Within a script, a missing right is told in other words.
         advice = ADVICE.get("NOPERM" if MAY_NOT in str(problem) else code)
-        kind = OtherKind if code == "WRONGTYPE" else Refused
+        kind = OtherKind if code == "WRONGTYPE" else NotApplied
         raise kind(f"{address}: {problem}" + (f" ({advice})" if advice else ""))

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ class Turns:
         now = self.now()
         if self.silent and now >= until:
             self._next()
-            raise Refused("the store does not answer those who asked before")
+            raise NotApplied("the store does not answer those who asked before")
         return until + now - began
 
     def end(self) -> None:

@@ -14,7 +14,7 @@ from leaselock.backends import library
 from leaselock.backends.redis.codec import ENDED, MESSAGES, codec, confirms, packed, spoils
 from leaselock.backends.redis.connecting import kind_for, refusal, terms_for
 from leaselock.backends.redis.steps import NONSENSE, absurd
-from leaselock.errors import Unknown
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,7 +99,7 @@ class Wire(asyncio.Protocol):
         """Send commands; the future has their replies."""
         future: asyncio.Future[list[Any]] = self.loop.create_future()
         if not self.open:
-            future.set_exception(Unknown(f"the connection to {self.address} was lost"))
+            future.set_exception(OutcomeUnknown(f"the connection to {self.address} was lost"))
             return future
         now = self.now()
         if until < now + LEAST:
@@ -161,7 +161,7 @@ class Wire(asyncio.Protocol):
             if flowing and now < question.until + GRACE:
                 soonest = min(soonest, now + FLOWING / 4)
                 continue
-            question.future.set_exception(Unknown(f"{self.address} did not answer in time"))
+            question.future.set_exception(OutcomeUnknown(f"{self.address} did not answer in time"))
             if self.last_heard < question.asked:
                 self._give_up()
                 return
@@ -233,7 +233,9 @@ class Wire(asyncio.Protocol):
         for question in questions:
             if not isinstance(question, tuple) and not question.future.done():
                 question.future.set_exception(
-                    Unknown(f"the connection to {self.address} was lost: {error or 'closed'}")
+                    OutcomeUnknown(
+                        f"the connection to {self.address} was lost: {error or 'closed'}"
+                    )
                 )
         if self.timer is not None:
             self.timer.cancel()

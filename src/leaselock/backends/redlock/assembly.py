@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redlock.ballot import Ballot
 from leaselock.core.effects import Call, Spawn, Wait
-from leaselock.errors import Refused, StoreError
+from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -93,7 +93,7 @@ class Assembly:
 
     def _why(self, master: int) -> StoreError:
         known = self.suspects.get(master)
-        return known[1] if known else Refused("it is not asked while it does not answer")
+        return known[1] if known else NotApplied("it is not asked while it does not answer")
 
     async def _collect(
         self,

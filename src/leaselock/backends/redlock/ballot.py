@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core.backend import Busy, Claim, Grant, Left, Retied, Sight
+from leaselock.core.backend import Busy, Claim, Grant, LifetimeSet, LockState, Released
 from leaselock.core.effects import Signal
-from leaselock.errors import Refused, StoreError, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -75,9 +75,9 @@ class Ballot:
         told = "; ".join(f"{shown[i]}: {error}" for i, error in sorted(self.errors.items()))
         silent = self.masters - len(self.answers)
         message = f"{what}: {silent} of {self.masters} masters did not answer ({told or 'no time'})"
-        refused = all(isinstance(error, Refused) for error in self.errors.values())
+        refused = all(isinstance(error, NotApplied) for error in self.errors.values())
         nothing = refused and self.complete and not self.votes()
-        return Refused(message) if nothing else Unknown(message)
+        return NotApplied(message) if nothing else OutcomeUnknown(message)
 
 
 def agreed(tokens: Collection[int], quorum: int) -> bool:
@@ -88,42 +88,42 @@ def agreed(tokens: Collection[int], quorum: int) -> bool:
 def busiest(ballot: Ballot) -> Busy:
     """Of those who are busy, the answer that most gave."""
     replies = [reply for reply in ballot.answers.values() if isinstance(reply, Busy)]
-    holders = Counter(reply.held.holder for reply in replies if reply.held is not None)
+    holders = Counter(reply.held.id for reply in replies if reply.held is not None)
     if not holders:
         return replies[0] if replies else Busy(None, 0.0, ())
     most = holders.most_common(1)[0][0]
-    return next(r for r in replies if r.held is not None and r.held.holder == most)
+    return next(r for r in replies if r.held is not None and r.held.id == most)
 
 
-def merged(name: str, sights: Mapping[int, Sight], quorum: int) -> Sight:
+def merged(name: str, sights: Mapping[int, LockState], quorum: int) -> LockState:
     """What several masters see of one lock: its holder is who has a majority of them."""
     waiting: dict[str, Claim] = {}
     for _, sight in sorted(sights.items()):
-        waiting |= {claim.holder: claim for claim in sight.waiting if claim.holder not in waiting}
-    votes = Counter(sight.held.holder for sight in sights.values() if sight.held is not None)
+        waiting |= {claim.id: claim for claim in sight.waiting if claim.id not in waiting}
+    votes = Counter(sight.held.id for sight in sights.values() if sight.held is not None)
     holder, count = votes.most_common(1)[0] if votes else ("", 0)
     if count < quorum:
-        return Sight(name, None, None, tuple(waiting.values()))
+        return LockState(name, None, None, tuple(waiting.values()))
     return _held(name, holder, sights, quorum, tuple(c for h, c in waiting.items() if h != holder))
 
 
 def _held(
     name: str,
     holder: str,
-    sights: Mapping[int, Sight],
+    sights: Mapping[int, LockState],
     quorum: int,
     waiting: tuple[Claim, ...],
-) -> Sight:
-    helds = [s.held for _, s in sorted(sights.items()) if s.held and s.held.holder == holder]
+) -> LockState:
+    helds = [s.held for _, s in sorted(sights.items()) if s.held and s.held.id == holder]
     token = max(Counter(h.token for h in helds).items(), key=lambda item: (item[1], item[0]))[0]
     # It holds until the majority falls apart.
     left = sorted(
-        (s.remaining for s in sights.values() if s.held and s.held.holder == holder),
+        (s.remaining for s in sights.values() if s.held and s.held.id == holder),
         key=lambda seconds: float("inf") if seconds is None else seconds,
         reverse=True,
     )
     held = next(h for h in helds if h.token == token)
-    return Sight(name, held, left[quorum - 1], waiting)
+    return LockState(name, held, left[quorum - 1], waiting)
 
 
 def asked_enough(line: int, ballot: Ballot) -> bool:
@@ -141,7 +141,7 @@ def consents(ballot: Ballot) -> int:
 
 def had_it(ballot: Ballot) -> int:
     """On how many of them the claim held."""
-    return sum(isinstance(a, Left) and a.was == "held" for a in ballot.answers.values())
+    return sum(isinstance(a, Released) and a.was == "held" for a in ballot.answers.values())
 
 
 def sound(ballot: Ballot, undone: Collection[tuple[int, int]], voted: Collection[int]) -> list[Any]:
@@ -155,4 +155,4 @@ def sound(ballot: Ballot, undone: Collection[tuple[int, int]], voted: Collection
 
 def tied_it(answers: Sequence[Any]) -> int:
     """On how many of them the hold was tied anew."""
-    return sum(isinstance(answer, Retied) and answer.held for answer in answers)
+    return sum(isinstance(answer, LifetimeSet) and answer.held for answer in answers)

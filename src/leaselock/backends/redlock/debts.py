@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import pace
-from leaselock.core.backend import Leave, Undo
-from leaselock.core.background import Background
+from leaselock.core import timing
+from leaselock.core.backend import Release, ReleaseGrant
 from leaselock.core.effects import Call, Wait
+from leaselock.core.singleton_process import Background
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -35,18 +35,18 @@ class Debts:
         self.masters = masters
         self.now = now
         self.closing = closing
-        self.owed: dict[int, dict[str, tuple[Leave | Undo, float]]] = {}
+        self.owed: dict[int, dict[str, tuple[Release | ReleaseGrant, float]]] = {}
         self.repaying = Background()
 
     def owe(self, master: int, claim: Claim, token: int | None = None) -> None:
         """Give it back as soon as the master answers: the claim for good, or one grant of it."""
         owed = self.owed.setdefault(master, {})
-        before, _ = owed.get(claim.holder, (None, 0.0))
-        request: Leave | Undo = Leave(claim, bury=True)
+        before, _ = owed.get(claim.id, (None, 0.0))
+        request: Release | ReleaseGrant = Release(claim, tombstone=True)
         # Who leaves for good ends every grant; to end one only would leave later ones standing.
-        if token is not None and not isinstance(before, Leave):
-            request = Undo(claim, token)
-        owed[claim.holder] = (request, self.now() + claim.lease + pace.UNDO_PATIENCE)
+        if token is not None and not isinstance(before, Release):
+            request = ReleaseGrant(claim, token)
+        owed[claim.id] = (request, self.now() + claim.lease + timing.UNDO_PATIENCE)
         if len(owed) > MOST:
             del owed[next(iter(owed))]
 
@@ -62,7 +62,7 @@ class Debts:
             for master in list(self.owed):
                 paid = await self.repay(master) or paid
             tries = 0 if paid else tries + 1
-            await Wait(self.closing, self.now() + pace.pause(tries + 4, 0.5))
+            await Wait(self.closing, self.now() + timing.pause(tries + 4, 0.5))
 
     async def repay(self, master: int) -> bool:
         """Pay until the master does not answer; says whether it did."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock.backends import Opened, check_protocol, open_store
 from leaselock.backends.redlock.protocol import Redlock
-from leaselock.core.backend import Capabilities, Examine, Finding, Prepare, Sweep
+from leaselock.core.backend import Capabilities, CollectGarbage, Doctor, Finding, Setup
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Master(NamedTuple):
     """What the driver asks."""
     shown: str
     forget: Callable[[str], None]
-    disturb: Callable[[], None]
+    wake_all: Callable[[], None]
 
 
 def open_masters(
@@ -35,7 +35,7 @@ def open_masters(
     opened = [open_store(_plain(target), now, aio=aio) for target in targets]
     _check(opened)
     masters = [
-        Master(f"master{i}", one.shown, one.nodes[VOTE].forget, one.nodes[VOTE].disturb)
+        Master(f"master{i}", one.shown, one.nodes[VOTE].forget, one.nodes[VOTE].wake_all)
         for i, one in enumerate(opened)
     ]
     nodes: dict[str, Any] = {
@@ -84,8 +84,8 @@ def _shown(opened: Sequence[Opened]) -> str:
 def _capabilities(opened: Sequence[Opened]) -> Capabilities:
     """As careful as the worst of them."""
     each = [one.backend(None).capabilities for one in opened]
-    drift, margin = max(c.drift for c in each), max(c.margin for c in each)
-    return Capabilities(drift, margin, life=False, bequest=False)
+    drift, margin = max(c.clock_drift for c in each), max(c.clock_margin for c in each)
+    return Capabilities(drift, margin, life=False, inheritable=False)
 
 
 def _random() -> float:
@@ -101,10 +101,10 @@ def _of_all(masters: int) -> Finding:
 
 
 def _joined(opened: Sequence[Opened], request: object, answers: Sequence[Any]) -> object:
-    if isinstance(request, Sweep):
+    if isinstance(request, CollectGarbage):
         return sum(answers)
     found = tuple(part for answer in answers for part in answer)
-    if not isinstance(request, Examine):
+    if not isinstance(request, Doctor):
         return found
     return (_of_all(len(opened)), *_doubles(opened, answers), *found)
 
@@ -121,7 +121,7 @@ def _doubles(opened: Sequence[Opened], answers: Sequence[tuple[Finding, ...]]) -
 
 
 def _failed(one: Opened, request: object, error: StoreError) -> tuple[Finding, ...]:
-    if not isinstance(request, Examine):
+    if not isinstance(request, Doctor):
         raise error
     return (Finding("fail", f"{one.shown}: {error}", "a lock needs a majority, not all of them"),)
 
@@ -133,7 +133,7 @@ class _Upkeep:
         self.opened = opened
         self.stores = [one.nodes["store"] for one in opened]
 
-    def call(self, request: Examine | Prepare | Sweep, until: float) -> object:
+    def call(self, request: Doctor | Setup | CollectGarbage, until: float) -> object:
         """The answers of all."""
         answers = []
         for one, store in zip(self.opened, self.stores, strict=True):
@@ -162,7 +162,7 @@ class _Upkeep:
 class _AioUpkeep(_Upkeep):
     """The same for asyncio."""
 
-    async def call(self, request: Examine | Prepare | Sweep, until: float) -> object:
+    async def call(self, request: Doctor | Setup | CollectGarbage, until: float) -> object:
         """The answers of all."""
         answers = []
         for one, store in zip(self.opened, self.stores, strict=True):

@@ -31,23 +31,24 @@ from leaselock.backends.redlock.ballot import (
 )
 from leaselock.backends.redlock.debts import Debts
 from leaselock.core.backend import (
-    Ask,
+    Acquire,
+    AwaitWakeup,
     Broken,
     Busy,
     Capabilities,
     Claim,
-    Fence,
     Grant,
-    Hear,
-    Leave,
+    Lifetime,
+    LifetimeSet,
+    LockState,
+    RaiseToken,
+    Release,
+    ReleaseGrant,
     Renew,
-    Retie,
-    Retied,
-    Sight,
-    Tie,
-    Undo,
+    SetLifetime,
 )
 from leaselock.core.effects import Call, Signal, Wait
+from leaselock.core.maintenance import StoreMaintenance
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ SPLIT = 0.03
 PAUSES = (0.001, 0.002, 0.004, 0.0)
 
 
-class Redlock:
+class Redlock(StoreMaintenance):
     """One client's way of locking on several masters."""
 
     def __init__(
@@ -77,9 +78,9 @@ class Redlock:
         self.now = now
         self.quorum = len(masters) // 2 + 1
         self.random = random
-        self.renewed_identity()
+        self.reset_identity()
 
-    def renewed_identity(self) -> None:
+    def reset_identity(self) -> None:
         """After a fork, nobody here waits, and nothing is owed."""
         self.closing = Signal()
         self.all = Assembly(self.masters, self.now)
@@ -93,7 +94,7 @@ class Redlock:
 
     # --- a try ----------------------------------------------------------------------------------
 
-    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. The head of the line asks the others again: they may hear of a release later."""
         for pause in PAUSES[: None if wait else 1]:
             line = self.all.line()
@@ -122,30 +123,30 @@ class Redlock:
 
     def _stand(self, claim: Claim, line: int) -> None:
         """In one line at a time: who has gone to another keeps nobody from looking in this one."""
-        before = self.lines.get(claim.holder, line)
-        self.lines[claim.holder] = line
+        before = self.lines.get(claim.id, line)
+        self.lines[claim.id] = line
         if before != line:
-            self.masters[before].forget(claim.holder)
+            self.masters[before].forget(claim.id)
 
     async def _ballot(self, claim: Claim, line: int, wait: bool, until: float) -> Ballot:
-        ballot = self.latest[claim.holder] = self.all.ballot()
+        ballot = self.latest[claim.id] = self.all.ballot()
 
         async def late(master: int, answer: object) -> None:
             await self._late(ballot, claim, master, answer)
 
-        requests = {i: Ask(claim, wait and i == line) for i in self.all.each(None)}
+        requests = {i: Acquire(claim, wait and i == line) for i in self.all.each(None)}
         await self.all.poll(requests, until, partial(asked_enough, line), late, ballot)
         if ballot.errors or not ballot.complete:
-            self.unsure.add(claim.holder)
+            self.unsure.add(claim.id)
         return ballot
 
     async def _late(self, ballot: Ballot, claim: Claim, master: int, answer: object) -> None:
         """An answer to a try that has failed without it; a newer try will find it by itself."""
-        if self.latest.get(claim.holder, ballot) is not ballot:
+        if self.latest.get(claim.id, ballot) is not ballot:
             return
         if isinstance(answer, Grant):
-            if claim.holder in self.latest:
-                self.undone.setdefault(claim.holder, set()).add((master, answer.token))
+            if claim.id in self.latest:
+                self.undone.setdefault(claim.id, set()).add((master, answer.token))
             self.debts.owe(master, claim, answer.token)
             await self.debts.repay(master)
         elif answer is None and ballot.final:
@@ -153,7 +154,7 @@ class Redlock:
             await self.debts.start()
 
     def _votes(self, ballot: Ballot, claim: Claim) -> dict[int, int]:
-        undone = self.undone.get(claim.holder, ())
+        undone = self.undone.get(claim.id, ())
         return {i: token for i, token in ballot.votes().items() if (i, token) not in undone}
 
     def _won(self, ballot: Ballot, votes: Mapping[int, int], line: int) -> bool:
@@ -170,7 +171,7 @@ class Redlock:
         token = max(votes.values())
         if agreed(votes.values(), self.quorum):
             return token
-        fences = dict.fromkeys(votes, Fence(claim, token))
+        fences = dict.fromkeys(votes, RaiseToken(claim, token))
         ballot = await self.all.poll(fences, until, lambda b: b.settled(consents(b)))
         return token if consents(ballot) >= self.quorum else None
 
@@ -178,30 +179,30 @@ class Redlock:
         """Undo votes; which masters did not say that they did."""
         if not votes:
             return set()
-        self.undone.setdefault(claim.holder, set()).update(votes.items())
-        undos = {i: Undo(claim, token) for i, token in votes.items()}
+        self.undone.setdefault(claim.id, set()).update(votes.items())
+        undos = {i: ReleaseGrant(claim, token) for i, token in votes.items()}
         said = await self.all.poll(undos, min(until, self.now() + PATIENCE), lambda b: False)
         return undos.keys() - said.answers.keys()
 
     def _busy(self, ballot: Ballot, claim: Claim, line: int) -> Busy:
         self.all.check(ballot, f"no majority for {claim.name!r}")
         reply = busiest(ballot)
-        self.places.pop(claim.holder, None)
+        self.places.pop(claim.id, None)
         if isinstance(at_line := ballot.answers.get(line), Busy):
-            self.places[claim.holder] = line
-            return reply._replace(recheck=at_line.recheck)
+            self.places[claim.id] = line
+            return reply._replace(retry_after=at_line.retry_after)
         # Several had some votes each; who comes back first is left to chance.
-        return reply._replace(recheck=SPLIT * (0.1 + self.random()))
+        return reply._replace(retry_after=SPLIT * (0.1 + self.random()))
 
-    async def hear(self, claim: Claim, until: float) -> None:
+    async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait for a message from the master where the claim stands in line."""
-        place = self.places.get(claim.holder)
+        place = self.places.get(claim.id)
         if place is None:
             await Wait(self.closing, until)
             return
         with suppress(StoreError):
             # It is away, and so are its messages: to look again tells more.
-            await Call(self.masters[place].node, Hear(claim), until)
+            await Call(self.masters[place].node, AwaitWakeup(claim), until)
 
     # --- what follows ---------------------------------------------------------------------------
 
@@ -219,12 +220,12 @@ class Redlock:
 
     def _sound(self, ballot: Ballot, claim: Claim) -> list[Any]:
         """What is said of a hold by those whose vote is not, perhaps, on its way back."""
-        undone, latest = self.undone.get(claim.holder, ()), self.latest.get(claim.holder)
+        undone, latest = self.undone.get(claim.id, ()), self.latest.get(claim.id)
         return sound(ballot, undone, self._votes(latest, claim) if latest else ())
 
-    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Give up everywhere; who does not answer is told later."""
-        request = Leave(claim, bury or claim.holder in self.unsure)
+        request = Release(claim, tombstone or claim.id in self.unsure)
         ballot = await self.all.poll(self.all.each(request), until, lambda b: b.settled(had_it(b)))
         for master in set(range(len(self.masters))) - set(ballot.answers):
             self.debts.owe(master, claim)
@@ -235,40 +236,40 @@ class Redlock:
         return ballot.verdict(had_it(ballot), len(ballot.answers) - had_it(ballot)) is not False
 
     def _done_with(self, claim: Claim) -> None:
-        self.latest.pop(claim.holder, None)
-        self.undone.pop(claim.holder, None)
-        self.unsure.discard(claim.holder)
+        self.latest.pop(claim.id, None)
+        self.undone.pop(claim.id, None)
+        self.unsure.discard(claim.id)
 
-    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
+    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold, on every master that has it."""
         ballot = await self.all.poll(
-            self.all.each(Retie(claim, tie)),
+            self.all.each(SetLifetime(claim, tie)),
             until,
             lambda b: b.settled(tied_it(self._sound(b, claim))),
         )
         self.all.check(ballot, f"no majority for {claim.name!r}")
-        return Retied(tied_it(self._sound(ballot, claim)) >= ballot.quorum, ())
+        return LifetimeSet(tied_it(self._sound(ballot, claim)) >= ballot.quorum, ())
 
-    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """Who holds a majority, who waits. One that is slow is not waited for."""
-        return await overview.look(self.all, name, pattern, until)
+        return await overview.inspect(self.all, name, pattern, until)
 
-    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Take the lock from who has a majority of the masters, on each that it has."""
-        return await overview.evict(self.all, name, token, until)
+        return await overview.break_lock(self.all, name, token, until)
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
-        self.places.pop(claim.holder, None)
-        self.lines.pop(claim.holder, None)
-        ballot = self.latest.get(claim.holder)
+        self.places.pop(claim.id, None)
+        self.lines.pop(claim.id, None)
+        ballot = self.latest.get(claim.id)
         if ballot is not None and ballot.failed:
-            del self.latest[claim.holder]
+            del self.latest[claim.id]
         for master in self.masters:
-            master.forget(claim.holder)
+            master.forget(claim.id)
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiter: the client is closing."""
         self.closing.set()
         for master in self.masters:
-            master.disturb()
+            master.wake_all()

@@ -13,8 +13,8 @@ from leaselock.backends.sql.aio_lines import MysqlLine, PostgresLine, asked
 from leaselock.backends.sql.lease import Lease, client_of
 from leaselock.backends.sql.script import NONSENSE, SqlError, dialect_of, senseless
 from leaselock.backends.sql.upkeep import UPKEEP, Greeted, greeting, refusal, upkeep
-from leaselock.core.backend import Ask, Crowded, Look, Renew
-from leaselock.errors import Unknown
+from leaselock.core.backend import Acquire, Inspect, PoolExhausted, Renew
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SPARE = 2
-AGAIN = (Ask, Renew, Look)
+AGAIN = (Acquire, Renew, Inspect)
 LONGEST_WAIT = 3600.0
 
 
@@ -53,7 +53,7 @@ class AioStore:
         if isinstance(request, UPKEEP):
             making = self.converse(lambda: upkeep(request, self.greeted), until, bare=True)
         else:
-            more, again = isinstance(request, Ask), isinstance(request, AGAIN)
+            more, again = isinstance(request, Acquire), isinstance(request, AGAIN)
             making = self.converse(lambda: self._about(request), until, more, again=again)
         return await self.apart(making)
 
@@ -94,7 +94,7 @@ class AioStore:
                     return await self.drive(line, about(), until)
                 except SqlError as error:
                     raise refusal(error, self.greeted) from error
-                except Unknown:
+                except OutcomeUnknown:
                     if not (again and line.worn and self.now() < until):
                         raise
                 finally:
@@ -135,7 +135,7 @@ class AioStore:
                 self._exit()
             if isinstance(error, TimeoutError):
                 words = f"all {most} connections to {self.target.shown} were busy"
-                raise Crowded(words) from None
+                raise PoolExhausted(words) from None
             raise
 
     def _exit(self) -> None:

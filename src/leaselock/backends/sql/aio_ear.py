@@ -9,8 +9,8 @@ from leaselock.backends.sql.ear import CONNECT_PATIENCE, DOZE, POLL, Words, sign
 from leaselock.backends.sql.script import SqlError
 from leaselock.backends.sql.shelf import channel
 from leaselock.backends.sql.upkeep import refusal
-from leaselock.core.backend import EVERYONE, Next
-from leaselock.errors import Refused, StoreError
+from leaselock.core.backend import WAKE_ALL, Listen
+from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from leaselock.backends.sql.aio import AioStore
@@ -31,10 +31,10 @@ class AioEar:
 
     async def call(self, request: object, until: float) -> object:
         """The next words, however long they take."""
-        if not isinstance(request, Next):
+        if not isinstance(request, Listen):
             raise TypeError(f"the ear was asked {request!r}")
         if self.ended:
-            raise Refused("the client was closed")
+            raise NotApplied("the client was closed")
         client = request.client
         hearing = asyncio.ensure_future(self._hear(client, until))
         self.hearing.add(hearing)
@@ -44,7 +44,7 @@ class AioEar:
             self._let_go(client)
             if not self.ended:
                 raise
-            raise Refused("the client was closed") from None
+            raise NotApplied("the client was closed") from None
         except SqlError as error:
             self._let_go(client)
             raise refusal(error, self.store.greeted) from error
@@ -57,7 +57,7 @@ class AioEar:
     async def _hear(self, client: str, until: float) -> tuple[str, ...]:
         if client not in self.lines:
             await self._connect(client)
-            return (EVERYONE,)
+            return (WAKE_ALL,)
         while True:
             words = await self._words(client, until)
             if words:

@@ -16,8 +16,17 @@ from leaselock.backends.sql.places import GRACE, Place, Places, once, refuse
 from leaselock.backends.sql.script import NONSENSE, SqlError, senseless
 from leaselock.backends.sql.seats import Await, By, Own, Seats, Shared
 from leaselock.backends.sql.upkeep import refusal
-from leaselock.core.backend import Ask, Break, Claim, Leave, Left, Look, Next, Renew
-from leaselock.errors import Refused, StoreError, Unknown
+from leaselock.core.backend import (
+    Acquire,
+    BreakLock,
+    Claim,
+    Inspect,
+    Listen,
+    Release,
+    Released,
+    Renew,
+)
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,41 +60,41 @@ class AioSeating(Places):
 
     async def _call(self, by: By, until: float) -> object:
         request = by.request
-        if isinstance(request, Ask):
+        if isinstance(request, Acquire):
             return await self._ask_once(by.protocol, request, until)
         if isinstance(request, Await):
             await self._await(request.claim, until)
             return None
-        if isinstance(request, Leave):
+        if isinstance(request, Release):
             return await self._leave(request.claim, until)
         if isinstance(request, Renew):
             lives = [self._lives(claim, until) for claim in request.claims]
             return tuple(await asyncio.gather(*lives))
-        if isinstance(request, Look):
-            return await self._drive(None, self.seats.look(by.protocol, request), until)
-        assert isinstance(request, Break)
-        return await self._drive(None, self.seats.evict(by.protocol, request), until)
+        if isinstance(request, Inspect):
+            return await self._drive(None, self.seats.inspect(by.protocol, request), until)
+        assert isinstance(request, BreakLock)
+        return await self._drive(None, self.seats.break_lock(by.protocol, request), until)
 
-    async def _ask_once(self, protocol: str, request: Ask, until: float) -> Grant | Busy:
+    async def _ask_once(self, protocol: str, request: Acquire, until: float) -> Grant | Busy:
         claim = request.claim
-        done = self.asking[claim.holder] = asyncio.Event()
+        done = self.asking[claim.id] = asyncio.Event()
         try:
             return await self._ask(protocol, request, until)
         finally:
-            del self.asking[claim.holder]
+            del self.asking[claim.id]
             done.set()
-            if claim.holder in self.left:
-                self.left.discard(claim.holder)
+            if claim.id in self.left:
+                self.left.discard(claim.id)
                 self.drop(claim)
 
-    async def _ask(self, protocol: str, request: Ask, until: float) -> Grant | Busy:
+    async def _ask(self, protocol: str, request: Acquire, until: float) -> Grant | Busy:
         claim = request.claim
-        place = self.places.get(claim.holder)
+        place = self.places.get(claim.id)
         if place is None or place.ended:
             self.drop(claim)
             place = await self._place(claim, until)
             place.seat.claim, place.seat.protocol = claim, protocol
-            self.places[claim.holder] = place
+            self.places[claim.id] = place
         async with self._at(claim, place):
             refuse(self.store, protocol, place.settings)
             reply = await self._talk(claim, place, self.seats.ask(place.seat, request), until)
@@ -129,54 +138,54 @@ class AioSeating(Places):
         return place
 
     async def _await(self, claim: Claim, until: float) -> None:
-        place = self.places.get(claim.holder)
+        place = self.places.get(claim.id)
         if place is None:
             return
         patience = max(0.0, until - self.store.now())
         async with self._at(claim, place):
             await self._talk(claim, place, self.seats.wait(place.seat, patience), until + GRACE)
 
-    async def _leave(self, claim: Claim, until: float) -> Left:
-        asked = self.asking.get(claim.holder)
+    async def _leave(self, claim: Claim, until: float) -> Released:
+        asked = self.asking.get(claim.id)
         if asked is not None:
             # Its asker was cancelled; the question goes on, and is to leave nothing behind.
-            self.left.add(claim.holder)
+            self.left.add(claim.id)
             return await self._left(asked, until)
-        place = self.places.get(claim.holder)
+        place = self.places.get(claim.id)
         if place is None:
-            return Left("absent", ())
+            return Released("absent", ())
         held = place.seat.token is not None
         if place.mutex.locked() and not held:
             # It is in the midst of a wait, whose asker is gone.
             self.drop(claim)
-            return Left("waiting", ())
+            return Released("waiting", ())
         try:
             async with self._at(claim, place):
                 await self._talk(claim, place, self.seats.free(place.seat), until)
                 self.lay_down(claim)
         except StoreError:
             # What is closed holds nothing; but nobody knows how long it did.
-            return Left("absent", ())
-        return Left("held" if held else "waiting", ())
+            return Released("absent", ())
+        return Released("held" if held else "waiting", ())
 
-    async def _left(self, asked: asyncio.Event, until: float) -> Left:
+    async def _left(self, asked: asyncio.Event, until: float) -> Released:
         try:
             async with asyncio.timeout(max(0.0, until - self.store.now())):
                 await asked.wait()
         except TimeoutError:
-            raise Unknown("a question of the same claim is still under way") from None
-        return Left("waiting", ())
+            raise OutcomeUnknown("a question of the same claim is still under way") from None
+        return Released("waiting", ())
 
     async def _lives(self, claim: Claim, until: float) -> bool:
-        place = self.places.get(claim.holder)
+        place = self.places.get(claim.id)
         if place is None or place.ended:
             return False
         try:
             async with self._at(claim, place):
                 await self._talk(claim, place, self.seats.alive(), until)
-        except Unknown:
+        except OutcomeUnknown:
             return False
-        return self.places.get(claim.holder) is place
+        return self.places.get(claim.id) is place
 
     async def _drive(self, place: Place | None, steps: Steps[T], until: float) -> T:
         dialect = self.store.dialect
@@ -236,10 +245,10 @@ class AioEnds:
 
     async def call(self, request: object, until: float) -> object:
         """Whose connections have ended, as soon as one has."""
-        if not isinstance(request, Next):
+        if not isinstance(request, Listen):
             return self.ends.call(request, until)
         if self.ends.finished:
-            raise Refused("the client was closed")
+            raise NotApplied("the client was closed")
         loop = asyncio.get_running_loop()
         watch = self.of(request.client)
         woken: asyncio.Future[None] = loop.create_future()

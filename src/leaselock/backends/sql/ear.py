@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from leaselock.backends.sql.script import SqlError
 from leaselock.backends.sql.shelf import channel
 from leaselock.backends.sql.upkeep import refusal
-from leaselock.core.backend import EVERYONE, Next
-from leaselock.errors import Refused, StoreError
+from leaselock.core.backend import WAKE_ALL, Listen
+from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from leaselock.backends.sql.nodes import Store
@@ -79,14 +79,14 @@ class Ear:
 
     def call(self, request: object, until: float) -> object:
         """The next words, however long they take."""
-        if not isinstance(request, Next):
+        if not isinstance(request, Listen):
             raise TypeError(f"the ear was asked {request!r}")
         try:
             return self._hear(request.client, until)
         except (StoreError, SqlError) as error:
             self._let_go(request.client)
             if self.ended.is_set():
-                raise Refused("the client was closed") from None
+                raise NotApplied("the client was closed") from None
             if isinstance(error, SqlError):
                 raise refusal(error, self.store.greeted) from error
             raise
@@ -94,12 +94,12 @@ class Ear:
     def _hear(self, client: str, until: float) -> tuple[str, ...]:
         if client not in self.lines:
             self._connect(client)
-            return (EVERYONE,)
+            return (WAKE_ALL,)
         while not self.ended.is_set():
             words = self._words(client, until)
             if words:
                 return words
-        raise Refused("the client was closed")
+        raise NotApplied("the client was closed")
 
     def _connect(self, client: str) -> None:
         store = self.store

@@ -13,8 +13,8 @@ import os
 import select
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core.backend import Next
-from leaselock.errors import Refused, Unknown
+from leaselock.core.backend import Listen
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ class Watch:
                 self._forget(descriptor)
                 place.ended = True
                 if place.seat.token is not None and place.seat.claim is not None:
-                    holders.append(place.seat.claim.holder)
+                    holders.append(place.seat.claim.id)
         return tuple(holders) if events else None
 
     def close(self) -> None:
@@ -128,18 +128,18 @@ class Ends:
 
     def call(self, request: object, until: float) -> object:
         """Whose connections have ended, as soon as one has."""
-        assert isinstance(request, Next) or hasattr(request, "client")
+        assert isinstance(request, Listen) or hasattr(request, "client")
         watch = self.of(request.client)
-        if not isinstance(request, Next):
+        if not isinstance(request, Listen):
             watch.poke()
             return None
         if self.finished:
-            raise Refused("the client was closed")
+            raise NotApplied("the client was closed")
         holders = watch.ended(self.left(until))
         if self.finished:
-            raise Refused("the client was closed")
+            raise NotApplied("the client was closed")
         if holders is None:
-            raise Unknown("nothing ended in time")
+            raise OutcomeUnknown("nothing ended in time")
         return holders
 
     def left(self, until: float) -> float:

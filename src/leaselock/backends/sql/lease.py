@@ -15,20 +15,20 @@ from leaselock.backends.sql.script import SqlError
 from leaselock.backends.sql.shelf import LockShelf, micros, reading
 from leaselock.core import rules
 from leaselock.core.backend import (
-    Ask,
-    Break,
+    Acquire,
+    BreakLock,
     Busy,
     Claim,
     Grant,
-    Held,
-    Leave,
-    Left,
-    Look,
+    HoldRecord,
+    Inspect,
+    LockState,
+    Release,
+    Released,
     Renew,
-    Retie,
-    Sight,
+    SetLifetime,
 )
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from leaselock.backends.sql.shelf import Asker
 
 T = TypeVar("T")
-RELEASED = Left("held", ())
+RELEASED = Released("held", ())
 MOST_TRIES = 10
 # Of so many busy names one client remembers that they are.
 MOST_BUSY = 10_000
@@ -52,49 +52,49 @@ class Lease:
         # Names that were taken when somebody here asked last: the short way is in vain.
         self.busy: set[str] = set()
         self.answers: Mapping[type, Callable[[Any, Asker], Steps[object]]] = {
-            Ask: self._ask,
-            Leave: self._leave,
+            Acquire: self._ask,
+            Release: self._leave,
             Renew: self._renew,
-            Retie: self._retie,
-            Break: self._break,
-            Look: self._look,
+            SetLifetime: self._retie,
+            BreakLock: self._break,
+            Inspect: self._inspect,
         }
 
     def about(self, request: object, asker: Asker) -> Steps[object]:
         """The conversation that answers a request."""
         return self.answers[type(request)](request, asker)
 
-    def _ask(self, request: Ask, asker: Asker) -> Steps[object]:
+    def _ask(self, request: Acquire, asker: Asker) -> Steps[object]:
         claim = request.claim
-        if claim.name not in self.busy or claim.holder in self.waiting:
+        if claim.name not in self.busy or claim.id in self.waiting:
             token = yield from self._ask_shortly(claim)
             if token is not None:
                 return Grant(token, ())
-        reply = yield from self.whole(claim.name, claim.holder, asker, _asking(request))
+        reply = yield from self.whole(claim.name, claim.id, asker, _asking(request))
         if isinstance(reply, Busy):
             self._was_busy(request)
         else:
             self.busy.discard(claim.name)
         return reply
 
-    def _was_busy(self, request: Ask) -> None:
+    def _was_busy(self, request: Acquire) -> None:
         if request.wait:
-            self.waiting.add(request.claim.holder)
+            self.waiting.add(request.claim.id)
         if len(self.busy) >= MOST_BUSY:
             self.busy.clear()
         self.busy.add(request.claim.name)
 
     def _ask_shortly(self, claim: Claim) -> Steps[int | None]:
-        waited = claim.holder in self.waiting
+        waited = claim.id in self.waiting
         words = _renewal(claim)
         if waited:
             result = yield from self._shortly(("confirm", words))
         else:
-            more: dict[str, Value] = {"client": claim.client, "about": claim.about}
+            more: dict[str, Value] = {"client": claim.client, "about": claim.metadata}
             result = yield from self._shortly(("take", {**words, **more}))
         if result is None or not result.amount:
             return None
-        self.waiting.discard(claim.holder)
+        self.waiting.discard(claim.id)
         return result.number or int(result.rows[0][0])
 
     def _shortly(self, part: Part) -> Steps[Result | None]:
@@ -107,38 +107,38 @@ class Lease:
             return None
         return result
 
-    def _leave(self, request: Leave, asker: Asker) -> Steps[object]:
+    def _leave(self, request: Release, asker: Asker) -> Steps[object]:
         claim = request.claim
-        self.waiting.discard(claim.holder)
-        if not request.bury:
-            words = {"name": claim.name, "holder": claim.holder}
+        self.waiting.discard(claim.id)
+        if not request.tombstone:
+            words = {"name": claim.name, "holder": claim.id}
             result = yield from self._shortly(("drop", words))
             if result is not None and result.amount:
                 return RELEASED
 
-        def leaving(shelf: LockShelf) -> Left:
-            return rules.leave(shelf, request)
+        def leaving(shelf: LockShelf) -> Released:
+            return rules.release(shelf, request)
 
-        return (yield from self.whole(claim.name, claim.holder, asker, leaving))
+        return (yield from self.whole(claim.name, claim.id, asker, leaving))
 
     def _renew(self, request: Renew, asker: Asker) -> Steps[object]:
         # In the order of their names, so that two renewals of many locks never wait for each other.
         claims = sorted(request.claims, key=lambda claim: claim.name)
         results = yield tuple(("renew", _renewal(claim)) for claim in claims)
-        renewed = {c.holder: bool(r.amount) for c, r in zip(claims, results, strict=True)}
-        return tuple(renewed[claim.holder] for claim in request.claims)
+        renewed = {c.id: bool(r.amount) for c, r in zip(claims, results, strict=True)}
+        return tuple(renewed[claim.id] for claim in request.claims)
 
-    def _retie(self, request: Retie, asker: Asker) -> Steps[object]:
+    def _retie(self, request: SetLifetime, asker: Asker) -> Steps[object]:
         claim = request.claim
 
         def retying(shelf: LockShelf) -> object:
-            return rules.retie(shelf, claim.holder, request.tie)
+            return rules.set_lifetime(shelf, claim.id, request.lifetime)
 
-        return (yield from self.whole(claim.name, claim.holder, asker, retying))
+        return (yield from self.whole(claim.name, claim.id, asker, retying))
 
-    def _break(self, request: Break, asker: Asker) -> Steps[object]:
+    def _break(self, request: BreakLock, asker: Asker) -> Steps[object]:
         def breaking(shelf: LockShelf) -> object:
-            return rules.evict(shelf, request)
+            return rules.break_lock(shelf, request)
 
         return (yield from self.whole(request.name, "", asker, breaking))
 
@@ -164,7 +164,7 @@ class Lease:
             _, _, results = yield from self._first_row(name, holder)
             row = results[1].one()
             if row is None:
-                raise Refused(f"{name!r} has no row, and none could be made")
+                raise NotApplied(f"{name!r} has no row, and none could be made")
         shelf = LockShelf(name, asker, row, results)
         result = work(shelf)
         yield shelf.writing()
@@ -188,7 +188,7 @@ class Lease:
                     # It has gone since, or is another user's: it finds the word that was left.
                     continue
 
-    def _look(self, request: Look, asker: Asker) -> Steps[object]:
+    def _inspect(self, request: Inspect, asker: Asker) -> Steps[object]:
         if request.name is not None:
             words = {"name": request.name}
             now, held, queue = yield ("now", ("one", words), ("queue", words))
@@ -202,18 +202,18 @@ class Lease:
 
 def client_of(request: object) -> str:
     """Whose request it is, where that matters."""
-    return request.claim.client if isinstance(request, (Ask, Leave)) else ""
+    return request.claim.client if isinstance(request, (Acquire, Release)) else ""
 
 
-def _asking(request: Ask) -> Callable[[LockShelf], Grant | Busy]:
+def _asking(request: Acquire) -> Callable[[LockShelf], Grant | Busy]:
     def asking(shelf: LockShelf) -> Grant | Busy:
-        return rules.ask(shelf, request)
+        return rules.acquire(shelf, request)
 
     return asking
 
 
 def _renewal(claim: Claim) -> dict[str, Value]:
-    return {"name": claim.name, "holder": claim.holder, "lease": micros(claim.lease)}
+    return {"name": claim.name, "holder": claim.id, "lease": micros(claim.lease)}
 
 
 def _by_name(rows: list[Row]) -> dict[str, list[Row]]:
@@ -223,14 +223,14 @@ def _by_name(rows: list[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def _sight(name: str, now: Result, held: list[Row], queue: list[Row]) -> Sight:
+def _sight(name: str, now: Result, held: list[Row], queue: list[Row]) -> LockState:
     clock = now.rows[0][0] / 1e6
     waiting = tuple(
         Claim(n, holder, client, lease / 1e6, about, since / 1e6)
         for n, holder, client, lease, about, since in queue
     )
     if not held:
-        return Sight(name, None, None, waiting)
+        return LockState(name, None, None, waiting)
     _, holder, client, tie, token, expires, about, since = held[0]
-    hold = Held(holder, client, tie, token, expires / 1e6, about, since / 1e6)
-    return Sight(name, hold, hold.expires - clock, waiting)
+    hold = HoldRecord(holder, client, tie, token, expires / 1e6, about, since / 1e6)
+    return LockState(name, hold, hold.expires - clock, waiting)

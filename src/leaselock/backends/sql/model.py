@@ -13,7 +13,7 @@ from leaselock.backends.sql.lease import Lease
 from leaselock.backends.sql.model_tables import Tables, names_of
 from leaselock.backends.sql.script import SqlError, dialect_of
 from leaselock.backends.sql.shelf import Asker
-from leaselock.core.backend import EVERYONE, Ask, Leave, Next
+from leaselock.core.backend import WAKE_ALL, Acquire, Listen, Release
 from leaselock.core.effects import FOREVER
 
 if TYPE_CHECKING:
@@ -136,10 +136,10 @@ class Model:
 
     def ask(self, machine: str, request: Any, reply: Any) -> None:
         """One request to the store or to the ear, arriving now."""
-        if isinstance(request, Next):
+        if isinstance(request, Listen):
             self._listen(machine, request.client, reply)
             return
-        client = request.claim.client if isinstance(request, (Ask, Leave)) else ""
+        client = request.claim.client if isinstance(request, (Acquire, Release)) else ""
         lease = self.leases.setdefault(machine, Lease(dialect_of("postgres")))
         sign = client if client in self.ears else None
         steps = lease.about(request, Asker(client, polls=False, sign=sign))
@@ -172,7 +172,7 @@ class Model:
         words = self.unheard.pop(client, [])
         if client not in self.ears:
             self.ears[client] = machine
-            reply((EVERYONE,))
+            reply((WAKE_ALL,))
         elif words:
             reply(tuple(words))
         else:

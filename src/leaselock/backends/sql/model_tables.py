@@ -74,7 +74,7 @@ class Tables:
             return []
         token = max(now, row["token"] + 1 if row is not None else 0)
         self.locks[words["name"]] = {
-            **{"token": token, "beside": 0, "tie": "both", "since": now},
+            **{"token": token, "beside": 0, "tie": "either", "since": now},
             **{word: words[word] for word in ("holder", "client", "about")},
             "expires": now + words["lease"],
         }

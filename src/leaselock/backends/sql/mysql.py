@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
 from leaselock.backends.sql.script import Result, SqlError, senseless
-from leaselock.errors import Refused, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,7 +192,7 @@ class Line:
             self.wire.settle()
             return conn
         except Exception as error:
-            raise Refused(f"{self.target.shown}: {said(error)}") from error
+            raise NotApplied(f"{self.target.shown}: {said(error)}") from error
 
     def left(self, until: float) -> float:
         """Seconds until then."""
@@ -263,7 +263,7 @@ def failure(error: BaseException, shown: str) -> Exception:
     refused = isinstance(number, int) and number and number not in ENDED
     if refused and not isinstance(error, OSError):
         return SqlError(str(number), said(error))
-    return Unknown(f"{shown}: {said(error)}")
+    return OutcomeUnknown(f"{shown}: {said(error)}")
 
 
 def taken(result: Any) -> Result:

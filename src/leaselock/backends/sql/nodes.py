@@ -19,9 +19,9 @@ from leaselock.backends.sql.seating import Seating
 from leaselock.backends.sql.sessions import Sessions
 from leaselock.backends.sql.upkeep import UPKEEP, Greeted, greeting, refusal, upkeep
 from leaselock.backends.sql.url import PROTOCOLS, parsed
-from leaselock.core.backend import Ask, Capabilities, Crowded, Look, Renew
+from leaselock.core.backend import Acquire, Capabilities, Inspect, PoolExhausted, Renew
 from leaselock.core.queue import Queue
-from leaselock.errors import Unknown
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # The server counts leases by its wall clock, which is set now and then: hence the drift, which
 # covers a clock that is slewed, not one that jumps.
-CAPABILITIES = Capabilities(drift=0.001, margin=0.002, life=False, bequest=False)
+CAPABILITIES = Capabilities(clock_drift=0.001, clock_margin=0.002, life=False, inheritable=False)
 # Beyond the size of the pool, for requests that keep or give back.
 SPARE = 2
 # What may be asked twice without harm.
-AGAIN = (Ask, Renew, Look)
+AGAIN = (Acquire, Renew, Inspect)
 
 
 def line_module(target: Target) -> Any:
@@ -72,7 +72,7 @@ class Store:
         """The answer of the database; Refused or Unknown when there is none by *until*."""
         if isinstance(request, UPKEEP):
             return self.converse(lambda: upkeep(request, self.greeted), until, bare=True)
-        more, again = isinstance(request, Ask), isinstance(request, AGAIN)
+        more, again = isinstance(request, Acquire), isinstance(request, AGAIN)
         return self.converse(lambda: self._about(request), until, more, again=again)
 
     def converse(
@@ -96,7 +96,7 @@ class Store:
                     return self.drive(line, about(), until)
                 except SqlError as error:
                     raise refusal(error, self.greeted) from error
-                except Unknown:
+                except OutcomeUnknown:
                     if not (again and line.worn and self.now() < until):
                         raise
                 finally:
@@ -129,7 +129,7 @@ class Store:
             while self.used >= most:
                 left = min(until - self.now(), 3600.0)
                 if left <= 0.0 or not self.room.wait(left):
-                    raise Crowded(f"all {most} connections to {self.target.shown} were busy")
+                    raise PoolExhausted(f"all {most} connections to {self.target.shown} were busy")
             self.used += 1
 
     def _exit(self) -> None:
@@ -198,7 +198,7 @@ def open_store(named: object, now: Callable[[], float], *, aio: bool = False) ->
         if wanted == "lease":
             return Queue(CAPABILITIES)
         coarse = wanted == "row" and target.dialect == "mysql"
-        return Sessions(wanted, target.session, now, nodes["seats"].disturb, coarse=coarse)
+        return Sessions(wanted, target.session, now, nodes["seats"].wake_all, coarse=coarse)
 
     return Opened(backend, default, nodes, target.shown, native=aio)
 

@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.sql.seats import Seat
-from leaselock.errors import Refused, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from leaselock.backends.sql.script import Result, Script, Steps
@@ -65,7 +65,7 @@ class Places:
 
     def lay_down(self, claim: Claim) -> None:
         """The claim is over, and its connection owns nothing."""
-        place = self.places.pop(claim.holder, None)
+        place = self.places.pop(claim.id, None)
         if place is None:
             return
         place.seat.clear()
@@ -76,7 +76,7 @@ class Places:
 
     def drop(self, claim: Claim) -> None:
         """The claim is over, whatever its connection owns."""
-        place = self.places.pop(claim.holder, None)
+        place = self.places.pop(claim.id, None)
         if place is not None:
             self.shut(claim.client, place)
 
@@ -95,10 +95,10 @@ class Places:
 
     def check(self, claim: Claim, place: Place) -> None:
         """Before a conversation, and with its mutex: that the connection is still the claim's."""
-        if self.places.get(claim.holder) is not place:
-            raise Unknown(f"the claim to {claim.name!r} was given up meanwhile")
+        if self.places.get(claim.id) is not place:
+            raise OutcomeUnknown(f"the claim to {claim.name!r} was given up meanwhile")
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake everyone who waits: the client is closing."""
         for place in list(self.places.values()):
             if place.seat.token is None and not place.line.broken:
@@ -106,7 +106,7 @@ class Places:
 
     def interrupt(self) -> None:
         """No call lasts beyond its deadline but those that wait."""
-        self.disturb()
+        self.wake_all()
 
     def all(self) -> list[Place]:
         """Every connection."""
@@ -121,11 +121,11 @@ def once(script: Script) -> Steps[list[Result]]:
 def refuse(store: Any, protocol: str, settings: set[str]) -> None:
     """Refused, where the way to the server, or the server, cannot keep a session's promise."""
     if not store.greeted.alone:
-        raise Refused(
+        raise NotApplied(
             f"between us and {store.target.shown} is a proxy, and protocol {protocol!r} needs a "
             "session of its own: use protocol 'lease', connect to the server itself, or say "
             "?proxy=session if the proxy pools whole sessions"
         )
     postgres = store.target.dialect == "postgres"
     if protocol == "advisory" and postgres and "idle_session_timeout" not in settings:
-        raise Refused(TOO_OLD)
+        raise NotApplied(TOO_OLD)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
 from leaselock.backends.sql.script import NONSENSE, Result, SqlError
-from leaselock.errors import Refused, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -97,9 +97,9 @@ class Line:
                 conn.exec_(b"ROLLBACK")
             done = conn.exec_(b"SET client_encoding TO 'UTF8'")
         except Exception as error:
-            raise Refused(f"{self.target.shown}: {said(str(error))}") from error
+            raise NotApplied(f"{self.target.shown}: {said(str(error))}") from error
         if done.status != self.pq.ExecStatus.COMMAND_OK:
-            raise Refused(f"{self.target.shown}: {said(done.error_message)}")
+            raise NotApplied(f"{self.target.shown}: {said(done.error_message)}")
         return conn
 
     def _connected(self, until: float) -> Any:
@@ -114,17 +114,17 @@ class Line:
             state = self.pq.PollingStatus.WRITING
             while conn.status != self.pq.ConnStatus.BAD:
                 if not ready(conn.socket, READ if state == reading else WRITE, self.left(until)):
-                    raise Refused(f"{self.target.shown} could not be reached in time")
+                    raise NotApplied(f"{self.target.shown} could not be reached in time")
                 state = conn.connect_poll()
                 if state == ok:
                     return conn
                 if state == failed:
                     break
-            raise Refused(f"{self.target.shown}: {said(conn.error_message)}")
+            raise NotApplied(f"{self.target.shown}: {said(conn.error_message)}")
         except BaseException as error:
             conn.finish()
             if isinstance(error, self.errors):
-                raise Refused(f"{self.target.shown}: {said(str(error))}") from error
+                raise NotApplied(f"{self.target.shown}: {said(str(error))}") from error
             raise
 
     def left(self, until: float) -> float:
@@ -161,10 +161,10 @@ class Line:
             self.broken = True
             raise
 
-    def silent(self) -> Unknown:
+    def silent(self) -> OutcomeUnknown:
         """What to say of an answer that did not come in time."""
         self.broken = True
-        return Unknown(f"{self.target.shown} did not answer in time")
+        return OutcomeUnknown(f"{self.target.shown} did not answer in time")
 
     def exchange(self, text: str) -> Generator[int, int, list[Result]]:
         """Send and receive: yields what to wait for, and is sent what happened."""
@@ -186,7 +186,7 @@ class Line:
                 refusal = self._take(result, results) or refusal
         except self.errors as error:
             self.broken = True
-            raise Unknown(f"{self.target.shown}: {said(str(error))}") from error
+            raise OutcomeUnknown(f"{self.target.shown}: {said(str(error))}") from error
         if refusal is not None:
             raise self._refused(refusal)
         return results
@@ -206,7 +206,7 @@ class Line:
         # Without a state, or with the server's shutdown, it is the connection that has failed.
         if self.conn.status == self.pq.ConnStatus.BAD or refusal.state[:3] in ("", "57P"):
             self.broken = True
-            return Unknown(f"{self.target.shown}: {refusal.text}")
+            return OutcomeUnknown(f"{self.target.shown}: {refusal.text}")
         return refusal
 
     def listen(self, channel: str) -> str:
@@ -229,7 +229,7 @@ class Line:
                 words.append(notice.extra.decode())
         except self.errors as error:
             self.broken = True
-            raise Unknown(f"{self.target.shown}: {said(str(error))}") from error
+            raise OutcomeUnknown(f"{self.target.shown}: {said(str(error))}") from error
         return words
 
     def cut(self) -> None:

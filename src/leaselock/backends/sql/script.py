@@ -16,7 +16,7 @@ from collections.abc import Generator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from leaselock.errors import Unknown
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -65,13 +65,15 @@ class SqlError(Exception):
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-def senseless(line: Any, error: Exception) -> Unknown:
+def senseless(line: Any, error: Exception) -> OutcomeUnknown:
     """The database has answered in a way that cannot be understood: what was asked may have been
     done, and what the session of that line, if it was one, keeps is not known.
     """
     if line is not None:
         forget(line)
-    return Unknown(f"an answer of the database makes no sense: {type(error).__name__}: {error}")
+    return OutcomeUnknown(
+        f"an answer of the database makes no sense: {type(error).__name__}: {error}"
+    )
 
 
 Script = tuple[Part, ...]

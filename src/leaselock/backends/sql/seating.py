@@ -10,8 +10,8 @@ from leaselock.backends.sql.places import GRACE, Place, Places, once, refuse
 from leaselock.backends.sql.script import NONSENSE, SqlError, asked, senseless
 from leaselock.backends.sql.seats import Await, By, Own, Seats, Shared
 from leaselock.backends.sql.upkeep import refusal
-from leaselock.core.backend import Ask, Break, Claim, Leave, Left, Look, Renew
-from leaselock.errors import StoreError, Unknown
+from leaselock.core.backend import Acquire, BreakLock, Claim, Inspect, Release, Released, Renew
+from leaselock.errors import OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,28 +36,28 @@ class Seating(Places):
         """The answer of the database; Refused or Unknown when there is none by *until*."""
         assert isinstance(by, By)
         request = by.request
-        if isinstance(request, Ask):
+        if isinstance(request, Acquire):
             return self._ask(by.protocol, request, until)
         if isinstance(request, Await):
             self._await(request.claim, until)
             return None
-        if isinstance(request, Leave):
+        if isinstance(request, Release):
             return self._leave(request.claim, until)
         if isinstance(request, Renew):
             return tuple(self._lives(claim, until) for claim in request.claims)
-        if isinstance(request, Look):
-            return self._drive(None, self.seats.look(by.protocol, request), until)
-        assert isinstance(request, Break)
-        return self._drive(None, self.seats.evict(by.protocol, request), until)
+        if isinstance(request, Inspect):
+            return self._drive(None, self.seats.inspect(by.protocol, request), until)
+        assert isinstance(request, BreakLock)
+        return self._drive(None, self.seats.break_lock(by.protocol, request), until)
 
-    def _ask(self, protocol: str, request: Ask, until: float) -> Grant | Busy:
+    def _ask(self, protocol: str, request: Acquire, until: float) -> Grant | Busy:
         claim = request.claim
-        place = self.places.get(claim.holder)
+        place = self.places.get(claim.id)
         if place is None or place.ended:
             self.drop(claim)
             place = self._place(claim, until)
             place.seat.claim, place.seat.protocol = claim, protocol
-            self.places[claim.holder] = place
+            self.places[claim.id] = place
         with self._at(claim, place):
             refuse(self.store, protocol, place.settings)
             reply = self._talk(claim, place, self.seats.ask(place.seat, request), until)
@@ -101,17 +101,17 @@ class Seating(Places):
         return place
 
     def _await(self, claim: Claim, until: float) -> None:
-        place = self.places.get(claim.holder)
+        place = self.places.get(claim.id)
         if place is None:
             return
         patience = max(0.0, until - self.store.now())
         with self._at(claim, place):
             self._talk(claim, place, self.seats.wait(place.seat, patience), until + GRACE)
 
-    def _leave(self, claim: Claim, until: float) -> Left:
-        place = self.places.get(claim.holder)
+    def _leave(self, claim: Claim, until: float) -> Released:
+        place = self.places.get(claim.id)
         if place is None:
-            return Left("absent", ())
+            return Released("absent", ())
         held = place.seat.token is not None
         try:
             with self._at(claim, place):
@@ -119,11 +119,11 @@ class Seating(Places):
                 self.lay_down(claim)
         except StoreError:
             # What is closed holds nothing; but nobody knows how long it did.
-            return Left("absent", ())
-        return Left("held" if held else "waiting", ())
+            return Released("absent", ())
+        return Released("held" if held else "waiting", ())
 
     def _lives(self, claim: Claim, until: float) -> bool | None:
-        place = self.places.get(claim.holder)
+        place = self.places.get(claim.id)
         if place is None or place.ended:
             return False
         if self.store.now() >= until:
@@ -131,9 +131,9 @@ class Seating(Places):
         try:
             with self._at(claim, place):
                 self._talk(claim, place, self.seats.alive(), until)
-        except Unknown:
+        except OutcomeUnknown:
             return False
-        return self.places.get(claim.holder) is place
+        return self.places.get(claim.id) is place
 
     def _drive(self, place: Place | None, steps: Steps[T], until: float) -> T:
         dialect = self.store.dialect

@@ -18,8 +18,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from leaselock.backends.sql.keys import HOLDER, lock_number, lock_word, number, sign_word
 from leaselock.backends.sql.script import SqlError
 from leaselock.backends.sql.shelf import micros
-from leaselock.core.backend import Ask, Break, Broken, Busy, Claim, Grant, Held, Look, Sight
-from leaselock.errors import Unknown
+from leaselock.core.backend import (
+    Acquire,
+    BreakLock,
+    Broken,
+    Busy,
+    Claim,
+    Grant,
+    HoldRecord,
+    Inspect,
+    LockState,
+)
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from leaselock.backends.sql.script import Dialect, Part, Result, Row, Script, Value
@@ -28,7 +38,7 @@ T = TypeVar("T")
 # How long a statement waits at the most, before it is asked anew.
 SLICE = 1.0
 SOON = 0.02
-LOOK_AGAIN = 60.0
+RECHECK_INTERVAL = 60.0
 
 
 class By(NamedTuple):
@@ -45,7 +55,7 @@ class Await(NamedTuple):
 
 
 class Poke(NamedTuple):
-    """Asked of the node "ends": let the `Next` of that client end with nothing. → None"""
+    """Asked of the node "ends": let the `Listen` of that client end with nothing. → None"""
 
     client: str
 
@@ -99,11 +109,11 @@ class Seats:
         key = lock_number if self.postgres else lock_word
         return {
             "key": key(claim.name),
-            "sign": sign(HOLDER, claim.holder),
+            "sign": sign(HOLDER, claim.id),
             "name": claim.name,
-            "holder": claim.holder,
+            "holder": claim.id,
             "client": claim.client,
-            "about": claim.about,
+            "about": claim.metadata,
             "since": micros(claim.since),
             "session": seat.session,
             "backend": seat.backend,
@@ -121,7 +131,7 @@ class Seats:
 
     # --- taking ---------------------------------------------------------------------------------
 
-    def ask(self, seat: Seat, request: Ask) -> Steps[Grant | Busy]:
+    def ask(self, seat: Seat, request: Acquire) -> Steps[Grant | Busy]:
         """One try, without waiting; one that shall wait takes a seat among the waiters."""
         if seat.token is not None:
             # Asked again: belief is counted from this question, and the session was silent since.
@@ -133,15 +143,15 @@ class Seats:
             return Grant(token, ())
         # On the claim's own connection, which is in no transaction: a crowd asks for no others.
         words = self.words(seat)
-        look: Part = ("seat of holder", words)
+        inspect: Part = ("seat of holder", words)
         if not request.wait:
-            script: Script = (f"{seat.protocol} free", look)
+            script: Script = (f"{seat.protocol} free", inspect)
         else:
-            script = (look,) if seat.waits else (("seat", words), look)
+            script = (inspect,) if seat.waits else (("seat", words), inspect)
         results = yield Own(script)
         seat.waits = request.wait
         row = results[-1].one()
-        return Busy(None if row is None else _hold(row), LOOK_AGAIN, ())
+        return Busy(None if row is None else _hold(row), RECHECK_INTERVAL, ())
 
     def _taken(self, seat: Seat) -> Steps[int | None]:
         words = self.words(seat)
@@ -189,7 +199,9 @@ class Seats:
         results = yield Shared(("open", ("row count", words), "close"))
         token, lives = results[1].rows[0]
         if not lives:
-            raise Unknown(f"the session that locked {words['name']!r} was ended by the server")
+            raise OutcomeUnknown(
+                f"the session that locked {words['name']!r} was ended by the server"
+            )
         seat.noted = True
         return int(token)
 
@@ -227,11 +239,11 @@ class Seats:
         (result,) = yield Shared((("seats", {"protocol": protocol, "name": name}),))
         return result.rows
 
-    def _held(self, protocol: str, name: str) -> Steps[Held | None]:
+    def _held(self, protocol: str, name: str) -> Steps[HoldRecord | None]:
         rows = yield from self._seats(protocol, name)
         return next((_hold(row) for row in rows if row[3] is not None), None)
 
-    def look(self, protocol: str, request: Look) -> Steps[tuple[Sight, ...]]:
+    def inspect(self, protocol: str, request: Inspect) -> Steps[tuple[LockState, ...]]:
         """Who holds and who waits, of those whose sessions last."""
         rows = yield from self._seats(protocol, request.name or "")
         if request.name is not None:
@@ -239,7 +251,7 @@ class Seats:
         names = sorted({row[0] for row in rows if fnmatch.fnmatchcase(row[0], request.pattern)})
         return tuple(_sight(name, [row for row in rows if row[0] == name]) for name in names)
 
-    def evict(self, protocol: str, request: Break) -> Steps[Broken]:
+    def break_lock(self, protocol: str, request: BreakLock) -> Steps[Broken]:
         """End the session that holds; there is no other way to take a lock from it."""
         rows = yield from self._seats(protocol, request.name)
         row = next((row for row in rows if row[3] is not None), None)
@@ -252,14 +264,14 @@ class Seats:
         return Broken(held, True, ())
 
 
-def _hold(row: Row) -> Held:
+def _hold(row: Row) -> HoldRecord:
     _, holder, client, token, _, about, since = row
-    return Held(holder, client, "life", token, 0.0, about, since / 1e6)
+    return HoldRecord(holder, client, "client", token, 0.0, about, since / 1e6)
 
 
-def _sight(name: str, rows: list[Row]) -> Sight:
+def _sight(name: str, rows: list[Row]) -> LockState:
     held = next((_hold(row) for row in rows if row[3] is not None), None)
     waiting = tuple(
         Claim(name, row[1], row[2], 0.0, row[5], row[6] / 1e6) for row in rows if row[3] is None
     )
-    return Sight(name, held, None, waiting)
+    return LockState(name, held, None, waiting)

@@ -12,25 +12,26 @@ from typing import TYPE_CHECKING
 
 from leaselock.backends.sql.seats import SLICE, Await, By, Poke
 from leaselock.core.backend import (
-    Ask,
-    Break,
+    Acquire,
+    BreakLock,
     Broken,
     Busy,
     Capabilities,
     Claim,
     Grant,
-    Leave,
-    Left,
-    Look,
-    Next,
+    Inspect,
+    Lifetime,
+    LifetimeSet,
+    Listen,
+    LockState,
+    Release,
+    Released,
     Renew,
-    Retied,
-    Sight,
-    Tie,
 )
-from leaselock.core.background import Background
 from leaselock.core.effects import FOREVER, Call, Sleep
-from leaselock.errors import Refused, StoreError, Unknown
+from leaselock.core.maintenance import StoreMaintenance
+from leaselock.core.singleton_process import Background
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ TRY_AGAIN = 0.5
 ENDED = "the connection to the database that held it has ended"
 
 
-class Sessions:
+class Sessions(StoreMaintenance):
     """Locks that last as long as a session."""
 
     def __init__(
@@ -51,7 +52,7 @@ class Sessions:
         protocol: str,
         silence: float,
         now: Callable[[], float],
-        disturb: Callable[[], None],
+        wake_all: Callable[[], None],
         *,
         coarse: bool = False,
     ) -> None:
@@ -59,8 +60,10 @@ class Sessions:
         # The server counts the time that a wait may take in whole seconds.
         self.coarse = coarse
         self.now = now
-        self.disturb = disturb
-        self.capabilities = Capabilities(0.0, MARGIN, life=True, bequest=False, session=silence)
+        self.wake_all = wake_all
+        self.capabilities = Capabilities(
+            0.0, MARGIN, life=True, inheritable=False, session_timeout=silence
+        )
         self.lose: Callable[[str, str], None] = _nobody
         self.begin()
 
@@ -80,23 +83,25 @@ class Sessions:
     def _by(self, request: object, until: float) -> Call:
         return Call("seats", By(self.protocol, request), until)
 
-    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try."""
-        self.asking[claim.holder] = claim.holder not in self.freed
+        self.asking[claim.id] = claim.id not in self.freed
         try:
-            reply: Grant | Busy = await self._by(Ask(claim, wait), until)
+            reply: Grant | Busy = await self._by(Acquire(claim, wait), until)
         finally:
-            good = self.asking.pop(claim.holder)
+            good = self.asking.pop(claim.id)
         if isinstance(reply, Grant):
             if not good:
                 # A grant that its asker was too late to take: it goes back, from here.
-                raise Unknown(f"the lease of {claim.name!r} is over, and it is being given back")
+                raise OutcomeUnknown(
+                    f"the lease of {claim.name!r} is over, and it is being given back"
+                )
             await self._granted(claim)
         return reply
 
     async def _granted(self, claim: Claim) -> None:
         ends = self.now() + claim.lease
-        self.ends[claim.holder] = (ends, claim)
+        self.ends[claim.id] = (ends, claim)
         if not self.attending.running:
             await self.attending.start(lambda: self._attend(claim.client), "attendant")
         elif ends < self.planned:
@@ -120,26 +125,26 @@ class Sessions:
 
     async def _hear(self, client: str) -> None:
         try:
-            ended: tuple[str, ...] = await Call("ends", Next(client), self.planned)
-        except Unknown:
+            ended: tuple[str, ...] = await Call("ends", Listen(client), self.planned)
+        except OutcomeUnknown:
             return
         for holder in ended:
             self.ends.pop(holder, None)
             self.lose(holder, ENDED)
 
     async def _end(self, claim: Claim) -> None:
-        self.freed.add(claim.holder)
-        if claim.holder in self.asking:
-            self.asking[claim.holder] = False
+        self.freed.add(claim.id)
+        if claim.id in self.asking:
+            self.asking[claim.id] = False
         try:
-            await self.leave(claim, bury=False, until=self.now() + FREE_PATIENCE)
+            await self.release(claim, tombstone=False, until=self.now() + FREE_PATIENCE)
         except StoreError:
-            if claim.holder in self.ends:
-                self.ends[claim.holder] = (self.now() + TRY_AGAIN, claim)
+            if claim.id in self.ends:
+                self.ends[claim.id] = (self.now() + TRY_AGAIN, claim)
         finally:
-            self.freed.discard(claim.holder)
+            self.freed.discard(claim.id)
 
-    async def hear(self, claim: Claim, until: float) -> None:
+    async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait in the server, for a while."""
         now = self.now()
         if self.coarse and until - now < SLICE:
@@ -147,7 +152,7 @@ class Sessions:
             return
         try:
             await self._by(Await(claim), min(until, self.now() + SLICE))
-        except Unknown:
+        except OutcomeUnknown:
             # The connection has ended: the next question begins with another.
             return
 
@@ -158,41 +163,41 @@ class Sessions:
 
     def _renewed(self, claim: Claim, lives: bool | None) -> bool | None:
         """Whether it is held on; one that is being freed, or was, is not."""
-        if claim.holder not in self.ends or claim.holder in self.freed:
+        if claim.id not in self.ends or claim.id in self.freed:
             return False
         if not lives:
             return lives
-        ends = max(self.ends[claim.holder][0], self.now() + claim.lease)
-        self.ends[claim.holder] = (ends, claim)
+        ends = max(self.ends[claim.id][0], self.now() + claim.lease)
+        self.ends[claim.id] = (ends, claim)
         return True
 
-    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Free the lock, or end the wait."""
-        reply: Left = await self._by(Leave(claim, bury), until)
-        self.ends.pop(claim.holder, None)
+        reply: Released = await self._by(Release(claim, tombstone), until)
+        self.ends.pop(claim.id, None)
         return reply.was == "held"
 
-    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
+    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Nothing here outlives its session."""
-        raise Refused(
+        raise NotApplied(
             f"the hold on {claim.name!r} cannot be detached: by protocol {self.protocol!r} it "
             "ends with its connection; use protocol 'lease'"
         )
 
-    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """Who holds, who waits."""
-        answer: Sequence[Sight] = await self._by(Look(name, pattern), until)
+        answer: Sequence[LockState] = await self._by(Inspect(name, pattern), until)
         return answer
 
-    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """End the session that holds."""
-        answer: Broken = await self._by(Break(name, token), until)
+        answer: Broken = await self._by(BreakLock(name, token), until)
         return answer
 
     def forget(self, claim: Claim) -> None:
         """Whoever stops waiting leaves as well, and so gives its connection back."""
 
-    def renewed_identity(self) -> None:
+    def reset_identity(self) -> None:
         """After a fork, or in a new loop: nothing here is ours."""
         self.begin()
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock.core.backend import Claim, Held
-from leaselock.core.rules import LOOK_AGAIN
+from leaselock.core.backend import Claim, HoldRecord
+from leaselock.core.rules import RECHECK_INTERVAL
 
 if TYPE_CHECKING:
     from leaselock.backends.sql.script import Part, Result, Row, Script, Value
 
 REMEMBER_BURIED = 120.0
 # A waiter looks again every LOOK_AGAIN; one that was not seen for so long is dead.
-WAITER_LASTS = 2.5 * LOOK_AGAIN
+WAITER_LASTS = 2.5 * RECHECK_INTERVAL
 
 
 def micros(seconds: float) -> int:
@@ -61,7 +61,7 @@ def reading(name: str, holder: str) -> Script:
 
 
 class LockShelf:
-    """The shelf of one name; see `leaselock.core.rules.Shelf` for what each method means."""
+    """The shelf of one name; see `leaselock.core.rules.LockRow` for what each method means."""
 
     def __init__(self, name: str, asker: Asker, row: Row, results: list[Result]) -> None:
         self.name = name
@@ -79,21 +79,23 @@ class LockShelf:
         self.dead = {row[2] for row in results[6].rows if row[8]} - spared
         self.writes: list[Part] = []
         self.local: list[str] = []
-        self.polling: set[str] = {w.claim.holder for w in self.waiters if w.polls}
+        self.polling: set[str] = {w.claim.id for w in self.waiters if w.polls}
         self.bells: list[str] = []
 
-    def held(self) -> Held | None:
+    def held(self) -> HoldRecord | None:
         """The hold on record."""
         return self.kept
 
-    def grant(self, claim: Claim, expires: float) -> Held:
+    def grant(self, claim: Claim, expires: float) -> HoldRecord:
         """Record a hold with a new token."""
         self.token = max(self.token + 1, self.clock)
-        held = Held(claim.holder, claim.client, "both", self.token, expires, claim.about, self.now)
+        held = HoldRecord(
+            claim.id, claim.client, "either", self.token, expires, claim.metadata, self.now
+        )
         self.keep(held)
         return held
 
-    def keep(self, held: Held) -> None:
+    def keep(self, held: HoldRecord) -> None:
         """Record changes of the same hold."""
         self.kept = held
         self.changed = True
@@ -104,7 +106,7 @@ class LockShelf:
         self.changed = True
 
     def _find(self, holder: str) -> int | None:
-        found = (i for i, waiter in enumerate(self.waiters) if waiter.claim.holder == holder)
+        found = (i for i, waiter in enumerate(self.waiters) if waiter.claim.id == holder)
         return next(found, None)
 
     def first(self) -> Claim | None:
@@ -128,19 +130,23 @@ class LockShelf:
         polls = self.asker.polls
         seen: dict[str, Value] = {
             "name": self.name,
-            "holder": claim.holder,
+            "holder": claim.id,
             "expires": self.clock + micros(WAITER_LASTS),
             "polls": int(polls),
             "sign": self.asker.sign,
         }
-        if self._find(claim.holder) is not None:
+        if self._find(claim.id) is not None:
             self.writes.append(("stay", seen))
             return
         ticket = self.waiters[-1].ticket + 1 if self.waiters else 1
         self.waiters.append(Waiter(ticket, claim, polls))
         self._beside(1)
         times: dict[str, Value] = {"lease": micros(claim.lease), "since": micros(claim.since)}
-        words: dict[str, Value] = {"ticket": ticket, "client": claim.client, "about": claim.about}
+        words: dict[str, Value] = {
+            "ticket": ticket,
+            "client": claim.client,
+            "about": claim.metadata,
+        }
         self.writes.append(("join", {**seen, **times, **words}))
 
     def _beside(self, more: int) -> None:
@@ -161,11 +167,11 @@ class LockShelf:
         """Whether the client lives, as far as its waiters here tell."""
         return client not in self.dead
 
-    def buried(self, holder: str) -> bool:
+    def has_tombstone(self, holder: str) -> bool:
         """Whether the claim was given up for good."""
         return holder in self.graves
 
-    def bury(self, holder: str) -> None:
+    def tombstone(self, holder: str) -> None:
         """Remember, for longer than a request can be under way, that it was given up."""
         expires = self.clock + micros(REMEMBER_BURIED)
         self._beside(0 if holder in self.graves else 1)
@@ -175,20 +181,20 @@ class LockShelf:
     def watch(self, client: str) -> None:
         """A death is not told: a hold ends with its lease, and a place with its row."""
 
-    def wake(self, claim: Claim) -> None:
+    def notify(self, claim: Claim) -> None:
         """Tell the claim's client, when this is committed; our own is told by the reply."""
         if claim.client == self.asker.client:
-            self.local.append(claim.holder)
+            self.local.append(claim.id)
             return
-        words: dict[str, Value] = {"client": claim.client, "holder": claim.holder}
-        if claim.holder in self.polling:
+        words: dict[str, Value] = {"client": claim.client, "holder": claim.id}
+        if claim.id in self.polling:
             self.bells.append(claim.client)
             expires = self.clock + micros(WAITER_LASTS)
             self.writes.append(("leave word", {**words, "expires": expires}))
         else:
             self.writes.append(("wake", {**words, "channel": channel(claim.client)}))
 
-    def woken(self) -> tuple[str, ...]:
+    def notified(self) -> tuple[str, ...]:
         """The woken that belong to the asking client itself."""
         return tuple(self.local)
 
@@ -204,18 +210,18 @@ class LockShelf:
         )
         held = self.kept
         if held is not None:
-            words |= {"holder": held.holder, "client": held.client, "tie": held.tie}
-            words |= {"expires": micros(held.expires), "about": held.about}
+            words |= {"holder": held.id, "client": held.client, "tie": held.lifetime}
+            words |= {"expires": micros(held.expires), "about": held.metadata}
         since = self.clock if held is None else micros(held.since)
         words |= {"name": self.name, "token": self.token, "beside": self.beside, "since": since}
         return words
 
 
-def _held(row: Row) -> Held | None:
+def _held(row: Row) -> HoldRecord | None:
     token, _, holder, client, tie, expires, about, since = row
     if holder is None:
         return None
-    return Held(holder, client, tie, token, expires / 1e6, about, since / 1e6)
+    return HoldRecord(holder, client, tie, token, expires / 1e6, about, since / 1e6)
 
 
 def _waiter(name: str, row: Row) -> Waiter:

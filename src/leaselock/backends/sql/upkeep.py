@@ -14,15 +14,15 @@ from leaselock.backends.sql.lease import Lease
 from leaselock.backends.sql.script import SqlError, dialect_of
 from leaselock.backends.sql.shelf import Asker, micros
 from leaselock.core import rules
-from leaselock.core.backend import Examine, Prepare, Sweep
-from leaselock.errors import Refused
+from leaselock.core.backend import CollectGarbage, Doctor, Setup
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from leaselock.backends.sql.script import Steps, Words
     from leaselock.backends.sql.shelf import LockShelf
     from leaselock.backends.sql.url import Target
 
-UPKEEP = (Examine, Prepare, Sweep)
+UPKEEP = (Doctor, Setup, CollectGarbage)
 SCHEMA = "1"
 UNUSED = 7 * 86400.0
 
@@ -78,27 +78,29 @@ def _check(greeted: Greeted, found: str) -> None:
         return
     what = f"{greeted.target.shown} has the tables of version {found}, not {SCHEMA}"
     if int(found) > int(SCHEMA):
-        raise Refused(f"{what}: a newer leaselock made them, use that one here too")
-    raise Refused(f"{what}: {_command(greeted)}")
+        raise NotApplied(f"{what}: a newer leaselock made them, use that one here too")
+    raise NotApplied(f"{what}: {_command(greeted)}")
 
 
 def _command(greeted: Greeted) -> str:
     return f"run `leaselock init '{greeted.target.shown}'`, or client.setup()"
 
 
-def refusal(error: SqlError, greeted: Greeted) -> Refused:
+def refusal(error: SqlError, greeted: Greeted) -> NotApplied:
     """What a refused statement means to the caller: nothing was done."""
     shown = greeted.target.shown
     if error.state in greeted.dialect.missing:
-        return Refused(f"{shown} has no tables of leaselock's: {_command(greeted)} ({error.text})")
-    return Refused(f"{shown}: {error.text} ({error.state})")
+        return NotApplied(
+            f"{shown} has no tables of leaselock's: {_command(greeted)} ({error.text})"
+        )
+    return NotApplied(f"{shown}: {error.text} ({error.state})")
 
 
 def upkeep(request: object, greeted: Greeted) -> Steps[object]:
     """The conversation that does it."""
-    if isinstance(request, Prepare):
+    if isinstance(request, Setup):
         return _prepared(greeted, request.dry)
-    if isinstance(request, Sweep):
+    if isinstance(request, CollectGarbage):
         return _swept(greeted)
     return examined(greeted)
 
@@ -139,7 +141,7 @@ def _swept(greeted: Greeted) -> Steps[object]:
     lease = Lease(greeted.dialect)
     for (name,) in names.rows:
         yield from lease.whole(name, "", Asker("", False, None), _weeded)
-    recent = {"before": clock - micros(rules.LOOK_AGAIN)}
+    recent = {"before": clock - micros(rules.RECHECK_INTERVAL)}
     swept = yield (("sweep words", words), ("sweep seats", recent))
     rows = yield from _sweep_rows(greeted, words)
     _, locks = yield (("raise floor", words), ("sweep locks", words))
@@ -163,4 +165,4 @@ def _sweep_rows(greeted: Greeted, words: Words) -> Steps[int]:
 
 def _weeded(shelf: LockShelf) -> None:
     """The dead went when the transaction began; a lock whose lease is over is handed on."""
-    rules.settle(shelf)
+    rules.expire_and_grant(shelf)

@@ -15,7 +15,7 @@ from leaselock.backends.sqlite.clients import Clients
 from leaselock.backends.sqlite.kernel import boot
 from leaselock.backends.sqlite.place import unchanged
 from leaselock.backends.sqlite.shelf import SQL, statement_text
-from leaselock.errors import Refused, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ def patiently(attempt: Callable[[], T], now: Callable[[], float], until: float, 
             if not busy(error):
                 raise translated(error, path) from error
             if now() >= until:
-                raise Refused(
+                raise NotApplied(
                     f"{path} is locked by another process in the middle of a transaction; "
                     "if that process is stopped, continue it or end it"
                 ) from error
@@ -91,11 +91,11 @@ def patiently(attempt: Callable[[], T], now: Callable[[], float], until: float, 
         pause = min(LONGEST_PAUSE, pause * 2)
 
 
-def translated(error: sqlite3.Error, path: str) -> Refused | Unknown:
+def translated(error: sqlite3.Error, path: str) -> NotApplied | OutcomeUnknown:
     """Did it happen? A failed write leaves nothing behind; a failed read of the disk might."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     unsure = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT)
-    kind = Unknown if unsure else Refused
+    kind = OutcomeUnknown if unsure else NotApplied
     return kind(f"{path}: {error} ({getattr(error, 'sqlite_errorname', 'SQLite')})")
 
 
@@ -110,7 +110,7 @@ def connect(place: Place, now: Callable[[], float], until: float) -> sqlite3.Con
     try:
         patiently(lambda: _prepare(database, place), now, until, place.path)
         if not unchanged(place):
-            raise Refused(f"{place.path} was removed or replaced while it was being opened")
+            raise NotApplied(f"{place.path} was removed or replaced while it was being opened")
     except BaseException:
         database.close()
         raise
@@ -159,7 +159,7 @@ def _lay_out(database: sqlite3.Connection, place: Place) -> None:
         execute(SQL["state"], ("schema", SCHEMA))
         execute(SQL["state"], ("floor", "0"))
     elif found[0] != SCHEMA:
-        raise Refused(
+        raise NotApplied(
             f"{place.path} has the layout {found[0]} of another version of leaselock, "
             f"not {SCHEMA}: use that version, or another file"
         )
@@ -177,7 +177,7 @@ def _enter_boot(database: sqlite3.Connection, place: Place) -> None:
         return
     clients = Clients(place.clients)
     if any(clients.alive(client) for (client,) in database.execute(SQL["clients"]).fetchall()):
-        raise Refused(
+        raise NotApplied(
             f"{place.path} is in use by processes whose clock differs from ours (another time "
             "namespace or container): give each its own file, or use a store with a server"
         )

@@ -11,7 +11,7 @@ from leaselock.backends.sqlite.clients import Clients
 from leaselock.backends.sqlite.database import INHERITED, connect
 from leaselock.backends.sqlite.life import Life
 from leaselock.backends.sqlite.place import log_of, prepare, unchanged
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 OPEN_PATIENCE = 5.0
 LONGEST_WAIT = 3600.0
 FORK_PATIENCE = 1.0
-LOOK_AGAIN = 0.002
+RECHECK_INTERVAL = 0.002
 
 
 class File:
@@ -57,7 +57,7 @@ class File:
             self.database = connect(self.place, self.now, limit)
             self.cursor = self.database.cursor()
         elif not trusting and not self._same(self.place):
-            raise Refused(
+            raise NotApplied(
                 f"{self.path} was removed or replaced while it was in use: "
                 "what it said of locks cannot be believed any more"
             )
@@ -70,7 +70,7 @@ class File:
         the statement after it is missed anyway.
         """
         now = self.now()
-        if now - self.looked < LOOK_AGAIN:
+        if now - self.looked < RECHECK_INTERVAL:
             return True
         log = log_of(place)
         self.log = self.log or log

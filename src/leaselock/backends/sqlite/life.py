@@ -12,8 +12,8 @@ import select
 import threading
 
 from leaselock.backends.sqlite.clients import EVERYONE_SERIAL, OPEN, POKE, WORD, Clients
-from leaselock.core.backend import EVERYONE
-from leaselock.errors import Refused
+from leaselock.core.backend import WAKE_ALL
+from leaselock.errors import NotApplied
 
 MOST_WATCHED = 256
 NOT_OPEN = -1
@@ -52,7 +52,7 @@ class Life:
         os.rename(path, self.clients.path(self.client, "live"))
 
     def watch(self, client: str) -> None:
-        """Have `hear` say when *client* dies."""
+        """Have `await_wakeup` say when *client* dies."""
         with self.mutex:
             if client in self.watched:
                 return
@@ -71,7 +71,7 @@ class Life:
         else:
             self.clients.notify(self.client, EVERYONE_SERIAL)
 
-    def hear(self) -> tuple[str, ...]:
+    def await_wakeup(self) -> tuple[str, ...]:
         """Wait for messages and deaths; which waiters should look again?"""
         while not self.ended:
             with self.mutex:
@@ -84,7 +84,7 @@ class Life:
             dead = [watched[fifo] for fifo in events if fifo in watched]
             if heard := self._heard(self.wake in events, dead):
                 return heard
-        raise Refused("the client was closed")
+        raise NotApplied("the client was closed")
 
     def _heard(self, called: bool, dead: list[str]) -> tuple[str, ...]:
         for client in dead:
@@ -92,10 +92,10 @@ class Life:
         words = os.read(self.wake, 8192 * WORD) if called else b""
         serials = [words[i : i + WORD] for i in range(0, len(words), WORD)]
         heard = [self._name(int.from_bytes(word, "big")) for word in serials if word != POKE]
-        return (EVERYONE,) if dead else tuple(heard)
+        return (WAKE_ALL,) if dead else tuple(heard)
 
     def _name(self, serial: int) -> str:
-        return EVERYONE if serial == EVERYONE_SERIAL else f"{self.client}:{serial}"
+        return WAKE_ALL if serial == EVERYONE_SERIAL else f"{self.client}:{serial}"
 
     def _unwatch(self, client: str) -> None:
         with self.mutex:
@@ -108,7 +108,7 @@ class Life:
         return (self.live, self.wake)
 
     def interrupt(self) -> None:
-        """Let `hear` end."""
+        """Let `await_wakeup` end."""
         self.ended = True
         os.write(self.wake, POKE)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core.backend import EVERYONE, Ask, Next
+from leaselock.core.backend import WAKE_ALL, Acquire, Listen
 from leaselock.core.table import Table
 
 if TYPE_CHECKING:
@@ -47,16 +47,16 @@ class Model:
         if self.alive(watched):
             self.watchers.setdefault(watched, set()).add(client)
         else:
-            self.notify(client, EVERYONE)
+            self.notify(client, WAKE_ALL)
 
     def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
         """One request to the store or to the ear, arriving now."""
         self.changes += 1
-        if isinstance(request, Next):
+        if isinstance(request, Listen):
             self._begin(machine, request.client)
             self._listen(request.client, reply)
         elif machine not in self.dead:
-            client = request.claim.client if isinstance(request, Ask) else ""
+            client = request.claim.client if isinstance(request, Acquire) else ""
             self._begin(machine, client)
             reply(self.table.answer(client or self._client(machine), request))
 
@@ -83,4 +83,4 @@ class Model:
             del self.machines[client]
             self.ears.pop(client, None)
             for watcher in sorted(self.watchers.pop(client, ())):
-                self.notify(watcher, EVERYONE)
+                self.notify(watcher, WAKE_ALL)

@@ -26,35 +26,35 @@ from leaselock.backends.sqlite.place import path_of
 from leaselock.backends.sqlite.shelf import SQL, Context, FileShelf
 from leaselock.core import rules
 from leaselock.core.backend import (
-    Ask,
-    Break,
+    Acquire,
+    BreakLock,
     Busy,
     Capabilities,
     Claim,
-    Examine,
+    CollectGarbage,
+    Doctor,
     Grant,
-    Leave,
-    Left,
-    Look,
-    Next,
-    Prepare,
+    Inspect,
+    LifetimeSet,
+    Listen,
+    LockState,
+    Release,
+    Released,
     Renew,
-    Retie,
-    Retied,
-    Sight,
-    Sweep,
+    SetLifetime,
+    Setup,
 )
 from leaselock.core.queue import Queue
-from leaselock.errors import Refused, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 # The file's clock is ours: the margin is only for the rounding of two readings.
-CAPABILITIES = Capabilities(drift=0.0, margin=0.001, life=True, bequest=True)
+CAPABILITIES = Capabilities(clock_drift=0.0, clock_margin=0.001, life=True, inheritable=True)
 PROTOCOLS = ("queue",)
-RELEASED = Left("held", ())
+RELEASED = Released("held", ())
 # Only the client itself asks for a claim of its own, soon after or never.
 MOST_BURIED = 1000
 TAKE, CONFIRM, DROP = SQL["take"], SQL["confirm"], SQL["drop"]
@@ -66,17 +66,17 @@ class Store:
     def __init__(self, file: File) -> None:
         self.file = file
         self.waiting: set[str] = set()
-        self.buried: dict[str, None] = {}
+        self.has_tombstone: dict[str, None] = {}
         self.answers: Mapping[type, Callable[..., object]] = {
-            Ask: self._ask,
-            Leave: self._leave,
+            Acquire: self._ask,
+            Release: self._leave,
             Renew: self._renew,
-            Retie: self._retie,
-            Break: self._break,
-            Look: self._look,
-            Examine: self._examine,
-            Prepare: self._prepare,
-            Sweep: self._sweep,
+            SetLifetime: self._retie,
+            BreakLock: self._break,
+            Inspect: self._inspect,
+            Doctor: self._examine,
+            Setup: self._prepare,
+            CollectGarbage: self._sweep,
         }
 
     def call(self, request: object, until: float) -> object:
@@ -84,16 +84,16 @@ class Store:
         file = self.file
         mutex = file.mutex  # a file that is closed begins anew with another one
         if not mutex.acquire(False) and not mutex.acquire(timeout=file.left(until)):
-            raise Refused(f"{file.path} was busy with other requests of this process")
+            raise NotApplied(f"{file.path} was busy with other requests of this process")
         try:
             # A release that finds the file replaced does no harm; a grant would.
-            database = file.open(until, trusting=type(request) is Leave)
+            database = file.open(until, trusting=type(request) is Release)
             if database.in_transaction:
                 database.execute("ROLLBACK")
             return self.answers[type(request)](request, until)
         except OSError as error:
             # No descriptor left, say: it may have struck after the transaction was committed.
-            raise Unknown(f"{file.path}: {error}") from error
+            raise OutcomeUnknown(f"{file.path}: {error}") from error
         finally:
             mutex.release()
 
@@ -130,29 +130,29 @@ class Store:
 
         context, result = patiently(attempt, file.now, until, file.path)
         for claim in context.remote:
-            context.clients.notify(claim.client, int(claim.holder.rpartition(":")[2]))
+            context.clients.notify(claim.client, int(claim.id.rpartition(":")[2]))
         for client in context.watched:
             file.live(own).watch(client)
         return result
 
-    def _ask(self, request: Ask, until: float) -> object:
+    def _ask(self, request: Acquire, until: float) -> object:
         if self.file.life is None:
             self.file.live(request.claim.client)
         token = self._ask_shortly(request.claim, until)
         if token is not None:
             return Grant(token, ())
         name = request.claim.name
-        reply = self._whole(until, lambda c: rules.ask(FileShelf(c, name), request))
+        reply = self._whole(until, lambda c: rules.acquire(FileShelf(c, name), request))
         if isinstance(reply, Busy):
-            self.waiting.add(request.claim.holder)
+            self.waiting.add(request.claim.id)
         return reply
 
     def _ask_shortly(self, claim: Claim, until: float) -> int | None:
         name, holder, client, lease, about = claim[:5]
-        if self.waiting or self.buried:
+        if self.waiting or self.has_tombstone:
             if holder in self.waiting:
                 return self._confirm_shortly(claim, until)
-            if holder in self.buried:
+            if holder in self.has_tombstone:
                 return None
         micros = time.time_ns() // 1000
         words = (name, holder, client, about, self.file.now() + lease, micros)
@@ -161,29 +161,29 @@ class Store:
 
     def _confirm_shortly(self, claim: Claim, until: float) -> int | None:
         now = self.file.now()
-        words = (claim.name, claim.holder, now + claim.lease, now)
+        words = (claim.name, claim.id, now + claim.lease, now)
         rows = self._short(lambda cursor: cursor.execute(CONFIRM, words).fetchall(), until)
         if not rows:
             return None
-        self.waiting.discard(claim.holder)
+        self.waiting.discard(claim.id)
         token: int = rows[0][0]
         return token
 
-    def _leave(self, request: Leave, until: float) -> object:
+    def _leave(self, request: Release, until: float) -> object:
         claim = request.claim
-        self.waiting.discard(claim.holder)
-        names = (claim.name, claim.holder)
-        if request.bury:
-            self._remember_buried(claim.holder)
+        self.waiting.discard(claim.id)
+        names = (claim.name, claim.id)
+        if request.tombstone:
+            self._remember_buried(claim.id)
         elif self._short(lambda cursor: cursor.execute(DROP, names).rowcount, until) == 1:
             return RELEASED
-        return self._whole(until, lambda c: rules.leave(FileShelf(c, claim.name), request))
+        return self._whole(until, lambda c: rules.release(FileShelf(c, claim.name), request))
 
     def _remember_buried(self, holder: str) -> None:
         # The short way in does not look at graves, so it must not be tried for these.
-        self.buried[holder] = None
-        if len(self.buried) > MOST_BURIED:
-            del self.buried[next(iter(self.buried))]
+        self.has_tombstone[holder] = None
+        if len(self.has_tombstone) > MOST_BURIED:
+            del self.has_tombstone[next(iter(self.has_tombstone))]
 
     def _renew(self, request: Renew, until: float) -> object:
         def work(context: Context) -> tuple[bool, ...]:
@@ -191,23 +191,23 @@ class Store:
 
         return self._whole(until, work)
 
-    def _retie(self, request: Retie, until: float) -> object:
-        def work(context: Context) -> Retied:
-            return rules.retie(FileShelf(context, name), request.claim.holder, request.tie)
+    def _retie(self, request: SetLifetime, until: float) -> object:
+        def work(context: Context) -> LifetimeSet:
+            return rules.set_lifetime(FileShelf(context, name), request.claim.id, request.lifetime)
 
         name = request.claim.name
         reply = self._whole(until, work)
-        if reply.held and request.tie == "life":
+        if reply.held and request.lifetime == "client":
             return reply._replace(descriptors=self.file.live(request.claim.client).descriptors())
         return reply
 
-    def _break(self, request: Break, until: float) -> object:
-        return self._whole(until, lambda c: rules.evict(FileShelf(c, request.name), request))
+    def _break(self, request: BreakLock, until: float) -> object:
+        return self._whole(until, lambda c: rules.break_lock(FileShelf(c, request.name), request))
 
-    def _look(self, request: Look, until: float) -> object:
+    def _inspect(self, request: Inspect, until: float) -> object:
         return self._whole(until, lambda c: self._sights(c, request))
 
-    def _sights(self, context: Context, request: Look) -> tuple[Sight, ...]:
+    def _sights(self, context: Context, request: Inspect) -> tuple[LockState, ...]:
         if request.name is not None:
             return (self._sight(context, request.name),)
         rows = context.database.execute(SQL["names"]).fetchall()
@@ -215,22 +215,22 @@ class Store:
         sights = [self._sight(context, name) for name in names]
         return tuple(sight for sight in sights if sight.held or sight.waiting)
 
-    def _sight(self, context: Context, name: str) -> Sight:
+    def _sight(self, context: Context, name: str) -> LockState:
         shelf = FileShelf(context, name)
         held = shelf.held()
-        if held is not None and rules.over(shelf, held):
+        if held is not None and rules.expired(shelf, held):
             held = None
-        remaining = held.expires - context.now if held and held.tie != "life" else None
-        return Sight(name, held, remaining, shelf.queue())
+        remaining = held.expires - context.now if held and held.lifetime != "client" else None
+        return LockState(name, held, remaining, shelf.queue())
 
-    def _examine(self, request: Examine, until: float) -> object:
+    def _examine(self, request: Doctor, until: float) -> object:
         return findings(self.file.open(until), self.file.path)
 
-    def _prepare(self, request: Prepare, until: float) -> object:
+    def _prepare(self, request: Setup, until: float) -> object:
         """The file was made when it was opened."""
         return ()
 
-    def _sweep(self, request: Sweep, until: float) -> object:
+    def _sweep(self, request: CollectGarbage, until: float) -> object:
         """Graves are cleared along the way, and names keep their last token for ever."""
         return 0
 
@@ -255,17 +255,17 @@ class Ear:
 
     def call(self, request: object, until: float) -> object:
         """The next messages, however long they take."""
-        if not isinstance(request, Next):
+        if not isinstance(request, Listen):
             raise TypeError(f"the ear was asked {request!r}")
         try:
             with self.file.mutex:
                 self.file.open(self.file.now())
                 life = self.file.live(request.client)
             if self.ended:
-                raise Refused("the client was closed")  # interrupted before it began to wait
-            return life.hear()
+                raise NotApplied("the client was closed")  # interrupted before it began to wait
+            return life.await_wakeup()
         except OSError as error:
-            raise Refused(f"{self.file.path}: {error}") from error
+            raise NotApplied(f"{self.file.path}: {error}") from error
 
     def interrupt(self) -> None:
         """End the call under way, and those to come until `close`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 ELSEWHERE = (
     "or set LEASELOCK_URL to a file on a local disk (sqlite:////path/locks.db), or to a "
@@ -24,7 +24,7 @@ def check_links(directory: str) -> None:
     while prefix != os.path.dirname(prefix):
         found = os.lstat(prefix)
         if stat.S_ISLNK(found.st_mode) and not trusted(found):
-            raise Refused(
+            raise NotApplied(
                 f"{prefix!r} is a symbolic link of user {found.st_uid}, who could turn it "
                 f"elsewhere: write the path it points to, {ELSEWHERE}"
             )
@@ -34,15 +34,15 @@ def check_links(directory: str) -> None:
 def check_directory(path: str, found: os.stat_result) -> None:
     """Refuse a directory where a stranger can replace files, or where we cannot make any."""
     if not stat.S_ISDIR(found.st_mode):
-        raise Refused(f"{path!r} is not a directory: correct the path, {ELSEWHERE}")
+        raise NotApplied(f"{path!r} is not a directory: correct the path, {ELSEWHERE}")
     world = world_writable(found)
     if world and not found.st_mode & stat.S_ISVTX:
-        raise Refused(
+        raise NotApplied(
             f"anyone can replace files in {path!r}: take that away (chmod o-w, or chmod +t), or "
             f"make a directory in it (mkdir -m 700), {ELSEWHERE}"
         )
     if not trusted(found) and (world or not shared(path, found, DIRECTORY)):
-        raise Refused(
+        raise NotApplied(
             f"{path!r} belongs to user {found.st_uid}, not to user {os.geteuid()}: run as that "
             f"user, or share it through its group (chmod g+rwx), {ELSEWHERE}"
         )
@@ -51,9 +51,9 @@ def check_directory(path: str, found: os.stat_result) -> None:
 
 def _check_writable(path: str) -> None:
     if os.statvfs(path).f_flag & os.ST_RDONLY:
-        raise Refused(f"{path!r} is on a read-only file system: mount it writable, {ELSEWHERE}")
+        raise NotApplied(f"{path!r} is on a read-only file system: mount it writable, {ELSEWHERE}")
     if not permitted(path, DIRECTORY):
-        raise Refused(
+        raise NotApplied(
             f"user {os.geteuid()} may not read and write the directory {path!r}, where SQLite "
             f"keeps files of its own: change its mode or owner, {ELSEWHERE}"
         )
@@ -62,18 +62,20 @@ def _check_writable(path: str) -> None:
 def check_file(path: str, found: os.stat_result, parent: os.stat_result) -> None:
     """Refuse a database that is a stranger's, that we cannot use, or that has a second name."""
     if stat.S_ISLNK(found.st_mode):
-        raise Refused(f"{path!r} is a symbolic link: write the path it points to, {ELSEWHERE}")
+        raise NotApplied(f"{path!r} is a symbolic link: write the path it points to, {ELSEWHERE}")
     if not stat.S_ISREG(found.st_mode):
-        raise Refused(f"{path!r} is not a regular file: choose another name, {ELSEWHERE}")
+        raise NotApplied(f"{path!r} is not a regular file: choose another name, {ELSEWHERE}")
     if found.st_nlink > 1:  # SQLite names its log after the file: two names, two logs, two holders
-        raise Refused(f"{path!r} has {found.st_nlink} hard links: remove the others, {ELSEWHERE}")
+        raise NotApplied(
+            f"{path!r} has {found.st_nlink} hard links: remove the others, {ELSEWHERE}"
+        )
     if not trusted(found) and (world_writable(parent) or not shared(path, found, FILE)):
-        raise Refused(
+        raise NotApplied(
             f"{path!r} belongs to user {found.st_uid}, not to user {os.geteuid()}: run as that "
             f"user, or share it (chmod g+rw) in a directory of your group, {ELSEWHERE}"
         )
     if not permitted(path, FILE):
-        raise Refused(
+        raise NotApplied(
             f"user {os.geteuid()} may not read and write {path!r}: change its mode or its owner "
             f"(user {found.st_uid}), {ELSEWHERE}"
         )
@@ -88,7 +90,7 @@ def _check_beside(path: str, database: os.stat_result, parent: os.stat_result) -
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(found.st_mode):
-            raise Refused(f"{beside!r} is not a regular file: remove it, {ELSEWHERE}")
+            raise NotApplied(f"{beside!r} is not a regular file: remove it, {ELSEWHERE}")
         check_stranger(beside, found, database, parent)
 
 
@@ -99,7 +101,7 @@ def check_stranger(
     # Where only users whom the owner trusts can make files, one of them made it; in /tmp, anyone.
     if trusted(found) or found.st_uid == database.st_uid or not world_writable(parent):
         return
-    raise Refused(
+    raise NotApplied(
         f"{path!r} belongs to user {found.st_uid}, a stranger, in a directory that everyone can "
         f"write to: have it removed, {ELSEWHERE}"
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leaselock.backends.sqlite import kernel, owners
 from leaselock.backends.sqlite.kernel import boot
 from leaselock.backends.sqlite.owners import ELSEWHERE
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ def _home(env: Mapping[str, str]) -> str:
         home = ""
     if os.path.isabs(home):
         return home
-    raise Refused(
+    raise NotApplied(
         "no place for the lock file: neither XDG_STATE_HOME nor HOME is an absolute path, and user "
         f"{os.geteuid()} has no home directory: set one of them, {ELSEWHERE}"
     )
@@ -123,7 +123,7 @@ def prepare(path: str) -> Place:
         owners.check_file(real, found, parent)
         return Place(real, _clients(real, found, parent), found.st_dev, found.st_ino)
     except OSError as error:
-        raise Refused(
+        raise NotApplied(
             f"cannot keep locks in {path!r}: {error}: repair that, {ELSEWHERE}"
         ) from error
 
@@ -155,7 +155,7 @@ def _located(path: str) -> tuple[str, os.stat_result]:
     if _is_default(path):
         _make_parents(directory)
     elif not os.path.isdir(directory):
-        raise Refused(f"there is no directory {directory!r}: make it (mkdir), {ELSEWHERE}")
+        raise NotApplied(f"there is no directory {directory!r}: make it (mkdir), {ELSEWHERE}")
     owners.check_links(directory)
     # From here on nobody can send us elsewhere by changing a link.
     directory = os.path.realpath(directory, strict=True)
@@ -169,20 +169,20 @@ def _located(path: str) -> tuple[str, os.stat_result]:
 def _is_default(path: str) -> bool:
     try:
         return path == default_path(os.environ)
-    except Refused:  # there is no default place, so this is not it
+    except NotApplied:  # there is no default place, so this is not it
         return False
 
 
 def check_mount(table: list[kernel.Mount], path: str, device: int) -> None:
     """Refuse a file that other hosts can see; `device` is that of its directory."""
     if any(mount.point == path for mount in table):
-        raise Refused(
+        raise NotApplied(
             f"{path!r} is a mount of its own, so those who see it elsewhere do not see the files "
             "that SQLite keeps beside it: mount its directory instead"
         )
     mount = kernel.mount_of(table, os.path.dirname(path), device)
     if mount is not None and kernel.is_shared(mount.type):
-        raise Refused(
+        raise NotApplied(
             f"{path!r} is on a network or shared file system ({mount.type} on {mount.point!r}): "
             "SQLite's write-ahead log needs memory that all its processes share, so they must be "
             "on one host: set LEASELOCK_URL to a file on a local disk of that host "
@@ -217,7 +217,7 @@ def _set_mode(path: str, mode: int, group: int) -> None:
             os.chown(descriptor, -1, group)
         os.chmod(descriptor, mode)
     except PermissionError as error:
-        raise Refused(
+        raise NotApplied(
             f"cannot give {path!r} what its database file has, group {group} and mode {mode:o}: "
             f"let root do it (chgrp {group}, chmod {mode:o}), {ELSEWHERE}"
         ) from error
@@ -251,13 +251,15 @@ def _clients(path: str, database: os.stat_result, parent: os.stat_result) -> str
     _make_directory(clients, mode, group)
     found = os.lstat(clients)
     if not stat.S_ISDIR(found.st_mode):
-        raise Refused(f"{clients!r} is a link or a file, not a directory: remove it, {ELSEWHERE}")
+        raise NotApplied(
+            f"{clients!r} is a link or a file, not a directory: remove it, {ELSEWHERE}"
+        )
     owners.check_stranger(clients, found, database, parent)
     if found.st_uid == os.geteuid():
         if stat.S_IMODE(found.st_mode) != mode or group not in (-1, found.st_gid):
             _set_mode(clients, mode, group)
     elif not _becomes_usable(clients, database):
-        raise Refused(
+        raise NotApplied(
             f"{clients!r} belongs to user {found.st_uid} and is not open to user {os.geteuid()}: "
             f"let its owner give it mode {mode:o} and a group that user {os.geteuid()} is in, or "
             "remove it while no client runs"

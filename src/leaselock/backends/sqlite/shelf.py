@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from leaselock.core.backend import Claim, Held
+from leaselock.core.backend import Claim, HoldRecord
 
 if TYPE_CHECKING:
     import sqlite3
@@ -53,7 +53,7 @@ class Context:
 
 
 class FileShelf:
-    """The shelf of one name; see `leaselock.core.rules.Shelf` for what each method means."""
+    """The shelf of one name; see `leaselock.core.rules.LockRow` for what each method means."""
 
     __slots__ = ("context", "execute", "name", "now")
 
@@ -63,22 +63,22 @@ class FileShelf:
         self.name = name
         self.now = context.now
 
-    def held(self) -> Held | None:
+    def held(self) -> HoldRecord | None:
         """The hold on record."""
         row = self.execute(SQL["held"], (self.name,)).fetchone()
-        return None if row is None else Held(*row)
+        return None if row is None else HoldRecord(*row)
 
-    def grant(self, claim: Claim, expires: float) -> Held:
+    def grant(self, claim: Claim, expires: float) -> HoldRecord:
         """Record a hold with a new token."""
         micros = self.context.micros
         words = claim._asdict() | {"expires": expires, "micros": micros}
         ((token,),) = self.execute(SQL["grant"], words).fetchall()
-        about, since = claim.about, micros / 1e6
-        return Held(claim.holder, claim.client, "both", token, expires, about, since)
+        about, since = claim.metadata, micros / 1e6
+        return HoldRecord(claim.id, claim.client, "either", token, expires, about, since)
 
-    def keep(self, held: Held) -> None:
+    def keep(self, held: HoldRecord) -> None:
         """Record changes of the same hold."""
-        self.execute(SQL["keep"], (held.tie, held.expires, self.name, held.holder))
+        self.execute(SQL["keep"], (held.lifetime, held.expires, self.name, held.id))
 
     def free(self) -> None:
         """Record that nobody holds."""
@@ -89,7 +89,7 @@ class FileShelf:
         return None if row is None else Claim(*row)
 
     def _beside(self, query: str, holder: str) -> Claim | None:
-        row = self.execute(SQL[query], {"name": self.name, "holder": holder}).fetchone()
+        row = self.execute(SQL[query], {"name": self.name, "id": holder}).fetchone()
         return None if row is None else Claim(*row)
 
     def first(self) -> Claim | None:
@@ -122,11 +122,11 @@ class FileShelf:
         """Whether the client lives; the one that asks does."""
         return client == self.context.own or self.context.clients.alive(client)
 
-    def buried(self, holder: str) -> bool:
+    def has_tombstone(self, holder: str) -> bool:
         """Whether the claim was given up for good."""
         return self.execute(SQL["buried"], (holder,)).fetchone() is not None
 
-    def bury(self, holder: str) -> None:
+    def tombstone(self, holder: str) -> None:
         """Remember, for longer than a request can be under way, that it was given up."""
         self.execute(SQL["weed"], (self.now,))
         self.execute(SQL["bury"], (holder, self.now + REMEMBER_BURIED))
@@ -136,13 +136,13 @@ class FileShelf:
         if client != self.context.own:
             self.context.watched.append(client)
 
-    def wake(self, claim: Claim) -> None:
+    def notify(self, claim: Claim) -> None:
         """Tell the claim's client; our own is told by the reply."""
         if claim.client == self.context.own:
-            self.context.local.append(claim.holder)
+            self.context.local.append(claim.id)
         else:
             self.context.remote.append(claim)
 
-    def woken(self) -> tuple[str, ...]:
+    def notified(self) -> tuple[str, ...]:
         """The woken that belong to the asking client itself."""
         return tuple(self.context.local)

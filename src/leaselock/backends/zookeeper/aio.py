@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from leaselock.backends.zookeeper.nodes import Store, landing
 from leaselock.backends.zookeeper.requests import Flight, Poke
 from leaselock.backends.zookeeper.upkeep import UPKEEP
-from leaselock.core.backend import Next
-from leaselock.errors import Refused, Unknown
+from leaselock.core.backend import Listen
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ class AioStore:
         answer: asyncio.Future[InTheAir] = loop.create_future()
         session.launch(client, request, lambda air: hand_over(loop, settle, answer, air))
         if not await self._soon(answer, until):
-            raise Unknown(f"no answer of {session.target.shown} in time")
+            raise OutcomeUnknown(f"no answer of {session.target.shown} in time")
         return landing(session, answer.result())
 
     async def _connected(self, until: float) -> Any:
@@ -151,7 +151,7 @@ class AioEar:
 
     async def call(self, request: object, until: float) -> object:
         """All words since the last time."""
-        assert isinstance(request, (Next, Poke))
+        assert isinstance(request, (Listen, Poke))
         listener = self.listeners.setdefault(request.client, Listener())
         if isinstance(request, Poke):
             listener.words.append(".")
@@ -160,9 +160,9 @@ class AioEar:
         if not self.ended:
             await listener.listen(until, self.now)
         if self.ended:
-            raise Refused("the client was closed")
+            raise NotApplied("the client was closed")
         if not listener.words:
-            raise Unknown("nothing was heard in time")
+            raise OutcomeUnknown("nothing was heard in time")
         return tuple(listener.words.popleft() for _ in range(len(listener.words)))
 
     def interrupt(self) -> None:

@@ -29,7 +29,7 @@ class Written(NamedTuple):
 def written(claim: Claim, owner: str) -> bytes:
     """The data of a claim's node, which *owner* names."""
     # `about` is an object that the core has written; to read it would cost more than the rest.
-    return f'{claim.about[:-1]}, "since": {claim.since:.3f}, "id": "{owner}"}}'.encode()
+    return f'{claim.metadata[:-1]}, "since": {claim.since:.3f}, "id": "{owner}"}}'.encode()
 
 
 def read(data: bytes, created: float) -> Written:

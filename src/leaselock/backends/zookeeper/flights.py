@@ -20,7 +20,7 @@ from leaselock.backends.zookeeper.requests import (
     Put,
     Read,
 )
-from leaselock.errors import Refused, StoreError, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -157,4 +157,4 @@ class InTheAir:
             return None
         words = f"ZooKeeper: {type(error).__name__} {error}".rstrip()
         lost = type(error).__name__ in LOST or self.written
-        return Unknown(words) if lost else Refused(words)
+        return OutcomeUnknown(words) if lost else NotApplied(words)

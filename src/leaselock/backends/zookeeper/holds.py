@@ -28,22 +28,23 @@ from leaselock.backends.zookeeper.requests import (
 )
 from leaselock.backends.zookeeper.stay import Stay
 from leaselock.core.backend import (
-    EVERYONE,
+    WAKE_ALL,
     Capabilities,
     Claim,
-    Next,
-    Retied,
-    Tie,
+    Lifetime,
+    LifetimeSet,
+    Listen,
 )
-from leaselock.core.background import Background
 from leaselock.core.effects import FOREVER, Call, Signal, Wait
-from leaselock.errors import Refused, StoreError, Unknown
+from leaselock.core.maintenance import StoreMaintenance
+from leaselock.core.singleton_process import Background
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 # A watch tells of every release, so looking again is for what nobody thinks of.
-LOOK_AGAIN = 20.0
+RECHECK_INTERVAL = 20.0
 DELETE_PATIENCE = 2.0
 TRY_AGAIN = 0.5
 MARGIN = 0.001
@@ -54,13 +55,15 @@ PROOFS = (Agree, Create, Put, Delete)
 PROOFS_PER_SESSION = 6
 
 
-class Holds:
+class Holds(StoreMaintenance):
     """The claims of one client by one protocol."""
 
     def __init__(self, root: str, timeout: float, now: Callable[[], float]) -> None:
         self.root = root
         self.now = now
-        self.capabilities = Capabilities(0.0, MARGIN, life=False, bequest=False, session=timeout)
+        self.capabilities = Capabilities(
+            0.0, MARGIN, life=False, inheritable=False, session_timeout=timeout
+        )
         self.stays: dict[str, Stay] = {}
         self.signals: dict[str, Signal] = {}
         self.watchers: dict[str, set[str]] = {}
@@ -81,8 +84,8 @@ class Holds:
         landed: Landed = await Call("store", Flight(operations, self.flights, session), until)
         if any(isinstance(operation, PROOFS) for operation in operations):
             self.proven = max(self.proven, asked)
-        if landed.timeout != self.capabilities.session:
-            self.capabilities = self.capabilities._replace(session=landed.timeout)
+        if landed.timeout != self.capabilities.session_timeout:
+            self.capabilities = self.capabilities._replace(session_timeout=landed.timeout)
         self.session = landed.session
         return landed.answers
 
@@ -90,22 +93,22 @@ class Holds:
 
     async def prepare(self, claim: Claim) -> None:
         """Before the question leaves, so that no wake-up is missed."""
-        signal = self.signals.get(claim.holder)
+        signal = self.signals.get(claim.id)
         if signal is not None:
             signal.clear()
             return
-        self.signals[claim.holder] = Signal()
+        self.signals[claim.id] = Signal()
         await self._attended(claim.client)
 
     def watch(self, stay: Stay, path: str, second: bool = False) -> None:
         """The ear will say *path* when this claim should look again."""
         self._unwatch(stay)
         stay.watching, stay.second, stay.free = path, second, False
-        self.watchers.setdefault(path, set()).add(stay.claim.holder)
+        self.watchers.setdefault(path, set()).add(stay.claim.id)
 
     def _unwatch(self, stay: Stay) -> None:
         holders = self.watchers.get(stay.watching, set())
-        holders.discard(stay.claim.holder)
+        holders.discard(stay.claim.id)
         if not holders:
             self.watchers.pop(stay.watching, None)
 
@@ -123,32 +126,32 @@ class Holds:
                 await self._clear_away()
         except StoreError:
             # The client was closed, or its ear is gone; the next wait finds another attendant.
-            self.disturb()
+            self.wake_all()
 
     async def _next(self, client: str) -> Iterable[str]:
         try:
             until = min(self.planned, self._prove_at())
-            paths: tuple[str, ...] = await Call("ear", Next(client), until)
-        except Unknown:
+            paths: tuple[str, ...] = await Call("ear", Listen(client), until)
+        except OutcomeUnknown:
             return ()
         return paths
 
     def _prove_at(self) -> float:
         if not self.signals:
             return FOREVER
-        return self.tried + self.capabilities.session / PROOFS_PER_SESSION
+        return self.tried + self.capabilities.session_timeout / PROOFS_PER_SESSION
 
     async def _prove(self) -> None:
         if self.now() < self._prove_at():
             return
         self.tried = self.now()
-        with contextlib.suppress(Unknown):
+        with contextlib.suppress(OutcomeUnknown):
             await self.fly(self.tried + SOON, Agree(self.root))
 
     def _heard(self, paths: Iterable[str]) -> None:
         for path in paths:
-            if path == EVERYONE:
-                self.disturb()
+            if path == WAKE_ALL:
+                self.wake_all()
             gone = path.startswith(GONE)
             for holder in tuple(self.watchers.get(path.removeprefix(GONE), ())):
                 self._woken(holder, gone)
@@ -165,17 +168,17 @@ class Holds:
         then the lock is ours, and nobody needs to be asked.
         """
         free, stay.free = stay.free, False
-        recent = self.now() - self.proven < self.capabilities.session / 4
+        recent = self.now() - self.proven < self.capabilities.session_timeout / 4
         return free and recent and stay.node is not None and stay.node.session == self.session
 
-    async def hear(self, claim: Claim, until: float) -> None:
+    async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait to be woken."""
-        await Wait(self.signals[claim.holder], until)
+        await Wait(self.signals[claim.id], until)
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
-        self.signals.pop(claim.holder, None)
-        stay = self.stays.get(claim.holder)
+        self.signals.pop(claim.id, None)
+        stay = self.stays.get(claim.id)
         if stay is not None:
             self._unwatch(stay)
             if stay.ends == FOREVER:
@@ -183,11 +186,11 @@ class Holds:
 
     def drop(self, claim: Claim) -> None:
         """The claim is over."""
-        stay = self.stays.pop(claim.holder, None)
+        stay = self.stays.pop(claim.id, None)
         if stay is not None:
             self._unwatch(stay)
 
-    def disturb(self) -> None:
+    def wake_all(self) -> None:
         """Wake every waiter, to look again."""
         for signal in self.signals.values():
             signal.set()
@@ -198,12 +201,12 @@ class Holds:
         """What is known of the claim. One that comes again, while what is left of its last time is
         being deleted, enters by another name.
         """
-        ended = [stay.times for stay in self.refuse if stay.claim.holder == claim.holder]
-        return self.stays.setdefault(claim.holder, Stay(claim, max(ended, default=-1) + 1))
+        ended = [stay.times for stay in self.refuse if stay.claim.id == claim.id]
+        return self.stays.setdefault(claim.id, Stay(claim, max(ended, default=-1) + 1))
 
     def again(self, stay: Stay) -> Stay:
         """What is known of a claim whose stay is over, and which was not told so in time."""
-        return self.stays.setdefault(stay.claim.holder, Stay(stay.claim, stay.times + 1))
+        return self.stays.setdefault(stay.claim.id, Stay(stay.claim, stay.times + 1))
 
     async def granted(self, stay: Stay) -> None:
         """The claim holds from now on, for its lease at the most."""
@@ -213,13 +216,13 @@ class Holds:
             self.stays[holder].second = True
         if stay.ends < self.planned and self.attending.running:
             self.planned = stay.ends
-            with contextlib.suppress(Unknown):
+            with contextlib.suppress(OutcomeUnknown):
                 await Call("ear", Poke(stay.claim.client), self.now() + SOON)
         await self._attended(stay.claim.client)
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
         """Prove the session, and that each node stands: one flight for all."""
-        stays = [self.stays.get(claim.holder) for claim in claims]
+        stays = [self.stays.get(claim.id) for claim in claims]
         reads = [Read(stay.node.path) for stay in stays if stay is not None and stay.node]
         _, *seen = await self.fly(until, Agree(self.root), *reads)
         found = [node for node in seen if isinstance(node, Node)]
@@ -228,7 +231,7 @@ class Holds:
 
     def _renewed(self, claim: Claim, standing: set[int]) -> bool:
         # A release that was answered meanwhile has made it old news.
-        stay = self.stays.get(claim.holder)
+        stay = self.stays.get(claim.id)
         if stay is None or stay.node is None or stay.node.token not in standing:
             return False
         stay.ends = max(stay.ends, self.now() + claim.lease)
@@ -259,7 +262,7 @@ class Holds:
         ends = min((stay.ends for stay in self.stays.values()), default=FOREVER)
         return min(ends, self.cleared + TRY_AGAIN) if self.refuse else ends
 
-    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Give up; says whether it held."""
         raise NotImplementedError
 
@@ -269,14 +272,14 @@ class Holds:
             return 0
         return sum(map(bool, await self.fly(until, *map(Delete, paths))))
 
-    async def retie(self, claim: Claim, tie: Tie, until: float) -> Retied:
+    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Nothing here outlives its session."""
-        raise Refused(
+        raise NotApplied(
             f"the hold on {claim.name!r} cannot be detached: in ZooKeeper it ends with the "
             "session of its client"
         )
 
-    def renewed_identity(self) -> None:
+    def reset_identity(self) -> None:
         """After a fork, or in a new loop: nothing here is ours, and nobody listens."""
         self.stays = {}
         self.signals = {}

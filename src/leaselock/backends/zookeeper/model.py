@@ -25,8 +25,8 @@ from leaselock.backends.zookeeper.requests import (
     Put,
     Read,
 )
-from leaselock.core.backend import EVERYONE, Next
-from leaselock.errors import Refused, Unknown
+from leaselock.core.backend import WAKE_ALL, Listen
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,7 +133,7 @@ class Model:
 
     def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
         """One request of a machine, arriving now."""
-        if isinstance(request, Next):
+        if isinstance(request, Listen):
             self._listen(machine, reply)
         elif isinstance(request, Poke):
             self._tell(machine, ".")
@@ -169,7 +169,7 @@ class Model:
     def expire(self, machine: str) -> None:
         """End its session, and with it its nodes."""
         self._bury(self.sessions.pop(machine))
-        self._tell(machine, EVERYONE)
+        self._tell(machine, WAKE_ALL)
 
     def _bury(self, session: Session) -> None:
         for node in [n for n in self.tree.nodes.values() if n.session == session.number]:
@@ -179,7 +179,7 @@ class Model:
         """Its connection is lost, and what it watched with it; over the next one it looks again."""
         if machine in self.sessions:
             self.sessions[machine].watches.clear()
-            self._tell(machine, EVERYONE)
+            self._tell(machine, WAKE_ALL)
 
     # --- watches --------------------------------------------------------------------------------
 
@@ -245,14 +245,14 @@ class Model:
             return
         session.touched = max(session.touched, self.now() - self.timeout * UNTOLD)
         if flight.session not in (0, session.number):
-            reply(Unknown("the session is over"))
+            reply(OutcomeUnknown("the session is over"))
             return
         answers = [self.do(operation, session) for operation in flight.operations]
         reply(self.landing(session.number, answers))
 
     def landing(self, session: int, answers: Sequence[object]) -> object:
         """What a flight brings."""
-        refusal = next((answer for answer in answers if isinstance(answer, Refused)), None)
+        refusal = next((answer for answer in answers if isinstance(answer, NotApplied)), None)
         return refusal or Landed(session, self.timeout, tuple(answers))
 
     def do(self, operation: Operation, session: Session) -> object:
@@ -260,7 +260,7 @@ class Model:
         tree, path = self.tree, operation.path
         if isinstance(operation, Create):
             if tree.is_fleeting(path.rpartition("/")[0]):
-                return Refused("a node that ends with its session has none below it")
+                return NotApplied("a node that ends with its session has none below it")
             return tree.make(tree.numbered(path), operation.data, session.number)
         if isinstance(operation, Put):
             taken = path in tree.nodes

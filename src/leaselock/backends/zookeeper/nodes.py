@@ -19,9 +19,9 @@ from leaselock.backends.zookeeper.session import Session
 from leaselock.backends.zookeeper.single import Single
 from leaselock.backends.zookeeper.upkeep import UPKEEP, upkeep
 from leaselock.backends.zookeeper.url import PROTOCOLS, Target, parsed
-from leaselock.core.backend import Next
+from leaselock.core.backend import Listen
 from leaselock.core.effects import FOREVER
-from leaselock.errors import Refused, Unknown, UnsafeProtocolWarning
+from leaselock.errors import NotApplied, OutcomeUnknown, UnsafeProtocolWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ class Store:
 
         session.launch(client, asked, done)
         if not gate.acquire(timeout=self._left(until)):
-            raise Unknown(f"no answer of {session.target.shown} in time")
+            raise OutcomeUnknown(f"no answer of {session.target.shown} in time")
         return landing(session, landed[0])
 
     def _left(self, until: float) -> float:
@@ -104,7 +104,7 @@ class Ear:
 
     def call(self, request: object, until: float) -> object:
         """The next word."""
-        assert isinstance(request, (Next, Poke))
+        assert isinstance(request, (Listen, Poke))
         words = self.words.setdefault(request.client, SimpleQueue())
         if isinstance(request, Poke):
             words.put(".")
@@ -116,9 +116,9 @@ class Ear:
         try:
             word = None if self.ended else words.get(timeout=left)
         except Empty:
-            raise Unknown("nothing was heard in time") from None
+            raise OutcomeUnknown("nothing was heard in time") from None
         if word is None:
-            raise Refused("the client was closed")
+            raise NotApplied("the client was closed")
         return word
 
     def interrupt(self) -> None:

@@ -18,7 +18,7 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from leaselock.backends.zookeeper.data import read, written
-from leaselock.backends.zookeeper.holds import LOOK_AGAIN, Holds
+from leaselock.backends.zookeeper.holds import RECHECK_INTERVAL, Holds
 from leaselock.backends.zookeeper.places import decoded, owner_of, path_of
 from leaselock.backends.zookeeper.requests import (
     Agree,
@@ -30,9 +30,9 @@ from leaselock.backends.zookeeper.requests import (
     Read,
 )
 from leaselock.backends.zookeeper.turn import Turn, in_order, owned, stranger, turn
-from leaselock.core.backend import Broken, Busy, Claim, Grant, Held, Sight
+from leaselock.core.backend import Broken, Busy, Claim, Grant, HoldRecord, LockState
 from leaselock.core.effects import FOREVER
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class Queue(Holds):
 
     # --- taking ---------------------------------------------------------------------------------
 
-    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try."""
         stay = self.stay(claim)
         if wait:
@@ -81,7 +81,7 @@ class Queue(Holds):
         if not queue:
             return None
         (holder,) = await self.fly(until, Read(f"{path}/{queue[0].node}"))
-        return Busy(_held(holder), LOOK_AGAIN, ()) if holder else None
+        return Busy(_held(holder), RECHECK_INTERVAL, ()) if holder else None
 
     async def _place(self, stay: Stay, until: float) -> Turn | None:
         """Our place in the queue, at the tail if we had none; None when the stay is over."""
@@ -132,15 +132,15 @@ class Queue(Holds):
         return False
 
     async def _leave_the_crowd(self, stay: Stay, count: int, until: float) -> None:
-        await self.leave(stay.claim, bury=True, until=until)
-        raise Refused(
+        await self.release(stay.claim, tombstone=True, until=until)
+        raise NotApplied(
             f"{count - 1} wait for {stay.claim.name!r} already: a longer list would not fit into "
             "one answer of ZooKeeper (jute.maxbuffer), and then nobody could go on; use more locks"
         )
 
     async def _turn_back(self, stay: Stay, foreign: str, until: float) -> None:
-        await self.leave(stay.claim, bury=True, until=until)
-        raise Refused(
+        await self.release(stay.claim, tombstone=True, until=until)
+        raise NotApplied(
             f"{stay.claim.name!r} is shared with Curator ({foreign}), which does not wait for "
             "nodes of kazoo's kind: use ?names=curator in the URL of every client"
         )
@@ -161,37 +161,39 @@ class Queue(Holds):
         if not seen:
             return None
         if not wait:
-            await self.leave(stay.claim, bury=True, until=until)
-        return Busy(_held(holder), LOOK_AGAIN, ())
+            await self.release(stay.claim, tombstone=True, until=until)
+        return Busy(_held(holder), RECHECK_INTERVAL, ())
 
     # --- giving back ----------------------------------------------------------------------------
 
-    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Delete the node: the known one, or, when a reply was lost, whatever there is of ours."""
-        stay = self.stays.get(claim.holder)
+        stay = self.stays.get(claim.id)
         held = stay is None or stay.ends < FOREVER
-        if stay is not None and stay.node is not None and not (bury or stay.times):
+        if stay is not None and stay.node is not None and not (tombstone or stay.times):
             paths = [stay.node.path]
         else:
             path = path_of(self.root, claim.name)
             _, nodes = await self.fly(until, Agree(path), Children(path))
-            paths = [f"{path}/{one.node}" for one in owned(_names(nodes), owner_of(claim.holder))]
+            paths = [f"{path}/{one.node}" for one in owned(_names(nodes), owner_of(claim.id))]
         found = await self.delete(until, paths)
         self.drop(claim)
         return held and found > 0
 
     # --- looking --------------------------------------------------------------------------------
 
-    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """One lock, or all that match."""
         if name is not None:
-            return await self._look([name], until)
+            return await self._inspect([name], until)
         _, nodes = await self.fly(until, Agree(self.root), Children(self.root))
         names = [text for node in _names(nodes) if (text := decoded(node)) is not None]
         wanted = sorted(text for text in names if fnmatch.fnmatchcase(text, pattern))
-        return [sight for sight in await self._look(wanted, until) if sight.held or sight.waiting]
+        return [
+            sight for sight in await self._inspect(wanted, until) if sight.held or sight.waiting
+        ]
 
-    async def _look(self, names: Sequence[str], until: float) -> list[Sight]:
+    async def _inspect(self, names: Sequence[str], until: float) -> list[LockState]:
         paths = [path_of(self.root, name) for name in names]
         _, *lists = await self.fly(until, Agree(self.root), *map(Children, paths))
         queues = [
@@ -203,7 +205,7 @@ class Queue(Holds):
         found = [[node for _ in queue if isinstance(node := next(seen), Node)] for queue in queues]
         return [_sight(name, queue) for name, queue in zip(names, found, strict=True)]
 
-    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Delete the holder's node."""
         path = path_of(self.root, name)
         while True:
@@ -223,20 +225,20 @@ def _names(answer: object) -> tuple[str, ...]:
     return answer if isinstance(answer, tuple) else ()
 
 
-def _held(node: object) -> Held | None:
+def _held(node: object) -> HoldRecord | None:
     if not isinstance(node, Node):
         return None
     text = read(node.data, node.created)
     client = f"{node.session:x}"
-    return Held(node.path, client, "life", node.token, 0.0, text.about, text.since)
+    return HoldRecord(node.path, client, "client", node.token, 0.0, text.about, text.since)
 
 
-def _sight(name: str, queue: Sequence[Node]) -> Sight:
+def _sight(name: str, queue: Sequence[Node]) -> LockState:
     """Until when it holds, only its session knows."""
     if not queue:
-        return Sight(name, None, None, ())
+        return LockState(name, None, None, ())
     waiting = []
     for node in queue[1:]:
         text = read(node.data, node.created)
         waiting.append(Claim(name, node.path, f"{node.session:x}", 0.0, text.about, text.since))
-    return Sight(name, _held(queue[0]), None, tuple(waiting))
+    return LockState(name, _held(queue[0]), None, tuple(waiting))

@@ -87,7 +87,7 @@ class Flight(NamedTuple):
 
 
 class Poke(NamedTuple):
-    """Asked of the ear: let the `Next` of that client end with nothing. → None"""
+    """Asked of the ear: let the `Listen` of that client end with nothing. → None"""
 
     client: str
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from leaselock.backends import library
 from leaselock.backends.zookeeper.flights import InTheAir, Wire
 from leaselock.backends.zookeeper.requests import GONE
-from leaselock.core.backend import EVERYONE
-from leaselock.errors import Refused, Unknown
+from leaselock.core.backend import WAKE_ALL
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -170,7 +170,7 @@ class Session:
             client.connection_ended = client.client_state != "EXPIRED_SESSION"
             self.number = 0
         if state != self.kazoo.states.KazooState.SUSPENDED:
-            self.heard(EVERYONE)
+            self.heard(WAKE_ALL)
         for listener in list(self.listeners):
             listener()
 
@@ -182,7 +182,7 @@ class Session:
     def unreachable(self) -> Exception:
         """Why nothing could be sent: with a session it is worth asking again."""
         words = f"no server of {self.target.shown} could be reached in time"
-        return Unknown(words) if self.number else Refused(words)
+        return OutcomeUnknown(words) if self.number else NotApplied(words)
 
     def launch(self, client: Any, flight: Flight, done: Callable[[InTheAir], None]) -> None:
         """Send a flight; *done* is called when it has landed, in whichever thread.

@@ -11,7 +11,7 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from leaselock.backends.zookeeper.data import read, written
-from leaselock.backends.zookeeper.holds import LOOK_AGAIN, Holds
+from leaselock.backends.zookeeper.holds import RECHECK_INTERVAL, Holds
 from leaselock.backends.zookeeper.places import decoded, owner_of, path_of
 from leaselock.backends.zookeeper.requests import (
     Agree,
@@ -22,9 +22,9 @@ from leaselock.backends.zookeeper.requests import (
     Put,
     Read,
 )
-from leaselock.core.backend import Broken, Busy, Claim, Grant, Held, Sight
+from leaselock.core.backend import Broken, Busy, Claim, Grant, HoldRecord, LockState
 from leaselock.core.effects import Signal, Wait
-from leaselock.errors import Refused, Unknown
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,12 +39,12 @@ class Single(Holds):
         super().__init__(root, timeout, now)
         self.removing: dict[str, Signal] = {}
 
-    def renewed_identity(self) -> None:
+    def reset_identity(self) -> None:
         """After a fork, or in a new loop."""
-        super().renewed_identity()
+        super().reset_identity()
         self.removing = {}
 
-    async def ask(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try."""
         stay, path = self.stay(claim), path_of(self.root, claim.name)
         if wait:
@@ -63,7 +63,7 @@ class Single(Holds):
                 stay.node = node
                 await self.granted(stay)
                 return Grant(node.token, ())
-            return Busy(_held(node), LOOK_AGAIN, ())
+            return Busy(_held(node), RECHECK_INTERVAL, ())
 
     async def _put(self, stay: Stay, path: str, until: float) -> Node | None:
         put = Put(path, written(stay.claim, stay.owner))
@@ -80,15 +80,17 @@ class Single(Holds):
         # What the protocol "queue" has left behind makes room, unless it is in use.
         (gone,) = await self.fly(until, Delete(path))
         if not gone:
-            raise Refused(f'{path} is a lock of the protocol "queue" in use, or somebody\'s folder')
+            raise NotApplied(
+                f'{path} is a lock of the protocol "queue" in use, or somebody\'s folder'
+            )
         return None
 
     def _is_ours(self, ours: Callable[[str], bool], node: Node) -> bool:
         return node.session == self.session and ours(read(node.data, node.created).holder)
 
-    async def leave(self, claim: Claim, *, bury: bool, until: float) -> bool:
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Delete the node if it is ours, by whichever name the claim entered."""
-        mine = owner_of(claim.holder)
+        mine = owner_of(claim.id)
         held = await self._remove(
             claim.name, lambda holder: f"{holder}.".startswith(f"{mine}."), until
         )
@@ -109,7 +111,7 @@ class Single(Holds):
         path = path_of(self.root, name)
         while (other := self.removing.get(path)) is not None:
             if not await Wait(other, until):
-                raise Unknown(f"{path} was still being removed")
+                raise OutcomeUnknown(f"{path} was still being removed")
         done = self.removing[path] = Signal()
         try:
             _, node = await self.fly(until, Agree(path), Read(path))
@@ -121,22 +123,22 @@ class Single(Holds):
             self.removing.pop(path, None)
             done.set()
 
-    async def look(self, name: str | None, pattern: str, until: float) -> Sequence[Sight]:
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """Who waits is known to nobody."""
         if name is not None:
-            return await self._look([name], until)
+            return await self._inspect([name], until)
         _, nodes = await self.fly(until, Agree(self.root), Children(self.root))
         found = nodes if isinstance(nodes, tuple) else ()
         names = [text for node in found if (text := decoded(node)) is not None]
         wanted = sorted(text for text in names if fnmatch.fnmatchcase(text, pattern))
-        return [sight for sight in await self._look(wanted, until) if sight.held]
+        return [sight for sight in await self._inspect(wanted, until) if sight.held]
 
-    async def _look(self, names: Sequence[str], until: float) -> list[Sight]:
+    async def _inspect(self, names: Sequence[str], until: float) -> list[LockState]:
         reads = [Read(path_of(self.root, name)) for name in names]
         _, *nodes = await self.fly(until, Agree(self.root), *reads)
-        return [Sight(n, _held(node), None, ()) for n, node in zip(names, nodes, strict=True)]
+        return [LockState(n, _held(node), None, ()) for n, node in zip(names, nodes, strict=True)]
 
-    async def evict(self, name: str, token: int | None, until: float) -> Broken:
+    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Delete the node."""
         path = path_of(self.root, name)
         _, node = await self.fly(until, Agree(path), Read(path))
@@ -147,8 +149,10 @@ class Single(Holds):
         return Broken(held, bool(done), ())
 
 
-def _held(node: object) -> Held | None:
+def _held(node: object) -> HoldRecord | None:
     if not isinstance(node, Node) or not node.session:
         return None
     text = read(node.data, node.created)
-    return Held(node.path, f"{node.session:x}", "life", node.token, 0.0, text.about, text.since)
+    return HoldRecord(
+        node.path, f"{node.session:x}", "client", node.token, 0.0, text.about, text.since
+    )

@@ -37,7 +37,7 @@ class Stay:
         # A claim whose lease was over before it could be believed enters again, by another name:
         # the node of the first time is being deleted.
         self.times = times
-        self.owner = owner_of(claim.holder) + (f".{times}" if times else "")
+        self.owner = owner_of(claim.id) + (f".{times}" if times else "")
         self.tried = False
         self.node: Node | None = None
         self.ends = FOREVER

@@ -15,7 +15,7 @@ from leaselock.backends.zookeeper.requests import (
     Node,
     Read,
 )
-from leaselock.core.backend import Examine, Finding, Prepare, Sweep
+from leaselock.core.backend import CollectGarbage, Doctor, Finding, Setup
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from leaselock.backends.zookeeper.requests import Landed
     from leaselock.backends.zookeeper.session import Session
 
-UPKEEP = (Examine, Prepare, Sweep)
+UPKEEP = (Doctor, Setup, CollectGarbage)
 SLOW = 0.1
 TOGETHER = 500
 
 
 def upkeep(request: object, session: Session, fly: Callable[..., Landed]) -> object:
     """Carry one of them out, by flights that block."""
-    if isinstance(request, Prepare):
+    if isinstance(request, Setup):
         return _prepared(request, session.target.root, fly)
-    if isinstance(request, Sweep):
+    if isinstance(request, CollectGarbage):
         return _swept(session.target.root, fly)
     return tuple(_examined(session, fly))
 
 
-def _prepared(request: Prepare, root: str, fly: Callable[..., Landed]) -> tuple[str, ...]:
+def _prepared(request: Setup, root: str, fly: Callable[..., Landed]) -> tuple[str, ...]:
     (there,) = fly(Read(root)).answers
     if there:
         return ()

@@ -86,7 +86,7 @@ async def only_what_is_detached_is_adopted(world: World) -> None:
     lease.ensure()
     await lease.detach()
     with raising(NotHeld, "a"):
-        await client.adopt("a", lease.token + 1 + world.store.passes)
+        await client.adopt("a", lease.token + 1 + world.store.local_handoffs)
     await (await client.adopt("a", lease.token)).release()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from leaselock import Finding, Holder, Report
+    from leaselock import Finding, Holder, LockInfo
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,7 +120,7 @@ class Client(Protocol):
         """Take over a detached lease."""
         ...
 
-    async def locks(self, pattern: str = "*") -> list[Report]:
+    async def locks(self, pattern: str = "*") -> list[LockInfo]:
         """All locks held or waited for."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import leaselock
-from leaselock.errors import Closed, LeaseLost
+from leaselock.errors import ClientClosed, LeaseLost
 from leaselock.testing.conformance.child import hear, say
 from leaselock.testing.conformance.queues import AT_ONCE, GRACE
 from leaselock.testing.conformance.scenario import raising, scenario
@@ -41,11 +41,11 @@ async def a_closed_client_says_so(world: World) -> None:
     await client.close()
     await client.close()
     for question in (lock.acquire, lock.locked, lock.holder, lock.waiters, client.locks):
-        with raising(Closed):
+        with raising(ClientClosed):
             await question()
-    with raising(Closed):
+    with raising(ClientClosed):
         await client.break_lock("a")
-    with raising(Closed):
+    with raising(ClientClosed):
         async with lock:
             raise AssertionError("entered")
     assert not await world.lock("a").locked()
@@ -56,7 +56,7 @@ async def a_client_that_was_never_used_can_be_closed(world: World) -> None:
     """Nothing was opened, nothing is closed."""
     client = world.connect(world.url)
     await client.close()
-    with raising(Closed):
+    with raising(ClientClosed):
         await client.lock("a").acquire()
 
 
@@ -69,7 +69,7 @@ async def a_wait_ends_when_the_client_is_closed(world: World) -> None:
         await world.until_waiting(client.lock("a"), 3)
         await client.close()
         errors = [await other.end() for other in others]
-        assert [type(error) for error in errors] == [Closed] * 3
+        assert [type(error) for error in errors] == [ClientClosed] * 3
         # A server may see a moment later that a connection has ended.
         await world.until_waiting(lock, 0)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MEMBERS, ROUNDS = 3, 60
 
 
-@scenario("passes")
+@scenario("local_handoffs")
 async def others_have_their_turn(world: World) -> None:
     """However many of one client want it, another client waits for no more grants than said."""
 
@@ -49,11 +49,11 @@ def _check(world: World, granted: list[tuple[int, str]]) -> None:
     # The one that was under way when the rival came, and a turn between any two of its own: if the
     # machine lets it ask again at once.
     longest = max(places[0], *(after - before for before, after in pairwise(places)))
-    if longest > 2 * (world.store.passes + 1):
+    if longest > 2 * (world.store.local_handoffs + 1):
         raise Late(f"the rival waited for {longest} grants of another client")
 
 
-@scenario("passes")
+@scenario("local_handoffs")
 async def what_was_passed_on_is_renewed(world: World) -> None:
     """Whoever was given a lease by another of its client keeps it for as long as it wants."""
     lock = world.lock("a", lease=world.store.lease)
@@ -71,7 +71,7 @@ async def _keep(world: World, lock: Lock) -> None:
         lease.ensure()
 
 
-@scenario("passes")
+@scenario("local_handoffs")
 async def a_broken_lock_is_passed_on_no_more(world: World) -> None:
     """Who waits behind the one that it was taken from waits for the store."""
     lock, operator = world.lock("a", lease=30.0), world.client()
@@ -88,10 +88,10 @@ async def a_broken_lock_is_passed_on_no_more(world: World) -> None:
     assert passed.token > rival.token
 
 
-@scenario("passes")
+@scenario("local_handoffs")
 async def what_is_kept_goes_to_whoever_asks(world: World) -> None:
     """A client keeps a sticky lease, with a further token each time, until another one asks."""
-    lock, rival = world.lock("a", lease=30.0, sticky=True), world.client().lock("a")
+    lock, rival = world.lock("a", lease=30.0, cached=True), world.client().lock("a")
     tokens = []
     for _ in range(3):
         async with lock as lease:
@@ -105,11 +105,11 @@ async def what_is_kept_goes_to_whoever_asks(world: World) -> None:
         assert lease.token > other.token
 
 
-@scenario("passes")
+@scenario("local_handoffs")
 async def what_is_kept_is_given_back_at_the_end(world: World) -> None:
     """A client that is closed keeps nothing."""
     client = world.client()
-    async with client.lock("a", lease=60.0, sticky=True):
+    async with client.lock("a", lease=60.0, cached=True):
         pass
     assert await world.lock("a").locked()
     await client.close()

@@ -132,7 +132,7 @@ async def a_forced_release_may_be_of_one_grant_only(world: World) -> None:
     client = world.client()
     await (await world.take(world.lock("a"))).release()
     lease = await world.take(world.lock("a"))
-    for token in (lease.token - 1, lease.token + 1 + world.store.passes):
+    for token in (lease.token - 1, lease.token + 1 + world.store.local_handoffs):
         with raising(NotHeld, "a", str(token)):
             await client.break_lock("a", token=token)
         lease.ensure()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock.core.rules import CLAIM_TIME
+from leaselock.core.rules import CONFIRM_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ class Store(NamedTuple):
     """A hold can outlive its client."""
     lease: float = 0.4
     """A lease that is short, and yet renewed in time."""
-    claim_time: float = CLAIM_TIME
+    claim_time: float = CONFIRM_WITHIN
     """How long a waiter that does not move may delay those behind it."""
     slow: float = 1.0
     """How many times longer than a store in memory or on a socket nearby it takes to answer."""
@@ -49,7 +49,7 @@ class Store(NamedTuple):
     """Its holds end with a session, after so many seconds of silence; a lease is believed from
     one proof of life to the next, and nobody but its holder knows its length.
     """
-    passes: int = 0
+    local_handoffs: int = 0
     """How often a client's threads or tasks pass a lease on: the store sees one of them only."""
 
     @property
@@ -65,7 +65,7 @@ REASONS = {
     "owner": "a reply that is lost leaves a hold that nobody can call his",
     "expiry": "its holds do not expire",
     "life": "it does not notice at once when a process dies",
-    "passes": "nothing is passed on within a client",
+    "local_handoffs": "nothing is passed on within a client",
     "detach": "its holds end with their client",
 }
 

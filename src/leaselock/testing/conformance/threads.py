@@ -87,7 +87,7 @@ class ThreadClient:
         """Take over a detached lease."""
         return ThreadLease(self.client.adopt(name, token))
 
-    async def locks(self, pattern: str = "*") -> list[leaselock.Report]:
+    async def locks(self, pattern: str = "*") -> list[leaselock.LockInfo]:
         """All locks held or waited for."""
         return self.client.locks(pattern)
 

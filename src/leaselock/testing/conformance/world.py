@@ -13,8 +13,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from leaselock.core.keeper import RAN_OUT
-from leaselock.errors import Closed, LeaseLost
+from leaselock.core.renewer import RAN_OUT
+from leaselock.errors import ClientClosed, LeaseLost
 from leaselock.testing.conformance.child import Child, Fork
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class World(abc.ABC):
 
     def client(self, **terms: Any) -> Client:
         """A further client of the same store."""
-        client = self.connect(self.url, **{"passes": self.store.passes} | terms)
+        client = self.connect(self.url, **{"local_handoffs": self.store.local_handoffs} | terms)
         self.clients.append(client)
         return client
 
@@ -146,7 +146,7 @@ class World(abc.ABC):
             if self.now() >= deadline:
                 raise Late(f"not within {within} s: {inspect.getsource(condition).strip()}")
             if self.closed:
-                raise Closed("the scenario is over")
+                raise ClientClosed("the scenario is over")
             await self.pause(LOOK_EVERY)
 
     async def take(self, lock: Lock, timeout: float | None = PATIENCE) -> Lease:
@@ -205,7 +205,7 @@ class World(abc.ABC):
         for other in self.others:
             while not other.ended():
                 await self.pause(LOOK_EVERY)
-            if other.error is not None and not isinstance(other.error, Closed):
+            if other.error is not None and not isinstance(other.error, ClientClosed):
                 raise other.error
 
 

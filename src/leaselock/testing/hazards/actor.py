@@ -202,14 +202,14 @@ class Waiter:
 
 def set_clock(skew: float) -> None:
     """Have this process's wall clock run ahead by *skew* seconds."""
-    from leaselock.drivers.machine import Machine
+    from leaselock.drivers.system_env import SystemEnv
 
     true_time, true_time_ns = time.time, time.time_ns
     clock = time.__dict__
     clock["time"] = lambda: true_time() + skew
     clock["time_ns"] = lambda: true_time_ns() + int(skew * 1e9)
     # It has the function itself, whose name would be asked for too often.
-    Machine.wall = staticmethod(time.time)
+    SystemEnv.wall = staticmethod(time.time)
 
 
 def live(pipe: Connection) -> None:

@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 import leaselock
-from leaselock.drivers.machine import now
+from leaselock.drivers.system_env import now
 from leaselock.testing.hazards.party import ANSWER, Grip
 
 if TYPE_CHECKING:

@@ -75,7 +75,7 @@ class Place:
             raise
         except Exception as error:
             # Each driver has errors of its own. The URL may have a password, and is not shown.
-            raise leaselock.Refused(f"the {self.kind} store cannot be used: {error}") from error
+            raise leaselock.NotApplied(f"the {self.kind} store cannot be used: {error}") from error
         return self
 
     def __exit__(self, *_: object) -> None:

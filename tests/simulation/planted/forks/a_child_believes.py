@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.holdings import Holdings
+from leaselock.core.hold_registry import HoldRegistry
 
 if TYPE_CHECKING:
     import pytest
@@ -16,8 +16,8 @@ FIRST = 20000
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def abandon(self: Holdings, reason: str, ours: bool) -> None:
+    def abandon(self: HoldRegistry, reason: str, ours: bool) -> None:
         self.begin()
-        self.backend.renewed_identity()
+        self.backend.reset_identity()
 
-    patch.setattr(Holdings, "abandon", abandon)
+    patch.setattr(HoldRegistry, "abandon", abandon)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.holdings import Holdings
+from leaselock.core.hold_registry import HoldRegistry
 
 if TYPE_CHECKING:
     import pytest
@@ -15,5 +15,5 @@ FIRST = 20000
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    abandon = Holdings.abandon
-    patch.setattr(Holdings, "abandon", lambda self, reason, ours: abandon(self, reason, True))
+    abandon = HoldRegistry.abandon
+    patch.setattr(HoldRegistry, "abandon", lambda self, reason, ours: abandon(self, reason, True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.holdings import Holdings
+from leaselock.core.hold_registry import HoldRegistry
 
 if TYPE_CHECKING:
     import pytest
@@ -15,11 +15,11 @@ FIRST = 20000
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    abandon = Holdings.abandon
+    abandon = HoldRegistry.abandon
 
-    def forget(self: Holdings, reason: str, ours: bool) -> None:
-        keeping = self.keeping
+    def forget(self: HoldRegistry, reason: str, ours: bool) -> None:
+        keeping = self.renewing
         abandon(self, reason, ours)
-        self.keeping = keeping
+        self.renewing = keeping
 
-    patch.setattr(Holdings, "abandon", forget)
+    patch.setattr(HoldRegistry, "abandon", forget)

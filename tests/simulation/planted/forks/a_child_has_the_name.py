@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.holdings import Holdings
+from leaselock.core.hold_registry import HoldRegistry
 
 if TYPE_CHECKING:
     import pytest
@@ -15,12 +15,12 @@ FIRST = 20000
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    begin = Holdings.begin
+    begin = HoldRegistry.begin
 
-    def again(self: Holdings) -> None:
+    def again(self: HoldRegistry) -> None:
         named = getattr(self, "client", None), getattr(self, "serial", 0)
         begin(self)
         if named[0] is not None:
             self.client, self.serial = named[0], named[1]
 
-    patch.setattr(Holdings, "begin", again)
+    patch.setattr(HoldRegistry, "begin", again)

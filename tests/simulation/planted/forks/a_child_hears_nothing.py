@@ -15,4 +15,4 @@ FIRST = 20000
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(Queue, "renewed_identity", lambda self: None)
+    patch.setattr(Queue, "reset_identity", lambda self: None)

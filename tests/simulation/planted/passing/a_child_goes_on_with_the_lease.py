@@ -15,10 +15,10 @@ FIRST = 20000
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def renewed_identity(self: Local) -> None:
+    def reset_identity(self: Local) -> None:
         for member in self.members.values():
             if member.anchor is not None:
                 member.anchor.owner = None
-        self.backend.renewed_identity()
+        self.backend.reset_identity()
 
-    patch.setattr(Local, "renewed_identity", renewed_identity)
+    patch.setattr(Local, "reset_identity", reset_identity)

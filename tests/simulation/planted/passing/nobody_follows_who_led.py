@@ -14,7 +14,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
     def quit_line(self: Line, member: Member) -> None:
-        self.members.pop(member.claim.holder, None)
+        self.members.pop(member.claim.id, None)
         member.leads = False
 
     patch.setattr(Line, "quit", quit_line)

@@ -17,7 +17,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
 
     async def give_back(self: Local, line: Line, anchor: Anchor, until: float) -> bool:
         anchor.owner, anchor.turn = None, until
-        held = await self.backend.leave(anchor.claim, bury=anchor.unsure(), until=until)
+        held = await self.backend.release(anchor.claim, tombstone=anchor.unsure(), until=until)
         line.anchor = None
         line.wake_first()
         return held

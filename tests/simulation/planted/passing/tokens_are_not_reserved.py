@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.table import Place
+from leaselock.core.table import MemoryRow
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Claim, Held
+    from leaselock.core.backend import Claim, HoldRecord
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Place.grant
+    real = MemoryRow.grant
 
-    def grant(self: Place, claim: Claim, expires: float) -> Held:
+    def grant(self: MemoryRow, claim: Claim, expires: float) -> HoldRecord:
         held = real(self, claim, expires)
         self.entry.token = held.token
         return held
 
-    patch.setattr(Place, "grant", grant)
+    patch.setattr(MemoryRow, "grant", grant)

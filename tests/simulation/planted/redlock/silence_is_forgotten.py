@@ -17,10 +17,10 @@ FIRST = 20150
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    leave = Redlock.leave
+    release = Redlock.release
 
-    async def careless(self: Redlock, claim: Claim, *, bury: bool, until: float) -> bool:
-        self.unsure.discard(claim.holder)
-        return await leave(self, claim, bury=False, until=until)
+    async def careless(self: Redlock, claim: Claim, *, tombstone: bool, until: float) -> bool:
+        self.unsure.discard(claim.id)
+        return await release(self, claim, tombstone=False, until=until)
 
-    patch.setattr(Redlock, "leave", careless)
+    patch.setattr(Redlock, "release", careless)

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(LockShelf, "buried", lambda self, holder: False)
+    patch.setattr(LockShelf, "has_tombstone", lambda self, holder: False)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    leave = LockShelf.quit
+    release = LockShelf.quit
 
     def careless(self: LockShelf, holder: str) -> bool:
-        was_there = leave(self, holder)
+        was_there = release(self, holder)
         if was_there:
             self.writes.pop()
         return was_there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import pace
+from leaselock.core import timing
 
 if TYPE_CHECKING:
     import pytest
@@ -14,6 +14,6 @@ STORY = "sql sessions"
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    proven_until = pace.proven_until
-    patch.setattr(pace, "proven_until", lambda asked, session: proven_until(asked, 5 * session))
-    patch.setattr(pace, "PROVEN", 5 * pace.PROVEN)
+    proven_until = timing.proven_until
+    patch.setattr(timing, "proven_until", lambda asked, session: proven_until(asked, 5 * session))
+    patch.setattr(timing, "PROVEN", 5 * timing.PROVEN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import sticky
+from leaselock.core import cached_lease
 from leaselock.core.backend import Grant
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ def plant(patch: pytest.MonkeyPatch) -> None:
 
     async def alone(local: Local, anchor: Anchor) -> bool:
         until = local.env.now() + 1.0
-        reply = await local.backend.ask(anchor.claim, wait=True, until=until)
-        (sight,) = await local.backend.look(anchor.claim.name, "*", until)
+        reply = await local.backend.acquire(anchor.claim, wait=True, until=until)
+        (sight,) = await local.backend.inspect(anchor.claim.name, "*", until)
         return isinstance(reply, Grant) and not sight.waiting
 
-    patch.setattr(sticky, "_alone", alone)
+    patch.setattr(cached_lease, "_alone", alone)

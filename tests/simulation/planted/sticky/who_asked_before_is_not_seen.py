@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import sticky
+from leaselock.core import cached_lease
 
 if TYPE_CHECKING:
     import pytest
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = sticky._alone
+    real = cached_lease._alone
 
     async def alone(local: Local, anchor: Anchor) -> bool:
         await real(local, anchor)
         return True
 
-    patch.setattr(sticky, "_alone", alone)
+    patch.setattr(cached_lease, "_alone", alone)

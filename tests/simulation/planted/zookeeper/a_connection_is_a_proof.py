@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock.backends.zookeeper.holds import Holds
-from leaselock.core.backend import EVERYONE
+from leaselock.core.backend import WAKE_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +22,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
 
     def hopeful(self: Holds, paths: Iterable[str]) -> None:
         words = tuple(paths)
-        if EVERYONE in words:
+        if WAKE_ALL in words:
             self.proven = self.now()
         heard(self, words)
 

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    leave = Queue.leave
+    release = Queue.release
 
-    async def forgetful(self: Queue, claim: Claim, *, bury: bool, until: float) -> bool:
-        stay = self.stays.get(claim.holder)
+    async def forgetful(self: Queue, claim: Claim, *, tombstone: bool, until: float) -> bool:
+        stay = self.stays.get(claim.id)
         if stay is None or stay.node is None:
             return False
-        return await leave(self, claim, bury=False, until=until)
+        return await release(self, claim, tombstone=False, until=until)
 
-    patch.setattr(Queue, "leave", forgetful)
+    patch.setattr(Queue, "release", forgetful)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import pace
+from leaselock.core import timing
 
 if TYPE_CHECKING:
     import pytest
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(pace, "PROVEN", 1.2)
+    patch.setattr(timing, "PROVEN", 1.2)

@@ -1,85 +1,85 @@
 -- take
 -- The short way in: grant a free lock to a claim that was not buried. Nobody waits for a free lock.
--- 1 name, 2 holder, 3 client, 4 about, 5 expires, 6 micros
-UPDATE lock SET holder = ?2, client = ?3, tie = 'both', expires = ?5,
-                about = ?4, since = ?6 / 1e6, token = ?6
-WHERE name = ?1 AND holder IS NULL AND token < ?6
+-- 1 name, 2 id, 3 client, 4 metadata, 5 expires, 6 micros
+UPDATE lock SET id = ?2, client = ?3, lifetime = 'either', expires = ?5,
+                metadata = ?4, since = ?6 / 1e6, token = ?6
+WHERE name = ?1 AND id IS NULL AND token < ?6
 
 -- confirm
 -- The short way from a hand-over to a whole lease: the hold is the claim's, and not over.
--- 1 name, 2 holder, 3 expires, 4 now
+-- 1 name, 2 id, 3 expires, 4 now
 UPDATE lock SET expires = max(expires, ?3)
-WHERE name = ?1 AND holder = ?2 AND (tie = 'life' OR expires > ?4)
+WHERE name = ?1 AND id = ?2 AND (lifetime = 'client' OR expires > ?4)
 RETURNING token
 
 -- drop
 -- The short way out: free a lock that nobody waits for.
--- 1 name, 2 holder
-UPDATE lock SET holder = NULL
-WHERE name = ?1 AND holder = ?2
+-- 1 name, 2 id
+UPDATE lock SET id = NULL
+WHERE name = ?1 AND id = ?2
   AND NOT EXISTS (SELECT 1 FROM waiter WHERE waiter.name = ?1)
 
 -- held
-SELECT holder, client, tie, token, expires, about, since FROM lock
-WHERE name = ? AND holder IS NOT NULL
+SELECT id, client, lifetime, token, expires, metadata, since FROM lock
+WHERE name = ? AND id IS NOT NULL
 
 -- grant
-INSERT INTO lock (name, token, holder, client, tie, expires, about, since)
+INSERT INTO lock (name, token, id, client, lifetime, expires, metadata, since)
 VALUES (:name, max(:micros, 1 + (SELECT CAST(value AS INTEGER) FROM fact WHERE key = 'floor')),
-        :holder, :client, 'both', :expires, :about, :micros / 1e6)
+        :id, :client, 'either', :expires, :metadata, :micros / 1e6)
 ON CONFLICT (name) DO UPDATE SET
-    token = max(lock.token + 1, :micros), holder = excluded.holder, client = excluded.client,
-    tie = excluded.tie, expires = excluded.expires, about = excluded.about,
+    token = max(lock.token + 1, :micros), id = excluded.id, client = excluded.client,
+    lifetime = excluded.lifetime, expires = excluded.expires, metadata = excluded.metadata,
     since = excluded.since
 RETURNING token
 
 -- keep
-UPDATE lock SET tie = ?, expires = ? WHERE name = ? AND holder = ?
+UPDATE lock SET lifetime = ?, expires = ? WHERE name = ? AND id = ?
 
 -- free
-UPDATE lock SET holder = NULL WHERE name = ?
+UPDATE lock SET id = NULL WHERE name = ?
 
 -- first
-SELECT name, holder, client, lease, about, since FROM waiter
+SELECT name, id, client, lease, metadata, since FROM waiter
 WHERE name = ? ORDER BY ticket LIMIT 1
 
 -- before
-SELECT name, holder, client, lease, about, since FROM waiter
-WHERE name = :name AND ticket < (SELECT ticket FROM waiter WHERE holder = :holder)
+SELECT name, id, client, lease, metadata, since FROM waiter
+WHERE name = :name AND ticket < (SELECT ticket FROM waiter WHERE id = :id)
 ORDER BY ticket DESC LIMIT 1
 
 -- after
-SELECT name, holder, client, lease, about, since FROM waiter
-WHERE name = :name AND ticket > (SELECT ticket FROM waiter WHERE holder = :holder)
+SELECT name, id, client, lease, metadata, since FROM waiter
+WHERE name = :name AND ticket > (SELECT ticket FROM waiter WHERE id = :id)
 ORDER BY ticket LIMIT 1
 
 -- queue
-SELECT name, holder, client, lease, about, since FROM waiter WHERE name = ? ORDER BY ticket
+SELECT name, id, client, lease, metadata, since FROM waiter WHERE name = ? ORDER BY ticket
 
 -- join
-INSERT INTO waiter (name, ticket, holder, client, lease, about, since)
+INSERT INTO waiter (name, ticket, id, client, lease, metadata, since)
 VALUES (:name, 1 + coalesce((SELECT max(ticket) FROM waiter WHERE name = :name), 0),
-        :holder, :client, :lease, :about, :since)
-ON CONFLICT (holder) DO NOTHING
+        :id, :client, :lease, :metadata, :since)
+ON CONFLICT (id) DO NOTHING
 
 -- quit
-DELETE FROM waiter WHERE holder = ?
+DELETE FROM waiter WHERE id = ?
 
 -- buried
-SELECT 1 FROM grave WHERE holder = ?
+SELECT 1 FROM grave WHERE id = ?
 
 -- bury
-INSERT INTO grave (holder, until) VALUES (?, ?)
-ON CONFLICT (holder) DO UPDATE SET until = excluded.until
+INSERT INTO grave (id, until) VALUES (?, ?)
+ON CONFLICT (id) DO UPDATE SET until = excluded.until
 
 -- weed
 DELETE FROM grave WHERE until <= ?
 
 -- names
-SELECT name FROM lock WHERE holder IS NOT NULL UNION SELECT name FROM waiter ORDER BY name
+SELECT name FROM lock WHERE id IS NOT NULL UNION SELECT name FROM waiter ORDER BY name
 
 -- clients
-SELECT client FROM lock WHERE holder IS NOT NULL UNION SELECT client FROM waiter
+SELECT client FROM lock WHERE id IS NOT NULL UNION SELECT client FROM waiter
 
 -- fact
 SELECT value FROM fact WHERE key = ?
@@ -89,7 +89,7 @@ INSERT INTO fact (key, value) VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value
 
 -- forget holds
-UPDATE lock SET holder = NULL WHERE holder IS NOT NULL
+UPDATE lock SET id = NULL WHERE id IS NOT NULL
 
 -- forget waiters
 DELETE FROM waiter
@@ -99,8 +99,8 @@ DELETE FROM grave
 
 -- raise floor
 UPDATE fact SET value = max(CAST(value AS INTEGER), coalesce(
-    (SELECT max(token) FROM lock WHERE holder IS NULL AND since < ?), 0))
+    (SELECT max(token) FROM lock WHERE id IS NULL AND since < ?), 0))
 WHERE key = 'floor'
 
 -- prune
-DELETE FROM lock WHERE holder IS NULL AND since < ?
+DELETE FROM lock WHERE id IS NULL AND since < ?

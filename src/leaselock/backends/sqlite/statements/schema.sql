@@ -4,11 +4,11 @@
 CREATE TABLE IF NOT EXISTS lock (
     name    TEXT PRIMARY KEY,
     token   INTEGER NOT NULL,
-    holder  TEXT,
+    id  TEXT,
     client  TEXT,
-    tie     TEXT,
+    lifetime     TEXT,
     expires REAL,
-    about   TEXT,
+    metadata   TEXT,
     since   REAL
 );
 
@@ -16,17 +16,17 @@ CREATE TABLE IF NOT EXISTS lock (
 CREATE TABLE IF NOT EXISTS waiter (
     name   TEXT NOT NULL,
     ticket INTEGER NOT NULL,
-    holder TEXT NOT NULL UNIQUE,
+    id TEXT NOT NULL UNIQUE,
     client TEXT NOT NULL,
     lease  REAL NOT NULL,
-    about  TEXT NOT NULL,
+    metadata  TEXT NOT NULL,
     since  REAL NOT NULL,
     PRIMARY KEY (name, ticket)
 ) WITHOUT ROWID;
 
 -- Claims given up while a question of theirs may still arrive.
 CREATE TABLE IF NOT EXISTS grave (
-    holder TEXT PRIMARY KEY,
+    id TEXT PRIMARY KEY,
     until  REAL NOT NULL
 ) WITHOUT ROWID;
 

@@ -21,7 +21,7 @@ SELECT value FROM leaselock_fact WHERE fact = :fact
 -- The short way in: one statement for a lock that is free, with nobody beside it.
 UPDATE leaselock_lock SET token = LAST_INSERT_ID(GREATEST(token + 1,
         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
-    holder = :holder, client = :client, tie = 'both', about = :about,
+    holder = :holder, client = :client, tie = 'either', about = :about,
     expires = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease,
     since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 WHERE name = :name AND holder IS NULL AND beside = 0

@@ -22,7 +22,7 @@ SELECT value FROM leaselock_fact WHERE key = :fact
 -- take
 -- The short way in: one statement for a lock that is free, with nobody beside it.
 INSERT INTO leaselock_lock AS l (name, token, holder, client, tie, expires, about, since)
-SELECT :name, greatest(f.value::bigint + 1, n.micros), :holder, :client, 'both',
+SELECT :name, greatest(f.value::bigint + 1, n.micros), :holder, :client, 'either',
        n.micros + :lease, :about, n.micros
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros) n,
      leaselock_fact f WHERE f.key = 'floor'

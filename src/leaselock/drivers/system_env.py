@@ -25,7 +25,7 @@ def patience(until: float) -> float:
     return max(0.0, min(until - now(), LONGEST_WAIT)) if until < FOREVER else LONGEST_WAIT
 
 
-class Machine:
+class SystemEnv:
     """The part of `Env` that threads and asyncio have in common."""
 
     # Asked several times with every acquire, so without a Python function in between: seconds on

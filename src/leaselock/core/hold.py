@@ -15,7 +15,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core.effects import FOREVER, Caller, Guard
+from leaselock.core.effects import FOREVER, Guard, Owner
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
@@ -61,41 +61,41 @@ class Hold:
 
     __slots__ = (
         "__weakref__",
-        "brief",
-        "caller",
         "claim",
         "depth",
-        "doubtful",
-        "due",
-        "ends",
         "guards",
-        "mourners",
-        "ours",
+        "loss_callbacks",
+        "max_valid_until",
+        "next_check",
+        "owned",
+        "owner",
+        "provisional",
         "reason",
         "renew",
         "state",
         "token",
-        "until",
+        "uncertain",
+        "valid_until",
     )
 
     def __init__(self, claim: Claim, token: int, until: float, *, renew: bool) -> None:
         self.claim = claim
         self.token = token
-        self.until = until
+        self.valid_until = until
         self.renew = renew
         # What no proof of life takes a fixed lease beyond.
-        self.ends = FOREVER if renew else until
+        self.max_valid_until = FOREVER if renew else until
         self.state = State.HELD
         self.depth = 1
         self.reason = ""
-        self.due = FOREVER
-        self.doubtful = False
+        self.next_check = FOREVER
+        self.uncertain = False
         # The store has it for less than its lease, until the first renewal.
-        self.brief = False
-        self.ours = True
-        self.mourners: list[Mourner] = []
+        self.provisional = False
+        self.owned = True
+        self.loss_callbacks: list[Mourner] = []
         self.guards: list[Guard] = []
-        self.caller: Callable[[], Caller | None] = nobody
+        self.owner: Callable[[], Owner | None] = nobody
 
     def step(self, event: str) -> bool:
         """Go on to the next state; False, and no change, where *event* leads nowhere."""
@@ -116,20 +116,20 @@ class Hold:
 
     def bereaved(self) -> list[Callback]:
         """Who is to be told of the loss, with what; each is told once."""
-        mourners, self.mourners = self.mourners, []
+        loss_callbacks, self.loss_callbacks = self.loss_callbacks, []
         return [
             (callback, lease() or wrap(handle))
-            for callback, lease, known, wrap in mourners
+            for callback, lease, known, wrap in loss_callbacks
             if (handle := known()) is not None
         ]
 
-    def believed(self, now: float) -> bool:
+    def is_valid(self, now: float) -> bool:
         """Whether the holder may act on its hold at *now*."""
-        return self.state is State.HELD and now < self.until
+        return self.state is State.HELD and now < self.valid_until
 
     def check(self, now: float) -> None:
         """Raise LeaseLost unless the hold can be believed."""
-        if self.state is State.HELD and now >= self.until:
+        if self.state is State.HELD and now >= self.valid_until:
             self.lose("its time ran out before a renewal was confirmed")
         if self.state is State.LOST:
             raise self.lost()
@@ -140,9 +140,9 @@ class Hold:
 
     def remaining(self, now: float) -> float:
         """Seconds for which the hold can be believed."""
-        return max(0.0, self.until - now) if self.state is State.HELD else 0.0
+        return max(0.0, self.valid_until - now) if self.state is State.HELD else 0.0
 
     def confirmed(self, until: float) -> None:
         """The store has renewed the hold; a belief is never shortened by good news."""
-        self.until = max(self.until, min(until, self.ends))
-        self.brief = False
+        self.valid_until = max(self.valid_until, min(until, self.max_valid_until))
+        self.provisional = False

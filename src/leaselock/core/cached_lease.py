@@ -12,35 +12,35 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from leaselock.core import pace
+from leaselock.core import timing
 from leaselock.core.backend import Grant
 from leaselock.core.effects import Sleep, Spawn
-from leaselock.core.lease import Hold
+from leaselock.core.hold import Hold
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from leaselock.core.effects import Caller
-    from leaselock.core.holdings import Holdings
+    from leaselock.core.effects import Owner
+    from leaselock.core.hold_registry import HoldRegistry
     from leaselock.core.local import Local
-    from leaselock.core.mutex import Terms
+    from leaselock.core.mutex import LockOptions
     from leaselock.core.turns import Anchor, Line
 
 
-def kept_for(books: Holdings, name: str, terms: Terms, caller: Caller) -> Hold | None:
+def kept_for(registry: HoldRegistry, name: str, terms: LockOptions, caller: Owner) -> Hold | None:
     """The hold of a lease that the client has kept, with what is left of its time; in one step."""
-    now, layer = books.env.now(), cast("Local", books.backend)
+    now, layer = registry.env.now(), cast("Local", registry.backend)
     line = layer.lines.get(name)
     anchor = None if line is None else line.at_hand(terms.lease, now)
-    if line is None or anchor is None or not books.keeping.running:
+    if line is None or anchor is None or not registry.renewing.running:
         return None
-    claim = books.claim(name, terms.lease, terms.label, caller, terms.tokens, sticky=True)
+    claim = registry.claim(name, terms.lease, terms.label, caller, terms.tokens, cached=True)
     member = layer.member_for(claim)
     line.give(anchor, member)
     hold = Hold(claim, member.token, anchor.until, renew=terms.renew)
-    hold.brief = True
+    hold.provisional = True
     if not terms.renew:
-        hold.ends = books.over(now, terms.lease)
-    books.add(hold, caller, now, anchor.until - now)
+        hold.max_valid_until = registry.over(now, terms.lease)
+    registry.add(hold, caller, now, anchor.until - now)
     return hold
 
 
@@ -58,7 +58,7 @@ async def watch(local: Local, line: Line, anchor: Anchor) -> None:
     with suppress(StoreError):
         alone = line.anchor is anchor and await _alone(local, anchor)
         if alone and line.anchor is anchor:
-            await local.backend.hear(anchor.claim, anchor.until)
+            await local.backend.await_wakeup(anchor.claim, anchor.until)
     anchor.close()
     if line.anchor is not anchor:
         local.backend.forget(anchor.claim)  # it went back before we began to listen, perhaps
@@ -70,28 +70,28 @@ async def _give_back(local: Local, line: Line, anchor: Anchor) -> None:
     """Until it is answered; once at least, also of a lease that is over: a question of it may be
     under way yet, and is to be refused.
     """
-    tries, enough = 0, anchor.until + pace.UNDO_PATIENCE
+    tries, enough = 0, anchor.until + timing.UNDO_PATIENCE
     while local.env.now() < enough:
         try:
             await local.give_back(line, anchor, _soon(local))
             return
         except StoreError:
             tries += 1
-        await Sleep(local.env.now() + pace.pause(tries, local.env.random()))
+        await Sleep(local.env.now() + timing.pause(tries, local.env.random()))
 
 
 async def _alone(local: Local, anchor: Anchor) -> bool:
     """Listen from now on; whether nobody has come before."""
     # A release that overtakes this question must bury it, or it would take the lock again.
     anchor.open += 1
-    reply = await local.backend.ask(anchor.claim, wait=True, until=_soon(local))
+    reply = await local.backend.acquire(anchor.claim, wait=True, until=_soon(local))
     anchor.open -= 1
     if not isinstance(reply, Grant):
         anchor.doubtful = True
         return False
-    (sight,) = await local.backend.look(anchor.claim.name, "*", _soon(local))
+    (sight,) = await local.backend.inspect(anchor.claim.name, "*", _soon(local))
     return not sight.waiting
 
 
 def _soon(local: Local) -> float:
-    return local.env.now() + pace.PATIENCE_OF_A_TRY
+    return local.env.now() + timing.PATIENCE_OF_A_TRY

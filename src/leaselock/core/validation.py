@@ -5,7 +5,7 @@ from __future__ import annotations
 from leaselock.errors import InvalidName
 
 LONGEST_NAME = 255
-MOST_PASSES = 10_000
+MOST_LOCAL_HANDOFFS = 10_000
 SHORTEST_LEASE = 0.05
 LONGEST_LEASE = 365 * 86400.0
 
@@ -90,12 +90,12 @@ def checked_body(function: object, *, awaited: bool) -> None:
         )
 
 
-def checked_passes(value: object) -> int:
+def checked_local_handoffs(value: object) -> int:
     """How often a lease may be passed on within a client before it goes back to the store."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"passes is an int, not {type(value).__name__}: {value!r:.80}")
-    if not 0 <= value <= MOST_PASSES:
-        raise ValueError(f"passes is from 0 to {MOST_PASSES}")
+    if not 0 <= value <= MOST_LOCAL_HANDOFFS:
+        raise ValueError(f"passes is from 0 to {MOST_LOCAL_HANDOFFS}")
     return value
 
 

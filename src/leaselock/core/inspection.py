@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leaselock.core.backend import Busy, Claim, Held, Sight
+    from leaselock.core.backend import Busy, Claim, HoldRecord, LockState
 
 ESCAPED = {code: f"\\u{code:04x}" for code in range(0x20)} | {0x22: '\\"', 0x5C: "\\\\"}
 ENDLESS = float("inf")
@@ -38,7 +38,7 @@ class Holder(NamedTuple):
         return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
-class Report(NamedTuple):
+class LockInfo(NamedTuple):
     """One lock that is held or waited for; *waiters* are in order."""
 
     name: str
@@ -51,26 +51,26 @@ def quoted(text: str | None) -> str:
     return "null" if text is None else f'"{text.translate(ESCAPED)}"'
 
 
-def holder_of(held: Held | None, remaining: float | None) -> Holder | None:
+def holder_of(held: HoldRecord | None, remaining: float | None) -> Holder | None:
     """The holder that a hold on record names."""
     if held is None:
         return None
     ends = remaining is not None and abs(remaining) < ENDLESS
-    return _about(held.about, held.since, held.token, remaining if ends else None)
+    return _about(held.metadata, held.since, held.token, remaining if ends else None)
 
 
 def waiter_of(claim: Claim) -> Holder:
     """The waiter that a queued claim names."""
-    return _about(claim.about, claim.since, None, None)
+    return _about(claim.metadata, claim.since, None, None)
 
 
-def report_of(sight: Sight) -> Report:
+def report_of(sight: LockState) -> LockInfo:
     """What people see of one lock."""
     waiters = tuple(waiter_of(claim) for claim in sight.waiting)
-    return Report(sight.name, holder_of(sight.held, sight.remaining), waiters)
+    return LockInfo(sight.name, holder_of(sight.held, sight.remaining), waiters)
 
 
-def reports_of(sights: Sequence[Sight]) -> list[Report]:
+def reports_of(sights: Sequence[LockState]) -> list[LockInfo]:
     """What people see of many locks."""
     return [report_of(sight) for sight in sights]
 

@@ -21,7 +21,7 @@ IDLE = 1.0
 Box = SimpleQueue["tuple[Process[None], str] | None"]
 
 
-class Crew:
+class ThreadPool:
     """The background threads of one driver."""
 
     def __init__(self, run: Callable[[Process[None]], object]) -> None:
