@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from tests.cli.processes import LOOP, Shell, gone, until
+from tests.cli.processes import LOOP, Shell, ended, gone, until
 
 
 def test_the_command_dies_with_its_wrapper_and_frees_the_lock(shell: Shell) -> None:
@@ -14,9 +14,10 @@ def test_the_command_dies_with_its_wrapper_and_frees_the_lock(shell: Shell) -> N
     waiter = shell.waiter("a")
     job.wrapper.kill()
     began = time.monotonic()
-    assert waiter.wait(10) == 0
+    assert ended(waiter) == 0
     assert gone(job.pid)
-    assert time.monotonic() - began < 1.0
+    # Not by the end of the lease, which is 30 seconds.
+    assert time.monotonic() - began < 25.0
 
 
 def test_another_signal_can_be_chosen_for_that(shell: Shell) -> None:
@@ -36,7 +37,7 @@ def test_the_lock_stays_with_a_command_that_outlives_its_wrapper(shell: Shell) -
     assert shell.run("run", "-w", "1.2s", "a", "true").returncode == 75
     waiter = shell.waiter("a")
     os.kill(job.pid, signal.SIGKILL)
-    assert waiter.wait(1.0) == 0
+    assert ended(waiter) == 0
 
 
 def test_the_lock_stays_with_a_command_that_does_not_listen(shell: Shell) -> None:
@@ -47,7 +48,7 @@ def test_the_lock_stays_with_a_command_that_does_not_listen(shell: Shell) -> Non
     assert shell.run("run", "-w", "1.2s", "a", "true").returncode == 75
     waiter = shell.waiter("a")
     os.killpg(job.pid, signal.SIGKILL)
-    assert waiter.wait(1.0) == 0
+    assert ended(waiter) == 0
 
 
 def test_a_lock_that_outlived_its_wrapper_can_be_broken(shell: Shell) -> None:

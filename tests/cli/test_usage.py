@@ -69,6 +69,7 @@ def test_a_file_of_another_version_is_a_matter_of_configuration(shell: Shell) ->
     assert done.returncode == 78, done.stderr
 
 
+@pytest.mark.timing
 def test_a_store_that_does_not_answer(shell: Shell) -> None:
     shell.run("ls")
     database = sqlite3.connect(shell.folder / "locks.db", isolation_level=None)

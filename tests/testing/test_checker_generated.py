@@ -291,6 +291,7 @@ def turn(number: int) -> Iterator[Record]:
         yield Record(start + 20, Event.REFUSED, lock, FAR + number, 9)
 
 
+@pytest.mark.heavy
 def test_a_hundred_thousand_holds_are_checked() -> None:
     records = (record for number in range(100_000) for record in turn(number))
     verdict = check(History.of(records), BOUNDS)

@@ -27,7 +27,7 @@ T = TypeVar("T")
 Body = Callable[..., Coroutine[Any, Any, T]]
 
 # How long to wait for what must happen: it only bounds a failure.
-PATIENCE = 30.0
+PATIENCE = 120.0
 LOOK_EVERY = 0.003
 
 
