@@ -16,10 +16,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import leaselock
-from leaselock.testing.history import Recorder
+from leaselock.testing.recorder import Recorder
 
 if TYPE_CHECKING:
-    from leaselock.testing.history import Attempt
+    from leaselock.testing.recorder import Attempt
 
 LOCK = "ledger"
 WORK = 0.001
@@ -81,7 +81,7 @@ class Worker:
     def with_lock(self, lock: leaselock.Lock, until: float) -> None:
         """Update under the lock. The recorder is only for the proof: a program needs none."""
         while time.monotonic() < until:
-            attempt = self.recorder.ask(LOCK)
+            attempt = self.recorder.acquiring(LOCK)
             with lock as lease:
                 granted(attempt, lease)
                 number = self.ledger.read().number
@@ -92,7 +92,7 @@ class Worker:
 
     def write(self, attempt: Attempt, number: int, token: int) -> bool:
         """One write, and a record of what became of it."""
-        attempt.write_asked()
+        attempt.writing()
         written = self.ledger.write(number, token)
         if written:
             attempt.write_done(number)
@@ -103,7 +103,7 @@ class Worker:
 
     def be_killed(self, lock: leaselock.Lock) -> None:
         """Take the lock and never give it back."""
-        attempt = self.recorder.ask(LOCK)
+        attempt = self.recorder.acquiring(LOCK)
         with lock as lease:
             granted(attempt, lease)
             tell(holding=lease.token)
@@ -111,7 +111,7 @@ class Worker:
 
     def be_stopped(self, lock: leaselock.Lock) -> None:
         """Take the lock, be stopped while the lease runs out, and go on as if nothing was."""
-        attempt = self.recorder.ask(LOCK)
+        attempt = self.recorder.acquiring(LOCK)
         lease = lock.acquire()
         assert lease is not None
         granted(attempt, lease)
