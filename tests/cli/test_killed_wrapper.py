@@ -21,7 +21,8 @@ def test_killed_wrapper_ends_the_command_and_frees_the_lock(shell: Shell) -> Non
 
 def test_pdeathsig_chooses_the_signal(shell: Shell) -> None:
     word = shell.folder / "word"
-    job = shell.job("a", "--pdeathsig", "USR1", trap=f"'echo > {word}; exit 0' USR1", script=LOOP)
+    trap = f"'echo > \"{word}\"; exit 0' USR1"
+    job = shell.job("a", "--pdeathsig", "USR1", trap=trap, script=LOOP)
     job.wrapper.kill()
     until(lambda: gone(job.pid))
     assert word.exists()

@@ -38,7 +38,7 @@ os.execv({LEASELOCK[0]!r}, {[*LEASELOCK, "run", "a", "--", "sh", "-c", "exit 7"]
 
 def test_signals_are_forwarded_to_the_whole_group(shell: Shell) -> None:
     file = shell.folder / "inner"
-    job = shell.job("a", script=f"sh -c 'echo $$ > {file}; exec sleep 60'; exit 3")
+    job = shell.job("a", script=f"sh -c 'echo $$ > \"{file}\"; exec sleep 60'; exit 3")
     inner = shell.pid_in(file)
     job.wrapper.terminate()
     assert job.wrapper.wait(10) == 143
@@ -48,7 +48,7 @@ def test_signals_are_forwarded_to_the_whole_group(shell: Shell) -> None:
 def test_wrapper_holds_the_lock_until_the_command_has_ended(shell: Shell) -> None:
     ready, go = shell.folder / "ready", shell.folder / "go"
     os.mkfifo(go)
-    job = shell.job("a", trap=f"'echo > {ready}; read x < {go}; exit 6' TERM", script=LOOP)
+    job = shell.job("a", trap=f'\'echo > "{ready}"; read x < "{go}"; exit 6\' TERM', script=LOOP)
     job.wrapper.terminate()
     until(ready.exists)
     job.wrapper.terminate()
@@ -88,7 +88,7 @@ def test_signal_at_any_moment_leaves_nothing_held(shell: Shell) -> None:
     """Send the signal at moments from the interpreter's start to the command's run."""
     for step in range(24):
         began = shell.folder / f"began{step}"
-        wrapper = shell.start("run", "a", "--", "sh", "-c", f"echo > {began}; exec sleep 60")
+        wrapper = shell.start("run", "a", "--", "sh", "-c", f'echo > "{began}"; exec sleep 60')
         try:
             wrapper.wait(0.01 * step)
         except subprocess.TimeoutExpired:
@@ -118,7 +118,7 @@ def test_signal_masks_of_the_command_are_default(shell: Shell) -> None:
 
 
 def test_command_inherits_only_the_lock_files(shell: Shell) -> None:
-    names = shell.run("run", "a", "--", "sh", "-c", "readlink /proc/$$/fd/*").stdout.split()
+    names = shell.run("run", "a", "--", "sh", "-c", "readlink /proc/$$/fd/*").stdout.splitlines()
     extra = [name for name in names if not name.startswith(("pipe:", "/dev/null"))]
     assert len(extra) == 2
     assert all(".clients/" in name or name.endswith("(deleted)") for name in extra), extra

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from tests.servers.process import Place
 
-# These tests mostly wait, on private servers: run them in one process of a parallel run.
-pytestmark = pytest.mark.xdist_group("partition")
+# These tests mostly wait, on private servers.
 LEASE = 1.0
 # The partition covers a renewal, and leaves time for another one even on a busy machine.
 LONG_LEASE, SHORT = 4.0, 1.5
