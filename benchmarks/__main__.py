@@ -20,7 +20,7 @@ from benchmarks.workloads import NAMES, workload
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-SCHEMA = 2
+SCHEMA = 3
 VERDICTS = {True: "met", False: "**not met**"}
 
 
