@@ -1,4 +1,4 @@
-"""Other processes: started, spoken to line by line, and ended, whatever happens."""
+"""Worker processes: start them, exchange JSON lines with them, and always end them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
-class Member:
-    """One process of ours; it speaks one JSON value on each line."""
+class WorkerProcess:
+    """A process that prints one JSON value on each line."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None):
         self.process = subprocess.Popen(
@@ -34,35 +34,35 @@ class Member:
         self.close()
 
     def close(self) -> None:
-        """End it."""
+        """Kill the process."""
         self.process.kill()
         self.process.communicate()
 
-    def hear(self) -> Any:
-        """What it says next."""
+    def receive(self) -> Any:
+        """Return the next value that the process reports."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"a process of the benchmark failed: {self.process.wait()}")
         return json.loads(line)
 
-    def tell(self, text: str) -> None:
-        """Let it go on."""
+    def send(self, text: str) -> None:
+        """Send one line to the process."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{text}\n")
         self.process.stdin.flush()
 
-    def ask(self, text: str) -> Any:
-        """Give an order, and hear the answer."""
-        self.tell(text)
-        return self.hear()
+    def request(self, text: str) -> Any:
+        """Send a command and return the reply."""
+        self.send(text)
+        return self.receive()
 
 
-def python(module: str, *arguments: object) -> Member:
-    """A member of our own language."""
-    return Member([sys.executable, "-m", module, *map(str, arguments)])
+def python_worker(module: str, *arguments: object) -> WorkerProcess:
+    """Start a module as a worker process."""
+    return WorkerProcess([sys.executable, "-m", module, *map(str, arguments)])
 
 
-def say(value: object) -> None:
-    """The member's side of `hear`."""
+def report(value: object) -> None:
+    """Print *value* for `WorkerProcess.receive`; called in the worker process."""
     print(json.dumps(value), flush=True)

@@ -1,8 +1,8 @@
-"""A process full of tasks: `python -m benchmarks.tasks NAME FOLDER TASKS LOCKS SECONDS`.
+"""A process full of tasks: `python -m benchmarks.workers.tasks NAME FOLDER TASKS LOCKS SECONDS`.
 
-Each task takes one of the locks and gives it back, again and again; with as many locks as tasks,
-each has its own. Law: what is not done when the time is over does not count; the process is told
-to end, and who waits then goes with it.
+Each task acquires and releases one of the locks in a loop; with as many locks as tasks, each has
+its own. Pairs that are not complete at the end of the time do not count. The process is then
+killed, including tasks that still wait.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.contestants import contestant
-from benchmarks.contestants.looped import Looped
-from benchmarks.crew import say
+from benchmarks.contestants.asyncio_contestant import AsyncioContestant
+from benchmarks.workers.process import report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.contestants.looped import Lock
+    from benchmarks.contestants.asyncio_contestant import Lock
 
 WARM_UP, WARM_UP_SECONDS = 50, 0.3
 
 
 async def rate(locks: Sequence[Lock], seconds: float) -> dict[str, float]:
-    """How many pairs a second all tasks make together, and the processor's time for one."""
+    """Return the pairs per second of all tasks together, and the CPU time per pair."""
     began, cpu = time.perf_counter(), time.process_time()
     count = 0
 
@@ -47,17 +47,17 @@ async def rate(locks: Sequence[Lock], seconds: float) -> dict[str, float]:
 
 
 async def measure(name: str, url: str, tasks: str, locks: str, seconds: str) -> None:
-    """One client; a first short turn warms everything up."""
+    """Measure one client, after a short warm-up."""
     kind = contestant(name)
-    assert issubclass(kind, Looped)
+    assert issubclass(kind, AsyncioContestant)
     async with kind.opened(url) as lock_of:
-        mine = [lock_of(f"task {number % int(locks)}") for number in range(int(tasks))]
+        locks_of_tasks = [lock_of(f"task {number % int(locks)}") for number in range(int(tasks))]
         await rate([lock_of(f"warm {number}") for number in range(WARM_UP)], WARM_UP_SECONDS)
-        say(await rate(mine, float(seconds)))
+        report(await rate(locks_of_tasks, float(seconds)))
 
 
 def main(name: str, folder: str, *sizes: str) -> None:
-    """Measure, in a loop."""
+    """Run the measurement in an event loop."""
     asyncio.run(measure(name, Path(folder, "url").read_text(), *sizes))
 
 

@@ -1,4 +1,4 @@
-"""A lock of asyncio: what makes it, for those who run many tasks, and one task that uses it."""
+"""Base of the contestants with asyncio: opens a client, and measures one task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from benchmarks.turns import Turn
+from benchmarks.sampling import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Lock(Protocol):
-    """What all have in common."""
+    """An asyncio lock as a context manager."""
 
     async def __aenter__(self) -> object: ...
 
@@ -29,8 +29,8 @@ class Lock(Protocol):
     ) -> object: ...
 
 
-class Looped:
-    """One client in a loop of its own. Each turn is one task, so that its grants have an owner."""
+class AsyncioContestant:
+    """One client in its own event loop. Each measurement is one task, which owns the lock."""
 
     version: ClassVar[str]
     reentrant: ClassVar[bool] = False
@@ -38,54 +38,54 @@ class Looped:
 
     @staticmethod
     def opened(url: str) -> AbstractAsyncContextManager[Callable[[str], Lock]]:
-        """A client, as what makes a lock of a name."""
+        """Open a client; return a function that makes a lock from a name."""
         raise NotImplementedError
 
     def __init__(self, folder: Path) -> None:
         self.runner = asyncio.Runner()
-        self.over = asyncio.Event()
-        self.lock = self.runner.run(self._begin(Path(folder, "url").read_text()))
+        self.finished = asyncio.Event()
+        self.lock = self.runner.run(self._open(Path(folder, "url").read_text()))
 
-    async def _begin(self, url: str) -> Lock:
+    async def _open(self, url: str) -> Lock:
         made: asyncio.Future[Lock] = asyncio.get_running_loop().create_future()
-        self.life = asyncio.create_task(self._live(url, made))
-        ends: list[asyncio.Future[Any]] = [self.life, made]
+        self.client_task = asyncio.create_task(self._run_client(url, made))
+        ends: list[asyncio.Future[Any]] = [self.client_task, made]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if self.life.done():
-            await self.life
+        if self.client_task.done():
+            await self.client_task
         return await made
 
-    async def _live(self, url: str, made: asyncio.Future[Lock]) -> None:
-        # Some clients want to be closed by the task that opened them.
+    async def _run_client(self, url: str, made: asyncio.Future[Lock]) -> None:
+        # Some clients must be closed by the task that opened them.
         async with self.opened(url) as lock_of:
             made.set_result(lock_of("bench"))
-            await self.over.wait()
+            await self.finished.wait()
 
-    def pairs(self, count: int) -> Turn:
-        """Take it and give it back, so many times."""
+    def pairs(self, count: int) -> Sample:
+        """Acquire and release, *count* times."""
         return self.runner.run(_pairs(self.lock, count))
 
     def acquire(self) -> None:
-        """It stays in its loop."""
+        """Not supported: the lock is used inside its event loop."""
         raise NotImplementedError
 
     def release(self) -> None:
-        """It stays in its loop."""
+        """Not supported: the lock is used inside its event loop."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Close the client."""
-        self.over.set()
-        self.runner.run(self._end())
+        self.finished.set()
+        self.runner.run(self._join())
         self.runner.close()
 
-    async def _end(self) -> None:
-        await self.life
+    async def _join(self) -> None:
+        await self.client_task
 
 
-async def _pairs(lock: Lock, count: int) -> Turn:
+async def _pairs(lock: Lock, count: int) -> Sample:
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in range(count):
         async with lock:
             pass
-    return Turn((time.perf_counter() - wall) / count, (time.process_time() - cpu) / count)
+    return Sample((time.perf_counter() - wall) / count, (time.process_time() - cpu) / count)

@@ -1,6 +1,6 @@
-"""A process full of threads: `python -m benchmarks.threads NAME FOLDER THREADS SECONDS`.
+"""A process full of threads: `python -m benchmarks.workers.threads NAME FOLDER THREADS SECONDS`.
 
-One client, and a lock for each thread, which takes it and gives it back, again and again.
+One client, and a lock for each thread, which acquires and releases it in a loop.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from benchmarks.contestants import Contestant, contestant
-from benchmarks.crew import say
+from benchmarks.workers.process import report
 
 
-class Choosing(Contestant, Protocol):
-    """One whose client has many locks."""
+class SwitchableContestant(Contestant, Protocol):
+    """A contestant whose client has many locks."""
 
-    def choose(self, name: str) -> None:
+    def use_lock(self, name: str) -> None:
         """Use another lock of the client."""
 
 
-def another(lock: Choosing, name: str) -> Choosing:
-    """Another lock of the same client."""
+def another(lock: SwitchableContestant, name: str) -> SwitchableContestant:
+    """Return a contestant for another lock of the same client."""
     twin = copy.copy(lock)
-    twin.choose(name)
+    twin.use_lock(name)
     return twin
 
 
 def work(lock: Contestant, until: float) -> int:
-    """Take it and give it back until then."""
+    """Acquire and release until *until*; return how often."""
     count = 0
     while time.perf_counter() < until:
         lock.acquire()
@@ -40,8 +40,10 @@ def work(lock: Contestant, until: float) -> int:
     return count
 
 
-def rate(pool: ThreadPoolExecutor, locks: list[Choosing], seconds: float) -> dict[str, float]:
-    """How many pairs a second all threads make together, and the processor's time for one."""
+def rate(
+    pool: ThreadPoolExecutor, locks: list[SwitchableContestant], seconds: float
+) -> dict[str, float]:
+    """Return the pairs per second of all threads together, and the CPU time per pair."""
     began, cpu = time.perf_counter(), time.process_time()
     done = [pool.submit(work, lock, began + seconds) for lock in locks]
     pairs = sum(one.result() for one in done)
@@ -50,12 +52,12 @@ def rate(pool: ThreadPoolExecutor, locks: list[Choosing], seconds: float) -> dic
 
 
 def main(name: str, folder: str, threads: str, seconds: str) -> None:
-    """A first short turn warms everything up."""
-    first = cast("Choosing", contestant(name)(Path(folder)))
+    """Measure, after a short warm-up."""
+    first = cast("SwitchableContestant", contestant(name)(Path(folder)))
     locks = [another(first, f"each {number}") for number in range(int(threads))]
     with ThreadPoolExecutor(len(locks)) as pool:
         rate(pool, locks, float(seconds) / 5)
-        say(rate(pool, locks, float(seconds)))
+        report(rate(pool, locks, float(seconds)))
 
 
 if __name__ == "__main__":

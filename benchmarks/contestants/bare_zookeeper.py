@@ -1,6 +1,6 @@
-"""The floor under both: the requests of the recipe by kazoo's client, and nothing around them.
+"""The lower bound for leaselock and kazoo: the requests of the recipe by kazoo's client.
 
-Law: create and list travel together, and one delete after them, as in the recipe of leaselock.
+Create and list are sent in one batch, then one delete, as in leaselock.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from kazoo.version import __version__  # type: ignore[import-untyped]
 DATA = b'{"host": "a", "pid": 12345, "thread": "MainThread", "label": null}'
 
 
-class Raw:
-    """Two flights."""
+class Bare:
+    """Two batches of requests."""
 
     version: ClassVar[str] = __version__
     reentrant: ClassVar[bool] = False
@@ -24,22 +24,22 @@ class Raw:
     def __init__(self, folder: Path) -> None:
         self.client = KazooClient(Path(folder, "hosts").read_text())
         self.client.start()
-        self.client.ensure_path("/bench/raw")
+        self.client.ensure_path("/bench/bare")
         self.node = ""
 
     def acquire(self) -> None:
-        """Take it; it is free, for nobody else is there."""
-        client, path = self.client, "/bench/raw/0123456789abcdef__lock__"
+        """Acquire the lock, which is always free."""
+        client, path = self.client, "/bench/bare/0123456789abcdef__lock__"
         created = client.create_async(path, DATA, ephemeral=True, sequence=True, include_data=True)
-        listed = client.get_children_async("/bench/raw")
+        listed = client.get_children_async("/bench/bare")
         self.node, _ = created.get()
         assert len(listed.get()) == 1
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self.client.delete(self.node)
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         self.client.stop()
         self.client.close()

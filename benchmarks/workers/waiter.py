@@ -1,6 +1,6 @@
-"""A process that waits for a lock which it never gets: `python -m benchmarks.waiter NAME FOLDER`.
+"""A process that waits for a lock: `python -m benchmarks.workers.waiter NAME FOLDER`.
 
-With the name "nobody" it waits for its standard input, and is what idle Python costs.
+With the name "idle" it waits for its standard input, to measure an idle Python process.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ import sys
 from pathlib import Path
 
 from benchmarks.contestants import contestant
-from benchmarks.crew import say
+from benchmarks.workers.process import report
 
-NOBODY = "nobody"
+IDLE = "idle"
 
 
 def main(name: str, folder: str) -> None:
-    """Wait for ever."""
-    if name == NOBODY:
-        say("waiting")
+    """Report, and wait."""
+    if name == IDLE:
+        report("waiting")
         sys.stdin.readline()
         return
     lock = contestant(name)(Path(folder))
-    say("waiting")
+    report("waiting")
     lock.acquire()
 
 
