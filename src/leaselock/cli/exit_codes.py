@@ -1,8 +1,7 @@
-"""What the command line ends with: sysexits where they fit, the shell's convention for commands.
+"""Exit codes: those of sysexits.h where they fit, and the shell's convention for commands.
 
-A store says what went wrong in words. Where they tell of missing rights or of a store that has
-to be set up otherwise, they are known here by those words; tests/cli/test_codes.py keeps both
-in step.
+A store error has no code of its own, only a message. Missing permissions and wrong configuration
+are recognized by phrases in it; tests/cli/test_usage.py checks that they still match.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ CANNOT_EXECUTE = 126
 NOT_FOUND = 127
 BY_SIGNAL = 128
 
-DENIED_WORDS = ("permission", "may not read and write", "belongs to user", "read-only")
-CONFIG_WORDS = ("of another version of leaselock", "is on a network or shared file system")
+DENIED_PHRASES = ("permission", "may not read and write", "belongs to user", "read-only")
+CONFIG_PHRASES = ("of another version of leaselock", "is on a network or shared file system")
 
 TABLE = """\
 exit codes:
   run: that of the command; 128+N when signal N ended it
-    1  no: nothing listed (ls --exit-code), not broken, or a fault found (doctor, chaos, hazards)
+    1  no: nothing listed (ls --exit-code), not broken, or a fault found (doctor, chaos)
    64  wrong usage                    76  the lease was lost while the command ran
    69  the store cannot be reached    77  permission denied
    70  an error inside leaselock       78  wrong URL or configuration
@@ -37,11 +36,11 @@ exit codes:
 
 
 class Usage(Exception):
-    """The words fit the grammar, but not one another."""
+    """The arguments are valid one by one, but not together."""
 
 
 class Misconfigured(Exception):
-    """The store that was named cannot be one."""
+    """The URL or the configuration names no usable store."""
 
 
 class Interrupted(Exception):
@@ -53,33 +52,33 @@ class Interrupted(Exception):
 
 
 class CannotRun(Exception):
-    """The command could not be executed; *code* is the shell's for that."""
+    """The command could not be executed; *code* is the exit code a shell uses for that."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
 
 
-def code_of(error: Exception) -> int:
-    """The exit code for an error."""
+def exit_code(error: Exception) -> int:
+    """Return the exit code for an error."""
     import leaselock
 
     if isinstance(error, CannotRun):
         return error.code
     if isinstance(error, leaselock.StoreError):
-        return _code_of_store(error)
-    by_kind = (
+        return _store_error_code(error)
+    by_type = (
         (leaselock.NotHeld, NOT_HELD),
         (leaselock.LeaseLost, LOST),
         (Misconfigured, CONFIG),
-        # Names and numbers out of range: refused by the library before it asks any store.
+        # ValueError: the library rejects names and numbers out of range before any request.
         ((Usage, ValueError), USAGE),
     )
-    return next((code for kind, code in by_kind if isinstance(error, kind)), INTERNAL)
+    return next((code for kind, code in by_type if isinstance(error, kind)), INTERNAL)
 
 
-def _code_of_store(error: Exception) -> int:
-    words = str(error).lower()
-    if isinstance(error.__cause__, PermissionError) or any(word in words for word in DENIED_WORDS):
+def _store_error_code(error: Exception) -> int:
+    text = str(error).lower()
+    if isinstance(error.__cause__, PermissionError) or any(p in text for p in DENIED_PHRASES):
         return DENIED
-    return CONFIG if any(word in words for word in CONFIG_WORDS) else UNREACHABLE
+    return CONFIG if any(phrase in text for phrase in CONFIG_PHRASES) else UNREACHABLE

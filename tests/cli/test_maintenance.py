@@ -1,4 +1,4 @@
-"""doctor, init and gc on the embedded store."""
+"""doctor, setup and gc on the embedded store."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 from leaselock.cli import main
 
 
-def test_doctor_finds_a_fresh_file_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_of_a_new_file_reports_ok(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor", f"sqlite:///{tmp_path}/locks.db"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"ok    {tmp_path}/locks.db is on a local file system")
     assert {line.split()[0] for line in lines} == {"ok"}
 
 
-def test_doctor_warns_of_a_file_that_is_open_to_others(
+def test_doctor_warns_of_a_file_readable_by_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "locks.db"
@@ -34,7 +36,7 @@ def test_doctor_warns_of_a_file_that_is_open_to_others(
     assert "warn  the file is open to others (mode 644)" in capsys.readouterr().out
 
 
-def test_doctor_fails_for_a_store_that_cannot_be_used(
+def test_doctor_fails_for_an_unusable_store(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "locks.db"
@@ -45,14 +47,19 @@ def test_doctor_fails_for_a_store_that_cannot_be_used(
     assert [finding["level"] for finding in document["findings"]] == ["fail"]
 
 
-def test_init_has_nothing_to_make(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_setup_and_its_alias_init_have_nothing_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     url = f"sqlite:///{tmp_path}/locks.db"
-    assert main(["init", url]) == 0
-    assert "needs nothing made" in capsys.readouterr().err
-    assert main(["init", "--print", url]) == 0
-    assert capsys.readouterr().out == ""
+    for command in ("setup", "init"):
+        assert main([command, url]) == 0
+        assert "needs no setup" in capsys.readouterr().err
+        assert main([command, "--print", url]) == 0
+        assert capsys.readouterr().out == ""
 
 
-def test_gc_says_how_much_it_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gc_prints_the_number_of_removed_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["gc", "--json", f"sqlite:///{tmp_path}/locks.db"]) == 0
     assert json.loads(capsys.readouterr().out)["removed"] == 0

@@ -1,4 +1,4 @@
-"""A holder behind a network that swallows everything is told in time, and the lock passes on."""
+"""A holder behind a network_faults that swallows everything is told in time, and the lock passes on."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from tests.servers.process import Place
 
-# All of it waits, on servers of its own: one process of a parallel run does.
+# These tests mostly wait, on private servers.
 LEASE = 1.0
-# A renewal falls into it, and there is time for another one afterwards, on a busy machine as well.
+# The partition covers a renewal, and leaves time for another one even on a busy machine.
 LONG_LEASE, SHORT = 4.0, 1.5
 RIVAL = """
 import sys, time, leaselock
@@ -41,7 +41,7 @@ def redis(stack: ExitStack, place: Place) -> str:
 
 def zookeeper(stack: ExitStack, place: Place) -> str:
     ensemble = stack.enter_context(Ensemble(places=[place]))
-    return f"zookeeper://{ensemble.hosts}/parted?timeout={{session}}"
+    return f"zookeeper://{ensemble.hosts}/partitioned?timeout={{session}}"
 
 
 def postgres(stack: ExitStack, place: Place) -> str:
@@ -56,7 +56,7 @@ def advisory(stack: ExitStack, place: Place) -> str:
 
 
 class Scene(NamedTuple):
-    """A network with a server in it."""
+    """A network_faults with a server in it."""
 
     net: Net
     server: Place
@@ -64,12 +64,15 @@ class Scene(NamedTuple):
     store: str
 
     def url(self, lease: float = LEASE) -> str:
-        """How to reach it; where a hold lasts as long as a session, half of that is believed."""
+        """Return its URL. A hold in a session is valid for half of the session timeout."""
         return self.store.format(session=2 * lease)
 
     @contextmanager
     def rival(self) -> Iterator[Callable[[], tuple[float, int]]]:
-        """Another process, elsewhere, that wants the lock too; when it had it, and its token."""
+        """Start a process in the far namespace that waits for the lock.
+
+        The yielded function returns the time of its grant and its token.
+        """
         command = [*self.far.enter, sys.executable, "-c", RIVAL, self.url()]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             output = process.stdout
@@ -96,7 +99,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
         yield Scene(net, server, far, request.param(stack, server))
 
 
-def test_a_short_silence_costs_nothing(scene: Scene) -> None:
+def test_partition_shorter_than_the_lease_is_survived(scene: Scene) -> None:
     with leaselock.Client(scene.url(LONG_LEASE)) as client:
         lease = client.lock("it", lease=LONG_LEASE).acquire()
         assert lease is not None
@@ -108,8 +111,8 @@ def test_a_short_silence_costs_nothing(scene: Scene) -> None:
         lease.release()
 
 
-@pytest.mark.parametrize("way", ["both ways", "the answers only"])
-def test_a_long_silence_is_told_before_another_holds(scene: Scene, way: str) -> None:
+@pytest.mark.parametrize("way", ["both ways", "replies only"])
+def test_loss_by_partition_is_reported_before_the_next_grant(scene: Scene, way: str) -> None:
     net, server = scene.net, scene.server
     with ExitStack() as stack:
         client = stack.enter_context(leaselock.Client(scene.url()))
@@ -126,19 +129,19 @@ def test_a_long_silence_is_told_before_another_holds(scene: Scene, way: str) -> 
         net.heal()
         with pytest.raises(leaselock.LeaseLost):
             lease.release()
-        # It is killed, and so holds until its own lease is over.
+        # The rival is killed, so the lock stays held until its lease ends.
     with leaselock.Client(scene.url()) as client:
         take(client, "it").release()
 
 
-def test_a_server_that_lost_the_others_proves_nothing() -> None:
-    """Its clients go on talking to it, and are told before another holds (hazard I11)."""
+def test_server_without_a_quorum_does_not_renew() -> None:
+    """Clients of a server without a quorum learn of the loss before the next grant (hazard I11)."""
     with Net() as net, Ensemble(places=[net.place() for _ in range(3)]) as ensemble:
         lone = ensemble.followers()[0]
         others = [server for server in ensemble.servers if server is not lone]
         with (
-            leaselock.Client(reached([lone])) as client,
-            leaselock.Client(reached(others)) as rival,
+            leaselock.Client(url_of([lone])) as client,
+            leaselock.Client(url_of(others)) as rival,
         ):
             lease = take(client, "it")
             when, waiter = told(lease), Waiter(rival, "it")
@@ -152,7 +155,7 @@ def test_a_server_that_lost_the_others_proves_nothing() -> None:
             net.heal()
 
 
-def reached(servers: list[Server]) -> str:
-    """A store of which a client knows these servers alone."""
+def url_of(servers: list[Server]) -> str:
+    """Return a URL with these servers only."""
     hosts = ",".join(f"{server.place.host}:{server.port}" for server in servers)
-    return f"zookeeper://{hosts}/parted?timeout={2 * LEASE}"
+    return f"zookeeper://{hosts}/partitioned?timeout={2 * LEASE}"

@@ -1,4 +1,4 @@
-"""`python -m leaselock.testing.history FOLDER`: 0 all is well, 1 a violation, 2 unreadable."""
+"""`python -m leaselock.testing.history FOLDER`: exit 0 without violations, 1 with, 2 unreadable."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leaselock.testing.checker import Rules, check
-from leaselock.testing.fold import History
-from leaselock.testing.records import CorruptHistory
+from leaselock.testing.history import History
+from leaselock.testing.record_format import CorruptHistory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     add("folder", type=Path)
     add("--min-grants", type=int, default=1, metavar="N")
     add("--min-contention", type=float, default=0.0, metavar="PART")
-    add("--ghost-bound", type=_nanoseconds, metavar="SECONDS", help="idle after a crash at most")
-    add("--hand-over-bound", type=_nanoseconds, metavar="SECONDS", help="after a release at most")
+    add("--ghost-bound", type=_nanoseconds, metavar="SECONDS", help="longest idle after a crash")
+    add("--hand-over-bound", type=_nanoseconds, metavar="SECONDS", help="the same after a release")
     return parser
 
 

@@ -1,7 +1,7 @@
-"""The stores of the storms: each a private server or several, and what can befall them.
+"""The targets of chaos runs: stores on private servers, and their faults.
 
-Law: as in `leaselock.testing.chaos.stage`. The servers keep their data; what they lose without, the
-pages of the stores say.
+The invariant of `leaselock.testing.chaos.target` holds. The servers write their data to disk; the
+stores' pages in docs/explanation say what is lost otherwise.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from tests.servers.process import HOST
 from tests.servers.zookeeper import Ensemble
-from tests.storms import parted, redis, sql
+from tests.storms import partitioned, redis, sql
 from tests.storms.disk import sqlite
-from tests.storms.network import network, pause, proxied
+from tests.storms.network_faults import behind_proxies, network_faults, pause
 
-from leaselock.testing.chaos.stage import Stage
+from leaselock.testing.chaos.target import Target
 from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def zookeeper(name: str, stack: ExitStack, folder: Path) -> Stage:
-    """An ensemble of three, of which one dies at a time."""
+def zookeeper(name: str, stack: ExitStack, folder: Path) -> Target:
+    """An ensemble of three servers, of which one at a time is killed."""
     ensemble = stack.enter_context(Ensemble())
     proxies = [stack.enter_context(Proxy(server.port)) for server in ensemble.servers]
 
-    def kill(lots: random.Random) -> None:
-        victim = lots.choice(ensemble.servers)
+    def kill(rng: random.Random) -> None:
+        victim = rng.choice(ensemble.servers)
         victim.running().kill()
-        pause(lots)
+        pause(rng)
         victim.start()
         ensemble.settle()
 
     hosts = ",".join(f"{HOST}:{proxy.port}" for proxy in proxies)
     url = f"zookeeper://{hosts}/storm?timeout=2"
-    stage = Stage(name, url, {**network(proxies), "kill server": kill}, idle=15.0)
-    return proxied(stage, proxies)
+    target = Target(name, url, {**network_faults(proxies), "kill server": kill}, idle=15.0)
+    return behind_proxies(target, proxies)
 
 
-STAGES: dict[str, Callable[[str, ExitStack, Path], Stage]] = {
+TARGETS: dict[str, Callable[[str, ExitStack, Path], Target]] = {
     "sqlite": sqlite,
     "redis": redis.single,
     "redis-string": redis.string,
@@ -58,8 +58,8 @@ STAGES: dict[str, Callable[[str, ExitStack, Path], Stage]] = {
     "mariadb-lease": sql.mariadb,
     "mariadb-row": partial(sql.mariadb, protocol="row"),
     "mariadb-advisory": partial(sql.mariadb, protocol="advisory"),
-    "redis-parted": parted.redis,
-    "redlock-3-parted": parted.redlock,
-    "zookeeper-parted": parted.zookeeper,
-    "postgres-lease-parted": parted.postgres,
+    "redis-partition": partitioned.redis,
+    "redlock-3-partition": partitioned.redlock,
+    "zookeeper-partition": partitioned.zookeeper,
+    "postgres-lease-partition": partitioned.postgres,
 }

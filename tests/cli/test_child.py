@@ -1,4 +1,4 @@
-"""What happens to the command between two looks at it."""
+"""How a child process is polled for its end and for stops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 
 def until_dead(pid: int) -> None:
-    """Wait until it is a zombie, and leave it one."""
+    """Wait until the process is a zombie, without reaping it."""
     waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
@@ -27,10 +27,10 @@ waitid = os.waitid
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_command_that_ends_while_it_is_looked_at(
+def test_poll_of_a_child_that_dies_between_two_waitid_calls(
     sleeper: subprocess.Popen[bytes], stopped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Linux knows no child that is dead when it is asked for stopped ones alone."""
+    """Linux fails with ECHILD for a dead child when asked for stopped children alone."""
     child = Child(sleeper.pid, None)
     if stopped:
         os.kill(sleeper.pid, signal.SIGSTOP)
@@ -43,22 +43,22 @@ def test_a_command_that_ends_while_it_is_looked_at(
         return answer if wanted & os.WEXITED else waitid(kind, pid, wanted)
 
     monkeypatch.setattr(os, "waitid", late)
-    assert child.news() in {(False, 0), (True, 0)}
-    assert child.news() == (True, 0)
+    assert child.poll() in {(False, 0), (True, 0)}
+    assert child.poll() == (True, 0)
     monkeypatch.undo()
     assert child.reap() == 128 + signal.SIGKILL
     sleeper.returncode = 0
 
 
-def test_a_stop_is_news_once(sleeper: subprocess.Popen[bytes]) -> None:
+def test_poll_reports_each_stop_once(sleeper: subprocess.Popen[bytes]) -> None:
     child = Child(sleeper.pid, None)
-    assert child.news() == (False, 0)
+    assert child.poll() == (False, 0)
     os.kill(sleeper.pid, signal.SIGSTOP)
     waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
-    assert child.news() == (False, signal.SIGSTOP)
-    assert child.news() == (False, 0)
+    assert child.poll() == (False, signal.SIGSTOP)
+    assert child.poll() == (False, 0)
     os.kill(sleeper.pid, signal.SIGKILL)
     until_dead(sleeper.pid)
-    assert child.news() == (True, 0)
+    assert child.poll() == (True, 0)
     child.reap()
     sleeper.returncode = 0
