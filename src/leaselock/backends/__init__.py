@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from leaselock.backends.url import StoreURL
-    from leaselock.core.backend import Backend
+    from leaselock.core.backend import Backend, StoreLifecycle
 
 
 class Node(Protocol):
@@ -51,6 +51,8 @@ class Opened(NamedTuple):
     """The URL without its secrets."""
     native: bool = False
     """The nodes are asyncio's own (`drivers.node.AioNode`), not blocking ones."""
+    stores: tuple[StoreLifecycle, ...] = ()
+    """What the driver interrupts, closes and abandons."""
 
 
 SCHEMES = {
