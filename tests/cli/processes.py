@@ -19,7 +19,8 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LIMIT = 20.0
+# It only bounds a failure.
+LIMIT = 120.0
 LOOP = "while :; do sleep 0.02; done"
 LEASELOCK = (sys.executable, "-m", "leaselock")
 
@@ -31,6 +32,11 @@ def until(condition: Callable[[], object], limit: float = LIMIT) -> float:
         assert time.monotonic() - began < limit, f"not within {limit} s"
         time.sleep(0.005)
     return time.monotonic() - began
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    """Wait for the end of a process; how it ended."""
+    return process.wait(LIMIT)
 
 
 def gone(pid: int) -> bool:

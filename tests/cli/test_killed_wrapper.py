@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from tests.cli.processes import LOOP, Shell, gone, until
+from tests.cli.processes import LOOP, Shell, ended, gone, until
 
 
 def test_killed_wrapper_ends_the_command_and_frees_the_lock(shell: Shell) -> None:
@@ -14,9 +14,10 @@ def test_killed_wrapper_ends_the_command_and_frees_the_lock(shell: Shell) -> Non
     waiter = shell.waiter("a")
     job.wrapper.kill()
     began = time.monotonic()
-    assert waiter.wait(10) == 0
+    assert ended(waiter) == 0
     assert gone(job.pid)
-    assert time.monotonic() - began < 1.0
+    # Not by the end of the lease, which is 30 seconds.
+    assert time.monotonic() - began < 25.0
 
 
 def test_pdeathsig_chooses_the_signal(shell: Shell) -> None:
@@ -36,7 +37,7 @@ def test_command_that_outlives_its_wrapper_keeps_the_lock(shell: Shell) -> None:
     assert shell.run("run", "-w", "1.2s", "a", "true").returncode == 75
     waiter = shell.waiter("a")
     os.kill(job.pid, signal.SIGKILL)
-    assert waiter.wait(1.0) == 0
+    assert ended(waiter) == 0
 
 
 def test_command_that_ignores_the_signal_keeps_the_lock(shell: Shell) -> None:
@@ -47,7 +48,7 @@ def test_command_that_ignores_the_signal_keeps_the_lock(shell: Shell) -> None:
     assert shell.run("run", "-w", "1.2s", "a", "true").returncode == 75
     waiter = shell.waiter("a")
     os.killpg(job.pid, signal.SIGKILL)
-    assert waiter.wait(1.0) == 0
+    assert ended(waiter) == 0
 
 
 def test_lock_kept_by_a_surviving_command_can_be_broken(shell: Shell) -> None:

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.processes import LOOP, Job, Shell, gone, said, until
+from tests.cli.processes import LOOP, Job, Shell, ended, gone, said, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,10 +39,10 @@ def test_wrapper_stopped_past_its_lease_ends_the_command(shell: Shell) -> None:
 
 
 def test_wrapper_stopped_within_its_lease_continues(shell: Shell) -> None:
-    job = shell.job("a", "--ttl", "6s", trap="'exit 8' USR1", script=LOOP)
+    job = shell.job("a", "--ttl", "1m", trap="'exit 8' USR1", script=LOOP)
     freeze(job, 0.5)
     job.wrapper.send_signal(signal.SIGUSR1)
-    assert job.wrapper.wait(10) == 8
+    assert ended(job.wrapper) == 8
 
 
 def test_success_after_the_lease_ended_exits_76(
@@ -50,7 +50,7 @@ def test_success_after_the_lease_ended_exits_76(
 ) -> None:
     job = shell.job("a", "--ttl", "400ms", script="sleep 0.2; exit 0")
     freeze(job, 0.8)
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76
 
 
 @pytest.fixture
@@ -62,6 +62,7 @@ def stuck(shell: Shell) -> Iterator[sqlite3.Connection]:
     database.close()
 
 
+@pytest.mark.timing
 def test_failed_renewal_ends_the_command_before_the_lease_ends(
     shell: Shell, stuck: sqlite3.Connection
 ) -> None:
@@ -76,6 +77,7 @@ def test_failed_renewal_ends_the_command_before_the_lease_ends(
     assert "could not be renewed and is nearly over; ending the command" in errors
 
 
+@pytest.mark.timing
 def test_store_outage_shorter_than_the_lease_is_survived(
     shell: Shell, stuck: sqlite3.Connection
 ) -> None:
@@ -88,9 +90,10 @@ def test_store_outage_shorter_than_the_lease_is_survived(
     stuck.execute("ROLLBACK")
     until(lambda: boot_clock() - began > 3.3)  # past the first lease
     word.write_text("")
-    assert job.wrapper.wait(10) == 8
+    assert ended(job.wrapper) == 8
 
 
+@pytest.mark.timing
 def test_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
     job = shell.job("a", "--no-renew", "--ttl", "3s", trap=STUBBORN, script=LOOP)
     taken = boot_clock()
@@ -105,7 +108,7 @@ def test_command_may_clean_up_on_the_signal(shell: Shell) -> None:
     word = shell.folder / "word"
     trap = f"'echo tidy > \"{word}\"; exit 0' TERM"
     job = shell.job("a", "--no-renew", "--ttl", "2s", trap=trap, script=LOOP)
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76
     assert word.read_text() == "tidy\n"
 
 
@@ -115,7 +118,7 @@ def test_on_lost_chooses_the_signal(shell: Shell, action: str, signal_of_child: 
     options = ("--no-renew", "--ttl", "2s", "--on-lost", action)
     trap = f"'echo > \"{word}\"; exit 0' {signal_of_child}"
     job = shell.job("a", *options, trap=trap, script=LOOP)
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76
     assert word.exists()
 
 
@@ -130,9 +133,9 @@ def test_ignored_loss_still_exits_76(shell: Shell) -> None:
 
 
 def test_broken_lock_ends_the_command(shell: Shell) -> None:
-    job = shell.job("a", "--ttl", "1s")
+    job = shell.job("a", "--ttl", "3s")
     assert shell.run("break", "a", "--yes", "--reason", "test").returncode == 0
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76
     assert gone(job.pid)
 
 
@@ -151,11 +154,11 @@ def test_lost_lease_kills_the_whole_group(shell: Shell) -> None:
     script = f"(trap '' TERM; sleep 60; true) & echo $! > \"{file}\"; wait"
     job = shell.job("a", "--no-renew", "--ttl", "600ms", script=script)
     left = shell.pid_in(file)
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76
     until(lambda: gone(left))
 
 
 def test_stopped_command_is_ended_too(shell: Shell) -> None:
     job = shell.job("a", "--no-renew", "--ttl", "900ms")
     os.kill(job.pid, signal.SIGSTOP)
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76

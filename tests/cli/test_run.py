@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.processes import LEASELOCK, Shell, has_word, said, until
+from tests.cli.processes import LEASELOCK, Shell, ended, has_word, said, until
 
 from leaselock.cli.child import has_password
 
@@ -49,7 +49,7 @@ def test_timeout_names_the_holder(shell: Shell) -> None:
     began = time.monotonic()
     busy = shell.run("run", "-w", "300ms", "a", "true")
     assert busy.returncode == 75
-    assert 0.3 <= time.monotonic() - began < 3
+    assert time.monotonic() - began >= 0.3
     assert f"'a' is busy after 300ms: held by {os.uname().nodename}, process {job.wrapper.pid}" in (
         busy.stderr
     )
@@ -62,8 +62,8 @@ def test_waiting_command_gets_the_lock(shell: Shell) -> None:
     job = shell.job("a", script=f'read line < "{release}"; exit 3')
     waiter = shell.waiter("a")
     release.write_text("go\n")
-    assert job.wrapper.wait(10) == 3
-    assert waiter.wait(1) == 0
+    assert ended(job.wrapper) == 3
+    assert ended(waiter) == 0
 
 
 def test_verbose_wait_shows_holder_and_place(shell: Shell) -> None:
@@ -212,7 +212,7 @@ def test_max_hold_kills_a_command_that_ignores_the_signal(shell: Shell) -> None:
     job = shell.job(
         "a", "--max-hold", "300ms", "--kill-after", "100ms", trap="'' TERM", script="sleep 60; true"
     )
-    assert job.wrapper.wait(10) == 137
+    assert ended(job.wrapper) == 137
 
 
 def test_background_process_of_the_command_does_not_keep_the_lock(shell: Shell) -> None:
@@ -237,5 +237,5 @@ def test_closed_stderr_does_not_end_the_command(shell: Shell) -> None:
     assert wrapper.stderr is not None
     wrapper.stderr.close()
     wrapper.stderr = None
-    assert wrapper.wait(10) == 76
+    assert ended(wrapper) == 76
     until(lambda: has_word(word))

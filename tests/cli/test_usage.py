@@ -71,6 +71,7 @@ def test_file_of_another_version_exits_78(shell: Shell) -> None:
     assert done.returncode == 78, done.stderr
 
 
+@pytest.mark.timing
 def test_store_that_does_not_reply_exits_69(shell: Shell) -> None:
     shell.run("ls")
     database = sqlite3.connect(shell.folder / "locks.db", isolation_level=None)

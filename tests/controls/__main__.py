@@ -42,7 +42,7 @@ def run_controls() -> Table:
 def markdown(table: Table) -> str:
     """Return the page."""
     lines = [
-        "| control | known of | hazard | what is known | what was seen |",
+        "| control | package | hazard | known defect | outcome |",
         "|---|---|---|---|---|",
     ]
     for control in CONTROLS.values():

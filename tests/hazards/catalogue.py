@@ -46,9 +46,9 @@ HAZARDS = {
         Hazard("frozen", "the holder is frozen", leases.frozen, "B1"),
         Hazard("late-release", "release after the end", releases.after_the_end, "A2, A6"),
         Hazard("two-step-release", "check, then delete", releases.in_two_steps, "A3, D3"),
-        Hazard("stranger", "release by a stranger", releases.by_a_stranger, "A9"),
+        Hazard("stranger", "release by another client", releases.by_a_stranger, "A9"),
         Hazard("two-at-once", "check, then acquire", races.two_at_once, "J12"),
-        Hazard("overwritten-end", "the loser's end (GETSET)", races.overwritten_end, "B9"),
+        Hazard("overwritten-end", "overwritten expiry (GETSET)", races.overwritten_end, "B9"),
         Hazard("wrong-clock", "a client's clock is wrong", races.wrong_clock, "B3, B9"),
         Hazard(
             "failover", "failover before replication", server_failures.failover, "G1", last=True
@@ -58,7 +58,7 @@ HAZARDS = {
         Hazard("late-request", "a late request: ghost hold", lost_messages.late_request, "D2"),
         Hazard("nesting", "no reentrancy", waiting.nesting, "A7"),
         Hazard("barging", "unfair: barging", waiting.barging, "E5"),
-        Hazard("herd", "herd at each release", waiting.herd, "E7, I6"),
-        Hazard("polling", "waiting by polling", waiting.polling, ""),
+        Hazard("herd", "thundering herd", waiting.herd, "E7, I6"),
+        Hazard("polling", "polling", waiting.polling, ""),
     )
 }

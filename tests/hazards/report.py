@@ -55,7 +55,7 @@ def _legend(table: Table) -> list[str]:
 def markdown(table: Table) -> str:
     """Return the table as a Markdown page."""
     heads = [f"[{number}](#{hazard.key})" for number, hazard in enumerate(table.hazards, 1)]
-    lines = [_row(["way of locking", *heads]), "|---|" + ":-:|" * len(table.hazards)]
+    lines = [_row(["locking method", *heads]), "|---|" + ":-:|" * len(table.hazards)]
     for method in table.methods:
         name = f"**{method.name}**" if method.default else method.name
         lines.append(_row([name, *(MARKS[table.of(method, h).verdict] for h in table.hazards)]))
@@ -69,7 +69,7 @@ def _seen(table: Table, key: str) -> Iterator[str]:
     (hazard,) = (hazard for hazard in table.hazards if hazard.key == key)
     where = f" ([{hazard.rows}]({PAGE}))" if hazard.rows else ""
     yield f"**{hazard.title}**{where}. {hazard.about}"
-    yield from ("", "| way of locking | | what was seen |", "|---|:-:|---|")
+    yield from ("", "| locking method | | what happened |", "|---|:-:|---|")
     for method in table.methods:
         outcome = table.of(method, hazard)
         yield _row([method.name, MARKS[outcome.verdict], outcome.seen])
@@ -83,4 +83,4 @@ def summary(table: Table) -> str:
     """Return the number of each verdict, in one line."""
     found = [outcome.verdict for outcome in table.outcomes.values()]
     counts = ", ".join(f"{found.count(v)} {v}" for v in Verdict if v in found)
-    return f"{len(table.hazards)} hazards on {len(table.methods)} ways of locking: {counts}"
+    return f"{len(table.hazards)} hazards on {len(table.methods)} locking methods: {counts}"

@@ -295,6 +295,7 @@ def turn(number: int) -> Iterator[Record]:
         yield Record(start + 20, Event.REFUSED, lock, FAR + number, 9)
 
 
+@pytest.mark.heavy
 def test_check_of_100000_holds() -> None:
     records = (record for number in range(100_000) for record in turn(number))
     verdict = check(History.of(records), BOUNDS)
