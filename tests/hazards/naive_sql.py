@@ -1,7 +1,7 @@
-"""The recipes for a table in a database, as they stand in books and blogs.
+"""Recipes with a database table, from books and blogs.
 
-Law: a DB-API connection that commits each statement by itself, and plain SQL that every database
-understands. One text of each recipe for SQLite, PostgreSQL and MariaDB.
+They use a DB-API connection in autocommit mode, and portable SQL: each recipe has one text for
+SQLite, PostgreSQL and MariaDB.
 """
 
 from __future__ import annotations
@@ -12,26 +12,29 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tests.hazards.lock_program import REPLY_TIMEOUT, NotOwner, PollingProgram
+
 from leaselock.backends import library
-from leaselock.testing.hazards.party import ANSWER, Asking, NotMine
 
 TABLE = "leaselock_hazards"
-MADE = (
+CREATE_TABLE = (
     f"CREATE TABLE IF NOT EXISTS {TABLE} "
     "(name VARCHAR(200) PRIMARY KEY, holder VARCHAR(40), ends DOUBLE PRECISION)"
 )
 
 
-def connected(url: str) -> Any:
-    """A connection of the driver that belongs to the URL."""
+def connect(url: str) -> Any:
+    """Return a connection of the driver for the URL."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         driver = import_module("sqlite3")
-        connection = driver.connect(parts.path[1:], isolation_level=None, timeout=ANSWER)
+        connection = driver.connect(parts.path[1:], isolation_level=None, timeout=REPLY_TIMEOUT)
         connection.execute("PRAGMA journal_mode = WAL")
         return connection
     if parts.scheme.startswith("postgres"):
-        return library("psycopg", "postgres").connect(ours_removed(url), autocommit=True)
+        return library("psycopg", "postgres").connect(
+            without_leaselock_options(url), autocommit=True
+        )
     driver = library("pymysql", "mysql")
     return driver.connect(
         host=parts.hostname,
@@ -43,21 +46,21 @@ def connected(url: str) -> Any:
     )
 
 
-def ours_removed(url: str) -> str:
-    """The URL without what only leaselock understands."""
+def without_leaselock_options(url: str) -> str:
+    """Return the URL without leaselock's own options."""
     base, _, query = url.partition("?")
     words = [word for word in query.split("&") if word.partition("=")[0] == "options"]
     return "?".join([base, *words])
 
 
-class OnTable(Asking):
-    """What the recipes have in common."""
+class OnTable(PollingProgram):
+    """Common to the recipes: a connection, and a random id of the owner."""
 
     def __init__(self, url: str) -> None:
-        self.connection = connected(url)
+        self.connection = connect(url)
         self.marker = "?" if url.startswith("sqlite") else "%s"
-        self.mine = os.urandom(8).hex()
-        self.taken: tuple[type[Exception], ...] = tuple(
+        self.owner_id = os.urandom(8).hex()
+        self.exists_error: tuple[type[Exception], ...] = tuple(
             import_module(driver).IntegrityError for driver in self._drivers(url)
         )
 
@@ -73,16 +76,16 @@ class OnTable(Asking):
         cursor.execute(statement.replace("?", self.marker), values)
         return cursor
 
-    def ask(self, name: str, lease: float) -> bool:
-        """INSERT: the primary key says no to the second."""
+    def try_acquire(self, name: str, lease: float) -> bool:
+        """INSERT: the primary key rejects a second row."""
         try:
-            self.run(f"INSERT INTO {TABLE} (name, holder) VALUES (?, ?)", name, self.mine)
-        except self.taken:
+            self.run(f"INSERT INTO {TABLE} (name, holder) VALUES (?, ?)", name, self.owner_id)
+        except self.exists_error:
             return False
         return True
 
     def release(self, name: str) -> None:
-        """DELETE, whosever it is."""
+        """DELETE, without checking the owner."""
         self.held = False
         self.run(f"DELETE FROM {TABLE} WHERE name = ?", name)
 
@@ -96,38 +99,38 @@ class InsertDelete(OnTable):
 
 
 class SelectUpdate(OnTable):
-    """SELECT who holds it, and if nobody does, UPDATE; UPDATE again where it is mine."""
+    """SELECT the holder, and UPDATE it if there is none; UPDATE with a condition on the holder."""
 
-    def ask(self, name: str, lease: float) -> bool:
+    def try_acquire(self, name: str, lease: float) -> bool:
         """Two statements, in no transaction."""
         row = self.run(f"SELECT holder FROM {TABLE} WHERE name = ?", name).fetchone()
         if row is None:
             self.run(f"INSERT INTO {TABLE} (name, holder) VALUES (?, NULL)", name)
         elif row[0] is not None:
             return False
-        self.run(f"UPDATE {TABLE} SET holder = ? WHERE name = ?", self.mine, name)
+        self.run(f"UPDATE {TABLE} SET holder = ? WHERE name = ?", self.owner_id, name)
         return True
 
     def release(self, name: str) -> None:
         """One statement, with a condition."""
         self.held = False
         free = f"UPDATE {TABLE} SET holder = NULL WHERE name = ? AND holder = ?"
-        if not self.run(free, name, self.mine).rowcount:
-            raise NotMine
+        if not self.run(free, name, self.owner_id).rowcount:
+            raise NotOwner
 
 
 class ClientClock(OnTable):
-    """DELETE what has ended by the client's clock, INSERT with an end by the same; DELETE if it is
-    mine.
+    """DELETE an expired row and INSERT one with an expiry time, both by the client's clock; DELETE
+    with a condition on the holder.
     """
 
-    def ask(self, name: str, lease: float) -> bool:
+    def try_acquire(self, name: str, lease: float) -> bool:
         """Two statements."""
         self.run(f"DELETE FROM {TABLE} WHERE name = ? AND ends < ?", name, time.time())
-        row = (name, self.mine, time.time() + lease)
+        row = (name, self.owner_id, time.time() + lease)
         try:
             self.run(f"INSERT INTO {TABLE} (name, holder, ends) VALUES (?, ?, ?)", *row)
-        except self.taken:
+        except self.exists_error:
             return False
         return True
 
@@ -135,12 +138,12 @@ class ClientClock(OnTable):
         """One statement, with a condition."""
         self.held = False
         gone = f"DELETE FROM {TABLE} WHERE name = ? AND holder = ?"
-        if not self.run(gone, name, self.mine).rowcount:
-            raise NotMine
+        if not self.run(gone, name, self.owner_id).rowcount:
+            raise NotOwner
 
 
 def make_table(url: str) -> None:
-    """Make the table of the recipes."""
-    connection = connected(url)
-    connection.cursor().execute(MADE)
+    """Create the table of the recipes."""
+    connection = connect(url)
+    connection.cursor().execute(CREATE_TABLE)
     connection.close()

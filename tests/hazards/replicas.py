@@ -1,7 +1,7 @@
-"""A database and its replica, behind one address that follows the one that serves.
+"""A database and its replica behind one address, which is redirected on failover.
 
-Law: the replica has all that was there when `lag` was called, and gets nothing after it; so a
-failover loses what was granted since, as an asynchronous replica may.
+The replica has everything up to `stop_replication`, and nothing later. So a failover loses later
+grants, as with any asynchronous replica.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Standby(Postgres):
-    """A copy of another server, which goes on copying it through *stream*."""
+    """A standby of another server, which replicates through *stream*."""
 
     def __init__(self, primary: Postgres, stream: Proxy) -> None:
         self.programs = primary.programs
@@ -34,9 +34,9 @@ class Standby(Postgres):
         self.process: Process | None = None
         self.start()
 
-    def has(self, place: str) -> bool:
-        """Whether it has got as far as that."""
-        ((done,),) = self.query(f"SELECT pg_last_wal_replay_lsn() >= '{place}'")
+    def has_replayed(self, position: str) -> bool:
+        """Return whether it has replayed the log up to a position."""
+        ((done,),) = self.query(f"SELECT pg_last_wal_replay_lsn() >= '{position}'")
         return bool(done)
 
 
@@ -50,14 +50,14 @@ class PostgresPair:
         self.address = stack.enter_context(Proxy(self.primary.port))
         self.url = f"postgresql://{USER}@{HOST}:{self.address.port}/postgres"
 
-    def lag(self) -> None:
-        """Let the standby catch up, and get nothing more."""
-        ((place,),) = self.primary.query("SELECT pg_current_wal_lsn()")
-        eventually(lambda: self.standby.has(place))
+    def stop_replication(self) -> None:
+        """Let the standby catch up, then cut it off."""
+        ((position,),) = self.primary.query("SELECT pg_current_wal_lsn()")
+        eventually(lambda: self.standby.has_replayed(position))
         self.stream.silence()
 
-    def strike(self) -> None:
-        """The primary dies, the standby is promoted."""
+    def fail(self) -> None:
+        """Kill the primary, and promote the standby."""
         self.primary.kill()
         self.standby.query("SELECT pg_promote()")
         self.address.target = (HOST, self.standby.port)
@@ -80,16 +80,16 @@ class MariaPair:
         self.address = stack.enter_context(Proxy(self.primary.port))
         self.url = f"mysql://leaselock:secret@{HOST}:{self.address.port}/locks"
 
-    def lag(self) -> None:
-        """Let the replica catch up, and get nothing more."""
+    def stop_replication(self) -> None:
+        """Let the replica catch up, then cut it off."""
         ((file, position, *_),) = self.primary.query("SHOW MASTER STATUS")
         ((done,),) = self.replica.query(f"SELECT MASTER_POS_WAIT('{file}', {position}, 30)")
         assert done is not None, "the replica does not follow"
         assert done >= 0, "the replica does not catch up"
         self.stream.silence()
 
-    def strike(self) -> None:
-        """The primary dies, the replica takes its place."""
+    def fail(self) -> None:
+        """Kill the primary, and redirect to the replica."""
         self.primary.kill()
         self.replica.query("STOP SLAVE")
         self.address.target = (HOST, self.replica.port)

@@ -1,6 +1,6 @@
-"""The simple recipe for ZooKeeper: one ephemeral node, which everybody watches who waits.
+"""The simple recipe for ZooKeeper: one ephemeral node, watched by all waiters.
 
-Law: kazoo as it comes. A node that is there is a lock that is held; nobody looks whose it is.
+It uses kazoo with its defaults. An existing node is a held lock; its owner is not checked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from leaselock.testing.hazards.party import FOREVER, Grip
+from tests.hazards.lock_program import FOREVER, Grant
 
 
 class OneNode:
@@ -25,15 +25,15 @@ class OneNode:
             parts.netloc, timeout=timeout
         )
         self.missing = import_module("kazoo.exceptions").NoNodeError
-        self.taken = import_module("kazoo.exceptions").NodeExistsError
+        self.exists_error = import_module("kazoo.exceptions").NodeExistsError
         self.zookeeper.start()
         self.zookeeper.ensure_path(self.root)
         self.held = False
 
-    def take(self, name: str, lease: float, *, renew: bool, patience: float) -> Grip | None:
+    def acquire(self, name: str, lease: float, *, renew: bool, timeout: float) -> Grant | None:
         """Create, or wait for a change of the node and try again."""
         path = f"{self.root}/{name}"
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while not self._create(path):
             changed = threading.Event()
             left = deadline - time.monotonic()
@@ -42,22 +42,22 @@ class OneNode:
             if self.zookeeper.exists(path, watch=lambda _, heard=changed: heard.set()):
                 changed.wait(left)
         self.held = True
-        return Grip()
+        return Grant()
 
     def _create(self, path: str) -> bool:
         try:
             self.zookeeper.create(path, ephemeral=True)
-        except self.taken:
+        except self.exists_error:
             return False
         return True
 
     def release(self, name: str) -> None:
-        """Delete it, whoever made it."""
+        """Delete the node without checking its owner."""
         self.held = False
         self.zookeeper.delete(f"{self.root}/{name}")
 
-    def until(self) -> float:
-        """Nobody tells it."""
+    def valid_until(self) -> float:
+        """Return FOREVER while held: this method reports no loss."""
         return FOREVER if self.held else 0.0
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Locks that are files: one that exists or not, and one that the kernel locks.
+"""Recipes with files: a lock file that exists or not, and a file locked by the kernel.
 
-Law: no library; what a shell script or a short program does. A URL of SQLite names the folder.
+They use no library, like a shell script. The folder is that of the SQLite URL.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from leaselock.testing.hazards.party import FOREVER, Asking, Grip, NotMine
+from tests.hazards.lock_program import FOREVER, Grant, NotOwner, PollingProgram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 def path_of(url: str, name: str) -> Path:
-    """The file of a lock, beside the database that the URL names."""
+    """Return the lock file of *name*, in the folder of the URL."""
     return Path(urlsplit(url).path[1:]).parent / f"{quote(name, safe='')}.lock"
 
 
-class Exclusive(Asking):
+class Exclusive(PollingProgram):
     """open(O_CREAT | O_EXCL); unlink."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def ask(self, name: str, lease: float) -> bool:
-        """Make the file."""
+    def try_acquire(self, name: str, lease: float) -> bool:
+        """Create the file."""
         try:
             os.close(os.open(path_of(self.url, name), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except FileExistsError:
@@ -39,7 +39,7 @@ class Exclusive(Asking):
         return True
 
     def release(self, name: str) -> None:
-        """Remove it, whoever made it."""
+        """Remove the file without checking its owner."""
         self.held = False
         os.unlink(path_of(self.url, name))
 
@@ -48,43 +48,43 @@ class Exclusive(Asking):
 
 
 class Flock:
-    """flock(LOCK_EX) on a file that stays, with an alarm against waiting too long; close."""
+    """flock(LOCK_EX) on a permanent file, with an alarm as timeout; close."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.files: list[int] = []
 
-    def take(self, name: str, lease: float, *, renew: bool, patience: float) -> Grip | None:
+    def acquire(self, name: str, lease: float, *, renew: bool, timeout: float) -> Grant | None:
         """Open the file and lock it."""
         file = os.open(path_of(self.url, name), os.O_CREAT | os.O_RDWR)
         try:
-            with alarm(patience):
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if patience else fcntl.LOCK_NB))
+            with alarm(timeout):
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if timeout else fcntl.LOCK_NB))
         except (BlockingIOError, InterruptedError):
             os.close(file)
             return None
         self.files.append(file)
-        return Grip()
+        return Grant()
 
     def release(self, name: str) -> None:
         """Close the file."""
         if not self.files:
-            raise NotMine
+            raise NotOwner
         os.close(self.files.pop())
 
-    def until(self) -> float:
-        """The kernel takes it from nobody."""
+    def valid_until(self) -> float:
+        """Return FOREVER: the kernel does not end the lock of a living process."""
         return FOREVER if self.files else 0.0
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close all files."""
         while self.files:
             self.release("")
 
 
 @contextmanager
 def alarm(seconds: float) -> Iterator[None]:
-    """Interrupt the body after so many seconds; never if that is 0."""
+    """Interrupt the body after *seconds*; never if 0."""
 
     def ring(*_: object) -> None:
         raise InterruptedError
