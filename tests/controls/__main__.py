@@ -1,4 +1,4 @@
-"""python -m tests.controls [--markdown FILE]: play the controls, and write their page."""
+"""python -m tests.controls [--markdown FILE]: play the negative controls."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 HEAD = """\
 # Negative controls
 
-A green run means something only if the same means find what is known to be broken. Here they are
-turned on other libraries and set-ups, with defects that were reported by their users or seen by us,
-each in the version shown, on real servers: `make controls`, which wrote this page. Each row is a
-test (`tests/controls/test_controls.py`), which fails when the defect is *not* found: then it has
-been mended, and another takes its place. Most are the very plays of
-[the hazard table](hazard-table.md), the others are in `tests/controls/plays.py`; the third column
-names the rows of [the page of hazards](hazards.md).
+A test suite that finds nothing is meaningful only if it finds known defects. This page applies the
+same tests to other libraries and configurations, with defects that their users reported or that we
+found, each in the version shown, on real servers. `make controls` wrote this page. Each row is a
+test (`tests/controls/test_controls.py`) that fails if the defect is *not* found: then it has been
+fixed, and another defect takes its place. Most use the plays of [the hazard
+table](hazard-table.md), the others are in `tests/controls/plays.py`. The third column names the
+rows of [the page of hazards](hazards.md).
 
-None of this is said to blame: these libraries do much well, and some say plainly what they do not
-promise.
+This is not a criticism: these libraries do much well, and some say plainly what they do not
+guarantee.
 
 """
 
 
 def played() -> Table:
-    """The outcomes of all controls, on private servers."""
+    """Play all controls on private servers."""
     with ExitStack() as stack:
         return play_cells(cells(), places(stack, list(MAKERS)))
 
 
 def markdown(table: Table) -> str:
-    """The page."""
+    """Return the page."""
     lines = [
-        "| control | known of | hazard | what is known | what was seen |",
+        "| control | package | hazard | known defect | outcome |",
         "|---|---|---|---|---|",
     ]
     for control in CONTROLS.values():
@@ -54,7 +54,7 @@ def markdown(table: Table) -> str:
 
 
 def main() -> int:
-    """Play, print and write; 1 when a defect was not found."""
+    """Play, print and write the page; return 1 if a defect was not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.controls", description=__doc__)
     parser.add_argument("--markdown", metavar="FILE")
     words = parser.parse_args()

@@ -1,7 +1,6 @@
-"""The controls: each a defect that others have reported or that we have seen, and how it is played.
+"""The negative controls: known defects of other libraries, and how they are played.
 
-Law: a control is found by the same means as the hazards of our own table. Most are its very
-hazards, played on another library's lock; the others are in `plays`.
+Most are hazards of the hazard table, played on another library's lock; the others are in `plays`.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class Control(NamedTuple):
     way: Way
     hazard: Hazard
     package: str
-    """What has it: a distribution, whose version is shown; or a server."""
+    """The distribution with the defect, whose version is shown; or a server."""
     defect: str
-    """What is expected to be seen."""
+    """The expected observation."""
 
     @property
     def who(self) -> str:
@@ -43,12 +42,12 @@ class Control(NamedTuple):
 
     @property
     def cell(self) -> tuple[str, str]:
-        """Where its outcome is in the table of a run."""
+        """Its key in the outcomes of a run."""
         return self.way.name, self.hazard.key
 
 
 def peer(name: str, store: str, kind: str) -> Way:
-    """Another library's lock as a way of locking."""
+    """Return another library's lock as a locking method."""
     return Way(name, store, f"{PEERS}:{kind}")
 
 
@@ -64,7 +63,7 @@ REDLOCK_PY = peer("redlock-py", "redlock", "RedlockPy")
 KAZOO = peer("kazoo Lock", "zookeeper", "Kazoo")
 AT_THE_END = peer("kazoo Lock, counter at its end", "zookeeper", "KazooAtTheEnd")
 BEYOND = peer("kazoo Lock, counter beyond its end", "zookeeper", "KazooBeyond")
-# What these do is played without processes of the crew.
+# These are played without worker processes.
 ADVISORY = Way("pg_advisory_lock", "postgresql", "")
 DLOCK = Way("sqlalchemy-dlock", "postgresql", "")
 DLOCK_MARIADB = Way("sqlalchemy-dlock, MariaDB", "mysql", "")
@@ -81,42 +80,45 @@ def _controls() -> list[Control]:
         return Control(f"{package}-{key}", way, play(key, function, row), package, defect)
 
     return [
-        known(REDIS_PY, "lost-reply", "redis", "a lost reply to SET leaves a lock of nobody"),
-        known(REDIS_PY, "late-question", "redis", "a SET that comes late takes it for nobody"),
-        known(REDIS_PY, "fork", "redis", "a forked child frees its parent's lock"),
-        known(REDIS_PY, "outlived", "redis", "the body is not told that the lease is over"),
-        known(REDIS_PY, "failover", "redis", "after a failover two hold, and there is no token"),
-        known(REDIS_PY, "barging", "redis", "whoever asks first after a release has it"),
+        known(REDIS_PY, "lost-reply", "redis",
+              "a lost reply to SET leaves a lock without an owner"),
+        known(REDIS_PY, "late-request", "redis", "a late SET leaves a lock without an owner"),
+        known(REDIS_PY, "fork", "redis", "a forked child releases its parent's lock"),
+        known(REDIS_PY, "outlived", "redis", "the body does not learn that the lease has ended"),
+        known(REDIS_PY, "failover", "redis",
+              "after a failover there are two holders, and no token"),
+        known(REDIS_PY, "barging", "redis",
+              "the first request after a release gets the lock, before the waiters"),
         own(REDIS_PY, "cancelled", plays.cancelled, "F1", "redis",
-            "a cancelled acquire leaves a lock without an end"),
+            "a cancelled acquire leaves a lock without expiry"),
         own(REDIS_PY, "recorded", plays.recorded, "B1, C7", "redis",
-            "work that outlives its lease overlaps with the next holder's"),
+            "work that outlasts its lease overlaps with the next holder's"),
         own(PYTHON_REDIS_LOCK, "unwoken", plays.unwoken, "E3", "python-redis-lock",
-            "nobody wakes a waiter when its holder died"),
+            "a waiter is not woken when the holder dies"),
         known(PYTHON_REDIS_LOCK, "lost-reply", "python-redis-lock",
-              "a lost reply to SET leaves a lock of nobody"),
+              "a lost reply to SET leaves a lock without an owner"),
         own(POTTERY, "second-try", plays.second_try, "A7", "pottery",
-            "a second acquire throws the first one's token away"),
-        known(POTTERY, "late-question", "pottery", "a vote that comes late stays"),
+            "a second acquire discards the first one's token"),
+        known(POTTERY, "late-request", "pottery", "a late vote remains"),
         own(REDLOCK_PY, "dead-master", plays.one_master_dead, "H5", "redlock-py",
             "with one master of three dead it fails, and keeps the votes of the others"),
         own(AT_THE_END, "overflow", plays.overflow, "I4", "kazoo",
-            "numbers of nodes are compared as text, so after 2147483647 two hold"),
+            "sequence numbers are compared as text, so after 2147483647 there are two holders"),
         known(KAZOO, "frozen", "kazoo", "is_acquired stays true in a new session"),
         own(KAZOO, "patience", plays.wait_begins_again, "B13", "kazoo",
-            "each wake-up begins the timeout again"),
+            "each wake-up restarts the timeout"),
         own(ADVISORY, "pooled", plays.pooled, "J1", "pgbouncer",
-            "two clients have one session lock, which stays when both are gone"),
+            "two clients hold one session lock, which remains after both disconnect"),
         own(ADVISORY, "late-grant", plays.late_grant, "J2", "PostgreSQL",
-            "lock_timeout says no to a session that has been granted the lock"),
+            "lock_timeout reports a failure although the session was granted the lock"),
         own(DLOCK, "failing-body", plays.failing_body, "J3", "sqlalchemy-dlock",
-            "a failing statement in the body leaves the lock held by the pool"),
+            "a failing statement in the body leaves the lock with the pooled connection"),
         own(DLOCK_MARIADB, "never-granted", plays.never_granted, "J7", "sqlalchemy-dlock",
             "acquire() without a timeout always fails on MariaDB"),
         own(TOOZ, "two-names", plays.one_of_many_names, "J4", "tooz",
             "names are hashed to 16 bits on PostgreSQL"),
         own(FILELOCK, "replaced-file", plays.replaced_file, "K3", "filelock",
-            "a file that is removed is locked twice"),
+            "a removed file is locked twice"),
     ]  # fmt: skip
 
 
@@ -124,7 +126,7 @@ CONTROLS = {control.key: control for control in _controls()}
 
 
 def cells() -> list[Cell]:
-    """What is to be played."""
+    """Return the cells to play."""
     from leaselock.testing.hazards.play import Cell
 
     return [Cell(control.way, control.hazard) for control in CONTROLS.values()]

@@ -43,12 +43,12 @@ class At(NamedTuple):
 
 
 def cancelled(scene: Scene) -> Outcome:
-    """A task is cancelled while the answer to its acquire is under way (redis.asyncio's Lock)."""
+    """A task is cancelled while the reply to its acquire is in flight (redis.asyncio's Lock)."""
     (address,) = scene.place.addresses()
     with Proxy(address[1]) as proxy:
         asyncio.run(_cancelled(proxy, scene.name))
     left = redis_of(scene.url).exists(scene.name)
-    seen = "the key stays, without a time to live, and nobody holds it"
+    seen = "the key remains, without an expiry and without a holder"
     return failed(seen) if left else survived("nothing is left")
 
 
@@ -58,7 +58,7 @@ async def _cancelled(proxy: Proxy, name: str) -> None:
     fault = proxy.hold_reply(b"SET")
     task = asyncio.create_task(client.lock(name).acquire())
     await asyncio.to_thread(fault.wait)
-    # The server has it by the time that it has answered somebody else.
+    # Time for the server to execute the command.
     await asyncio.sleep(0.1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -67,7 +67,7 @@ async def _cancelled(proxy: Proxy, name: str) -> None:
 
 
 def second_try(scene: Scene) -> Outcome:
-    """A holder asks again with the same object, is refused, and releases what it has (pottery)."""
+    """A holder acquires again with the same object, is refused, and releases (pottery)."""
     holder, third = scene.actor(), scene.actor()
     scene.hold(holder)
     if scene.take(holder).held:
@@ -79,7 +79,7 @@ def second_try(scene: Scene) -> Outcome:
 
 
 def one_master_dead(scene: Scene) -> Outcome:
-    """One of three masters is dead. A majority is there, so the lock must be granted or free."""
+    """One of three masters is dead. With a majority alive, the lock must be granted or free."""
     asker, heir = scene.slow(), scene.actor()
     asker.warm()
     asker.line.proxies[0].refuse()
@@ -87,13 +87,13 @@ def one_master_dead(scene: Scene) -> Outcome:
     if answer.held:
         return survived("granted by the other two")
     if scene.wait(heir, GRACE).held:
-        return survived(f"not granted, and nothing is left; it said {answer.said}")
-    return failed(f"it said {answer.said}, and two masters keep the lock, for {LONG:.0f} s")
+        return survived(f"not granted, and nothing is left; it raised {answer.said}")
+    return failed(f"it raised {answer.said}, and two masters keep the lock for {LONG:.0f} s")
 
 
 def overflow(scene: Scene) -> Outcome:
-    """The counter of sequential nodes passes 2147483647 while somebody holds. (The numbers are
-    given by hand: to count so far, a server would need weeks.)
+    """The counter of sequential nodes passes 2147483647 while the lock is held. (The numbers are
+    set by hand: a server would need weeks to count so far.)
     """
     from tests.controls.controls import BEYOND
 
@@ -102,7 +102,7 @@ def overflow(scene: Scene) -> Outcome:
     rival.become(BEYOND, scene.url)
     scene.hold(holder)
     if scene.take(rival).held:
-        return failed("the next one is given the number -2147483648 (by hand), and both hold")
+        return failed("the next contender gets the number -2147483648 (set by hand), and both hold")
     return survived("the next one waits")
 
 
@@ -118,7 +118,7 @@ def pooled(scene: Scene) -> Outcome:
         stays = not _try_advisory(third)
         third.close()
     if all(got):
-        return failed(f"two clients hold one lock{'; it stays when both are gone' * stays}")
+        return failed(f"two clients hold one lock{'; it remains after both disconnect' * stays}")
     return survived("one of two holds it")
 
 
@@ -128,7 +128,7 @@ def _try_advisory(connection: Any) -> bool:
 
 
 def late_grant(scene: Scene) -> Outcome:
-    """lock_timeout ends a wait at the moment of the grant: refused, and yet held."""
+    """lock_timeout ends a wait at the moment of the grant: an error, although granted."""
     holder, waiter = connected(scene.url), connected(scene.url)
     waiter.execute(f"SET lock_timeout = {PATIENCE_MS}")
     ghosts = refused = 0
@@ -148,12 +148,12 @@ def late_grant(scene: Scene) -> Outcome:
     holder.close()
     waiter.close()
     if ghosts:
-        return failed(f"held after {ghosts} of {refused} refusals, by a session that was told no")
+        return failed(f"held after {ghosts} of {refused} refusals, by a session that got an error")
     return survived(f"not held after {refused} refusals")
 
 
 def _free(connection: Any) -> bool:
-    """Whether another session can have it."""
+    """Whether another session can acquire the lock."""
     row = connection.execute("SELECT pg_try_advisory_lock(7)").fetchone()
     if row[0]:
         connection.execute("SELECT pg_advisory_unlock(7)")
@@ -174,12 +174,12 @@ def failing_body(scene: Scene) -> Outcome:
     free = _others_can(engine, dlock, url, scene.name)
     engine.dispose()
     if free:
-        return survived(f"the body was told {told}, and the lock is free")
-    return failed(f"the body was told {told} instead of its own error, and the lock stays held")
+        return survived(f"the body got {told}, and the lock is free")
+    return failed(f"the body got {told} instead of its own error, and the lock stays held")
 
 
 def _others_can(engine: Any, dlock: Any, url: str, name: str) -> bool:
-    """Whether another connection, outside of the pool, can have the lock."""
+    """Whether another connection, outside of the pool, can acquire the lock."""
     other = import_module("sqlalchemy").create_engine(url)
     with other.connect() as connection:
         lock = dlock.create_sadlock(connection, name)
@@ -199,7 +199,7 @@ def never_granted(scene: Scene) -> Outcome:
         try:
             got, told = bool(lock.acquire()), ""
         except Exception as error:
-            # Whatever the library says.
+            # Any error of the library.
             got, told = False, type(error).__name__
         if got:
             lock.release()
@@ -208,7 +208,7 @@ def never_granted(scene: Scene) -> Outcome:
 
 
 def one_of_many_names(scene: Scene) -> Outcome:
-    """Two names, of which nobody holds the second (tooz on PostgreSQL)."""
+    """Two names, of which the second is free (tooz on PostgreSQL)."""
     coordination = import_module("tooz.coordination")
     people = [coordination.get_coordinator(scene.place.given, who) for who in (b"a", b"b")]
     for who in people:
@@ -223,11 +223,11 @@ def one_of_many_names(scene: Scene) -> Outcome:
         who.stop()
     if got:
         return survived("two names are two locks")
-    return failed("the names lock-2 and lock-137 are one lock: 16 bits are kept of a name")
+    return failed("the names lock-2 and lock-137 are one lock: names are hashed to 16 bits")
 
 
 def replaced_file(scene: Scene) -> Outcome:
-    """The file is removed under its holder, as a clean-up of a folder does (filelock)."""
+    """The file is removed while the lock is held, as by a clean-up of a folder (filelock)."""
     filelock = import_module("filelock")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.lock"
@@ -245,7 +245,7 @@ def replaced_file(scene: Scene) -> Outcome:
 
 
 def wait_begins_again(scene: Scene) -> Outcome:
-    """A wait of one second, while three that stand before give up, one after another (kazoo)."""
+    """A wait of one second, while three waiters ahead give up one after another (kazoo)."""
     holder, waiter = scene.actor(), scene.actor()
     others = [scene.actor() for _ in range(3)]
     scene.hold(holder)
@@ -260,7 +260,7 @@ def wait_begins_again(scene: Scene) -> Outcome:
 
 
 def unwoken(scene: Scene) -> Outcome:
-    """A holder with a lease of a second dies; somebody waits, for longer (python-redis-lock)."""
+    """A holder with a lease of one second dies while a client waits (python-redis-lock)."""
     holder, waiter = scene.actor(), scene.actor()
     scene.hold(holder, 1.0)
     waiter.begin("take", scene.name, LONG, True, LONG)
@@ -274,8 +274,8 @@ def unwoken(scene: Scene) -> Outcome:
 
 
 def recorded(scene: Scene) -> Outcome:
-    """Workers record what they are told, while the work of one outlives its lease; the checker of
-    histories reads it (redis-py's Lock). With a lease that is long enough it must find nothing.
+    """Workers record their holds while the work of one outlasts its lease; the history checker must
+    find overlaps (redis-py's Lock). With a sufficiently long lease it must find nothing.
     """
     sound = _overlaps(scene, LONG)
     if sound.overlaps:

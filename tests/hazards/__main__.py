@@ -1,4 +1,4 @@
-"""python -m tests.hazards [STORE ...]: the hazard table, on private servers that it starts."""
+"""python -m tests.hazards [STORE ...]: play the hazard table on private servers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 HEAD = """\
 # The hazard table
 
-What the literature warns of, played for real: processes are killed and frozen, answers are lost,
-clocks are set wrong, servers die, and another process looks whether it can have the lock. Each cell
-is the outcome of a run on private servers on one machine, by `make hazards`, which wrote this page;
-[`leaselock hazards URL`](../reference/command-line.md#hazards) plays it on your own test servers.
-The naive ways are the recipes of books and blogs, written with the plain drivers
-(`naive_*.py` in [the code](../../src/leaselock/testing/hazards)); a test sees them fail:
-`tests/hazards/test_hazards_played.py`. No default of leaselock may fail.
+Failures described in the literature, played on real stores: processes are killed and frozen,
+replies are lost, clocks are set wrong, servers die, and another process checks whether it can
+acquire the lock. Each cell is the outcome of a run on private servers of one machine, by
+`make hazards`, which wrote this page. The naive methods are recipes from books and blogs, written
+with the plain drivers (`naive_*.py` in [the code](../../src/leaselock/testing/hazards)). A test
+verifies that they fail: `tests/hazards/test_hazards_played.py`. No default of leaselock may fail.
 
 ![the table](hazard-table.svg)
 
@@ -36,7 +35,7 @@ The naive ways are the recipes of books and blogs, written with the plain driver
 
 
 def main() -> int:
-    """Play, print the table, and say what is wrong; 1 when something is."""
+    """Play, print the table and its complaints; return 1 if there are any."""
     words = arguments()
     began = time.monotonic()
 
@@ -54,7 +53,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    """What is asked for."""
+    """Return the parsed arguments."""
     parser = argparse.ArgumentParser(prog="python -m tests.hazards", description=__doc__)
     add = parser.add_argument
     add("--only", metavar="HAZARD", action="append", default=[])

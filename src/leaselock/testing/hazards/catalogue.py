@@ -1,7 +1,7 @@
 """The hazards that are played, in the order of the table.
 
-Law: a hazard is a function of a scene, and its docstring says what happens. The last column names
-its rows in docs/explanation/hazards.md.
+A hazard is a function of a scene; its docstring describes it on the page. The last column names its
+rows in docs/explanation/hazards.md.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class Hazard(NamedTuple):
     """One hazard."""
 
     key: str
-    """As it is typed."""
+    """The name on the command line."""
     title: str
     play: Callable[[Scene], Outcome]
     rows: str
-    """Where the page of hazards speaks of it, if it does."""
+    """Its rows on the page of hazards, if any."""
     last: bool = False
-    """It befalls a whole server, so it is played when nothing else is played there."""
+    """It affects a whole server, so it is played when nothing else is played there."""
 
     @property
     def about(self) -> str:
-        """What happens."""
+        """The description."""
         return " ".join((self.play.__doc__ or "").split())
 
 
@@ -39,24 +39,24 @@ HAZARDS = {
     hazard.key: hazard
     for hazard in (
         Hazard("crash", "the holder dies", deaths.crash, "F14"),
-        Hazard("crash-midway", "death while taking it", deaths.crash_midway, "A1"),
+        Hazard("crash-midway", "death during acquire", deaths.crash_midway, "A1"),
         Hazard("fork", "the holder forks", deaths.fork, "F6"),
-        Hazard("outlived", "work outlives a fixed lease", leases.outlived, "B1, C7"),
-        Hazard("renewed", "work outlives a renewed lease", leases.renewed, "C1"),
-        Hazard("frozen", "the holder stands still", leases.frozen, "B1"),
-        Hazard("late-release", "release after the end", releases.after_the_end, "A2, A6"),
+        Hazard("outlived", "work outlasts a fixed lease", leases.outlived, "B1, C7"),
+        Hazard("renewed", "work outlasts a renewed lease", leases.renewed, "C1"),
+        Hazard("frozen", "the holder is suspended", leases.frozen, "B1"),
+        Hazard("late-release", "release after the lease", releases.after_the_end, "A2, A6"),
         Hazard("two-step-release", "check, then delete", releases.in_two_steps, "A3, D3"),
-        Hazard("stranger", "release by a stranger", releases.by_a_stranger, "A9"),
-        Hazard("two-at-once", "check, then take", races.two_at_once, "J12"),
-        Hazard("overwritten-end", "the loser's end (GETSET)", races.overwritten_end, "B9"),
+        Hazard("stranger", "release by another client", releases.by_a_stranger, "A9"),
+        Hazard("two-at-once", "check, then acquire", races.two_at_once, "J12"),
+        Hazard("overwritten-end", "overwritten expiry (GETSET)", races.overwritten_end, "B9"),
         Hazard("wrong-clock", "a client's clock is wrong", races.wrong_clock, "B3, B9"),
         Hazard("failover", "failover before replication", servers.failover, "G1", last=True),
         Hazard("restart", "the server is killed", servers.restart, "G2, J6", last=True),
-        Hazard("lost-reply", "a lost reply: ghost hold", doubts.lost_reply, "D1"),
-        Hazard("late-question", "a late question: ghost hold", doubts.late_question, "D2"),
+        Hazard("lost-reply", "a lost reply", doubts.lost_reply, "D1"),
+        Hazard("late-request", "a late request", doubts.late_request, "D2"),
         Hazard("nesting", "no reentrancy", waiting.nesting, "A7"),
         Hazard("barging", "unfair: barging", waiting.barging, "E5"),
-        Hazard("herd", "herd at each release", waiting.herd, "E7, I6"),
-        Hazard("polling", "waiting by asking", waiting.polling, ""),
+        Hazard("herd", "thundering herd", waiting.herd, "E7, I6"),
+        Hazard("polling", "polling", waiting.polling, ""),
     )
 }

@@ -1,4 +1,4 @@
-"""Hazards of the network: an answer that never comes, and a question that comes too late."""
+"""Hazards of the network: lost replies and late requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def lost_reply(scene: Scene) -> Outcome:
-    """The answer to each message of an acquire is lost. Whoever is told no must not hold."""
+    """The reply to each request of an acquire is lost. A client without a grant must not hold."""
     scene.networked()
     lost = 0
     for number in scene.rounds():
@@ -25,14 +25,14 @@ def lost_reply(scene: Scene) -> Outcome:
         lost = number
         held, told = _came_of(scene, asker)
         if not scene.wait(heir, GRACE).held:
-            return failed(f"{_ghost(number, held)}; the asker {told}")
-    return survived(f"{counted(lost, 'answer')} lost: nobody held without knowing")
+            return failed(f"{_ghost(number, held)}; the client {told}")
+    return survived(f"{counted(lost, 'reply', 'replies')} lost: no hold without an owner")
 
 
 def _came_of(scene: Scene, asker: Slow) -> tuple[bool, str]:
     """Whether the asker was granted the lock, which it then releases, and what it was told."""
     if not until(asker.actor.ready, GRACE):
-        return False, "waits for an answer"
+        return False, "waits for a reply"
     answer = asker.done()
     if answer.held:
         scene.release(asker.actor)
@@ -40,12 +40,12 @@ def _came_of(scene: Scene, asker: Slow) -> tuple[bool, str]:
 
 
 def _ghost(number: int, held: bool) -> str:
-    when = "after its release" if held else f"after answer {number} was lost"
-    return f"held by nobody, still {GRACE:.0f} s {when}"
+    when = "after its release" if held else f"after reply {number} was lost"
+    return f"held without an owner, still {GRACE:.0f} s {when}"
 
 
-def late_question(scene: Scene) -> Outcome:
-    """Each message of an acquire is held up, and delivered when its asker has long finished."""
+def late_request(scene: Scene) -> Outcome:
+    """Each request of an acquire is delayed and delivered long after its client gave up."""
     scene.networked()
     late = 0
     for number in scene.rounds():
@@ -56,14 +56,13 @@ def late_question(scene: Scene) -> Outcome:
             break
         late = number
         _came_of(scene, asker)
-        # Whoever still waits is ended by somebody who is tired of it.
+        # A client that still waits is killed, as an impatient user would.
         if asker.actor.owing:
             asker.actor.kill()
         else:
             asker.actor.ask("leave")
         snag.pass_on()
         if not scene.wait(heir, GRACE).held:
-            return failed(
-                f"message {number} came late and took it for nobody, still {GRACE:.0f} s later"
-            )
-    return survived(f"{counted(late, 'message')} came late: nobody held without knowing")
+            seen = f"late request {number} acquired the lock without an owner"
+            return failed(f"{seen}, still {GRACE:.0f} s later")
+    return survived(f"{counted(late, 'late request')}: no hold without an owner")

@@ -1,4 +1,4 @@
-"""Hazards of work longer than the lease: does its holder know, and is its write let in?"""
+"""Hazards of work that outlasts the lease: the holder must notice, its write be rejected."""
 
 from __future__ import annotations
 
@@ -12,34 +12,37 @@ if TYPE_CHECKING:
 
 
 def outlived(scene: Scene) -> Outcome:
-    """The work outlives a lease that nobody renews, and then writes."""
+    """The work outlasts a lease without renewal, and then writes."""
     holder, rival = scene.actor(), scene.actor()
     old = scene.hold(holder, scene.lease, renew=False)
     new = scene.wait(rival, scene.over)
     if not new.held:
-        return nothing(f"it does not end by time: nobody else got in for {scene.over:.1f} s")
+        return nothing(
+            f"holds do not end by time: no other client acquired it for {scene.over:.1f} s"
+        )
     if old.until <= new.ended and not holder.ask("look").until:
         early = (new.ended - old.until) * 1000
-        return survived(f"told {early:.0f} ms before another had it; {late_write(scene, old, new)}")
-    return judged(scene, old, new, "another had it, and its holder did not know")
+        seen = f"noticed {early:.0f} ms before another client acquired it"
+        return survived(f"{seen}; {late_write(scene, old, new)}")
+    return judged(scene, old, new, "another client acquired it, unnoticed by the holder")
 
 
 def renewed(scene: Scene) -> Outcome:
-    """The work takes three times as long as the lease; whatever renews it may do so."""
+    """The work takes three times as long as the lease, which is renewed if the method can."""
     holder, rival = scene.actor(), scene.actor()
     old = scene.hold(holder, scene.lease)
     length = 3 * scene.lease
     new = scene.wait(rival, length)
     if not new.held:
-        return survived(f"nobody else got in during {length:.1f} s of work")
+        return survived(f"no other client acquired it during {length:.1f} s of work")
     if not holder.ask("look").until:
-        return failed(f"it was lost after {new.ended - old.ended:.1f} s of {length:.1f} s of work")
-    when = f"another had it after {new.ended - old.ended:.1f} s of {length:.1f} s of work"
+        return failed(f"lost after {new.ended - old.ended:.1f} s of {length:.1f} s of work")
+    when = f"another client acquired it after {new.ended - old.ended:.1f} of {length:.1f} s of work"
     return judged(scene, old, new, when)
 
 
 def frozen(scene: Scene) -> Outcome:
-    """The holder stands still for longer than its lease, and writes when it goes on."""
+    """The holder is suspended for longer than its lease, and writes when it resumes."""
     holder, rival = scene.actor(), scene.actor()
     old = scene.hold(holder, scene.lease)
     holder.freeze()
@@ -48,20 +51,20 @@ def frozen(scene: Scene) -> Outcome:
     holder.thaw()
     told = not holder.result().until
     if not new.held:
-        return nothing(f"nobody else got in while it stood still for {scene.over:.1f} s")
+        return nothing(f"no other client acquired it during {scene.over:.1f} s of suspension")
     if told:
-        return survived(f"it knew as soon as it went on; {late_write(scene, old, new)}")
-    return judged(scene, old, new, "it went on and believed")
+        return survived(f"noticed as soon as it resumed; {late_write(scene, old, new)}")
+    return judged(scene, old, new, "it resumed and did not notice")
 
 
 def late_write(scene: Scene, old: Answer, new: Answer) -> str:
-    """What becomes of a write that the older holder had under way."""
+    """Return what happened to a write that the previous holder had in flight."""
     scene.register.write(new)
-    return f"its late write was {'let in' if scene.register.write(old) else 'refused'}"
+    return f"its late write was {'accepted' if scene.register.write(old) else 'rejected'}"
 
 
 def judged(scene: Scene, old: Answer, new: Answer, seen: str) -> Outcome:
-    """Two believe at once: only the token is left."""
+    """Return the verdict if both clients consider themselves the holder: the token decides."""
     write = late_write(scene, old, new)
-    refused = write.endswith("refused")
-    return (fenced if refused else failed)(f"{seen}; {write}")
+    rejected = write.endswith("rejected")
+    return (fenced if rejected else failed)(f"{seen}; {write}")

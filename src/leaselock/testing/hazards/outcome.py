@@ -1,7 +1,7 @@
-"""What came of a hazard: seen in a run, in one sentence.
+"""The outcome of a hazard: a verdict, and one sentence about what happened in the run.
 
-Law: a verdict is never written down beforehand. "does not apply" is said where the run shows that
-the hazard has nothing to strike, or where the way has no such part (a file has no network).
+Invariant: no verdict is defined in advance. "Does not apply" means that the run showed nothing to
+attack, or that the method has no such part (a file has no network).
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 
 class Verdict(StrEnum):
-    """How a way of locking came through a hazard."""
+    """How a locking method survived a hazard."""
 
     SURVIVED = "survived"
     FENCED = "fenced"
-    """Two believed for a moment; the older one's write was refused by its token."""
+    """Two clients considered themselves the holder; the token rejected the older one's write."""
     FAILED = "failed"
     NOTHING = "does not apply"
     UNPLAYED = "not played"
-    """What it takes was not at hand, such as a server that may be killed."""
+    """A requirement was missing, such as a server that may be killed."""
     ERROR = "error"
-    """The play itself went wrong."""
+    """The play itself failed."""
 
 
 class Outcome(NamedTuple):
-    """A verdict, and what was seen."""
+    """A verdict, and what happened."""
 
     verdict: Verdict
     seen: str
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 
 class Ended(Exception):
-    """Ends the playing of a hazard with the outcome that it carries."""
+    """Ends the play of a hazard with an outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -43,25 +43,25 @@ class Ended(Exception):
 
 
 def survived(seen: str) -> Outcome:
-    """The lock did what a lock is for."""
+    """The lock survived."""
     return Outcome(Verdict.SURVIVED, seen)
 
 
 def fenced(seen: str) -> Outcome:
-    """The lock alone did not hold, its token did."""
+    """The lock failed, and its token protected the resource."""
     return Outcome(Verdict.FENCED, seen)
 
 
 def failed(seen: str) -> Outcome:
-    """It happened."""
+    """The hazard happened."""
     return Outcome(Verdict.FAILED, seen)
 
 
 def nothing(seen: str) -> Outcome:
-    """There is nothing that it could strike."""
+    """The hazard does not apply."""
     return Outcome(Verdict.NOTHING, seen)
 
 
 def unplayed(seen: str) -> Outcome:
-    """It could not be brought about here."""
+    """The hazard could not be played here."""
     return Outcome(Verdict.UNPLAYED, seen)

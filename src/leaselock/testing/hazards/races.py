@@ -1,4 +1,4 @@
-"""Hazards of two that want the lock at the same moment, and of their clocks."""
+"""Hazards of two clients that acquire at the same moment, and of their clocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BRIEF = 0.3
 
 
 def two_at_once(scene: Scene) -> Outcome:
-    """Each step of an acquire is held up until another has asked for the free lock."""
+    """Each step of an acquire is delayed until another client has requested the free lock."""
     steps = 0
     for number in scene.rounds():
         slow, quick = scene.slow(), scene.actor()
@@ -29,13 +29,13 @@ def two_at_once(scene: Scene) -> Outcome:
         other = scene.take(quick)
         snag.pass_on()
         if slow.done().held and other.held:
-            return failed(f"both took it, one while step {number} of the other's was under way")
-    return survived(f"{counted(steps, 'step')} held up: never did both take it")
+            return failed(f"both acquired it, one during step {number} of the other")
+    return survived(f"{counted(steps, 'step')} delayed: never acquired by both")
 
 
 def overwritten_end(scene: Scene) -> Outcome:
-    """Two want a lock whose dead holder's time is over; the loser's step comes after the winner's
-    (GETSET). The winner's hold must be what the winner was granted.
+    """Two clients request a lock whose lease has ended; the loser's step comes after the winner's
+    (GETSET). The winner's hold must stay as it was granted.
     """
     late = 0
     for number in scene.rounds():
@@ -43,7 +43,7 @@ def overwritten_end(scene: Scene) -> Outcome:
         loser.warm()
         scene.hold(dead, scene.lease)
         dead.kill()
-        # Time itself has to pass: the dead one's lease is to be over.
+        # The lease of the dead holder must end by time.
         time.sleep(scene.lease + BRIEF)
         snag = loser.snag("hold", number)
         if not loser.take(snag, BRIEF):
@@ -54,32 +54,30 @@ def overwritten_end(scene: Scene) -> Outcome:
             continue
         late += 1
         if loser.done().held:
-            return failed(f"both took it, one while step {number} of the other's was under way")
-        # The loser asked for BRIEF: had it written its end, that would be over now.
+            return failed(f"both acquired it, one during step {number} of the other")
+        # The loser asked for BRIEF: an expiry written by it would have passed by now.
         time.sleep(2 * BRIEF)
         if scene.take(third).held:
-            return failed("the loser wrote its own end over the winner's, and a third got in")
+            return failed("the loser overwrote the winner's expiry, and a third client acquired it")
         told = scene.release(winner)
         if not scene.wait(third, 1.0).held:
-            return failed(f"the loser wrote over the winner's end; the winner's release {told}")
+            return failed(f"the loser overwrote the winner's expiry; the winner's release {told}")
     if not late:
-        return nothing("nobody won while another's step was held up")
-    return survived(
-        f"{counted(late, 'step')} of a loser came late: the winner's hold was as granted"
-    )
+        return nothing("no client won while a step of the other was delayed")
+    return survived(f"{counted(late, 'late step')} of a loser: the winner's hold was unchanged")
 
 
 def wrong_clock(scene: Scene) -> Outcome:
-    """A client's clock is a minute ahead and it wants a lock that is held; a holder's is a minute
-    behind, and another wants its lock.
+    """A client whose clock is a minute ahead requests a held lock; a client requests the lock of
+    a holder whose clock is a minute behind.
     """
     holder, ahead = scene.actor(), scene.actor(skew=MINUTE)
     scene.hold(holder)
     if scene.take(ahead).held:
-        return failed("a client whose clock is a minute ahead took a lock that is held")
+        return failed("a client whose clock is a minute ahead acquired a held lock")
     scene.name += ".behind"
     behind, rival = scene.actor(skew=-MINUTE), scene.actor()
     scene.hold(behind)
     if scene.take(rival).held:
-        return failed("the lock of a holder whose clock is a minute behind was taken from it")
+        return failed("a client acquired the lock of a holder whose clock is a minute behind")
     return survived("clocks a minute ahead and behind changed nothing")

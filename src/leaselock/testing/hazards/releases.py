@@ -1,4 +1,4 @@
-"""Hazards of giving back: too late, in two steps, and by somebody who has nothing."""
+"""Hazards of releases: too late, in two steps, and by a client that does not hold the lock."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 def after_the_end(scene: Scene) -> Outcome:
-    """A holder releases after its lease has ended and another has the lock."""
+    """A holder releases after its lease has ended and another client holds the lock."""
     holder, rival, third = scene.actor(), scene.actor(), scene.actor()
     scene.hold(holder, scene.lease, renew=False)
     if not scene.wait(rival, scene.over).held:
-        return nothing(f"nobody else got in for {scene.over:.1f} s")
+        return nothing(f"no other client acquired it for {scene.over:.1f} s")
     told = scene.release(holder)
     if scene.take(third).held:
-        return failed(f"it freed the next holder's lock, and a third got in; it {told}")
-    return survived(f"the next holder kept it; the late one {told}")
+        return failed(f"released the next holder's lock, and a third client acquired it; it {told}")
+    return survived(f"the next holder kept it; the late release {told}")
 
 
 def in_two_steps(scene: Scene) -> Outcome:
-    """Each message of a release is held up until the lease has ended and another has the lock."""
+    """Each step of a release is delayed until the lease has ended and another client holds it."""
     late = 0
     for number in scene.rounds():
         holder, rival, third = scene.slow(), scene.actor(), scene.actor()
@@ -40,17 +40,17 @@ def in_two_steps(scene: Scene) -> Outcome:
         if got:
             late += 1
             if scene.take(third).held:
-                return failed(f"step {number} of it came late and freed the next holder's lock")
+                return failed(f"late step {number} released the next holder's lock")
     if not late:
-        return nothing("nobody else got in while a release was under way")
-    return survived(f"{counted(late, 'step')} of it came late: the next holder kept the lock")
+        return nothing("no other client acquired it while a release was in flight")
+    return survived(f"{counted(late, 'late step')}: the next holder kept the lock")
 
 
 def by_a_stranger(scene: Scene) -> Outcome:
-    """Somebody releases who never acquired."""
+    """A client releases a lock that it never acquired."""
     holder, stranger, third = scene.actor(), scene.actor(), scene.actor()
     scene.hold(holder)
     told = scene.release(stranger)
     if scene.take(third).held:
-        return failed(f"it was free for a third; the stranger {told}")
-    return survived(f"still held; the stranger {told}")
+        return failed(f"released, and acquired by a third client; the caller {told}")
+    return survived(f"still held; the caller {told}")

@@ -105,7 +105,7 @@ class Scene:
     def networked(self) -> None:
         """Only where there is a network."""
         if not self.place.networked:
-            raise Ended(nothing("there is no network in between"))
+            raise Ended(nothing("there is no network"))
 
     # --- what they do -----------------------------------------------------------------------------
 
@@ -201,11 +201,11 @@ def granted(actor: Actor, name: str, lease: float, renew: bool) -> Answer:
     raise RuntimeError(f"a lock that was free was not granted: {answer.why}")
 
 
-def counted(number: int, what: str) -> str:
-    """1 step, 2 steps."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def counted(number: int, what: str, plural: str = "") -> str:
+    """Return "1 step" or "2 steps"."""
+    return f"{number} {what}" if number == 1 else f"{number} {plural or what + 's'}"
 
 
 def said(answer: Answer) -> str:
-    """What a program was told, in a few words."""
-    return f"was told {answer.said}" if answer.said else "was told nothing"
+    """Return the error that a client got, in a few words."""
+    return f"got {answer.said}" if answer.said else "got no error"

@@ -1,4 +1,4 @@
-"""Hazards of a store that loses what it has answered: played on private servers only."""
+"""Hazards of a store that loses acknowledged data: played on private servers only."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LEASE = 2.0
 
 
 def failover(scene: Scene) -> Outcome:
-    """The master dies before its replica has the lock, and the replica takes its place."""
+    """The master dies before its replica has the lock, and the replica is promoted."""
     return befallen(scene, "failover")
 
 
 def restart(scene: Scene) -> Outcome:
-    """The server is killed, and starts again with what it has on disk."""
+    """The server is killed, and restarted with the data on its disk."""
     return befallen(scene, "restart")
 
 
 def befallen(scene: Scene, disaster: str) -> Outcome:
-    """Hold, let it happen, and let another want the lock."""
+    """Acquire, let the disaster happen, and let another client acquire."""
     scene.networked()
     stage = scene.place.stages.get(disaster)
     if stage is None:
@@ -44,12 +44,12 @@ def befallen(scene: Scene, disaster: str) -> Outcome:
 
 
 def _wanted(scene: Scene, rival: Actor) -> Answer:
-    """What comes of somebody else's wish; a store that has just started may need some patience."""
+    """Let another client acquire; retry while the store is starting."""
     for _ in range(TRIES):
         answer = scene.wait(rival, LEASE / 2)
         if answer.held or not answer.said:
             return answer
-    raise RuntimeError(f"the store does not serve: {answer.why}")
+    raise RuntimeError(f"the store does not reply: {answer.why}")
 
 
 def _struck(scene: Scene, store: Disaster) -> Outcome:
@@ -57,14 +57,16 @@ def _struck(scene: Scene, store: Disaster) -> Outcome:
     store.lag()
     old = scene.hold(holder, LEASE)
     store.strike()
-    # One that comes now: the connections of all others are broken.
+    # A new client: the connections of all others are broken.
     new = _wanted(scene, scene.actor())
     if not new.held:
-        return survived("nobody else got in")
+        return survived("no other client acquired it")
     if not holder.ask("look").until:
         write = late_write(scene, old, new)
-        refused = write.endswith("refused")
-        return (survived if refused else failed)(f"another had it; its holder knew; {write}")
+        rejected = write.endswith("rejected")
+        return (survived if rejected else failed)(
+            f"acquired by another client; the holder knew; {write}"
+        )
     told = until(lambda: not holder.ask("look").until, 2 * LEASE)
-    when = "told at the next renewal" if told else "never told"
-    return judged(scene, old, new, f"another had it; its holder was {when}")
+    when = "learned of it at the next renewal" if told else "never learned of it"
+    return judged(scene, old, new, f"acquired by another client; the holder {when}")

@@ -1,6 +1,6 @@
 """The outcomes of a run as text, Markdown and JSON.
 
-Law: nothing is left out. The matrix shows every cell, the lists below it what was seen in each.
+The matrix shows every cell, the tables below it what happened in each.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ MARKS = {
 }
 LEGEND = {
     Verdict.SURVIVED: "survived",
-    Verdict.FENCED: "two believed for a moment, the older one's write was refused by its token",
+    Verdict.FENCED: (
+        "fenced: two clients considered themselves the holder, "
+        "the token rejected the older one's write"
+    ),
     Verdict.FAILED: "failed",
     Verdict.NOTHING: "does not apply",
     Verdict.UNPLAYED: "not played here",
-    Verdict.ERROR: "the play itself went wrong",
+    Verdict.ERROR: "the play itself failed",
 }
 PAGE = "hazards.md"
 
 
 def text(table: Table) -> str:
-    """For a terminal."""
+    """Return the table for a terminal."""
     width = max(len(way.name) for way in table.ways) + 2
     numbers = "".join(f"{number:>4}" for number in range(1, len(table.hazards) + 1))
     lines = [f"{'':{width}}{numbers}"]
@@ -55,9 +58,9 @@ def _legend(table: Table) -> list[str]:
 
 
 def markdown(table: Table) -> str:
-    """For a page."""
+    """Return the table for a page."""
     heads = [f"[{number}](#{hazard.key})" for number, hazard in enumerate(table.hazards, 1)]
-    lines = [_row(["way of locking", *heads]), "|---|" + ":-:|" * len(table.hazards)]
+    lines = [_row(["locking method", *heads]), "|---|" + ":-:|" * len(table.hazards)]
     for way in table.ways:
         name = f"**{way.name}**" if way.default else way.name
         lines.append(_row([name, *(MARKS[table.of(way, h).verdict] for h in table.hazards)]))
@@ -71,7 +74,7 @@ def _seen(table: Table, key: str) -> Iterator[str]:
     (hazard,) = (hazard for hazard in table.hazards if hazard.key == key)
     where = f" ([{hazard.rows}]({PAGE}))" if hazard.rows else ""
     yield f"**{hazard.title}**{where}. {hazard.about}"
-    yield from ("", "| way of locking | | what was seen |", "|---|:-:|---|")
+    yield from ("", "| locking method | | what happened |", "|---|:-:|---|")
     for way in table.ways:
         outcome = table.of(way, hazard)
         yield _row([way.name, MARKS[outcome.verdict], outcome.seen])
@@ -82,7 +85,7 @@ def _row(cells: list[str]) -> str:
 
 
 def as_json(table: Table) -> str:
-    """For programs."""
+    """Return the outcomes as JSON."""
     rows = [
         {
             "way": way.name,
@@ -98,7 +101,7 @@ def as_json(table: Table) -> str:
 
 
 def summary(table: Table) -> str:
-    """One line."""
+    """Return a summary in one line."""
     found = [outcome.verdict for outcome in table.outcomes.values()]
     counts = ", ".join(f"{found.count(v)} {v}" for v in Verdict if v in found)
-    return f"{len(table.hazards)} hazards on {len(table.ways)} ways of locking: {counts}"
+    return f"{len(table.hazards)} hazards on {len(table.ways)} locking methods: {counts}"
