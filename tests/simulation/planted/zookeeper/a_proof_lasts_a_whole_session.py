@@ -1,4 +1,4 @@
-"""A proof is taken to be good for a whole session, and a bit (hazard I1)."""
+"""A proof is taken to be valid for longer than the session timeout (hazard I1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A grant that is answered after its lease was over is taken as if its node stood."""
+"""A grant that arrives after its lease has ended is treated as valid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leaselock.backends.zookeeper.contender import Contender
 if TYPE_CHECKING:
     import pytest
 
-# Not long before the first seed that finds it, which takes its time.
+# Shortly before the first seed that finds it.
 FIRST = 410
 
 

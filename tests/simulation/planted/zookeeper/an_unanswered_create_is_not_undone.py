@@ -1,4 +1,4 @@
-"""A node whose creation was not answered is not looked for (hazard I2)."""
+"""A node whose creation got no reply is not looked for (hazard I2)."""
 
 from __future__ import annotations
 

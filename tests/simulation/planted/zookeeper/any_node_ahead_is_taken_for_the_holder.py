@@ -1,4 +1,4 @@
-"""The end of the one before is taken for a release, wherever that one stood."""
+"""The deletion of the node ahead is taken as a release, even if it did not hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A renewal is a read, which a server answers that is parted from its leader (hazard I1)."""
+"""A renewal only reads, which a server without its leader answers (hazard I1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The token is the number that a leader gives a transaction, without its own (hazard I5)."""
+"""The token is a transaction id without the epoch of its leader (hazard I5)."""
 
 from __future__ import annotations
 

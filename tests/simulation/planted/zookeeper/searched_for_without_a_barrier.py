@@ -1,4 +1,4 @@
-"""What a lost question has left is looked for on a server that may not have it yet (hazard I10)."""
+"""The node of a lost request is looked for on a server that may lag behind (hazard I10)."""
 
 from __future__ import annotations
 
