@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:tests/simulation/planted/zookeeper/searched_for_without_a_barrier.py
-"""The node of a lost request is looked for on a server that may lag behind (hazard I10)."""
-========
 """The node of a lost request is searched for on a server that may lag (hazard I10)."""
->>>>>>>> main:tests/simulation/planted/zookeeper/search_without_barrier.py
 
 from __future__ import annotations
 
