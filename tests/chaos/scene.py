@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.pace import pace
+
 from leaselock.testing.conformance import Store
 from leaselock.testing.conformance.asyncio_world import AsyncioWorld
 from leaselock.testing.conformance.thread_world import ThreadWorld
@@ -41,7 +43,8 @@ class Scene:
         self.server = server
         self.proxy = proxy
         self.world = world
-        self.client = world.client(op_timeout=OP_TIMEOUT)
+        self.pace = pace()
+        self.client = world.client(op_timeout=OP_TIMEOUT * self.pace)
         self.watcher = world.connect(server.url)
         world.clients.append(self.watcher)
         self.faults: list[Fault] = []

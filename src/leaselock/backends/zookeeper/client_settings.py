@@ -1,24 +1,26 @@
-"""A client of kazoo's that the user has: its settings, for one of our own.
+"""The settings of a kazoo client that the user has, for a client of our own.
 
-It is neither used nor changed: its retries would repeat our requests, and its thread would run
-our callbacks behind its owner's.
+The user's client is neither used nor changed. Its retries would repeat our requests, and its
+handler would run our callbacks in the user's threads. Two of its settings have no public accessor.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from leaselock.backends.zookeeper.places import ROOT
-from leaselock.backends.zookeeper.turn import KAZOO
+from leaselock.backends.zookeeper.paths import ROOT
+from leaselock.backends.zookeeper.queue_order import KAZOO
 from leaselock.backends.zookeeper.url import PROTOCOLS, Target
 
 FILES = "use_ssl verify_certs check_hostname certfile keyfile keyfile_password ca".split()
 
 
 def target_of(client: Any) -> Target:
-    """Its servers, its chroot as our root, its session, its credentials."""
+    """Its servers, its chroot as the root, its session timeout and its credentials."""
     if not hasattr(client, "hosts") or not hasattr(client, "chroot"):
-        raise TypeError(f"a store in ZooKeeper is a KazooClient, not a {type(client).__name__}")
+        raise TypeError(
+            f"a ZooKeeper store is opened with a KazooClient, not with a {type(client).__name__}"
+        )
     hosts = ",".join(
         f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in client.hosts
     )
