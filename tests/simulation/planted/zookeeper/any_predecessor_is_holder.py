@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.holds import Holds
+from leaselock.backends.zookeeper.session_backend import SessionBackend
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.zookeeper.stay import Stay
+    from leaselock.backends.zookeeper.contender import Contender
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    watch = Holds.watch
+    watch = SessionBackend.watch
 
-    def careless(self: Holds, stay: Stay, path: str, second: bool = False) -> None:
-        watch(self, stay, path, second=True)
+    def careless(
+        self: SessionBackend, contender: Contender, path: str, holder: bool = False
+    ) -> None:
+        watch(self, contender, path, holder=True)
 
-    patch.setattr(Holds, "watch", careless)
+    patch.setattr(SessionBackend, "watch", careless)

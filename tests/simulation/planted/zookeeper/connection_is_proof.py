@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.holds import Holds
+from leaselock.backends.zookeeper.session_backend import SessionBackend
 from leaselock.core.backend import WAKE_ALL
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ FIRST = 21400
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    heard = Holds._heard
+    handle = SessionBackend._handle
 
-    def hopeful(self: Holds, paths: Iterable[str]) -> None:
-        words = tuple(paths)
-        if WAKE_ALL in words:
+    def hopeful(self: SessionBackend, events: Iterable[str]) -> None:
+        received = tuple(events)
+        if WAKE_ALL in received:
             self.proven = self.now()
-        heard(self, words)
+        handle(self, received)
 
-    patch.setattr(Holds, "_heard", hopeful)
+    patch.setattr(SessionBackend, "_handle", hopeful)

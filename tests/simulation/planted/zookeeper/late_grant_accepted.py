@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.stay import Stay
+from leaselock.backends.zookeeper.contender import Contender
 
 if TYPE_CHECKING:
     import pytest
@@ -15,4 +15,4 @@ FIRST = 410
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(Stay, "has_ended", lambda self: False)
+    patch.setattr(Contender, "has_ended", lambda self: False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper import holds
+from leaselock.backends.zookeeper import session_backend
 from leaselock.backends.zookeeper.requests import Read
 
 if TYPE_CHECKING:
@@ -16,4 +16,4 @@ FIRST = 1450
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(holds, "Agree", Read)
+    patch.setattr(session_backend, "QuorumBarrier", Read)

@@ -16,4 +16,4 @@ FIRST = 600
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(queue, "Agree", Read)
+    patch.setattr(queue, "QuorumBarrier", Read)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.queue import Queue
+from leaselock.backends.zookeeper.queue import QueueBackend
 from leaselock.core.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.zookeeper.stay import Stay
+    from leaselock.backends.zookeeper.contender import Contender
     from leaselock.core.backend import Grant
 
 STORY = "zookeeper ensemble"
@@ -19,10 +19,10 @@ OF_ONE_LEADER = 2**32
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    grant = Queue._grant
+    grant = QueueBackend._grant
 
-    async def short(self: Queue, stay: Stay, proven: float = FOREVER) -> Grant:
-        whole = await grant(self, stay, proven)
+    async def short(self: QueueBackend, contender: Contender, proven: float = FOREVER) -> Grant:
+        whole = await grant(self, contender, proven)
         return whole._replace(token=whole.token % OF_ONE_LEADER)
 
-    patch.setattr(Queue, "_grant", short)
+    patch.setattr(QueueBackend, "_grant", short)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.queue import Queue
+from leaselock.backends.zookeeper.queue import QueueBackend
 
 if TYPE_CHECKING:
     import pytest
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    release = Queue.release
+    release = QueueBackend.release
 
-    async def forgetful(self: Queue, claim: Claim, *, tombstone: bool, until: float) -> bool:
-        stay = self.stays.get(claim.id)
-        if stay is None or stay.node is None:
+    async def forgetful(self: QueueBackend, claim: Claim, *, tombstone: bool, until: float) -> bool:
+        contender = self.contenders.get(claim.id)
+        if contender is None or contender.node is None:
             return False
         return await release(self, claim, tombstone=False, until=until)
 
-    patch.setattr(Queue, "release", forgetful)
+    patch.setattr(QueueBackend, "release", forgetful)
