@@ -22,7 +22,7 @@ from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.wire import Wire
 from leaselock.drivers.system_env import now
 from leaselock.errors import NotApplied, StoreError
-from leaselock.testing.conformance.waiting import heartbeat
+from leaselock.testing.conformance.waiting import repeated_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -244,7 +244,7 @@ def test_an_answer_that_comes_in_small_pieces_has_a_deadline(server: Redis) -> N
 def test_signals_do_not_prolong_a_question_or_a_wait(server: Redis) -> None:
     """The kernel begins a time-out anew after each of them."""
     with (
-        heartbeat(),
+        repeated_signals(),
         leaselock.Client(server.url) as other,
         leaselock.Client(server.url, op_timeout=1.0) as client,
     ):

@@ -20,8 +20,14 @@ from leaselock.backends.redis.records import held_of, waiter_of
 from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.steps import Pause
 from leaselock.backends.zookeeper.data import read
-from leaselock.backends.zookeeper.places import decoded, encoded
-from leaselock.backends.zookeeper.turn import KAZOO, in_order, owned, stranger, turn
+from leaselock.backends.zookeeper.paths import decoded, encoded
+from leaselock.backends.zookeeper.queue_order import (
+    KAZOO,
+    entries_of,
+    in_order,
+    incompatible,
+    position,
+)
 from leaselock.core.backend import (
     Acquire,
     BreakLock,
@@ -192,7 +198,7 @@ def test_any_record_of_redis_is_a_holder_or_a_stranger(
 @holds(data=st.binary(max_size=60) | JSON.map(json.dumps).map(str.encode) | UTF16, created=TIME)
 def test_any_data_of_a_node_is_somebody(data: bytes, created: float) -> None:
     told = read(data, created)
-    held = HoldRecord("h", "c", "client", 1, 0.0, told.about, told.since)
+    held = HoldRecord("h", "c", "client", 1, 0.0, told.metadata, told.since)
     assert math.isfinite(told.since)
     assert holder_of(held, None) is not None
 
@@ -201,10 +207,10 @@ def test_any_data_of_a_node_is_somebody(data: bytes, created: float) -> None:
 def test_any_names_of_nodes_are_a_queue(nodes: list[str], owner: str) -> None:
     queue = in_order(nodes)
     assert {one.node for one in queue} <= {*nodes}
-    assert {one.node for one in owned(nodes, owner)} <= {*nodes}
-    place = turn(nodes, owner)
-    assert place is None or place.mine.owner == owner
-    stranger(nodes, KAZOO)
+    assert {one.node for one in entries_of(nodes, owner)} <= {*nodes}
+    place = position(nodes, owner)
+    assert place is None or place.own.owner == owner
+    incompatible(nodes, KAZOO)
     for node in nodes:
         name = decoded(node)
         assert name is None or encoded(name) == node

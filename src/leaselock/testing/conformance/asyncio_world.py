@@ -1,4 +1,4 @@
-"""The world of asyncio: one loop, holders are tasks, and the public classes as they are."""
+"""The world of asyncio: one event loop, peers are tasks, clients are `leaselock.AsyncClient`."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import leaselock
-from leaselock.testing.conformance.world import Body, Other, World
+from leaselock.testing.conformance.world import Body, Peer, World
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from leaselock.testing.conformance.face import Client
+    from leaselock.testing.conformance.api_types import Client
 
 T = TypeVar("T")
 
 
-class InAsyncio(World):
-    """Holders are tasks."""
+class AsyncioWorld(World):
+    """Peers are tasks."""
 
     driver = "asyncio"
-    crowd = 1000
+    many = 1000
 
-    def connect(self, url: str, **terms: Any) -> Client:
-        """A client of any store."""
-        return leaselock.AsyncClient(url, **terms)
+    def connect(self, url: str, **options: Any) -> Client:
+        """Return a client of any store."""
+        return leaselock.AsyncClient(url, **options)
 
-    def spawn(self, body: Body[T], *arguments: Any, title: str | None = None) -> Other[T]:
+    def spawn(self, body: Body[T], *arguments: Any, title: str | None = None) -> Peer[T]:
         """Start a task."""
-        other: InTask[T] = InTask(self, body(*arguments), title)
-        self.others.append(other)
+        other: TaskPeer[T] = TaskPeer(self, body(*arguments), title)
+        self.peers.append(other)
         return other
 
     async def pause(self, seconds: float) -> None:
         """Let other tasks run."""
         await asyncio.sleep(seconds)
 
-    def title(self) -> str:
-        """The name of this task."""
+    def current_name(self) -> str:
+        """Return the name of this task."""
         task = asyncio.current_task()
         assert task is not None
         return task.get_name()
@@ -47,17 +47,17 @@ class InAsyncio(World):
         return asyncio.run(coroutine)
 
 
-class InTask(Other[T]):
-    """Another task."""
+class TaskPeer(Peer[T]):
+    """A peer that is a task."""
 
     def __init__(self, world: World, body: Coroutine[Any, Any, T], title: str | None) -> None:
         super().__init__(world, body)
         self.task = asyncio.create_task(self.run(), name=title or "another")
-        # A task that is cancelled before its first step never begins its body.
+        # A task that is cancelled before its first step never starts its body.
         self.task.add_done_callback(lambda _: body.close())
 
     def ended(self) -> bool:
-        """Whether the task is done."""
+        """Return whether the task is done."""
         return self.task.done()
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""What people are shown: who holds, who waits, which locks there are; and the forced release."""
+"""Inspection of holders, waiters and locks, and the forced release."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from leaselock.testing.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
     from leaselock import Holder
-    from leaselock.testing.conformance.face import Lock
+    from leaselock.testing.conformance.api_types import Lock
     from leaselock.testing.conformance.world import World
 
-# How far the wall clocks of a store and of this machine may be apart.
+# Seconds by which the wall clocks of a store and of this machine may differ.
 CLOCKS = 60.0
 
 
-def _expect_ours(holder: Holder | None, title: str, label: str | None) -> None:
+def _check_holder(holder: Holder | None, title: str, label: str | None) -> None:
     assert holder is not None
     here = (socket.gethostname(), os.getpid(), title, label)
     assert (holder.host, holder.pid, holder.thread, holder.label) == here
     assert abs(holder.since - time.time()) < CLOCKS
 
 
-@scenario("expiry")
-async def the_holder_is_shown(world: World) -> None:
-    """To everybody: where it runs, since when, by which token, for how much longer."""
+@scenario("leases_expire")
+async def holder_is_shown(world: World) -> None:
+    """Every client sees host, process, thread, start, token and remaining time."""
     lock, watcher = world.lock("a", lease=20.0, label="nightly"), world.client().lock("a")
     assert (await lock.holder(), await lock.locked()) == (None, False)
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     for holder in (await lock.holder(), await watcher.holder()):
-        _expect_ours(holder, world.title(), "nightly")
+        _check_holder(holder, world.current_name(), "nightly")
         assert holder is not None
         assert holder.token == lease.token
-        if world.store.session < float("inf"):
+        if world.store.session_timeout < float("inf"):
             assert holder.remaining is None
         else:
             assert holder.remaining is not None
@@ -46,8 +46,8 @@ async def the_holder_is_shown(world: World) -> None:
 
 
 @scenario()
-async def the_label_of_the_client_is_the_default(world: World) -> None:
-    """The lock's own is shown before it."""
+async def client_label_is_the_default(world: World) -> None:
+    """A label of the lock takes precedence."""
     client = world.client(label="reports")
     async with client.lock("a") as _, client.lock("b", label="weekly"):
         shown = [report.holder for report in await client.locks()]
@@ -55,8 +55,8 @@ async def the_label_of_the_client_is_the_default(world: World) -> None:
 
 
 @scenario()
-async def a_thread_or_task_may_be_called_anything(world: World) -> None:
-    """What is no text for a store is made visible, and what is long is cut."""
+async def any_thread_or_task_name_is_shown(world: World) -> None:
+    """Characters that a store cannot keep are replaced, and long names are cut."""
     title = "job \udcff\0" + 100_000 * "x"
     shown = await world.spawn(_shown_to_itself, world.lock("a"), title=title).join()
     assert shown.startswith("job ?\0xxx")
@@ -70,30 +70,30 @@ async def _shown_to_itself(lock: Lock) -> str:
     return holder.thread
 
 
-@scenario("queue", "fair")
-async def the_waiters_are_shown_in_order(world: World) -> None:
-    """They have no token yet, and are gone when they have given up."""
+@scenario("has_queue", "fair")
+async def waiters_are_shown_in_order(world: World) -> None:
+    """They have no token, and disappear when they give up."""
     lock, client = world.lock("a"), world.client()
     async with lock:
         others = []
         for number in range(3):
             waiting = client.lock("a", label=f"label {number}")
             others.append(world.spawn(waiting.acquire, 20.0, title=f"waiter {number}"))
-            await world.until_waiting(lock, number + 1)
+            await world.wait_for_waiters(lock, number + 1)
         for number, waiter in enumerate(await lock.waiters()):
-            _expect_ours(waiter, f"waiter {number}", f"label {number}")
+            _check_holder(waiter, f"waiter {number}", f"label {number}")
             assert (waiter.token, waiter.remaining) == (None, None)
         await client.close()
         assert await lock.waiters() == []
 
 
-@scenario("queue")
-async def the_locks_are_listed(world: World) -> None:
-    """Those that are held or waited for, sorted, as far as they match the pattern."""
+@scenario("has_queue")
+async def locks_are_listed(world: World) -> None:
+    """Locks that are held or waited for, sorted, filtered by the pattern."""
     assert await world.first.locks() == []
-    leases = [await world.take(world.lock(name)) for name in ("b:1", "a", "b:2", "c")]
+    leases = [await world.must_acquire(world.lock(name)) for name in ("b:1", "a", "b:2", "c")]
     other = world.spawn(world.client().lock("a").acquire, 20.0)
-    await world.until_waiting(world.lock("a"), 1)
+    await world.wait_for_waiters(world.lock("a"), 1)
     reports = await world.client().locks()
     assert [report.name for report in reports] == ["a", "b:1", "b:2", "c"]
     assert [len(report.waiters) for report in reports] == [1, 0, 0, 0]
@@ -106,16 +106,16 @@ async def the_locks_are_listed(world: World) -> None:
     await other.join()
 
 
-@scenario("queue")
-async def a_forced_release_frees_the_lock(world: World) -> None:
-    """It says from whom; of a free lock, it says None."""
+@scenario("has_queue")
+async def break_frees_the_lock(world: World) -> None:
+    """break_lock returns the previous holder; None for a free lock."""
     client = world.client()
     assert await client.break_lock("a") is None
-    lease = await world.take(world.lock("a", label="stuck"))
+    lease = await world.must_acquire(world.lock("a", label="stuck"))
     waiting = world.spawn(_token, client.lock("a"))
-    await world.until_waiting(world.lock("a"), 1)
+    await world.wait_for_waiters(world.lock("a"), 1)
     broken = await client.break_lock("a")
-    _expect_ours(broken, world.title(), "stuck")
+    _check_holder(broken, world.current_name(), "stuck")
     assert broken is not None
     assert broken.token == lease.token
     assert await waiting.join() > lease.token
@@ -127,11 +127,11 @@ async def _token(lock: Lock) -> int:
 
 
 @scenario()
-async def a_forced_release_may_be_of_one_grant_only(world: World) -> None:
+async def break_may_name_a_token(world: World) -> None:
     """With another token nothing changes."""
     client = world.client()
-    await (await world.take(world.lock("a"))).release()
-    lease = await world.take(world.lock("a"))
+    await (await world.must_acquire(world.lock("a"))).release()
+    lease = await world.must_acquire(world.lock("a"))
     for token in (lease.token - 1, lease.token + 1 + world.store.local_handoffs):
         with raising(NotHeld, "a", str(token)):
             await client.break_lock("a", token=token)

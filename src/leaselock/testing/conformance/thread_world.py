@@ -1,4 +1,4 @@
-"""The world of threads: what is awaited has been done when it returns, so nothing ever suspends."""
+"""The world of threads: an awaited call blocks until its end, so no coroutine ever suspends."""
 
 from __future__ import annotations
 
@@ -6,51 +6,51 @@ import threading
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import leaselock
-from leaselock.testing.conformance.world import Body, Other, World
+from leaselock.testing.conformance.world import Body, Peer, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
-    from leaselock.testing.conformance.face import Client, Told
+    from leaselock.testing.conformance.api_types import Client, LossCallback
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run to its end a coroutine that never suspends."""
+    """Run a coroutine that never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as done:
         result: T = done.value
         return result
     coroutine.close()
-    raise RuntimeError("a scenario awaited something that does not come from its world")
+    raise RuntimeError("a scenario awaited something that is not part of its world")
 
 
-class InThreads(World):
-    """Holders are threads."""
+class ThreadWorld(World):
+    """Peers are threads."""
 
     driver = "threads"
-    crowd = 100
+    many = 100
 
-    def connect(self, url: str, **terms: Any) -> Client:
-        """A client of any store."""
-        return ThreadClient(leaselock.Client(url, **terms))
+    def connect(self, url: str, **options: Any) -> Client:
+        """Return a client of any store."""
+        return ThreadClient(leaselock.Client(url, **options))
 
-    def spawn(self, body: Body[T], *arguments: Any, title: str | None = None) -> Other[T]:
+    def spawn(self, body: Body[T], *arguments: Any, title: str | None = None) -> Peer[T]:
         """Start a thread."""
-        other: InThread[T] = InThread(self, body(*arguments), title)
-        self.others.append(other)
+        other: ThreadPeer[T] = ThreadPeer(self, body(*arguments), title)
+        self.peers.append(other)
         return other
 
     async def pause(self, seconds: float) -> None:
         """Let other threads run."""
         threading.Event().wait(seconds)
 
-    def title(self) -> str:
-        """The name of this thread."""
+    def current_name(self) -> str:
+        """Return the name of this thread."""
         return threading.current_thread().name
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -58,8 +58,8 @@ class InThreads(World):
         return finish(coroutine)
 
 
-class InThread(Other[T]):
-    """Another thread."""
+class ThreadPeer(Peer[T]):
+    """A peer that is a thread."""
 
     def __init__(self, world: World, body: Coroutine[Any, Any, T], title: str | None) -> None:
         super().__init__(world, body)
@@ -69,7 +69,7 @@ class InThread(Other[T]):
         self.thread.start()
 
     def ended(self) -> bool:
-        """Whether the thread is gone."""
+        """Return whether the thread has ended."""
         return not self.thread.is_alive()
 
 
@@ -79,32 +79,32 @@ class ThreadClient:
     def __init__(self, client: leaselock.Client) -> None:
         self.client = client
 
-    def lock(self, *name: Any, **terms: Any) -> ThreadLock:
-        """Name a lock."""
-        return ThreadLock(self.client.lock(*name, **terms))
+    def lock(self, *name: Any, **options: Any) -> ThreadLock:
+        """Return a lock."""
+        return ThreadLock(self.client.lock(*name, **options))
 
     async def adopt(self, name: str, token: Any) -> ThreadLease:
-        """Take over a detached lease."""
+        """Adopt a detached lease."""
         return ThreadLease(self.client.adopt(name, token))
 
     async def locks(self, pattern: str = "*") -> list[leaselock.LockInfo]:
-        """All locks held or waited for."""
+        """Return all locks that are held or waited for."""
         return self.client.locks(pattern)
 
     async def break_lock(self, name: str, *, token: Any = None) -> leaselock.Holder | None:
-        """Take a lock from its holder."""
+        """Release a lock by force."""
         return self.client.break_lock(name, token=token)
 
     async def doctor(self) -> list[leaselock.Finding]:
-        """How the store is set up."""
+        """Check the store's configuration."""
         return self.client.doctor()
 
     async def setup(self, *, dry: bool = False) -> list[str]:
-        """Make what the store needs."""
+        """Create what the store needs."""
         return self.client.setup(dry=dry)
 
     async def gc(self) -> int:
-        """Remove what nobody needs."""
+        """Remove records that are no longer needed."""
         return self.client.gc()
 
     async def close(self) -> None:
@@ -121,24 +121,24 @@ class ThreadLock:
         self.owned = lock.owned
 
     async def acquire(self, timeout: Any = None) -> ThreadLease | None:
-        """Take it."""
+        """Acquire it."""
         lease = self.lock.acquire(timeout)
         return None if lease is None else ThreadLease(lease)
 
     async def release(self) -> None:
-        """Give back what was taken last."""
+        """Release the last acquired lease."""
         self.lock.release()
 
     async def locked(self) -> bool:
-        """Whether anybody holds it."""
+        """Return whether it is held."""
         return self.lock.locked()
 
     async def holder(self) -> leaselock.Holder | None:
-        """Who holds it."""
+        """Return the holder."""
         return self.lock.holder()
 
     async def waiters(self) -> list[leaselock.Holder]:
-        """Who waits for it."""
+        """Return the waiters."""
         return self.lock.waiters()
 
     async def __aenter__(self) -> ThreadLease:
@@ -177,26 +177,26 @@ class ThreadLease:
 
     @property
     def remaining(self) -> float:
-        """Seconds for which it can be believed."""
+        """The seconds for which it is still valid."""
         return self.lease.remaining
 
     @property
     def lost(self) -> bool:
-        """Whether it cannot be believed any more."""
+        """Whether it is no longer valid."""
         return self.lease.lost
 
-    def on_lost(self, callback: Told) -> None:
-        """Have *callback* told of the loss."""
+    def on_lost(self, callback: LossCallback) -> None:
+        """Call *callback* on loss."""
         self.lease.on_lost(lambda lease: callback(self if lease is self.lease else lease))
 
     async def extend(self, seconds: Any) -> None:
-        """Have it end later."""
+        """Extend it."""
         self.lease.extend(seconds)
 
     async def release(self) -> None:
-        """Give it back."""
+        """Release it."""
         self.lease.release()
 
     async def detach(self) -> None:
-        """Let it outlive its client."""
+        """Detach it from its client."""
         self.lease.detach()

@@ -1,4 +1,4 @@
-"""Numbers, labels and protocols that make no sense are refused, and nothing is taken."""
+"""Invalid numbers, labels and protocols are rejected, and no lock is acquired."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 NAN, INF = float("nan"), float("inf")
 NEGATIVE: list[object] = [-1, -0.001, -INF, NAN]
 NO_NUMBERS: list[object] = [True, False, "3", b"3", [1.0], 1j]
-# A call that must be refused, and must not wait, though the lock is another's.
+# Seconds for a call that must fail without waiting, although the lock is held.
 AT_ONCE = 10.0
 
 
 @scenario()
-async def a_lease_is_a_positive_number_of_seconds(world: World) -> None:
-    """ValueError for what is no length, TypeError for what is no number."""
+async def lease_is_a_positive_number_of_seconds(world: World) -> None:
+    """ValueError for a wrong number, TypeError for other types."""
     for bad in (*NEGATIVE, 0, 0.0, INF, 1e300):
         with raising(ValueError, "lease"):
             world.lock("a", lease=bad)
@@ -31,8 +31,8 @@ async def a_lease_is_a_positive_number_of_seconds(world: World) -> None:
 
 
 @scenario()
-async def a_timeout_is_a_number_of_seconds(world: World) -> None:
-    """Of the lock's own, infinity is allowed, and None."""
+async def timeout_is_a_number_of_seconds(world: World) -> None:
+    """For the lock's own timeout, infinity and None are allowed."""
     for bad in NEGATIVE:
         with raising(ValueError, "timeout"):
             world.lock("a", timeout=bad)
@@ -44,11 +44,11 @@ async def a_timeout_is_a_number_of_seconds(world: World) -> None:
 
 
 @scenario()
-async def a_timeout_of_a_call_is_a_number_of_seconds(world: World) -> None:
-    """On a free lock, where nothing is taken, and on one that another holds."""
+async def timeout_of_acquire_is_a_number_of_seconds(world: World) -> None:
+    """Checked for a free lock, which stays free, and for a held one."""
     for name in ("free", "taken"):
         if name == "taken":
-            await world.take(world.client().lock(name))
+            await world.must_acquire(world.client().lock(name))
         lock = world.lock(name)
         for bad in NEGATIVE:
             await _refused(world, ValueError, "timeout", lock.acquire, bad)
@@ -65,15 +65,15 @@ async def _refused(
     *arguments: object,
 ) -> None:
     other = world.spawn(call, *arguments)
-    await world.until(other.ended, AT_ONCE)
+    await world.wait_until(other.ended, AT_ONCE)
     error = await other.end()
     assert isinstance(error, kind), f"{arguments!r} was not refused by {kind.__name__}: {error!r}"
     assert word in str(error)
 
 
 @scenario()
-async def a_nested_acquire_is_asked_in_the_same_terms(world: World) -> None:
-    """A timeout that makes no sense is an error of the caller, held or not."""
+async def nested_acquire_checks_its_timeout(world: World) -> None:
+    """An invalid timeout is an error even if the owner holds the lock."""
     lock = world.lock("a")
     async with lock as lease:
         for bad in NEGATIVE:
@@ -84,9 +84,9 @@ async def a_nested_acquire_is_asked_in_the_same_terms(world: World) -> None:
 
 
 @scenario()
-async def an_extension_is_a_positive_number_of_seconds(world: World) -> None:
-    """The lease stays what it was."""
-    lease = await world.take(world.lock("a", lease=20.0))
+async def extension_is_a_positive_number_of_seconds(world: World) -> None:
+    """After an error the lease is unchanged."""
+    lease = await world.must_acquire(world.lock("a", lease=20.0))
     for bad in (*NEGATIVE, 0, 0.0, INF):
         with raising(ValueError, "extend"):
             await lease.extend(bad)
@@ -97,8 +97,8 @@ async def an_extension_is_a_positive_number_of_seconds(world: World) -> None:
 
 
 @scenario()
-async def a_token_is_a_positive_integer(world: World) -> None:
-    """For what adopts and for what breaks."""
+async def token_is_a_positive_integer(world: World) -> None:
+    """For adopt and for break_lock."""
     for bad in (0, -1, 2**63):
         with raising(ValueError, "token"):
             await world.first.adopt("a", bad)
@@ -112,8 +112,8 @@ async def a_token_is_a_positive_integer(world: World) -> None:
 
 
 @scenario()
-async def a_label_is_text(world: World) -> None:
-    """Of the lock and of the client."""
+async def label_is_text(world: World) -> None:
+    """For the lock and for the client."""
     with raising(TypeError, "label"):
         world.lock("a", label=5)
     with raising(TypeError, "label"):
@@ -121,31 +121,31 @@ async def a_label_is_text(world: World) -> None:
 
 
 @scenario()
-async def an_unknown_protocol_is_refused(world: World) -> None:
-    """ValueError with those that are known, each of which works."""
-    with raising(ValueError, "no such way", *world.store.protocols):
-        world.lock("a", protocol="no such way")
+async def unknown_protocol_is_rejected(world: World) -> None:
+    """The ValueError lists the known protocols, and each of them works."""
+    with raising(ValueError, "no such protocol", *world.store.protocols):
+        world.lock("a", protocol="no such protocol")
     for protocol in world.store.protocols:
         async with world.lock(f"by {protocol}", protocol=protocol):
             assert await world.first.lock(f"by {protocol}", protocol=protocol).locked()
 
 
 @scenario()
-async def a_protocol_of_the_url_is_the_default(world: World) -> None:
-    """Unknown, it is refused as well."""
+async def protocol_of_the_url_is_the_default(world: World) -> None:
+    """An unknown one is rejected."""
     joint = "&" if "?" in world.url else "?"
     for protocol in world.store.protocols:
         client = world.connect(f"{world.url}{joint}protocol={protocol}")
         async with client.lock("a"):
             assert await client.lock("a").locked()
         await client.close()
-    with raising(ValueError, "nosuchway", *world.store.protocols):
-        world.connect(f"{world.url}{joint}protocol=nosuchway").lock("a")
+    with raising(ValueError, "nosuchprotocol", *world.store.protocols):
+        world.connect(f"{world.url}{joint}protocol=nosuchprotocol").lock("a")
 
 
 @scenario()
-async def an_unknown_store_is_refused(world: World) -> None:
-    """ValueError for a URL that nobody knows, TypeError for what is no URL."""
+async def unknown_store_is_rejected(world: World) -> None:
+    """ValueError for an unknown URL, TypeError for a wrong type."""
     for bad in ("nosuch://place", "nothing", ""):
         with raising(ValueError):
             world.connect(bad or ":")

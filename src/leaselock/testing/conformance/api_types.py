@@ -1,7 +1,6 @@
-"""The words in which scenarios speak of locks: the public API, every method awaited.
+"""The types of clients, locks and leases in scenarios: the public API with awaitable methods.
 
-The classes of `leaselock` for asyncio have this shape by themselves; those for threads are
-brought into it by `threads`.
+The asyncio classes of `leaselock` have these types; `thread_world` wraps the blocking ones.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Told = Callable[[Any], object]
+LossCallback = Callable[[Any], object]
 
 
 class Lease(Protocol):
@@ -34,37 +33,37 @@ class Lease(Protocol):
 
     @property
     def remaining(self) -> float:
-        """Seconds for which it can be believed."""
+        """The seconds for which it is still valid."""
         ...
 
     @property
     def lost(self) -> bool:
-        """Whether it cannot be believed any more."""
+        """Whether it is no longer valid."""
         ...
 
     def ensure(self) -> None:
-        """Raise LeaseLost when it is lost."""
+        """Raise LeaseLost if it is lost."""
         ...
 
-    def on_lost(self, callback: Told) -> None:
-        """Have *callback* told of the loss."""
+    def on_lost(self, callback: LossCallback) -> None:
+        """Call *callback* on loss."""
         ...
 
     async def extend(self, seconds: Any) -> None:
-        """Have it end later."""
+        """Extend it."""
         ...
 
     async def release(self) -> None:
-        """Give it back."""
+        """Release it."""
         ...
 
     async def detach(self) -> None:
-        """Let it outlive its client."""
+        """Detach it from its client."""
         ...
 
 
 class Lock(Protocol):
-    """A lock by its name."""
+    """A named lock."""
 
     @property
     def name(self) -> str:
@@ -72,27 +71,27 @@ class Lock(Protocol):
         ...
 
     async def acquire(self, timeout: Any = None) -> Lease | None:
-        """Take it."""
+        """Acquire it."""
         ...
 
     async def release(self) -> None:
-        """Give back what was taken last."""
+        """Release the last acquired lease."""
         ...
 
     async def locked(self) -> bool:
-        """Whether anybody holds it."""
+        """Return whether it is held."""
         ...
 
     def owned(self) -> bool:
-        """Whether this thread or task holds it."""
+        """Return whether this thread or task holds it."""
         ...
 
     async def holder(self) -> Holder | None:
-        """Who holds it."""
+        """Return the holder."""
         ...
 
     async def waiters(self) -> list[Holder]:
-        """Who waits for it."""
+        """Return the waiters."""
         ...
 
     async def __aenter__(self) -> Lease: ...
@@ -110,36 +109,36 @@ class Lock(Protocol):
 
 
 class Client(Protocol):
-    """A connection to a store."""
+    """A client of a store."""
 
-    def lock(self, *name: Any, **terms: Any) -> Lock:
-        """Name a lock."""
+    def lock(self, *name: Any, **options: Any) -> Lock:
+        """Return a lock."""
         ...
 
     async def adopt(self, name: str, token: Any) -> Lease:
-        """Take over a detached lease."""
+        """Adopt a detached lease."""
         ...
 
     async def locks(self, pattern: str = "*") -> list[LockInfo]:
-        """All locks held or waited for."""
+        """Return all locks that are held or waited for."""
         ...
 
     async def break_lock(self, name: str, *, token: Any = None) -> Holder | None:
-        """Take a lock from its holder."""
+        """Release a lock by force."""
         ...
 
     async def doctor(self) -> list[Finding]:
-        """How the store is set up."""
+        """Check the store's configuration."""
         ...
 
     async def setup(self, *, dry: bool = False) -> list[str]:
-        """Make what the store needs."""
+        """Create what the store needs."""
         ...
 
     async def gc(self) -> int:
-        """Remove what nobody needs."""
+        """Remove records that are no longer needed."""
         ...
 
     async def close(self) -> None:
-        """Release what is held, end what waits."""
+        """Release all locks and end all waits."""
         ...

@@ -1,4 +1,4 @@
-"""What a store needs, whether it is set up well, and the clearing away: none of it stops a lock."""
+"""doctor, setup and gc, and that they do not disturb locks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LEVELS = {"ok", "warn", "fail", "skip"}
 
 
 @scenario()
-async def a_store_is_examined(world: World) -> None:
-    """Each finding has a level and words, and an advice where something is to be done."""
+async def doctor_reports_findings(world: World) -> None:
+    """Each finding has a level and a text, and advice where action is needed."""
     findings = await world.first.doctor()
     assert findings
     for finding in findings:
@@ -24,13 +24,13 @@ async def a_store_is_examined(world: World) -> None:
     assert not [finding for finding in findings if finding.level == "fail"]
 
 
-@scenario("queue")
-async def a_store_can_be_prepared_again_and_swept(world: World) -> None:
-    """While a lock is held and waited for: neither notices."""
+@scenario("has_queue")
+async def setup_and_gc_do_not_disturb_locks(world: World) -> None:
+    """Neither affects a held lock or its waiter."""
     lock = world.lock("a")
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     other = world.spawn(world.client().lock("a").acquire, 20.0)
-    await world.until_waiting(lock, 1)
+    await world.wait_for_waiters(lock, 1)
     shown = await world.first.setup(dry=True)
     assert all(isinstance(statement, str) for statement in shown)
     assert await world.first.setup() is not None

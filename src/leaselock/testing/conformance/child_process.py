@@ -1,7 +1,7 @@
-"""Other processes of a scenario: one that is started afresh, and one that is forked.
+"""Processes of a scenario: started anew, or forked.
 
-The one runs a function of the suite on the same store; it says words, which its starter hears,
-and is told words. It never closes its clients, so it ends as programs do that forget to.
+A new process runs a function of the suite on the same store. It sends words to its parent on
+stdout, and receives words as files. It does not close its clients, like a program that forgets to.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from leaselock.testing.conformance.world import Body, World
 
 PROGRAM = "leaselock.testing.conformance.worker"
-# How a forked child ends whose lease ran out.
+# The exit code of a forked child whose lease expired.
 LOST = 2
 
 
 class Child:
-    """One process, until it ends or is ended."""
+    """A process that runs a function of the suite."""
 
     def __init__(
         self, world: World, driver: str, body: Callable[..., Any], arguments: Sequence[Any]
@@ -40,64 +40,64 @@ class Child:
         self.world = world
         self.words: list[str] = []
         self.errors = world.folder / f"errors {len(world.children)}"
-        terms = world.store._asdict()
-        del terms["fresh"]
-        what = (driver, world.url, str(world.folder), json.dumps(terms))
+        store = world.store._asdict()
+        del store["fresh"]
+        place = (driver, world.url, str(world.folder), json.dumps(store))
         call = (body.__module__, body.__name__, json.dumps(arguments))
         with open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", PROGRAM, *what, *call],
+                [sys.executable, "-m", PROGRAM, *place, *call],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
-        self.ear = threading.Thread(target=self._listen, daemon=True)
-        self.ear.start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
-    def _listen(self) -> None:
+    def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.words.append(line.decode().rstrip("\n"))
 
-    async def says(self, word: str) -> None:
-        """Wait until it has said *word*."""
-        await self.world.until(lambda: word in self.words or not self.ear.is_alive())
-        assert word in self.words, f"the process never said {word!r}: {self.trouble()}"
+    async def wait_for_word(self, word: str) -> None:
+        """Wait until the process has sent *word*."""
+        await self.world.wait_until(lambda: word in self.words or not self.reader.is_alive())
+        assert word in self.words, f"the process never sent {word!r}: {self.error_text()}"
 
-    def tell(self, word: str) -> None:
-        """Say *word* to it, which `told` waits for."""
-        told(self.world.folder, self.process.pid, word).touch()
+    def send(self, word: str) -> None:
+        """Send *word* to the process, which receives it by `wait_for_word`."""
+        word_file(self.world.folder, self.process.pid, word).touch()
 
     def kill(self) -> None:
-        """End it without any clean-up."""
+        """Kill the process."""
         self.process.kill()
 
     def freeze(self) -> None:
-        """Stop it where it is."""
+        """Stop the process."""
         self.process.send_signal(signal.SIGSTOP)
 
-    def thaw(self) -> None:
-        """Let it go on."""
+    def resume(self) -> None:
+        """Continue the stopped process."""
         self.process.send_signal(signal.SIGCONT)
 
-    def gone(self) -> bool:
-        """Whether it has ended."""
+    def ended(self) -> bool:
+        """Return whether the process has ended."""
         return self.process.poll() is not None
 
     async def end(self) -> None:
-        """Wait until it has ended well."""
-        await self.world.until(self.gone)
-        assert self.process.returncode == 0, self.trouble()
+        """Wait until the process has ended with exit code 0."""
+        await self.world.wait_until(self.ended)
+        assert self.process.returncode == 0, self.error_text()
 
-    def trouble(self) -> str:
-        """What it complained of."""
-        return self.errors.read_text(errors="replace") or "without complaint"
+    def error_text(self) -> str:
+        """Return what the process wrote to stderr."""
+        return self.errors.read_text(errors="replace") or "nothing on stderr"
 
     def close(self) -> None:
-        """Make sure that it is gone."""
+        """Kill the process if it still runs."""
         self.process.kill()
         self.process.wait()
-        self.ear.join()
+        self.reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()
 
@@ -109,38 +109,38 @@ class Fork:
         self.world = world
         self.status: int | None = None
         with warnings.catch_warnings():
-            # That a process with threads is forked is the point.
+            # Forking a process with threads is what is tested.
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if not self.pid:
-            _be_the_child(world, body)
+            _run_child(world, body)
 
-    def gone(self) -> bool:
-        """Whether it has ended."""
+    def ended(self) -> bool:
+        """Return whether the process has ended."""
         if self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.status = os.waitstatus_to_exitcode(status) if pid else None
         return self.status is not None
 
     async def end(self) -> None:
-        """Wait until it has ended well."""
-        await self.world.until(self.gone)
+        """Wait until the process has ended with exit code 0."""
+        await self.world.wait_until(self.ended)
         if self.status == LOST:
             raise LeaseLost("a lock of the forked child", 0, RAN_OUT)
         assert self.status == 0, "the forked child failed"
 
     def close(self) -> None:
-        """Make sure that it is gone."""
-        if not self.gone():
+        """Kill the process if it still runs."""
+        if not self.ended():
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
 
 
-def _be_the_child(world: World, body: Body[None]) -> NoReturn:
+def _run_child(world: World, body: Body[None]) -> NoReturn:
     code = 1
     try:
         world.run(body())
-        # As a program ends: whatever the parent has registered is run here, too.
+        # As at the end of a program: exit functions of the parent run here, too.
         atexit._run_exitfuncs()
         code = 0
     except LeaseLost as error:
@@ -153,16 +153,16 @@ def _be_the_child(world: World, body: Body[None]) -> NoReturn:
         os._exit(code)
 
 
-def told(folder: Path, process: int, word: str) -> Path:
-    """The file that tells *word* to a process."""
+def word_file(folder: Path, process: int, word: str) -> Path:
+    """Return the file whose existence sends *word* to a process."""
     return folder / f"{process} {word}"
 
 
-def say(word: object) -> None:
-    """In the child: say *word* to the starter."""
+def send_to_parent(word: object) -> None:
+    """In the child: send *word* to the parent."""
     print(word, flush=True)
 
 
-async def hear(world: World, word: str) -> None:
-    """In the child: wait to be told *word*."""
-    await world.until(told(world.folder, os.getpid(), word).exists)
+async def wait_for_word(world: World, word: str) -> None:
+    """In the child: wait until the parent has sent *word*."""
+    await world.wait_until(word_file(world.folder, os.getpid(), word).exists)
