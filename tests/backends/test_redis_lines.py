@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONG, PATIENCE = 60.0, 20.0
-FEW = [word for word in beside("the [older formats](redis-formats.md)") if word != "+watch"]
+FEW = [word for word in beside("the [legacy formats](redis-formats.md)") if word != "+watch"]
 USERS = (
     "user default on nopass ~* &* +@all",
     "user stays on >pw ~* &* +@all -unsubscribe",

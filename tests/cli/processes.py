@@ -104,7 +104,7 @@ class Shell:
     def job(self, name: str, *options: str, trap: str = "", script: str = "exec sleep 60") -> Job:
         """Start a job that holds *name*, and return when its traps are set, if it has any."""
         file = self.folder / f"job{len(self.started)}"
-        whole = f"{f'trap {trap}; ' if trap else ''}echo $$ > {file}; {script}"
+        whole = f'{f"trap {trap}; " if trap else ""}echo $$ > "{file}"; {script}'
         wrapper = self.start("run", *options, name, "--", "sh", "-c", whole)
         return Job(wrapper, self.pid_in(file))
 

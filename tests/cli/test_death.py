@@ -21,7 +21,8 @@ def test_the_command_dies_with_its_wrapper_and_frees_the_lock(shell: Shell) -> N
 
 def test_another_signal_can_be_chosen_for_that(shell: Shell) -> None:
     word = shell.folder / "word"
-    job = shell.job("a", "--pdeathsig", "USR1", trap=f"'echo > {word}; exit 0' USR1", script=LOOP)
+    trap = f"'echo > \"{word}\"; exit 0' USR1"
+    job = shell.job("a", "--pdeathsig", "USR1", trap=trap, script=LOOP)
     job.wrapper.kill()
     until(lambda: gone(job.pid))
     assert word.exists()

@@ -80,7 +80,8 @@ def test_a_store_that_comes_back_in_time_costs_nothing(
     shell: Shell, stuck: sqlite3.Connection
 ) -> None:
     word = shell.folder / "word"
-    job = shell.job("a", "--ttl", "3s", script=f"until [ -e {word} ]; do sleep 0.02; done; exit 8")
+    script = f'until [ -e "{word}" ]; do sleep 0.02; done; exit 8'
+    job = shell.job("a", "--ttl", "3s", script=script)
     stuck.execute("BEGIN IMMEDIATE")
     began = boot_clock()
     until(lambda: boot_clock() - began > 1.3)  # past the first renewal
@@ -102,7 +103,7 @@ def test_a_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
 
 def test_a_command_that_listens_may_end_in_its_own_way(shell: Shell) -> None:
     word = shell.folder / "word"
-    trap = f"'echo tidy > {word}; exit 0' TERM"
+    trap = f"'echo tidy > \"{word}\"; exit 0' TERM"
     job = shell.job("a", "--no-renew", "--ttl", "2s", trap=trap, script=LOOP)
     assert job.wrapper.wait(10) == 76
     assert word.read_text() == "tidy\n"
@@ -112,7 +113,7 @@ def test_a_command_that_listens_may_end_in_its_own_way(shell: Shell) -> None:
 def test_the_signal_can_be_chosen(shell: Shell, action: str, signal_of_child: str) -> None:
     word = shell.folder / "word"
     options = ("--no-renew", "--ttl", "2s", "--on-lost", action)
-    trap = f"'echo > {word}; exit 0' {signal_of_child}"
+    trap = f"'echo > \"{word}\"; exit 0' {signal_of_child}"
     job = shell.job("a", *options, trap=trap, script=LOOP)
     assert job.wrapper.wait(10) == 76
     assert word.exists()
@@ -120,7 +121,7 @@ def test_the_signal_can_be_chosen(shell: Shell, action: str, signal_of_child: st
 
 def test_loss_can_be_ignored_but_is_not_hidden(shell: Shell) -> None:
     word = shell.folder / "word"
-    script = f"sleep 0.5; echo > {word}; exit 0"
+    script = f'sleep 0.5; echo > "{word}"; exit 0'
     options = ("--no-renew", "--ttl", "200ms", "--on-lost", "ignore")
     done = shell.run("run", *options, "a", "sh", "-c", script)
     assert done.returncode == 76
@@ -137,7 +138,7 @@ def test_a_broken_lock_ends_the_command(shell: Shell) -> None:
 
 def test_a_lock_broken_behind_a_short_command_is_told(shell: Shell) -> None:
     go = shell.folder / "go"
-    job = shell.job("a", script=f"until [ -e {go} ]; do sleep 0.02; done; exit 0")
+    job = shell.job("a", script=f'until [ -e "{go}" ]; do sleep 0.02; done; exit 0')
     shell.run("break", "a", "--yes", "--reason", "test")
     go.write_text("")
     code, errors = said(job.wrapper)
@@ -147,7 +148,7 @@ def test_a_lock_broken_behind_a_short_command_is_told(shell: Shell) -> None:
 
 def test_nothing_of_a_lost_command_is_left(shell: Shell) -> None:
     file = shell.folder / "left"
-    script = f"(trap '' TERM; sleep 60; true) & echo $! > {file}; wait"
+    script = f"(trap '' TERM; sleep 60; true) & echo $! > \"{file}\"; wait"
     job = shell.job("a", "--no-renew", "--ttl", "600ms", script=script)
     left = shell.pid_in(file)
     assert job.wrapper.wait(10) == 76

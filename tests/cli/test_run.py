@@ -59,7 +59,7 @@ def test_a_timed_wait_ends_and_says_who_is_in_the_way(shell: Shell) -> None:
 def test_a_waiting_command_gets_the_lock(shell: Shell) -> None:
     release = shell.folder / "release"
     os.mkfifo(release)
-    job = shell.job("a", script=f"read line < {release}; exit 3")
+    job = shell.job("a", script=f'read line < "{release}"; exit 3')
     waiter = shell.waiter("a")
     release.write_text("go\n")
     assert job.wrapper.wait(10) == 3
@@ -69,7 +69,7 @@ def test_a_waiting_command_gets_the_lock(shell: Shell) -> None:
 def test_who_waits_is_told_for_whom(shell: Shell) -> None:
     release = shell.folder / "release"
     os.mkfifo(release)
-    job = shell.job("a", "--reason", "first", script=f"read line < {release}")
+    job = shell.job("a", "--reason", "first", script=f'read line < "{release}"')
     waiter = shell.start("run", "-v", "a", "true")
     assert waiter.stderr is not None
     line = waiter.stderr.readline()
@@ -217,7 +217,7 @@ def test_a_job_that_runs_too_long_and_does_not_listen_is_killed(shell: Shell) ->
 
 def test_what_a_job_leaves_running_does_not_hold_the_lock(shell: Shell) -> None:
     left = shell.folder / "left"
-    script = f"sleep 60 >/dev/null 2>&1 </dev/null & echo $! > {left}; exit 0"
+    script = f'sleep 60 >/dev/null 2>&1 </dev/null & echo $! > "{left}"; exit 0'
     assert shell.run("run", "a", "--", "sh", "-c", script).returncode == 0
     pid = int(left.read_text())
     assert shell.run("run", "-n", "a", "true").returncode == 0
@@ -231,7 +231,7 @@ def test_output_goes_where_it_should(shell: Shell) -> None:
 
 def test_a_job_survives_that_nobody_listens_to_us(shell: Shell) -> None:
     word = shell.folder / "word"
-    script = f"sleep 0.3; echo done > {word}; exit 5"
+    script = f'sleep 0.3; echo done > "{word}"; exit 5'
     wrapper = shell.start("run", "--no-renew", "--ttl", "200ms", "--on-lost", "ignore", "a", "--",
                           "sh", "-c", script)  # fmt: skip
     assert wrapper.stderr is not None

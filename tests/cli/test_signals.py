@@ -38,7 +38,7 @@ os.execv({LEASELOCK[0]!r}, {[*LEASELOCK, "run", "a", "--", "sh", "-c", "exit 7"]
 
 def test_signals_reach_the_whole_group(shell: Shell) -> None:
     file = shell.folder / "inner"
-    job = shell.job("a", script=f"sh -c 'echo $$ > {file}; exec sleep 60'; exit 3")
+    job = shell.job("a", script=f"sh -c 'echo $$ > \"{file}\"; exec sleep 60'; exit 3")
     inner = shell.pid_in(file)
     job.wrapper.terminate()
     assert job.wrapper.wait(10) == 143
@@ -48,7 +48,7 @@ def test_signals_reach_the_whole_group(shell: Shell) -> None:
 def test_the_wrapper_survives_until_the_command_is_gone(shell: Shell) -> None:
     ready, go = shell.folder / "ready", shell.folder / "go"
     os.mkfifo(go)
-    job = shell.job("a", trap=f"'echo > {ready}; read x < {go}; exit 6' TERM", script=LOOP)
+    job = shell.job("a", trap=f'\'echo > "{ready}"; read x < "{go}"; exit 6\' TERM', script=LOOP)
     job.wrapper.terminate()
     until(ready.exists)
     job.wrapper.terminate()
@@ -88,7 +88,7 @@ def test_a_signal_at_any_moment_leaves_nothing_and_starts_nothing_late(shell: Sh
     """From the start of the interpreter to the end of the job: each time a little later."""
     for step in range(24):
         began = shell.folder / f"began{step}"
-        wrapper = shell.start("run", "a", "--", "sh", "-c", f"echo > {began}; exec sleep 60")
+        wrapper = shell.start("run", "a", "--", "sh", "-c", f'echo > "{began}"; exec sleep 60')
         try:
             wrapper.wait(0.01 * step)
         except subprocess.TimeoutExpired:
@@ -118,7 +118,7 @@ def test_a_command_is_as_a_shell_would_leave_it(shell: Shell) -> None:
 
 
 def test_only_the_lock_is_inherited(shell: Shell) -> None:
-    names = shell.run("run", "a", "--", "sh", "-c", "readlink /proc/$$/fd/*").stdout.split()
+    names = shell.run("run", "a", "--", "sh", "-c", "readlink /proc/$$/fd/*").stdout.splitlines()
     extra = [name for name in names if not name.startswith(("pipe:", "/dev/null"))]
     assert len(extra) == 2
     assert all(".clients/" in name or name.endswith("(deleted)") for name in extra), extra

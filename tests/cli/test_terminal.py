@@ -107,7 +107,7 @@ def run(name: str, script: str, *options: str) -> list[str]:
 
 def test_the_command_may_read_and_ctrl_c_reaches_it(shell: Shell, terminal: Terminal) -> None:
     ready = shell.folder / "ready"
-    script = f"trap 'exit 5' INT; read line; echo $line > {ready}; {LOOP}"
+    script = f"trap 'exit 5' INT; read line; echo $line > \"{ready}\"; {LOOP}"
     process = terminal.start(run("a", script))
     terminal.type("typed\n")
     until(lambda: has_word(ready))
@@ -135,7 +135,7 @@ def test_ctrl_c_ends_a_wait(shell: Shell, terminal: Terminal) -> None:
 
 def test_a_wait_is_shown_in_one_line_that_is_taken_away(shell: Shell, terminal: Terminal) -> None:
     go = shell.folder / "go"
-    holder = shell.job("a", script=f"until [ -e {go} ]; do sleep 0.02; done")
+    holder = shell.job("a", script=f'until [ -e "{go}" ]; do sleep 0.02; done')
     process = terminal.start([*LEASELOCK, "run", "a", "--", "echo", "mine"])
     text = terminal.shows(r"for 1\.\d+s.*for 2\.\d+s")
     assert f"process {holder.wrapper.pid}" in text
@@ -211,7 +211,7 @@ class JobControl:
 
 def test_ctrl_z_stops_the_job_and_fg_continues_it(shell: Shell, terminal: Terminal) -> None:
     file = shell.folder / "pid"
-    script = f"echo $$ > {file}; read line; echo got $line; exit 3"
+    script = f'echo $$ > "{file}"; read line; echo got $line; exit 3'
     shell_job = JobControl(terminal, run("a", script), background=False)
     pid = shell.pid_in(file)
     terminal.type("\x1a")

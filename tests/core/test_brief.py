@@ -12,8 +12,9 @@ from leaselock.core.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
+    from tests.simulation.world import Machine
+
     from leaselock.core.client_core import ClientCore
-    from leaselock.drivers.simulated_machine import Machine
 
 LASTS = 2.0
 
@@ -90,7 +91,7 @@ def test_what_is_detached_has_its_whole_lease() -> None:
 
     scene.do(machine, whole(), 5.0)
     asked = [type(r) for r in scene.store.seen if isinstance(r, Renew | SetLifetime)]
-    assert asked == [Renew, SetLifetime]
+    assert [kind.__name__ for kind in asked] == ["Renew", "SetLifetime"]
 
 
 def test_one_that_is_extended_to_its_end_while_its_renewal_is_lost_lets_the_keeper_rest() -> None:

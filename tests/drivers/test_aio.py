@@ -28,7 +28,7 @@ def test_outside_of_a_task_there_is_no_caller() -> None:
 
         def ask() -> None:
             try:
-                driver.caller()
+                driver.owner()
             except RuntimeError as error:
                 failed.append(error)
             assert driver.guard() is None
@@ -186,6 +186,43 @@ def test_late_answers_are_for_nobody() -> None:
         assert future.cancelled()
 
     asyncio.run(main())
+
+
+class LoggedStore:
+    """A store that records its lifecycle calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def interrupt(self) -> None:
+        self.calls.append("interrupt")
+
+    def close(self) -> None:
+        self.calls.append("close")
+        asyncio.get_running_loop().call_soon(self.calls.append, "the loop has run")
+
+    def abandon(self) -> None:
+        self.calls.append("abandon")
+
+
+def test_close_interrupts_and_closes_the_stores() -> None:
+    store = LoggedStore()
+
+    async def main() -> None:
+        await Aio({}, (store,)).close()
+        assert store.calls == ["interrupt", "close", "the loop has run"]
+
+    asyncio.run(main())
+
+
+def test_the_stores_are_abandoned_after_a_fork_and_after_the_end_of_their_loop() -> None:
+    store = LoggedStore()
+    driver = Aio({}, (store,))
+    for _ in range(2):
+        asyncio.run(driver.run(waits(Sleep(0.0))))
+    assert store.calls == ["abandon"]
+    driver.after_fork()
+    assert store.calls == ["abandon", "abandon"]
 
 
 def test_a_forked_child_forgets_everything() -> None:

@@ -7,6 +7,7 @@ A program that is not installed is a skip whose reason begins with "no server".
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 START_PATIENCE = 30.0
 STOP_PATIENCE = 10.0
+# Servers behave alike wherever the run was started. Java needs a locale that knows UTF-8 to open a
+# file whose path has other letters than ASCII.
+SETTLED = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
 class Place(NamedTuple):
@@ -83,6 +87,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env=os.environ | SETTLED,
             )
 
     @property

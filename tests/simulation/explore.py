@@ -25,6 +25,7 @@ from tests.simulation.redis_client import Client
 from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.redis_net import Link, Network
 from tests.simulation.redis_tasks import Tasks
+from tests.simulation.world import EPOCH, Faults, Machine, World
 
 from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
 from leaselock.backends.redis.model import Server
@@ -34,16 +35,14 @@ from leaselock.backends.redis.steps import Address
 from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
-from leaselock.core.effects import FOREVER, Call
+from leaselock.core.effects import FOREVER, Call, Request
 from leaselock.core.queue import Queue
-from leaselock.drivers.simulated import World
-from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.drivers.simulated_machine import Run
+    from tests.simulation.world import Run
 
 # What takes no longer than this may come before or after anything else.
 MOMENT = 0.0005
@@ -76,6 +75,10 @@ class Bounds(NamedTuple):
     deaths: int = 0
     delays: int = 0
     waits: bool = True
+
+
+class Body(Request[None]):
+    """The body of a `with`: a step that others can come before."""
 
 
 class Found(NamedTuple):
@@ -145,7 +148,7 @@ class Scene(World):
             self.logs[name] = hash(told)
         super().step(run, turn, answer, error)
 
-    def _call(self, run: Run, call: Call, resume: Callable[..., None]) -> None:
+    def _call(self, run: Run, call: Call[Any], resume: Callable[..., None]) -> None:
         if call.node == "body":
             self.message(None, resume)
             return
@@ -335,7 +338,7 @@ async def user(service: ClientCore, bounds: Bounds) -> None:
             handle = await mutex.acquire(None if bounds.waits else 0.0)
             if handle is None:
                 continue
-            await Call("body", None, FOREVER)
+            await Call("body", Body(), FOREVER)
             await handle.release()
         except (StoreError, LeaseLost):
             continue

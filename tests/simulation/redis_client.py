@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tests.simulation.redis_net import Link, Network
+    from tests.simulation.world import Machine
 
     from leaselock.backends.redis.settings import Settings
     from leaselock.backends.redis.steps import Address, Command, Send, Steps, Waiting
     from leaselock.core.backend import Claim
     from leaselock.core.effects import Call
-    from leaselock.drivers.simulated_machine import Machine
 
 SOON = 0.001
 
@@ -36,7 +36,7 @@ class Conversation:
     def __init__(
         self,
         client: Client,
-        call: Call,
+        call: Call[Any],
         wanted: Callable[[], bool],
         reply: Callable[[object], None],
     ) -> None:
@@ -191,7 +191,9 @@ class Client:
         """Each waiting thread has a channel of its own."""
         return claim.id
 
-    def call(self, call: Call, wanted: Callable[[], bool], reply: Callable[[object], None]) -> None:
+    def call(
+        self, call: Call[Any], wanted: Callable[[], bool], reply: Callable[[object], None]
+    ) -> None:
         """One request."""
         if isinstance(call.request, AwaitWakeup):
             self.await_wakeup(call.request.claim.id, call.until, reply)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from tests.simulation.sql_seats import SeatsStory
     from tests.simulation.sql_server import Session
+    from tests.simulation.world import Machine
 
     from leaselock.backends.sql.script import Result, Script
     from leaselock.core.effects import Call
-    from leaselock.drivers.simulated_machine import Machine
 
 SILENCE = 4.0
 
@@ -159,7 +159,7 @@ class Watch:
     def handle(
         self,
         machine: Machine,
-        call: Call,
+        call: Call[Any],
         wanted: Callable[[], bool],
         reply: Callable[[object], None],
     ) -> None:

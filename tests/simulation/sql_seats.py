@@ -20,8 +20,9 @@ from leaselock.backends.sql.sessions import Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.world import Machine
+
     from leaselock.core.effects import Call
-    from leaselock.drivers.simulated_machine import Machine
 
 
 class Nodes:
@@ -34,7 +35,7 @@ class Nodes:
     def handle(
         self,
         machine: Machine,
-        call: Call,
+        call: Call[Any],
         wanted: Callable[[], bool],
         reply: Callable[[object], None],
     ) -> None:

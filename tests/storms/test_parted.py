@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tests.servers.process import Place
 
 # All of it waits, on servers of its own: one process of a parallel run does.
-pytestmark = pytest.mark.xdist_group("parted")
 LEASE = 1.0
 # A renewal falls into it, and there is time for another one afterwards, on a busy machine as well.
 LONG_LEASE, SHORT = 4.0, 1.5

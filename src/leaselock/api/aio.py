@@ -44,7 +44,7 @@ class AsyncClient:
         local_handoffs: int = 0,
     ) -> None:
         opened = connect(store, now, aio=True)
-        self._driver = Aio(opened.nodes, native=opened.native)
+        self._driver = Aio(opened.nodes, opened.stores, native=opened.native)
         self._service = ClientCore(
             self._driver,
             opened.backend,

@@ -44,7 +44,7 @@ class Client:
         local_handoffs: int = 0,
     ) -> None:
         opened = connect(store, now)
-        self._driver = Threads(opened.nodes)
+        self._driver = Threads(opened.nodes, opened.stores)
         self._service = ClientCore(
             self._driver,
             opened.backend,

@@ -10,13 +10,14 @@ answer the same (tests/models).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
-from leaselock.core.effects import FOREVER
+from leaselock.core.effects import FOREVER, Request
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
 # A hold ends with its lease, with the life of its client where the store can see it, or with
 # whichever comes first. "lease" is a detached hold, "client" one that a child process inherits.
@@ -61,93 +62,6 @@ class HoldRecord(NamedTuple):
     def named(self, token: int) -> bool:
         """Whether *token* is one of this grant's."""
         return self.token <= token < self.token + self.tokens
-
-
-class Acquire(NamedTuple):
-    """Grant the claim; or, if the lock is taken, let it *wait* in the queue. → Grant | Busy"""
-
-    claim: Claim
-    wait: bool
-
-
-class Renew(NamedTuple):
-    """Make each claim's lease end no sooner than its length from now. → tuple[bool, ...]"""
-
-    claims: Sequence[Claim]
-
-
-class Release(NamedTuple):
-    """Give the claim up, whether it holds or waits. With *bury*, refuse it from now on, so that
-    a question of it that is still under way does nothing when it arrives (hazard D2). → Left
-    """
-
-    claim: Claim
-    tombstone: bool
-
-
-class AwaitWakeup(NamedTuple):
-    """Wait until a message for the claim has come since it asked last. → None"""
-
-    claim: Claim
-
-
-class ReleaseGrant(NamedTuple):
-    """Give the claim's hold up if it is the grant with that token, and no other. → Left"""
-
-    claim: Claim
-    token: int
-
-
-class RaiseToken(NamedTuple):
-    """Make the token of the claim's hold, and so every later one, no less than this. → bool,
-    whether the claim holds
-    """
-
-    claim: Claim
-    token: int
-
-
-class SetLifetime(NamedTuple):
-    """Change what ends the claim's hold. → LifetimeSet"""
-
-    claim: Claim
-    lifetime: Lifetime
-
-
-class Inspect(NamedTuple):
-    """Who holds and who waits: of one lock, or of all whose names match. → tuple[Sight, ...]"""
-
-    name: str | None
-    pattern: str
-
-
-class BreakLock(NamedTuple):
-    """Take the lock from whoever holds it; with *token*, only from that grant. → Broken"""
-
-    name: str
-    token: int | None
-
-
-class Listen(NamedTuple):
-    """Asked of the ear: who should look again? → tuple[str, ...] of holders, or EVERYONE"""
-
-    client: str
-
-
-class Doctor(NamedTuple):
-    """How is the store set up, and does that suit a lock? → tuple[Finding, ...]"""
-
-
-class Setup(NamedTuple):
-    """Make what the store needs before it can be used; with *dry*, only say what that would be.
-    → tuple[str, ...], what was (or would be) done, one statement each
-    """
-
-    dry: bool
-
-
-class CollectGarbage(NamedTuple):
-    """Remove what nobody needs any more. → int, how many records that were"""
 
 
 class Finding(NamedTuple):
@@ -214,6 +128,100 @@ class LockState(NamedTuple):
     waiting: tuple[Claim, ...]
 
 
+class Acquire(NamedTuple("Acquire", [("claim", Claim), ("wait", bool)]), Request[Grant | Busy]):
+    """Grant the claim. If the lock is taken, put the claim in the queue if it may *wait*."""
+
+    __slots__ = ()
+
+
+class Renew(NamedTuple("Renew", [("claims", Sequence[Claim])]), Request[Sequence[bool]]):
+    """Make the lease of each claim end no sooner than its length from now; reply whether each
+    claim holds.
+    """
+
+    __slots__ = ()
+
+
+class Release(NamedTuple("Release", [("claim", Claim), ("tombstone", bool)]), Request[Released]):
+    """Release the claim if it holds, cancel it if it waits.
+
+    With *tombstone*, refuse the claim from now on: a request of it that is still in flight then
+    does nothing when it arrives (hazard D2).
+    """
+
+    __slots__ = ()
+
+
+class AwaitWakeup(NamedTuple("AwaitWakeup", [("claim", Claim)]), Request[None]):
+    """Wait until a message for the claim has arrived since its last acquire request."""
+
+    __slots__ = ()
+
+
+class ReleaseGrant(
+    NamedTuple("ReleaseGrant", [("claim", Claim), ("token", int)]), Request[Released]
+):
+    """Release the claim's hold if it is the grant with this token, and no other."""
+
+    __slots__ = ()
+
+
+class RaiseToken(NamedTuple("RaiseToken", [("claim", Claim), ("token", int)]), Request[bool]):
+    """Make the token of the claim's hold, and so of every later one, at least *token*; reply
+    whether the claim holds.
+    """
+
+    __slots__ = ()
+
+
+class SetLifetime(
+    NamedTuple("SetLifetime", [("claim", Claim), ("lifetime", Lifetime)]), Request[LifetimeSet]
+):
+    """Change what ends the claim's hold."""
+
+    __slots__ = ()
+
+
+class Inspect(
+    NamedTuple("Inspect", [("name", str | None), ("pattern", str)]), Request[Sequence[LockState]]
+):
+    """The state of the lock *name*, or of all locks whose names match *pattern*."""
+
+    __slots__ = ()
+
+
+class BreakLock(NamedTuple("BreakLock", [("name", str), ("token", int | None)]), Request[Broken]):
+    """End the hold of the lock; with *token*, only the hold of that grant."""
+
+    __slots__ = ()
+
+
+class Listen(NamedTuple("Listen", [("client", str)]), Request[tuple[str, ...]]):
+    """Sent to a listener: wait for messages; reply the ids of the claims to wake, or WAKE_ALL."""
+
+    __slots__ = ()
+
+
+class Doctor(NamedTuple("Doctor", []), Request[tuple[Finding, ...]]):
+    """Examine the configuration of the store."""
+
+    __slots__ = ()
+
+
+class Setup(NamedTuple("Setup", [("dry", bool)]), Request[tuple[str, ...]]):
+    """Create what the store needs before its first use, with *dry* only list it; reply the
+    statements.
+    """
+
+    __slots__ = ()
+
+
+class CollectGarbage(NamedTuple("CollectGarbage", []), Request[int]):
+    """Remove records that are no longer needed; reply their number."""
+
+    __slots__ = ()
+
+
 class Capabilities(NamedTuple):
     """What a store can say and do."""
 
@@ -234,6 +242,28 @@ class Capabilities(NamedTuple):
     """It can give a grant several tokens at once."""
     notifies_contention: bool = False
     """It tells the holder of a sticky claim that somebody else asks."""
+
+
+class StoreLifecycle(Protocol):
+    """What a driver does to a store at the end of a client. No method waits; the driver calls
+    each as one step, under its monitor.
+    """
+
+    def interrupt(self) -> None:
+        """End every wait and every call that has no deadline. The driver then waits for the
+        background processes to end.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close all connections. The next call opens new ones."""
+        ...
+
+    def abandon(self) -> None:
+        """Drop all connections without using them: in a forked child, whose parent still uses
+        them, or after the event loop they belong to was closed.
+        """
+        ...
 
 
 @runtime_checkable

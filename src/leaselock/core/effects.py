@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 Process = Coroutine["Effect[Any]", Any, T]
 FOREVER = float("inf")
 
@@ -23,20 +25,27 @@ class Effect(Generic[T]):
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Effect[T], T, T]:
-        return (yield self)
+    def __await__(self) -> Generator[Effect[T], Any, T]:
+        reply: T = yield self
+        return reply
 
 
-class Call(Effect[Any]):
+class Request(Generic[R_co]):
+    """A request to a node. Its parameter is the type of its reply."""
+
+    __slots__ = ()
+
+
+class Call(Effect[R]):
     """Send *request* to *node* and return its reply; NotApplied or OutcomeUnknown after *until*.
 
-    A node is one connection, as the driver's colour has it; a name stands for one that the
-    driver knows.
+    A node is one connection: a blocking one or an asyncio one, as the driver needs it. Its method
+    `call(request, until)` returns the reply or, for asyncio, an awaitable of it.
     """
 
     __slots__ = ("node", "request", "until")
 
-    def __init__(self, node: Any, request: object, until: float) -> None:
+    def __init__(self, node: Any, request: Request[R], until: float) -> None:
         self.node = node
         self.request = request
         self.until = until
@@ -149,7 +158,7 @@ class Env(Protocol):
         """Unix time, for people to read; never used to decide."""
         ...
 
-    def token(self) -> str:
+    def random_id(self) -> str:
         """128 fresh random bits as 32 hexadecimal digits."""
         ...
 
@@ -157,7 +166,7 @@ class Env(Protocol):
         """A number from 0 up to 1."""
         ...
 
-    def caller(self) -> Owner:
+    def owner(self) -> Owner:
         """The thread or task that runs this step."""
         ...
 
@@ -165,6 +174,6 @@ class Env(Protocol):
         """A guard over the calling task's body; None where nobody can stop it."""
         ...
 
-    def place(self) -> tuple[str, int]:
+    def host_and_pid(self) -> tuple[str, int]:
         """This host's name and this process's number, for people to read."""
         ...

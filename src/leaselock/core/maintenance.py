@@ -18,15 +18,12 @@ class StoreMaintenance:
 
     async def doctor(self, until: float) -> Sequence[Finding]:
         """Report how the store is set up."""
-        answer: Sequence[Finding] = await Call("store", Doctor(), until)
-        return answer
+        return await Call("store", Doctor(), until)
 
     async def setup(self, dry: bool, until: float) -> Sequence[str]:
         """Create what the store needs, or with *dry* only list it; return the statements."""
-        answer: Sequence[str] = await Call("store", Setup(dry), until)
-        return answer
+        return await Call("store", Setup(dry), until)
 
     async def collect_garbage(self, until: float) -> int:
         """Remove records that are no longer needed; return how many."""
-        answer: int = await Call("store", CollectGarbage(), until)
-        return answer
+        return await Call("store", CollectGarbage(), until)

@@ -24,7 +24,6 @@ from leaselock.core.backend import (
     Listen,
     LockState,
     Release,
-    Released,
     Renew,
     SetLifetime,
 )
@@ -51,7 +50,7 @@ class Queue(StoreMaintenance):
             self._prepare(claim)
             if not self.listening.running:
                 await self.listening.start(lambda: self._listen(claim.client), "listener")
-        reply: Grant | Busy = await Call("store", Acquire(claim, wait), until)
+        reply = await Call("store", Acquire(claim, wait), until)
         if reply.notified:
             self._wake(reply.notified)
         return reply
@@ -85,29 +84,26 @@ class Queue(StoreMaintenance):
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
         """Renew all in one request."""
-        answer: Sequence[bool] = await Call("store", Renew(claims), until)
-        return answer
+        return await Call("store", Renew(claims), until)
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release, or leave the queue."""
-        reply: Released = await Call("store", Release(claim, tombstone), until)
+        reply = await Call("store", Release(claim, tombstone), until)
         if reply.notified:
             self._wake(reply.notified)
         return reply.was == "held"
 
     async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
-        answer: LifetimeSet = await Call("store", SetLifetime(claim, tie), until)
-        return answer
+        return await Call("store", SetLifetime(claim, tie), until)
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """Who holds, who waits."""
-        answer: Sequence[LockState] = await Call("store", Inspect(name, pattern), until)
-        return answer
+        return await Call("store", Inspect(name, pattern), until)
 
     async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Take the lock away."""
-        reply: Broken = await Call("store", BreakLock(name, token), until)
+        reply = await Call("store", BreakLock(name, token), until)
         self._wake(reply.notified)
         return reply
 

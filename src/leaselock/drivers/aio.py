@@ -29,6 +29,7 @@ from leaselock.drivers.system_env import SystemEnv, given_up, patience
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from leaselock.core.backend import StoreLifecycle
     from leaselock.drivers.node import AioNode
 
 T = TypeVar("T")
@@ -69,7 +70,14 @@ def _current_task() -> asyncio.Task[Any] | None:
 class Aio(SystemEnv):
     """Steps processes in tasks; one for each client."""
 
-    def __init__(self, nodes: Mapping[str, Any], *, native: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: Mapping[str, Any],
+        stores: tuple[StoreLifecycle, ...] = (),
+        *,
+        native: bool = False,
+    ) -> None:
+        self.stores = stores
         lend: Callable[[Any], AioNode] = _as_it_is if native else InThread
         self.nodes = {name: lend(node) for name, node in nodes.items()}
         self.loop: Loop | None = None
@@ -80,7 +88,7 @@ class Aio(SystemEnv):
         self.forgotten: Callable[[str, bool], None] = _nothing
         DRIVERS.add(self)
 
-    def caller(self) -> Owner:
+    def owner(self) -> Owner:
         """The running task; the caller dies with it."""
         task = asyncio.current_task()
         if task is None:
@@ -124,6 +132,8 @@ class Aio(SystemEnv):
             node.retire()
         for node in self.nodes.values():
             node.close()
+        for store in self.stores:
+            store.abandon()
         self._forget("the event loop in which it was taken is closed", ours=True)
 
     def _forget(self, reason: str, *, ours: bool) -> None:
@@ -136,6 +146,8 @@ class Aio(SystemEnv):
         self.loop = None
         for node in self.nodes.values():
             node.after_fork()
+        for store in self.stores:
+            store.abandon()
         self._forget(forked_message(), ours=False)
 
     async def run(self, process: Process[T]) -> T:
@@ -234,9 +246,11 @@ class Aio(SystemEnv):
             await self.close()
 
     async def close(self) -> None:
-        """End the background tasks and close the nodes."""
+        """End the background tasks and close the stores."""
         for node in self.nodes.values():
             node.interrupt()
+        for store in self.stores:
+            store.interrupt()
         others = self.background - {asyncio.current_task()}  # a callback of ours may close us
         if others:
             await asyncio.wait(others, timeout=CLOSE_PATIENCE)
@@ -244,6 +258,11 @@ class Aio(SystemEnv):
             await node.finish()
         for node in self.nodes.values():
             node.close()
+        for store in self.stores:
+            store.close()
+        if self.stores:
+            # A closed transport lets go of its socket in the next turn of the loop.
+            await asyncio.sleep(0)
 
 
 class _Waker:

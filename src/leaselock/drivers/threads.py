@@ -28,6 +28,8 @@ from leaselock.drivers.thread_pool import ThreadPool
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from leaselock.core.backend import StoreLifecycle
+
 T = TypeVar("T")
 JOIN_PATIENCE = 5.0
 
@@ -35,8 +37,9 @@ JOIN_PATIENCE = 5.0
 class Threads(SystemEnv):
     """Steps processes in threads; one for each client."""
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, nodes: Mapping[str, Node], stores: tuple[StoreLifecycle, ...] = ()) -> None:
         self.nodes = nodes
+        self.stores = stores
         self.monitor = threading.RLock()
         self.local = threading.local()
         self.crew = ThreadPool(self._begin)
@@ -44,7 +47,7 @@ class Threads(SystemEnv):
         self.last: Callable[[], Process[None]] | None = None
         DRIVERS.add(self)
 
-    def caller(self) -> Owner:
+    def owner(self) -> Owner:
         """The running thread; the local dies with it, whatever its identifier is used for next."""
         try:
             caller: Owner = self.local.caller
@@ -133,12 +136,18 @@ class Threads(SystemEnv):
             self.close()
 
     def close(self) -> None:
-        """End the background threads and close the nodes."""
+        """End the background threads and close the stores."""
         for node in self.nodes.values():
             node.interrupt()
+        with self.monitor:
+            for store in self.stores:
+                store.interrupt()
         self.crew.dismiss(JOIN_PATIENCE)
         for node in self.nodes.values():
             node.close()
+        with self.monitor:
+            for store in self.stores:
+                store.close()
 
     def after_fork(self) -> None:
         """In a forked child: only the forking thread lives, and nothing is held."""
@@ -147,6 +156,8 @@ class Threads(SystemEnv):
         self.crew = ThreadPool(self._begin)
         for node in self.nodes.values():
             node.after_fork()
+        for store in self.stores:
+            store.abandon()
         self.forgotten(forked_message(), False)
 
 

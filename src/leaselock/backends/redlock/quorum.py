@@ -108,7 +108,7 @@ class Assembly:
             self.silent[master] = self.now()
         self.owing[master] += 1
         try:
-            answer = await Call(self.masters[master].node, request, until)
+            answer = await Call(self.masters[master].node, request, until)  # type: ignore[arg-type]
         except StoreError as error:
             self.suspects[master] = (self.now() + SUSPECT, error)
             ballot.fail(master, error)

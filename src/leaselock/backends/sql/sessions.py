@@ -8,7 +8,7 @@ process that cannot do it any more is one whose session the server ends.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.sql.seats import SLICE, Await, By, Poke
 from leaselock.core.backend import (
@@ -80,8 +80,8 @@ class Sessions(StoreMaintenance):
         """Whom to tell, at once, of a holder whose hold has ended, and why."""
         self.lose = lose
 
-    def _by(self, request: object, until: float) -> Call:
-        return Call("seats", By(self.protocol, request), until)
+    def _by(self, request: object, until: float) -> Call[Any]:
+        return Call("seats", By(self.protocol, request), until)  # type: ignore[arg-type]
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try."""
@@ -106,7 +106,7 @@ class Sessions(StoreMaintenance):
             await self.attending.start(lambda: self._attend(claim.client), "attendant")
         elif ends < self.planned:
             self.planned = ends
-            await Call("ends", Poke(claim.client), self.now() + SOON)
+            await Call("ends", Poke(claim.client), self.now() + SOON)  # type: ignore[arg-type]
 
     async def _attend(self, client: str) -> None:
         """Hear which connections have ended; free what nobody renews when its lease is over."""

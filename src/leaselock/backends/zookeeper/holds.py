@@ -81,7 +81,7 @@ class Holds(StoreMaintenance):
         """Have operations done in one flight, in that *session* if any; their answers."""
         asked = self.now()
         self.flights += 1
-        landed: Landed = await Call("store", Flight(operations, self.flights, session), until)
+        landed: Landed = await Call("store", Flight(operations, self.flights, session), until)  # type: ignore[arg-type]
         if any(isinstance(operation, PROOFS) for operation in operations):
             self.proven = max(self.proven, asked)
         if landed.timeout != self.capabilities.session_timeout:
@@ -217,7 +217,7 @@ class Holds(StoreMaintenance):
         if stay.ends < self.planned and self.attending.running:
             self.planned = stay.ends
             with contextlib.suppress(OutcomeUnknown):
-                await Call("ear", Poke(stay.claim.client), self.now() + SOON)
+                await Call("ear", Poke(stay.claim.client), self.now() + SOON)  # type: ignore[arg-type]
         await self._attended(stay.claim.client)
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:

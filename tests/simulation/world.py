@@ -1,30 +1,166 @@
-"""The driver for simulations: one thread, a virtual clock, and chance from a seed.
+"""The simulator: one thread, a virtual clock, and a random generator seeded per story.
 
-Everything that can happen is an entry on one agenda; the seed decides when and in what order,
-which requests and replies are lost, who freezes and for how long. The processes are the very
-ones that threads and tasks run, and they interleave at the same points: their awaits.
+It is a third driver of the core, beside threads and asyncio, and the `Env` of its processes. Every
+event is an entry in one agenda. The seed decides when and in which order events happen, which
+requests and replies are lost, and which machines freeze and for how long. The processes are the
+production text; they interleave at their awaits, as they do under the other drivers.
 
-A model answers in place of a store. It is asked when a request arrives and calls `reply` when
-it has an answer, so the answer to an ear may come much later, or never.
+A model answers instead of a store. It receives a request and calls `reply` when it has an answer,
+so the answer to a listener may come much later, or never.
 """
 
 from __future__ import annotations
 
 import random
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from leaselock.core.effects import FOREVER, Call, CallUser, Sleep, Spawn, Wait
-from leaselock.drivers.simulated_machine import LONGEST_DELAY, Interrupted
+from leaselock.core.effects import FOREVER, Call, CallUser, Owner, Sleep, Spawn, Wait
 from leaselock.drivers.system_env import given_up
 from leaselock.errors import LeaselockError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leaselock.core.effects import Effect, Signal
-    from leaselock.drivers.simulated_machine import Faults, Machine, Run
-    from leaselock.drivers.simulated_model import LocalModel, Model
+    from leaselock.core.effects import Effect, Guard, Process, Signal
+
+EPOCH = 1_700_000_000.0
+# What is under way for longer may come when a store has forgotten that it was given up: they
+# remember that for two minutes, and promise no more.
+LONGEST_DELAY = 100.0
+
+
+class Faults(NamedTuple):
+    """How likely what is, for each request; times in seconds."""
+
+    delay: float = 0.001
+    """The mean time that a request or a reply takes."""
+    slow: float = 0.0
+    """How likely one takes a thousand times as long, up to `LONGEST_DELAY`."""
+    lost_request: float = 0.0
+    lost_reply: float = 0.0
+    lost_message: float = 0.0
+    freeze: float = 0.0
+    """How likely a client freezes before it sends, or after a reply has arrived."""
+    freeze_mean: float = 0.1
+
+
+class Interrupted(BaseException):
+    """What a cancelled or interrupted process meets at its suspension."""
+
+
+class Run:
+    """One process on its way."""
+
+    __slots__ = ("caller", "ended", "error", "machine", "name", "process", "result", "turn")
+
+    def __init__(self, machine: Machine, process: Process[Any], caller: Owner, name: str) -> None:
+        self.machine = machine
+        self.process = process
+        self.caller = caller
+        self.name = name
+        self.turn = 0
+        self.ended = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Machine:
+    """One client program: its clock, its chance, its processes. It is the core's `Env`, too."""
+
+    def __init__(self, world: World, name: str, rate: float = 1.0) -> None:
+        self.world = world
+        self.name = name
+        self.rate = rate
+        self.alive = True
+        self.frozen_until = 0.0
+        self.runs: dict[Run, None] = {}
+        self.current: Owner | None = None
+        self.tokens = 0
+
+    def now(self) -> float:
+        """This machine's clock."""
+        return self.world.time * self.rate
+
+    def wall(self) -> float:
+        """Unix time."""
+        return EPOCH + self.world.time
+
+    def random_id(self) -> str:
+        """A name that no other machine gives."""
+        self.tokens += 1
+        return f"{self.name}.{self.tokens}"
+
+    def random(self) -> float:
+        """A number from 0 up to 1."""
+        return self.world.chance.random()
+
+    def owner(self) -> Owner:
+        """The process that takes this step, or that was started on its behalf."""
+        assert self.current is not None
+        return self.current
+
+    def guard(self) -> Guard | None:
+        """A simulated body looks at its lease by itself."""
+        return None
+
+    def host_and_pid(self) -> tuple[str, int]:
+        """Where it runs."""
+        return self.name, 1
+
+    def start(self, process: Process[Any], name: str = "user") -> Run:
+        """Begin *process* as a holder of its own."""
+        run = Run(self, process, Owner(name), name)
+        self.runs[run] = None
+        self.world.after(0.0, lambda: self.world.step(run, 0, None, None))
+        return run
+
+    def freeze(self, seconds: float) -> None:
+        """Stop stepping for a while, as SIGSTOP or a long pause does."""
+        self.frozen_until = max(self.frozen_until, self.world.time + seconds)
+
+    def crash(self) -> None:
+        """End without any clean-up reaching the world."""
+        self.alive = False
+        self.world.moves += 1
+        for run in list(self.runs):
+            run.ended = True
+            run.process.close()
+        self.runs.clear()
+        for model in self.world.models.values():
+            model.die(self.name)
+
+
+class Model(Protocol):
+    """What a store does with requests."""
+
+    def ask(self, client: str, request: Any, reply: Callable[[object], None]) -> None:
+        """Carry out one request of the machine *client*, and answer when there is an answer."""
+        ...
+
+    def die(self, client: str) -> None:
+        """The machine *client* is gone."""
+        ...
+
+
+class LocalModel(Protocol):
+    """A node in the client's own process, which plays the network behind it by itself."""
+
+    def handle(
+        self,
+        machine: Machine,
+        call: Call[Any],
+        wanted: Callable[[], bool],
+        reply: Callable[[object], None],
+    ) -> None:
+        """Answer the call, at its deadline at the latest, with an error as the case may be; after
+        each step ask whether the answer is still wanted.
+        """
+        ...
+
+    def die(self, client: str) -> None:
+        """The machine *client* is gone."""
+        ...
 
 
 class World:
@@ -140,7 +276,7 @@ class World:
         signal.wakers.append(wake)
         self._at(machine, until, lambda: resume(signal.is_set))
 
-    def _call(self, run: Run, call: Call, resume: Callable[..., None]) -> None:
+    def _call(self, run: Run, call: Call[Any], resume: Callable[..., None]) -> None:
         machine, faults = run.machine, self.faults
         if self.trace is not None:
             self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
@@ -171,7 +307,7 @@ class World:
         self.after(thaw, lambda: self._send(machine, arrive))
 
     def _call_near(
-        self, run: Run, call: Call, node: LocalModel, resume: Callable[..., None]
+        self, run: Run, call: Call[Any], node: LocalModel, resume: Callable[..., None]
     ) -> None:
         machine, turn = run.machine, run.turn
 
