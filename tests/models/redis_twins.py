@@ -12,17 +12,17 @@ from contextlib import suppress
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
+from leaselock.backends.redis.conversations import Conversations
+from leaselock.backends.redis.model import Connection, Server
+from tests.models.redis_data import Hash, Sorted
 from tests.servers.process import eventually
 from tests.servers.resp import packed, read_reply
 from tests.simulation.redis_client import unpacked
 
-from leaselock.backends.redis.conversations import Conversations
 from leaselock.backends.redis.keys import release_channel
-from leaselock.backends.redis.model import Connection, Server
-from leaselock.backends.redis.model_data import Hash, Sorted
+from leaselock.backends.redis.messages import Guarded, Pause, Unreachable
 from leaselock.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
 from leaselock.backends.redis.settings import settings_of
-from leaselock.backends.redis.steps import Guarded, Pause, Unreachable
 from leaselock.core.backend import Acquire
 from leaselock.errors import StoreError
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tests.servers.redis import Redis
 
-    from leaselock.backends.redis.steps import Send, Steps
+    from leaselock.backends.redis.messages import Send, Steps
     from leaselock.core.backend import Claim
 
 SCRIPTS = (ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE)

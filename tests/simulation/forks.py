@@ -52,6 +52,9 @@ def forked(
     for one in memo.values():
         if isinstance(one, Signal):
             one.wakers.clear()  # whoever waited for it is not in the child
+    for one in [*memo.values()]:
+        if all(hasattr(one, method) for method in ("interrupt", "close", "abandon")):
+            one.abandon()  # a store, as drivers do in a child
     copies.service.abandon(REASON, False)
     return copies
 

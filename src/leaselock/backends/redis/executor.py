@@ -64,12 +64,10 @@ class Executor:
         # The scripts whose text is being sent to a server by one of the callers.
         self.loading: set[tuple[Address, str]] = set()
 
-    async def send(
-        self, address: Address, commands: Sequence[Command], until: float
-    ) -> list[Any]:
+    async def send(self, address: Address, commands: Sequence[Command], until: float) -> list[Any]:
         """Send commands to one server; their replies, errors included."""
         connection, until = await self.pool.get(address, until)
-        return await self.pool.call(connection, Send(packed(commands), len(commands)), until)
+        return await self.pool.call(connection, Send(packed(commands), len(commands), ()), until)
 
     async def evaluate(
         self,
@@ -148,9 +146,7 @@ class Executor:
             # A server that starts, or is not the master yet, does not say when it is ready.
             await Sleep(self.now() + seconds)
 
-    async def each(
-        self, parts: Sequence[tuple[str, Callable[[], Awaitable[T]]]]
-    ) -> list[T | None]:
+    async def each(self, parts: Sequence[tuple[str, Callable[[], Awaitable[T]]]]) -> list[T | None]:
         """Carry out several parts, each with one of its keys; None for a part without an answer.
 
         A silent server uses up all the time, so parts on servers that were silent before come
@@ -201,13 +197,13 @@ class Executor:
             # WATCH counts for the whole connection, until the next transaction on it.
             await connection.transactions.enter(until)
             try:
-                found: list[Any] = await Call(connection, Send(packed(look), len(look)), until)
+                found: list[Any] = await Call(connection, Send(packed(look), len(look), ()), until)
                 met = not any(isinstance(reply, Exception) for reply in found)
                 if met and found[-1] == value:
                     last = (("MULTI",), *commands, ("EXEC",))
                 else:
                     last = (("UNWATCH",),)
-                done: list[Any] = await Call(connection, Send(packed(last), len(last)), until)
+                done: list[Any] = await Call(connection, Send(packed(last), len(last), ()), until)
             finally:
                 connection.transactions.leave()
         except BaseException:

@@ -360,9 +360,7 @@ class LegacyLock:
             await request.send(self._record(request, claim, lifetime))
         return LifetimeSet(held, ())
 
-    async def inspect(
-        self, name: str | None, pattern: str, until: float
-    ) -> tuple[LockState, ...]:
+    async def inspect(self, name: str | None, pattern: str, until: float) -> tuple[LockState, ...]:
         """One lock, or all with a record."""
         if name is not None:
             return (await self._inspect(name, until),)

@@ -122,7 +122,7 @@ class Listener:
         data = packed([*subscriptions, *commands])
         try:
             message = Send(data, len(commands), subscriptions)
-            replies: list[Any] = await Call(connection, message, until)
+            replies = await Call(connection, message, until)
         except BaseException:
             self._done(claim.id, waiter, failed=True)
             raise

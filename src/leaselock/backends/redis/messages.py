@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from leaselock.core.effects import Request, Signal
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leaselock.core.backend import Claim
-    from leaselock.core.effects import Signal
 
 Word = str | bytes | int | float
 Command = tuple[Word, ...]
@@ -37,26 +37,31 @@ class Address(NamedTuple):
         return self.path or f"{self.host}:{self.port}"
 
 
-class Connect(NamedTuple):
-    """Connect, log in and switch to RESP3. → None"""
+class Connect(NamedTuple("Connect", []), Request[None]):
+    """Connect, log in and switch to RESP3."""
+
+    __slots__ = ()
 
 
-class Send(NamedTuple):
-    """Send packed commands and read their replies. → list, *count* replies
+class Send(
+    NamedTuple(
+        "Send", [("data", bytes), ("count", int), ("subscriptions", "Sequence[Subscription]")]
+    ),
+    Request[list[Any]],
+):
+    """Send packed commands and read *count* replies. An error reply is returned, not raised.
 
-    An error reply is returned, not raised. *subscriptions* are among the commands and come first;
-    refused ones are in `Connection.refused` afterwards.
+    *subscriptions* are among the commands and come first; `Connection.refused` has those that were
+    refused.
     """
 
-    data: bytes
-    count: int
-    subscriptions: Sequence[Subscription] = ()
+    __slots__ = ()
 
 
-class Listen(NamedTuple):
-    """Wait until a push message arrives, *signal* is set or the connection is lost. → None"""
+class Listen(NamedTuple("Listen", [("signal", Signal)]), Request[None]):
+    """Wait until a push message arrives, *signal* is set or the connection is lost."""
 
-    signal: Signal
+    __slots__ = ()
 
 
 class Connection(Protocol):

@@ -88,7 +88,8 @@ class ScriptedLock:
                 if not wait:
                     return self._answer(reply)
                 listen = True
-        return self.listener.watched(claim, await self._acquire(claim, wait, listen, until))
+        answer = await self._acquire(claim, wait, listen, until)
+        return self.listener.watched(claim, answer) if type(answer) is Busy else answer
 
     async def _packed_acquire(self, claim: Claim, until: float) -> Any:
         """One command that nearly always settles it; None or an error: more has to be done."""
@@ -109,7 +110,7 @@ class ScriptedLock:
                 self.topology.forget(address)
                 return None
         try:
-            (reply,) = await Call(connection, Send(data, 1), until)
+            (reply,) = await Call(connection, Send(data, 1, ()), until)
         except BaseException:
             self.pool.drop(connection)
             raise
@@ -318,9 +319,7 @@ class ScriptedLock:
         done, owner, record, token = reply
         return Broken(held_of(owner, record, token, 0), done == 1, ())
 
-    async def inspect(
-        self, name: str | None, pattern: str, until: float
-    ) -> tuple[LockState, ...]:
+    async def inspect(self, name: str | None, pattern: str, until: float) -> tuple[LockState, ...]:
         """One lock, or all whose keys of ours are found."""
         if name is not None:
             return (await self._inspect(name, until),)

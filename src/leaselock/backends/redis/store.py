@@ -36,16 +36,17 @@ class RedisStore:
 
     def __init__(self, settings: Settings, now: Callable[[], float], connection: Any) -> None:
         self.settings = settings
+        self.now = now
+        self.connection = connection
         self.topology = settings.topology_of(now)
         self.queue = QueueState(now)
-
-        def connection_to(address: Address) -> Connection:
-            made: Connection = connection(settings, address, now, self.listener.drain)
-            return made
-
-        self.pool = Pool(connection_to, now, shared=connection.SHARED)
+        self.pool = Pool(self._connection_to, now, shared=connection.SHARED)
         self.listener = Listener(self.pool, self.queue)
         self.executor = Executor(self.topology, self.pool, self.listener, now)
+
+    def _connection_to(self, address: Address) -> Connection:
+        made: Connection = self.connection(self.settings, address, self.now, self.listener.drain)
+        return made
 
     def backend(self, protocol: str) -> RedisBackend:
         """The backend of a protocol, which is known."""
