@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-import hiredis
 from tests.models.redis_data import ErrorReply
+from tests.models.redis_runner import unpacked
 from tests.models.redis_server import Connection as ServerSide
 from tests.simulation.world import LONGEST_DELAY
 
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
 KEEPALIVE = 8.0
 # The least time that a request gets.
 SOON = 0.001
-Reply = "Callable[[object], None]"
-
-
-def unpacked(data: bytes) -> list[Command]:
-    """The commands in packed data."""
-    reader, commands = hiredis.Reader(), []
-    reader.feed(data)
-    while (command := reader.gets()) is not False:
-        commands.append(tuple(command))
-    return commands
 
 
 class Host:

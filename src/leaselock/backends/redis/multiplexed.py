@@ -126,8 +126,12 @@ class MultiplexedConnection(asyncio.Protocol):
         try:
             async with asyncio.timeout(seconds):
                 await connection.connect()
-        except (library("redis.exceptions", "redis").RedisError, OSError) as error:
-            raise refusal(self.address, error) from error
+        except BaseException as error:
+            if connection._writer is not None:
+                connection._writer.transport.abort()  # redis-py leaves it open when cancelled
+            if isinstance(error, (library("redis.exceptions", "redis").RedisError, OSError)):
+                raise refusal(self.address, error) from error
+            raise
         writer, connection._writer, connection._reader = connection._writer, None, None
         self.transport = writer.transport
         writer._transport = _NoTransport()
