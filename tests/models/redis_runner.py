@@ -80,7 +80,7 @@ class Runner:
         error: BaseException | None = None
         while True:
             try:
-                effect = steps.send(answer) if error is None else steps.throw(error)  # type: ignore[attr-defined]
+                effect = steps.send(answer) if error is None else steps.throw(error)
             except StopIteration as done:
                 return done.value
             answer = error = None

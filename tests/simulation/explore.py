@@ -265,7 +265,7 @@ class Lane(SimulatedConnection):
 
     number = 0
 
-    def _travel(self, way: int, arrive: Callable[[], None]) -> None:
+    def _travel(self, way: int, arrive: Callable[[], object]) -> None:
         scene: Any = self.net.world
         scene.message(
             None,
@@ -350,7 +350,7 @@ def scene_of(
     scene = Scene(path, bounds, seen)
     if store.startswith("redis"):
         direct = Direct(scene)
-        scene.models = {"store": direct}
+        scene.models = {"store": direct}  # type: ignore[dict-item]
         scene.state = direct.state
         judge: Judge = RedisJudge(direct, False, LEASE)
     else:

@@ -313,7 +313,7 @@ class SimulatedConnection:
 
     # --- the network, and the server's end ------------------------------------------------------
 
-    def _travel(self, way: int, arrive: Callable[[], None]) -> None:
+    def _travel(self, way: int, arrive: Callable[[], object]) -> None:
         """Nothing overtakes what was sent before it, nor leaves while its sender is frozen."""
         world = self.net.world
         leaves = max(world.time, self.machine.frozen_until) if way == 0 else world.time

@@ -13,7 +13,7 @@ from leaselock.backends.redis.legacy_formats import FORMS, LegacyLock
 from leaselock.backends.redis.listener import Listener
 from leaselock.backends.redis.pool import Pool
 from leaselock.backends.redis.queue_state import QueueState
-from leaselock.backends.redis.scripted_lock import ScriptedLock
+from leaselock.backends.redis.scripted_lock import VOTE, ScriptedLock
 from leaselock.backends.redis.settings import settings_of
 from leaselock.errors import UnsafeProtocolWarning
 
@@ -56,6 +56,10 @@ class RedisStore:
         # A message may tell of a grant that no replica confirms, and that is given back then.
         capabilities = WITH_TOKEN_RANGES._replace(notifies_contention=not replicas)
         return RedisBackend(self, ScriptedLock(self, protocol, replicas), capabilities)
+
+    def voting_locks(self) -> RedisBackend:
+        """The locks of one master of a Redlock."""
+        return self.backend(VOTE)
 
     def interrupt(self) -> None:
         """End all waits; every other call has a deadline."""
