@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from leaselock.testing.checker import Rules, check
-from leaselock.testing.fold import History
-from leaselock.testing.history import Recorder
+from leaselock.testing.history import History
+from leaselock.testing.recorder import Recorder
 from leaselock.testing.verdict import Kind, Verdict
 
 WORKER = Path(__file__).with_name("demo_worker.py")

@@ -16,10 +16,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import leaselock
-from leaselock.testing.history import Recorder
+from leaselock.testing.recorder import Recorder
 
 if TYPE_CHECKING:
-    from leaselock.testing.history import Attempt
+    from leaselock.testing.recorder import Attempt
 
 LOCK = "ledger"
 WORK = 0.001
@@ -81,7 +81,7 @@ class Worker:
     def with_lock(self, lock: leaselock.Lock, until: float) -> None:
         """Update the ledger while holding the lock. The recorder is only for the checker."""
         while time.monotonic() < until:
-            attempt = self.recorder.ask(LOCK)
+            attempt = self.recorder.acquiring(LOCK)
             with lock as lease:
                 granted(attempt, lease)
                 number = self.ledger.read().number
@@ -92,7 +92,7 @@ class Worker:
 
     def write(self, attempt: Attempt, number: int, token: int) -> bool:
         """Write, and record the result."""
-        attempt.write_asked()
+        attempt.writing()
         written = self.ledger.write(number, token)
         if written:
             attempt.write_done(number)
@@ -103,7 +103,7 @@ class Worker:
 
     def wait_for_kill(self, lock: leaselock.Lock) -> None:
         """Acquire the lock and wait for SIGKILL."""
-        attempt = self.recorder.ask(LOCK)
+        attempt = self.recorder.acquiring(LOCK)
         with lock as lease:
             granted(attempt, lease)
             send(holding=lease.token)
@@ -111,7 +111,7 @@ class Worker:
 
     def outlive_lease(self, lock: leaselock.Lock) -> None:
         """Acquire the lock, get stopped until the lease has ended, and write nevertheless."""
-        attempt = self.recorder.ask(LOCK)
+        attempt = self.recorder.acquiring(LOCK)
         lease = lock.acquire()
         assert lease is not None
         granted(attempt, lease)

@@ -78,10 +78,10 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
     say(f"{len(figures.seconds)} tests, {total:.0f} seconds of test time; the slowest:")
     for name, seconds in sorted(figures.seconds.items(), key=itemgetter(1))[: -SLOWEST - 1 : -1]:
         say(f"  {seconds:6.1f} s  {name}")
-    say("skipped: " + ("" if figures.skipped else "nothing"))
+    say("skipped:" + ("" if figures.skipped else " nothing"))
     for reason, count in sorted(figures.skipped.items()):
         say(f"  {count:6}    {reason}")
-    say("servers started:")
+    say("servers started:" + ("" if figures.starts else " none"))
     for kind, starts in sorted(figures.starts.items()):
         mean = sum(starts) / len(starts)
         say(f"  {len(starts):6}    {kind}: {sum(starts):.1f} s, {mean:.2f} s each")

@@ -12,8 +12,8 @@ import pytest
 from examples.demo import Display, Outcome, guarantees, report, rules
 
 from leaselock.testing.checker import check
-from leaselock.testing.fold import History
-from leaselock.testing.records import Event, Record
+from leaselock.testing.history import History
+from leaselock.testing.record_format import Event, Record
 from leaselock.testing.verdict import Kind, Verdict, Violation
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,8 +39,8 @@ def test_demo_keeps_every_guarantee_and_leaves_no_files(tmp_path: Path) -> None:
 
 def verdict(*kinds: Kind) -> Verdict:
     """Return the verdict on a history with one grant and one accepted write."""
-    events = [(Event.ASKED, 0), (Event.GRANTED, 0), (Event.WRITE_DONE, 1), (Event.RELEASING, 0)]
-    records = [Record(n, event, 1, 1, 7, fence=5, aux=a) for n, (event, a) in enumerate(events)]
+    events = [(Event.ACQUIRING, 0), (Event.GRANTED, 0), (Event.WRITE_DONE, 1), (Event.RELEASING, 0)]
+    records = [Record(n, event, 1, 1, 7, token=5, aux=a) for n, (event, a) in enumerate(events)]
     counts = check(History.of(records)).counts
     return Verdict(counts, tuple(Violation(kind, "ledger", "planted") for kind in kinds))
 

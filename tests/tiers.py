@@ -8,6 +8,7 @@ hardly any time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,11 +26,16 @@ PLACES = {
     "tests/controls/": "heavy",
     "tests/crash/": "statistical",
     "tests/fuzz/": "statistical",
+    "tests/linearizability/": "statistical",
     "tests/test_benchmarks.py": "heavy",
     "tests/test_hazards.py": "heavy",
     "tests/test_demo.py": "heavy",
     "tests/test_secrets.py": "heavy",
     "tests/servers/test_databases.py": "heavy",
+    "tests/servers/test_redis.py": "heavy",
+    "tests/backends/test_zookeeper_faults.py": "heavy",
+    "tests/cli/test_chaos.py": "heavy",
+    "tests/sql/test_race.py": "heavy",
     "tests/chaos/test_redis_cluster.py": "heavy",
     "tests/chaos/test_redis_slots.py": "heavy",
     "tests/chaos/test_redis_clients.py": "variant",
@@ -60,6 +66,14 @@ CHECK = (
     "tests/test_documents.py",
     "tests/simulation/test_simulation.py",
 )
+# Of the tests in these that are played in threads and in asyncio, one of the two is in the second
+# tier, by turns.
+IN_TURN = (
+    "tests/chaos/test_redis_faults.py",
+    "tests/chaos/test_redis_death.py",
+    "tests/backends/test_sql_death.py",
+)
+DRIVERS = ("threads", "asyncio")
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
 
 
@@ -75,9 +89,32 @@ def mark(item: pytest.Item) -> None:
 def servers_of(item: pytest.Item) -> set[str]:
     """The names of the fixtures and parameters of a test."""
     names = set(getattr(item, "fixturenames", ()))
-    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-        names |= {value for value in item.callspec.params.values() if isinstance(value, str)}
-    return names
+    return names | {value for value in params_of(item) if isinstance(value, str)}
+
+
+def params_of(item: pytest.Item) -> list[object]:
+    """The values of its parameters."""
+    called = getattr(item, "callspec", None)
+    return list(called.params.values()) if called else []
+
+
+def mark_in_turn(items: Iterable[pytest.Item]) -> None:
+    """Add the markers of the drivers whose turn it is not."""
+    twins: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.nodeid.startswith(IN_TURN) and driver_of(item):
+            twins[item.nodeid.replace(DRIVERS[1], DRIVERS[0])].append(item)
+    for number, group in enumerate(twins.values()):
+        if len({driver_of(item) for item in group}) == len(DRIVERS):
+            for item in group:
+                if driver_of(item) != DRIVERS[number % len(DRIVERS)]:
+                    item.add_marker("variant")
+
+
+def driver_of(item: pytest.Item) -> str:
+    """The first driver that a test is played in; empty if it names none."""
+    found = [driver for value in params_of(item) for driver in DRIVERS if value == driver]
+    return found[0] if found else ""
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -99,6 +136,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep those of the tier that the command line names."""
     for item in items:
         mark(item)
+    mark_in_turn(items)
     config.stash[COLLECTED] = list(items)
     kept = selected(items, config.getoption("--tier"))
     dropped = set(items) - set(kept)
@@ -110,7 +148,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 def unused(items: Sequence[pytest.Item]) -> list[str]:
     """The entries of this module that concern none of the tests."""
     ids = [item.nodeid for item in items]
-    places = (*PLACES, *CHECK)
+    places = (*PLACES, *CHECK, *IN_TURN)
     lost = [place for place in places if not any(name.startswith(place) for name in ids)]
     names = {name for item in items for name in servers_of(item)}
     return lost + [server for server in SERVERS if server not in names]

@@ -60,6 +60,7 @@ def lingering(stage: Stage, sign: object) -> Iterator[None]:
             yield
 
 
+@pytest.mark.timing
 def test_an_ear_that_could_not_sign_tries_again(lease: Stage) -> None:
     """The server may keep the session of a line that was lost, and with it the client's sign."""
     held = take(lease.client(), "a")

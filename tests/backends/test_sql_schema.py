@@ -127,6 +127,7 @@ def test_gc_forgets_names_but_no_token(stage: Stage) -> None:
     fresh.release()
 
 
+@pytest.mark.timing
 def test_dead_waiters_are_cleared_away(server: Postgres | MariaDB) -> None:
     """By whoever comes by; and by gc, where nobody does."""
     stage = Stage(server, "lease")

@@ -12,11 +12,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.pace import pace
 
-from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario
+from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 ALL = os.environ.get("LEASELOCK_CONFORMANCE") == "all"
 
@@ -62,3 +64,10 @@ def _shared(variants: Sequence[str], at_once: int) -> Iterator[tuple[str, Scenar
 def name(value: object) -> str:
     """How a parameter is called."""
     return value if isinstance(value, str) else repr(value)
+
+
+def run(scenario: Scenario, store: Store, driver: str, folder: Path) -> None:
+    """Play it, at the pace of this machine; a skip if the store does not promise what it needs."""
+    if reason := scenario.unfit(store, driver):
+        pytest.skip(reason)
+    play(scenario, store.slower(pace()), driver, folder)

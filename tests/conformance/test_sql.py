@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.conformance.share import ALL, drivers, name
+from tests.conformance.share import ALL, drivers, name, run
 from tests.servers.databases import emptied
 
 from leaselock.core.rules import RECHECK_INTERVAL
-from leaselock.testing.conformance import SCENARIOS, Scenario, Store, play
+from leaselock.testing.conformance import SCENARIOS, Scenario, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,6 +83,4 @@ def test_sql(
     tmp_path: Path,
 ) -> None:
     store = store_on(request.getfixturevalue(database), protocol, database, as_worker)
-    if reason := scenario.unfit(store, driver):
-        pytest.skip(reason)
-    play(scenario, store, driver, tmp_path)
+    run(scenario, store, driver, tmp_path)

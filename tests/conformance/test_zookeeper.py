@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.conformance.share import EVERY, in_turn, name
+from tests.conformance.share import EVERY, in_turn, name, run
 from tests.servers.ensembles import Keeper, fresh
 from tests.servers.zookeeper import TICK_MS, Ensemble
 
-from leaselock.testing.conformance import Scenario, Store, play
+from leaselock.testing.conformance import Scenario, Store
 
 SESSION = 3.0
 # The ensemble ends a session at a tick.
@@ -41,17 +41,11 @@ def _store(url: Callable[..., str], *protocols: str) -> Store:
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 @pytest.mark.parametrize(("scenario", "driver"), in_turn(), ids=name)
 def test_zookeeper(scenario: Scenario, driver: str, keeper: Keeper, tmp_path: Path) -> None:
-    _play(scenario, _store(keeper.fresh, "queue", "single"), driver, tmp_path)
+    run(scenario, _store(keeper.fresh, "queue", "single"), driver, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 @pytest.mark.variant
 @pytest.mark.parametrize(("scenario", "driver"), SIMPLE, ids=name)
 def test_single(scenario: Scenario, driver: str, ensemble: Ensemble, tmp_path: Path) -> None:
-    _play(scenario, _store(partial(fresh, ensemble), "single", "queue"), driver, tmp_path)
-
-
-def _play(scenario: Scenario, store: Store, driver: str, folder: Path) -> None:
-    if reason := scenario.unfit(store, driver):
-        pytest.skip(reason)
-    play(scenario, store, driver, folder)
+    run(scenario, _store(partial(fresh, ensemble), "single", "queue"), driver, tmp_path)

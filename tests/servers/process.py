@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "127.0.0.1"
-START_PATIENCE = 30.0
-STOP_PATIENCE = 10.0
+# They only bound a failure.
+START_PATIENCE = 120.0
+STOP_PATIENCE = 60.0
 # Servers behave alike wherever the run was started. Java needs a locale that knows UTF-8 to open a
 # file whose path has other letters than ASCII.
 SETTLED = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}

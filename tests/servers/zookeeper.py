@@ -138,7 +138,7 @@ class Ensemble:
 
     def settle(self) -> None:
         """Wait until every living server serves."""
-        eventually(lambda: all(s.role() for s in self.alive()), 60.0)
+        eventually(lambda: all(s.role() for s in self.alive()))
 
     def alive(self) -> list[Server]:
         """Those whose process runs."""

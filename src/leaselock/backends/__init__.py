@@ -65,7 +65,7 @@ SCHEMES = {
     "rediss+sentinel": "leaselock.backends.redis.store",
     "redis+cluster": "leaselock.backends.redis.store",
     "rediss+cluster": "leaselock.backends.redis.store",
-    "zookeeper": "leaselock.backends.zookeeper.nodes",
+    "zookeeper": "leaselock.backends.zookeeper.store",
     "postgresql": "leaselock.backends.sql.nodes",
     "postgres": "leaselock.backends.sql.nodes",
     "mysql": "leaselock.backends.sql.nodes",
@@ -75,7 +75,7 @@ SCHEMES = {
 OBJECTS = {
     "redis": "leaselock.backends.redis.store",
     "valkey": "leaselock.backends.redis.store",
-    "kazoo": "leaselock.backends.zookeeper.nodes",
+    "kazoo": "leaselock.backends.zookeeper.store",
     "sqlalchemy": "leaselock.backends.sql.nodes",
 }
 

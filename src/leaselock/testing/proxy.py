@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 CHUNK = 1 << 16
-PATIENCE = 20.0
+# It only bounds a failure.
+PATIENCE = 120.0
 ACTIONS = ("lose_request", "lose_reply", "hold", "hold_reply", "cut", "cut_reply")
 
 
