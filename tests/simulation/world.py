@@ -281,6 +281,11 @@ class World:
         if self.trace is not None:
             self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
         node: Any = self.models[call.node] if isinstance(call.node, str) else call.node
+        if hasattr(node, "start"):
+            # A connection: it plays the network itself, from this very step on.
+            self._perhaps_freeze(machine, faults)
+            node.start(call.request, call.until, lambda answer: self._reply(run, answer, resume))
+            return
         if hasattr(node, "handle"):
             self._call_near(run, call, node, resume)
             return
@@ -305,6 +310,9 @@ class World:
         # What was sent arrives, even when its sender has crashed meanwhile. What a frozen
         # sender has not sent yet does not.
         self.after(thaw, lambda: self._send(machine, arrive))
+
+    def _reply(self, run: Run, answer: object, resume: Callable[..., None]) -> None:
+        self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
 
     def _call_near(
         self, run: Run, call: Call[Any], node: LocalModel, resume: Callable[..., None]
