@@ -46,6 +46,6 @@ def lock_word(name: str) -> str:
     return word(ADVISORY, name)
 
 
-def sign_word(kind: str, name: str) -> str:
+def short_word(kind: str, name: str) -> str:
     """The key for MySQL of what lives for one hold only: 192 bits, and made faster."""
     return "leaselock." + hashlib.sha256(f"{kind}:{name}".encode()).hexdigest()[:48]
