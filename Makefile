@@ -7,14 +7,18 @@ DEMO_READY = .demo-venv/ready
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # Linted, formatted and type-checked alike.
 CODE = src tests benchmarks examples
-# How many processes run the tests (they mostly wait), and how many seeds the simulation tries.
-JOBS ?= 4
+# How many processes run the tests, and how many seeds the simulation tries.
+JOBS ?= $(CORES)
 N ?= 20000
 CORES ?= $(shell nproc)
 SECONDS ?= 28.5
+# How the tests are shared out: each process takes a half, and then tests from the other one.
+TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
+# What `make test` alone covers completely.
+COVERED = src/leaselock/core/*,src/leaselock/drivers/*
 
 .DEFAULT_GOAL = help
-.PHONY: alone chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate explore clean
+.PHONY: check verify chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate explore clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -30,19 +34,20 @@ $(READY): pyproject.toml scripts/venv
 	@$(PY) $(PIP_INSTALL) --group test --group lint --editable '.[all]'
 	@touch $@
 
-test: lint types contracts ## everything: lint, types, contracts, all tests, coverage
+# Each test is in exactly one of the tiers `test` and `verify`: tests/tiers.py.
+test: lint types contracts ## lint, types, contracts, deterministic tests, coverage
 	@scripts/servers
 	@rm -f .coverage .coverage.*
-	$(PY) -m pytest -p tests.skips -rfEs -n $(JOBS) --dist loadgroup --cov --cov-report= \
-		|| { test $$? = 1 && $(MAKE) --no-print-directory alone; }
+	$(PY) -m pytest --tier test $(TOGETHER) -rfE --cov --cov-report=
 	$(PY) -m coverage report --skip-covered --show-missing \
-		--include='src/leaselock/core/*,src/leaselock/drivers/*' --fail-under=100
+		--include='$(COVERED)' --fail-under=100
 
-# Many tests start servers and wait for them, $(JOBS) at a time: what failed beside the others is
-# told above, and has to pass alone. Whatever is broken fails again.
-alone: ## the tests that failed when they were run last, one after the other
-	$(PY) -m pytest -p tests.skips -rfE --last-failed --last-failed-no-failures none \
-		--cov --cov-append --cov-report=
+verify: $(READY) ## all other tests: measured, statistical, long, with many servers
+	@scripts/servers
+	$(PY) -m tests.verify $(TOGETHER)
+
+check: lint types contracts ## what needs no server: lint, types, contracts, fast tests
+	$(PY) -m pytest --tier check $(TOGETHER) -q
 
 lint: $(READY) ## ruff: rules and format
 	$(PY) -m ruff check $(CODE)
@@ -77,7 +82,7 @@ $(BENCH_READY): pyproject.toml $(READY)
 	@touch $@
 
 conformance: $(READY) ## the whole suite on every store, in threads and in asyncio
-	LEASELOCK_CONFORMANCE=all $(PY) -m pytest -p tests.skips -n $(JOBS) --dist loadgroup tests/conformance
+	LEASELOCK_CONFORMANCE=all $(PY) -m pytest $(TOGETHER) tests/conformance
 
 interop: $(READY) ## a minute beside Redisson, Curator and kazoo on one lock
 	LEASELOCK_INTEROP_SECONDS=60 $(PY) -m pytest --timeout 300 tests/interop

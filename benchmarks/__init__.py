@@ -1,5 +1,6 @@
-"""Measured, not asserted: what leaselock costs, next to its peers, in one and the same run.
+"""Benchmarks of leaselock beside other libraries, measured in one run.
 
-`python -m benchmarks [--quick] [--json FILE] [NAME...]`. A machine has moods, so contestants take
-turns in random order, several rounds long, and are compared within each round: ratios come first.
+`python -m benchmarks [--quick] [--json FILE] [NAME...]`. The speed of a machine varies, so the
+contestants are measured alternately, in random order and in several rounds, and compared within
+each round. Ratios are therefore more reliable than times.
 """

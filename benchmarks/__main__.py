@@ -1,4 +1,4 @@
-"""The command: which workloads, how thoroughly, and where the numbers go."""
+"""The command line: select workloads, the size of the run and where to write the results."""
 
 from __future__ import annotations
 
@@ -20,56 +20,61 @@ from benchmarks.workloads import NAMES, workload
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-SCHEMA = 2
+SCHEMA = 3
 VERDICTS = {True: "met", False: "**not met**"}
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be asked for."""
+    """Return the argument parser."""
     made = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure leaselock next to its peers."
+        prog="python -m benchmarks", description="Measure leaselock beside other libraries."
     )
-    made.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; else all")
+    made.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}; default: all"
+    )
     sizes = made.add_mutually_exclusive_group()
     sizes.add_argument("--quick", action="store_const", dest="scale", const="quick", default="full")
     sizes.add_argument(
-        "--tiny", action="store_const", dest="scale", const="tiny", help="only to see that it runs"
+        "--tiny",
+        action="store_const",
+        dest="scale",
+        const="tiny",
+        help="to test that it runs; meaningless figures",
     )
-    made.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there as well")
+    made.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
     made.add_argument(
-        "--into", type=Path, metavar="FOLDER", help="write numbers, tables and charts there"
+        "--into", type=Path, metavar="FOLDER", help="write numbers, tables and charts into FOLDER"
     )
     return made
 
 
 def heading(scale: str) -> list[str]:
-    """Where and with what it was measured."""
+    """Return the lines about the machine and the versions."""
     where = machine()
     gone = {TITLES[name]: why for name in ALL if (why := absent(name))}
     rough = "" if scale == "full" else f" ({scale}: rough figures)"
     return [
-        f"# leaselock, measured{rough}",
+        f"# leaselock: benchmark results{rough}",
         "",
-        "Medians, and in brackets the quarter points, of turns taken in random order.",
+        "Medians, with quartiles in brackets, of measurements that alternate in random order.",
         "",
         f"* machine: {where['processor']}, {where['cores']} cores, {where['system']}",
         f"* versions: {where['python']}, SQLite {where['sqlite']}, "
         + ", ".join(f"{name} {version}" for name, version in versions().items()),
-        *(f"* not here: {title}: {why}" for title, why in gone.items()),
+        *(f"* not measured: {title}: {why}" for title, why in gone.items()),
         "",
     ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print as Markdown, and write it if that is wanted."""
+    """Measure, print Markdown, and write the files that were requested."""
     made = parser()
     options = made.parse_args(arguments)
     if unknown := set(options.names) - set(NAMES):
-        made.error(
-            f"no workload is called {', '.join(sorted(unknown))}: there are {', '.join(NAMES)}"
-        )
+        wrong = ", ".join(sorted(unknown))
+        made.error(f"no workload is called {wrong}; the workloads are {', '.join(NAMES)}")
     run = Run(options.scale, options.into)
-    run.tell(heading(options.scale))
+    run.print_lines(heading(options.scale))
     for name in options.names or NAMES:
         run.measure(name)
     run.end()
@@ -79,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Run:
-    """What is found, printed as soon as it is there, and kept in a folder if that is wanted."""
+    """The results of a run, printed as they arrive and written to a folder if one is given."""
 
     def __init__(self, scale: str, folder: Path | None) -> None:
         self.scale = scale
@@ -89,34 +94,34 @@ class Run:
         self.load = [load()]
         self.began = time.monotonic()
 
-    def tell(self, lines: Sequence[str]) -> None:
-        """Print them, and keep them."""
+    def print_lines(self, lines: Sequence[str]) -> None:
+        """Print lines and keep them for results.md."""
         self.lines += lines
         print("\n".join(lines), flush=True)
 
     def measure(self, name: str) -> None:
-        """All tables of a workload. A run takes long: what it has found so far is written."""
+        """Measure a workload, and write all results so far."""
         began = time.monotonic()
-        self.found(name, workload(name)(SCALES[self.scale]))
+        self.add(name, workload(name)(SCALES[self.scale]))
         self.load.append(load())
-        self.tell([f"({name} took {time.monotonic() - began:.0f} s)", ""])
+        self.print_lines([f"({name} took {time.monotonic() - began:.0f} s)", ""])
         self.write()
 
-    def found(self, name: str, tables: list[Table]) -> None:
-        """They belong to the run."""
+    def add(self, name: str, tables: list[Table]) -> None:
+        """Add and print the tables of a workload."""
         self.tables[name] = tables
         for table in tables:
-            self.tell(list(table.markdown()))
+            self.print_lines(list(table.markdown()))
 
     def end(self) -> None:
-        """What is to be seen of all workloads together, and charts."""
+        """Add the tables over all workloads, write the results and draw the charts."""
         curves = growth.table_of(table for some in self.tables.values() for table in some)
         if curves.rows:
-            self.found("growth", [curves])
-        self.found("goals", [verdicts(self.tables)])
+            self.add("growth", [curves])
+        self.add("goals", [verdicts(self.tables)])
         took = (time.monotonic() - self.began) / 60
-        self.tell([f"load average: {min(self.load):.1f} to {max(self.load):.1f}", ""])
-        self.tell([f"all in {took:.1f} minutes", ""])
+        self.print_lines([f"load average: {min(self.load):.1f} to {max(self.load):.1f}", ""])
+        self.print_lines([f"total: {took:.1f} minutes", ""])
         self.write()
         if self.folder:
             from benchmarks.charts import draw
@@ -124,34 +129,34 @@ class Run:
             draw(json.loads(self.document()), self.folder)
 
     def write(self) -> None:
-        """Numbers and tables."""
+        """Write results.json and results.md."""
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)
             Path(self.folder, "results.json").write_text(self.document())
             Path(self.folder, "results.md").write_text("\n".join(self.lines))
 
     def document(self) -> str:
-        """All numbers, for programs."""
+        """Return all numbers as JSON."""
         results = {name: [one.plain() for one in some] for name, some in self.tables.items()}
-        about = {"machine": machine(), "load": self.load, "versions": versions()}
-        words = {"schema": SCHEMA, "scale": self.scale, **about, "results": results}
-        return json.dumps(words, indent=1) + "\n"
+        context = {"machine": machine(), "load": self.load, "versions": versions()}
+        document = {"schema": SCHEMA, "scale": self.scale, **context, "results": results}
+        return json.dumps(document, indent=1) + "\n"
 
 
-def verdicts(found: Mapping[str, Sequence[Table]]) -> Table:
-    """Every goal of a run, in one table."""
-    goals = [(table, goal) for some in found.values() for table in some for goal in table.goals]
+def verdicts(tables: Mapping[str, Sequence[Table]]) -> Table:
+    """Return a table of all goals."""
+    goals = [(table, goal) for some in tables.values() for table in some for goal in table.goals]
     rows = [
         [table.title, goal.text, f"{goal.most:.3g}", f"{goal.measured:.3g}", VERDICTS[goal.met]]
         for table, goal in goals
     ]
     met = sum(goal.met for _, goal in goals)
-    title = f"goals: {met} of {len(goals)} are met; each is the most that is asked"
+    title = f"goals: {met} of {len(goals)} are met; each is an upper limit"
     return Table(title, ["workload", "goal", "at most", "measured", ""], rows, {})
 
 
 def load() -> float:
-    """How many processes want a processor, on the average of a minute."""
+    """Return the load average of the last minute."""
     return os.getloadavg()[0]
 
 

@@ -1,7 +1,6 @@
-"""Charts of the numbers of a run: `python -m benchmarks.charts FOLDER` draws them anew.
+"""Charts of the results of a run: `python -m benchmarks.charts FOLDER` draws them again.
 
-Law: they are drawn from results.json and nothing else. Bars are ratios, so shorter is not always
-better; each title says which way.
+The charts are drawn from results.json alone. Each title says whether shorter or longer is better.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Document = dict[str, Any]
 
 
 def draw(document: Document, folder: Path) -> None:
-    """All charts for which there are numbers."""
+    """Draw all charts for which there are numbers."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -34,7 +33,7 @@ def draw(document: Document, folder: Path) -> None:
 
 
 def main(folder: str) -> None:
-    """Draw what was measured before."""
+    """Draw the charts of an earlier run."""
     draw(json.loads(Path(folder, "results.json").read_text("utf-8")), Path(folder))
 
 
@@ -42,34 +41,36 @@ def main(folder: str) -> None:
 
 
 def pairs(results: Document) -> Any:
-    """What a free lock costs, store by store."""
+    """Chart the cost of a free lock, store by store."""
     found = {}
     for name in ("pair", "redis", "zookeeper", "sql"):
         for table in results.get(name, ()):
             if " pair: " in f" {table['title']}" and "contestants" in table:
                 figures = table["contestants"]
                 title = table["title"].partition("pair:")[0].strip(" ,") or "one machine"
-                found[title] = {who: one["seconds"]["median"] * 1e6 for who, one in figures.items()}
+                found[title] = {
+                    name: one["seconds"]["median"] * 1e6 for name, one in figures.items()
+                }
     return bars(found, "acquire + release of a free lock, µs (shorter is better)", best=min)
 
 
-def crowds(results: Document) -> Any:
-    """What contending processes reach, without a hold."""
+def contention(results: Document) -> Any:
+    """Chart the throughput of contending processes that hold the lock for no time."""
     tables = [table for table in results.get("redis", ()) if "hold" in table and not table["hold"]]
     found = {
         f"Redis, {table['processes']} processes": {
-            who: one["rate"] for who, one in table["contestants"].items()
+            name: one["rate"] for name, one in table["contestants"].items()
         }
         for table in tables
     }
-    title = "holds of one lock that all want, per second (longer is better; see the waits, too)"
+    title = "holds of one contended lock per second (longer is better; see also the waits)"
     return bars(found, title, best=max)
 
 
 def each(results: Document) -> Any:
-    """What many tasks and threads of one process reach."""
+    """Chart the throughput of many tasks and threads of one process."""
     found = {
-        table["title"]: {who: one["rate"]["median"] for who, one in table["rates"].items()}
+        table["title"]: {name: one["rate"]["median"] for name, one in table["rates"].items()}
         for table in results.get("redis_each", ())
         if "rates" in table
     }
@@ -77,7 +78,7 @@ def each(results: Document) -> Any:
 
 
 def bars(groups: Mapping[str, Mapping[str, float]], title: str, best: Any) -> Any:
-    """One panel for each group, on a logarithmic scale, the best at the top."""
+    """Draw a panel for each group, on a logarithmic scale, the best at the top."""
     from matplotlib.figure import Figure
 
     if not groups:
@@ -95,8 +96,8 @@ def bars(groups: Mapping[str, Mapping[str, float]], title: str, best: Any) -> An
 
 
 def _panel(panel: Any, name: str, values: Mapping[str, float], order: Sequence[str]) -> None:
-    numbers = [values[who] for who in order]
-    drawn = panel.barh([_label(who) for who in order], numbers, color=[_color(w) for w in order])
+    numbers = [values[name] for name in order]
+    drawn = panel.barh([_label(name) for name in order], numbers, color=[_color(w) for w in order])
     panel.bar_label(drawn, [f"{number:,.0f}" for number in numbers], padding=3, fontsize=8)
     panel.set_xscale("log")
     panel.set_xlim(min(numbers) / 3, max(numbers) * 4)
@@ -105,12 +106,12 @@ def _panel(panel: Any, name: str, values: Mapping[str, float], order: Sequence[s
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def _label(who: str) -> str:
-    return TITLES.get(who, NAMES.get(who, who)).replace("**", "")
+def _label(name: str) -> str:
+    return TITLES.get(name, NAMES.get(name, name)).replace("**", "")
 
 
-def _color(who: str) -> str:
-    title = TITLES.get(who, who)
+def _color(name: str) -> str:
+    title = TITLES.get(name, name)
     if title.startswith("**"):
         return OURS
     return BARE if re.search("bare|limit|redis-benchmark", title) else THEIRS
@@ -120,7 +121,7 @@ def _color(who: str) -> str:
 
 
 def waits(results: Document) -> Any:
-    """How long one waits at most, by the number of processes."""
+    """Chart the longest waits by the number of processes."""
     from matplotlib.figure import Figure
 
     tables = [table for table in results.get("redis", ()) if table.get("hold")]
@@ -128,31 +129,31 @@ def waits(results: Document) -> Any:
         return None
     holds = sorted({table["hold"] for table in tables})
     figure = Figure(figsize=(13, 5), layout="constrained")
-    figure.suptitle("Redis: p99 of the waits over the ideal (1 is as good as can be)")
+    figure.suptitle("Redis: 99th percentile of the waits, relative to the ideal (1 is the optimum)")
     for panel, hold in zip(figure.subplots(1, len(holds), squeeze=False)[0], holds, strict=True):
         _curves(panel, [table for table in tables if table["hold"] == hold])
-        panel.set_title(f"each holds it for {hold * 1e3:g} ms", fontsize=10)
+        panel.set_title(f"each process holds the lock for {hold * 1e3:g} ms", fontsize=10)
     figure.axes[-1].legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
 def _curves(panel: Any, tables: Sequence[Document]) -> None:
-    names = list(dict.fromkeys(who for table in tables for who in table["contestants"]))
-    for number, who in enumerate(names):
+    names = list(dict.fromkeys(name for table in tables for name in table["contestants"]))
+    for number, name in enumerate(names):
         points = [
             (table["processes"], one["p99"] / one["ideal"])
             for table in tables
-            if (one := table["contestants"].get(who))
+            if (one := table["contestants"].get(name))
         ]
-        ours = _color(who) == OURS
+        ours = _color(name) == OURS
         style = {"color": OURS, "linewidth": 3} if ours else {"color": f"C{number}", "alpha": 0.7}
-        panel.plot(*zip(*points, strict=True), marker="o", label=_label(who), **style)
+        panel.plot(*zip(*points, strict=True), marker="o", label=_label(name), **style)
     panel.set(xscale="log", yscale="log", xlabel="processes")
     panel.grid(alpha=0.3)
 
 
 def growth(results: Document) -> Any:
-    """How the figures of leaselock grow."""
+    """Chart how the figures of leaselock grow with the size."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -166,8 +167,8 @@ def growth(results: Document) -> Any:
         scaled = [y / first for y in curve["y"]]
         label = f"{text} ({curve['exponent']:+.2f})"
         panel.plot(curve["x"], scaled, marker="o", label=label)
-    panel.set(xscale="log", yscale="log", ylabel="times the figure of the smallest size")
-    panel.set_title("how the figures of leaselock grow (fitted exponents in brackets)")
+    panel.set(xscale="log", yscale="log", ylabel="relative to the smallest size")
+    panel.set_title("growth of the figures of leaselock (fitted exponents in brackets)")
     panel.grid(alpha=0.3)
     panel.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
@@ -175,7 +176,7 @@ def growth(results: Document) -> Any:
 
 CHARTS: dict[str, Callable[[Document], Any]] = {
     "pairs": pairs,
-    "contention": crowds,
+    "contention": contention,
     "waits": waits,
     "each": each,
     "growth": growth,

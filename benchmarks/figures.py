@@ -1,4 +1,4 @@
-"""From many measurements to the few numbers of a table."""
+"""Statistics: medians, quartiles, ratios, percentiles and fairness."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
 
 
 class Spread(NamedTuple):
-    """The median, and the quarter points around it."""
+    """A median and its quartiles."""
 
     median: float
     low: float
     high: float
 
     def show(self, scale: float = 1.0, digits: int = 1) -> str:
-        """The median and its spread in the unit that *scale* makes."""
+        """Return the median and the quartiles as text, multiplied by *scale*."""
         median, low, high = (f"{value * scale:,.{digits}f}" for value in self)
         return f"{median} ({low} to {high})"
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """The median and the quarter points of *values*."""
+    """Return the median and the quartiles of *values*."""
     if len(values) == 1:
         return Spread(values[0], values[0], values[0])
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -31,17 +31,17 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def ratio(values: Sequence[float], reference: Sequence[float]) -> Spread:
-    """Round by round against the reference of the same round, so that slow rounds cancel out."""
+    """Return the ratios to the reference of the same round, so that slow rounds cancel out."""
     return spread([mine / theirs for mine, theirs in zip(values, reference, strict=True)])
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile of sorted *values*; 0 of none."""
+    """Return the nearest-rank percentile of sorted *values*; 0 if there are none."""
     rank = -int(-len(values) * percent // 100)
     return values[max(0, min(rank, len(values)) - 1)] if values else 0.0
 
 
 def jain(counts: Sequence[int]) -> float:
-    """Jain's index of fairness: 1 when all have the same, 1/n when one has everything."""
+    """Return Jain's fairness index: 1 if all counts are equal, 1/n if one has everything."""
     squares = sum(count * count for count in counts)
     return sum(counts) ** 2 / (len(counts) * squares) if squares else 0.0

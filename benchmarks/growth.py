@@ -1,6 +1,6 @@
-"""How each figure grows with what it depends on: the exponent of a power law through all sizes.
+"""Growth of each figure with the size: the exponent of a power law fitted to all sizes.
 
-Law: a line through the logarithms, by least squares. 0 is "it does not grow", 1 "in proportion".
+The fit is a least-squares line through the logarithms. Exponent 0: constant; 1: proportional.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """The slope of log y over log x, of those that are above 0."""
+    """Return the slope of log y over log x, for positive values."""
     points = [(log(a), log(b)) for a, b in zip(x, y, strict=True) if a > 0 and b > 0]
     if len({a for a, _ in points}) < 2:
         return float("nan")
@@ -24,7 +24,7 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def table_of(tables: Iterable[Table]) -> Table:
-    """Of every curve that the workloads left."""
+    """Return the exponents of all growth curves in *tables*."""
     rows, data = [], {}
     for table in tables:
         for text, curve in table.data.get("growth", {}).items():
@@ -33,6 +33,6 @@ def table_of(tables: Iterable[Table]) -> Table:
             grows = exponent(curve["x"], curve["y"])
             data[text] = curve | {"exponent": grows}
             rows.append([text, f"{grows:+.2f}", f"{curve['x'][0]:,.0f} to {curve['x'][-1]:,.0f}"])
-    title = "growth: the exponent with which a figure of leaselock grows"
-    notes = ["0: it does not grow; 1: in proportion"]
-    return Table(title, ["figure", "exponent", "from, to"], rows, {"curves": data}, [], notes)
+    title = "growth: the exponent of each figure of leaselock"
+    notes = ["0: constant; 1: proportional"]
+    return Table(title, ["figure", "exponent", "range"], rows, {"curves": data}, [], notes)

@@ -1,4 +1,4 @@
-"""Where it was measured: what makes a difference to the numbers, and no paths or names."""
+"""The machine and the versions measured, without paths or host names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from benchmarks.contestants import ALL, TITLES, contestant, present
 
-# What the name of a contestant says beside that of its library.
-WAY = r"^aio-|-(file|redis|fair|masters|zookeeper|sql)$"
+# The part of a contestant's name that is not the name of its library.
+VARIANT = r"^aio-|-(file|redis|fair|masters|zookeeper|sql)$"
 
 
 def processor() -> str:
-    """What the processor calls itself."""
+    """Return the model name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except FileNotFoundError:
@@ -25,14 +25,14 @@ def processor() -> str:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def machine() -> dict[str, str | int]:
-    """The machine, for people and for JSON."""
+    """Return a description of the machine."""
     return {
         "processor": processor(),
         "cores": cores(),
@@ -43,6 +43,6 @@ def machine() -> dict[str, str | int]:
 
 
 def versions() -> dict[str, str]:
-    """The libraries' versions; what is bare belongs to the machine."""
+    """Return the versions of all libraries that are measured."""
     peers = [name for name in present(ALL) if not re.search(r"leaselock|bare", TITLES[name])]
-    return {re.sub(WAY, "", name): contestant(name).version for name in ["leaselock", *peers]}
+    return {re.sub(VARIANT, "", name): contestant(name).version for name in ["leaselock", *peers]}

@@ -1,4 +1,4 @@
-"""How long everything is measured: a full run takes a quarter of an hour, a quick one far less."""
+"""The sizes of a run: a full run takes a quarter of an hour, a quick one far less."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ class Scale(NamedTuple):
     """The sizes of a run."""
 
     rounds: int
-    """How many turns each contestant gets."""
-    turn: float
-    """Seconds of one turn of one thread."""
-    crowd: int
-    """How many processes contend on a file."""
-    crowds: tuple[int, ...]
-    """How many of them contend on a server."""
-    crowd_rounds: int
-    crowd_turn: float
-    settling: float
-    """Seconds until one that begins to wait has settled down."""
-    wait: float
-    """Seconds for which a waiter is watched."""
+    """Measurements of each contestant."""
+    sample_seconds: float
+    """Duration of one measurement with one thread."""
+    contenders: int
+    """Processes that contend on a file."""
+    contender_counts: tuple[int, ...]
+    """Processes that contend on a server."""
+    contention_rounds: int
+    contention_seconds: float
+    settle_seconds: float
+    """Time for a new waiter to become idle."""
+    watch_seconds: float
+    """Time for which a waiter is observed."""
     starts: int
-    """How often each command is started."""
+    """Starts of each command."""
     tasks: tuple[int, ...]
-    """How many tasks have a lock each, or share ten."""
+    """Tasks with a lock each, or with ten locks together."""
     threads: tuple[int, ...]
-    """How many threads have a lock each."""
+    """Threads with a lock each."""
     waiters: tuple[int, ...]
-    """How many tasks wait for one lock."""
+    """Tasks that wait for one lock."""
     leases: tuple[int, ...]
-    """How many leases one client renews."""
+    """Leases that one client renews."""
     lease: float
-    """Seconds of those."""
+    """Length of these leases in seconds."""
     masters: tuple[int, ...]
-    """How many masters each Redlock has."""
+    """Masters of each Redlock."""
 
 
 FULL = Scale(
     rounds=7,
-    turn=0.04,
-    crowd=8,
-    crowds=(2, 8, 32),
-    crowd_rounds=3,
-    crowd_turn=0.6,
-    settling=0.7,
-    wait=3.0,
+    sample_seconds=0.04,
+    contenders=8,
+    contender_counts=(2, 8, 32),
+    contention_rounds=3,
+    contention_seconds=0.6,
+    settle_seconds=0.7,
+    watch_seconds=3.0,
     starts=7,
     tasks=(100, 1000, 10_000),
     threads=(8, 64),
@@ -57,13 +57,13 @@ FULL = Scale(
 )
 QUICK = FULL._replace(
     rounds=3,
-    turn=0.005,
-    crowd=4,
-    crowds=(2,),
-    crowd_rounds=1,
-    crowd_turn=0.1,
-    settling=0.2,
-    wait=0.2,
+    sample_seconds=0.005,
+    contenders=4,
+    contender_counts=(2,),
+    contention_rounds=1,
+    contention_seconds=0.1,
+    settle_seconds=0.2,
+    watch_seconds=0.2,
     starts=2,
     tasks=(1000,),
     threads=(16,),
@@ -72,15 +72,15 @@ QUICK = FULL._replace(
     lease=1.5,
     masters=(3,),
 )
-# To see that everything runs: the figures mean nothing.
+# For the tests, which run every workload. The figures are meaningless.
 TINY = QUICK._replace(
     rounds=2,
-    turn=0.002,
-    crowd=2,
-    crowds=(2,),
-    crowd_turn=0.05,
-    settling=0.1,
-    wait=0.1,
+    sample_seconds=0.002,
+    contenders=2,
+    contender_counts=(2,),
+    contention_seconds=0.05,
+    settle_seconds=0.1,
+    watch_seconds=0.1,
     starts=1,
     tasks=(20,),
     threads=(2,),

@@ -1,4 +1,4 @@
-"""What a workload hands back: a table for people, numbers for programs, goals with a verdict."""
+"""The result of a workload: a table for people, numbers for programs, goals with a verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Goal(NamedTuple):
-    """What the design asks for, and what was measured."""
+    """An upper limit, and the measured value."""
 
     text: str
     measured: float
@@ -17,7 +17,7 @@ class Goal(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether this run met it."""
+        """Whether this run met the goal."""
         return self.measured <= self.most
 
     def __str__(self) -> str:
@@ -26,7 +26,7 @@ class Goal(NamedTuple):
 
 
 class Table(NamedTuple):
-    """One workload as it came out."""
+    """The result of one workload."""
 
     title: str
     head: Sequence[str]
@@ -36,7 +36,7 @@ class Table(NamedTuple):
     notes: Sequence[str] = ()
 
     def markdown(self) -> Iterator[str]:
-        """The lines of a section."""
+        """Return the lines of a Markdown section."""
         yield f"## {self.title}"
         yield ""
         widths = [max(3, *map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
@@ -50,7 +50,7 @@ class Table(NamedTuple):
             yield ""
 
     def plain(self) -> dict[str, Any]:
-        """What goes into the JSON file."""
+        """Return the content for the JSON file."""
         goals = [goal._asdict() | {"met": goal.met} for goal in self.goals]
         return {"title": self.title, "goals": goals, "notes": list(self.notes), **self.data}
 

@@ -8,11 +8,11 @@ import leaselock
 
 
 async def work(client: leaselock.AsyncClient, name: str, order: list[str]) -> None:
-    """Tasks exclude one another just as threads and processes do."""
+    """Append to *order* while holding the lock; tasks exclude each other as threads do."""
     async with client.lock("report") as lease:
         order.append(name)
         await asyncio.sleep(0.01)
-        lease.ensure()  # raises LeaseLost if somebody else may hold the lock by now
+        lease.ensure()  # raises LeaseLost if the lease is no longer valid
 
 
 async def main() -> None:
@@ -24,8 +24,8 @@ async def main() -> None:
         print(f"one after another: {', '.join(order)}")
 
         async with client.lock("report"):
-            busy = asyncio.create_task(client.lock("report", timeout=0.1).acquire())
-            print(f"another task in the meantime: {await busy}")
+            busy = asyncio.create_task(client.lock("report").acquire(timeout=0.1))
+            print(f"another task, after 0.1 s: {await busy}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A lock as a decorator, and what a caller who cannot wait is told.
+"""A lock as a decorator, and the error when the wait times out.
 
 Run it: python examples/decorator.py
 """
@@ -10,26 +10,26 @@ import threading
 import leaselock
 
 client = leaselock.Client(label="nightly report")
-begun, go_on = threading.Event(), threading.Event()
+started, finish = threading.Event(), threading.Event()
 
 
 @client.lock("report", timeout=0.2)
-def write_report(who: str) -> str:
-    """Runs in one thread, of one process, of this machine at a time."""
-    begun.set()
-    go_on.wait()
-    return f"written by {who}"
+def write_report(author: str) -> str:
+    """Run in at most one thread of one process on this machine at a time."""
+    started.set()
+    finish.wait()
+    return f"written by {author}"
 
 
 def main() -> None:
     first = threading.Thread(target=lambda: print(write_report("the first")), name="first")
     first.start()
-    begun.wait()
+    started.wait()
     try:
         write_report("the second")
     except leaselock.AcquireTimeout as busy:
         print(f"not written twice: {busy}")
-    go_on.set()
+    finish.set()
     first.join()
     client.close()
 

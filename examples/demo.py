@@ -1,8 +1,8 @@
-"""What a lock is for: several processes update one file, and some of them meet with accidents.
+"""Several processes update one file; one of them is killed and one is suspended.
 
-Run it: python examples/demo.py. It takes about a quarter of a minute, needs no server and leaves
-nothing behind. demo_worker.py is the program that is shown here; this file starts it, does the
-harm, and reports. Exit code: 0 if every promise was kept, 1 if one was broken.
+Run it: python examples/demo.py. It takes about fifteen seconds, needs no server and removes its
+files. demo_worker.py is the program that uses the lock; this file starts it, injects the faults
+and reports. Exit code: 0 if every guarantee was kept, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from leaselock.testing.checker import Rules, check
-from leaselock.testing.fold import History
-from leaselock.testing.history import Recorder
+from leaselock.testing.history import History
+from leaselock.testing.recorder import Recorder
 from leaselock.testing.verdict import Kind, Verdict
 
 WORKER = Path(__file__).with_name("demo_worker.py")
@@ -29,13 +29,13 @@ UNLOCKED_SECONDS = 2.0
 LOCKED_SECONDS = 10.0
 KILL_AT, STOP_AT = 2.0, 4.0
 SHORT_LEASE = 1.5
-AFTER_THE_LEASE = 0.5
-PATIENCE = 10.0
-WIDE = 46
+RESUME_DELAY = 0.5
+REPLY_TIMEOUT = 10.0
+TITLE_WIDTH = 46
 
 
-class Screen:
-    """Where the demo is seen: one line that changes on a terminal, plain lines elsewhere."""
+class Display:
+    """Prints progress: one line that is overwritten on a terminal, plain lines elsewhere."""
 
     def __init__(self) -> None:
         self.live = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -43,100 +43,100 @@ class Screen:
         self.began = time.monotonic()
         self.shown = self.began
 
-    def say(self, text: str = "") -> None:
-        """A line that stays."""
+    def line(self, text: str = "") -> None:
+        """Print a permanent line."""
         self.shown = time.monotonic()
         print(f"\r\033[K{text}" if self.live else text, flush=True)
 
     def event(self, text: str) -> None:
-        """A line that stays, with its time."""
-        self.say(f"  {self.elapsed():4.1f} s   {text}")
+        """Print a permanent line with the elapsed time."""
+        self.line(f"  {self.elapsed():4.1f} s   {text}")
 
     def progress(self, text: str) -> None:
-        """A line that the next one replaces; where nothing can be replaced, one in two seconds."""
+        """Print a line that the next one overwrites; without a terminal, one every two seconds."""
         if self.live:
             print(f"\r\033[K  {self.elapsed():4.1f} s   {text}", end="", flush=True)
         elif time.monotonic() - self.shown > 2.0:
             self.event(text)
 
     def elapsed(self) -> float:
-        """Seconds since the demo began."""
+        """Return the seconds since the demo started."""
         return time.monotonic() - self.began
 
-    def paint(self, text: str, good: bool) -> str:
-        """Green or red, where there are colours."""
+    def coloured(self, text: str, good: bool) -> str:
+        """Return *text* in green or red, if colours are enabled."""
         return f"\033[{32 if good else 31}m{text}\033[0m" if self.colours else text
 
 
-class Crew:
-    """The worker processes of one run, on one ledger."""
+class Workers:
+    """The worker processes of one run; all update one ledger."""
 
-    def __init__(self, screen: Screen, folder: Path, roles: list[str], seconds: float) -> None:
-        self.screen = screen
+    def __init__(self, display: Display, folder: Path, roles: list[str], seconds: float) -> None:
+        self.display = display
         self.folder = folder
         self.start = time.monotonic()
         self.until = self.start + seconds
-        self.workers = {f"{role} {n}": self._start(role) for n, role in enumerate(roles)}
+        self.processes = {f"{role} {n}": self._start(role) for n, role in enumerate(roles)}
 
     def _start(self, role: str) -> subprocess.Popen[str]:
-        fate = self.start + {"killed": KILL_AT, "stopped": STOP_AT}.get(role, 0.0)
+        fault_at = self.start + {"killed": KILL_AT, "stopped": STOP_AT}.get(role, 0.0)
         command = [sys.executable, str(WORKER), role, str(self.folder)]
         environment = os.environ | {"XDG_STATE_HOME": str(self.folder / "state")}
         environment.pop("LEASELOCK_URL", None)
         return subprocess.Popen(
-            [*command, repr(self.until), repr(fate), repr(SHORT_LEASE)],
+            [*command, repr(self.until), repr(fault_at), repr(SHORT_LEASE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
-            process_group=0,  # Ctrl-C is for us; we end them
+            process_group=0,  # Ctrl-C must reach this process only, which ends the workers
         )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self.workers.values():
+        for worker in self.processes.values():
             worker.kill()
             worker.communicate()
 
     def number(self) -> int:
-        """What the ledger says, as of now."""
+        """Return the number in the ledger."""
         ledger = self.folder / "ledger"
         return int((ledger.read_text().split() or ["0"])[0]) if ledger.exists() else 0
 
     def of(self, role: str) -> subprocess.Popen[str]:
-        """The one worker with this role."""
-        (found,) = (worker for name, worker in self.workers.items() if name.split()[0] == role)
+        """Return the only worker with this role."""
+        (found,) = (worker for name, worker in self.processes.items() if name.split()[0] == role)
         return found
 
-    def hear(self, worker: subprocess.Popen[str]) -> dict[str, Any]:
-        """What a worker says next; meanwhile progress is shown."""
+    def receive(self, worker: subprocess.Popen[str]) -> dict[str, Any]:
+        """Return the next message of a worker; show progress while waiting for it."""
         assert worker.stdout is not None
-        deadline = max(time.monotonic(), self.until) + PATIENCE
+        deadline = max(time.monotonic(), self.until) + REPLY_TIMEOUT
         while time.monotonic() < deadline:
             if select.select([worker.stdout], [], [], 0.1)[0]:
                 if line := worker.stdout.readline():
-                    words: dict[str, Any] = json.loads(line)
-                    return words
-                raise SystemExit(f"a worker process ended before its time: {worker.wait()}")
-            self.screen.progress(f"{self.number():,} updates so far")
-        raise SystemExit("a worker process is stuck")
+                    message: dict[str, Any] = json.loads(line)
+                    return message
+                raise SystemExit(f"a worker process ended unexpectedly: {worker.wait()}")
+            self.display.progress(f"{self.number():,} updates so far")
+        raise SystemExit("a worker process does not respond")
 
     def wait_for_an_update(self) -> float:
-        """Seconds until somebody updates the ledger."""
+        """Return the seconds until the next update of the ledger."""
         number, began = self.number(), time.monotonic()
-        while self.number() == number and time.monotonic() < self.until + PATIENCE:
+        while self.number() == number and time.monotonic() < self.until + REPLY_TIMEOUT:
             time.sleep(0.001)
         return time.monotonic() - began
 
     def updates(self) -> int:
-        """How many updates the workers believe to have made, when all have ended."""
-        return sum(int(self.hear(worker)["updates"]) for worker in self.workers.values())
+        """Return how many updates the workers made in total, when all have ended."""
+        return sum(int(self.receive(worker)["updates"]) for worker in self.processes.values())
 
 
 class Outcome(NamedTuple):
-    """What came of the run with the lock."""
+    """The result of the run with the lock."""
 
     verdict: Verdict
     number: int
@@ -144,69 +144,69 @@ class Outcome(NamedTuple):
     late: dict[str, Any]
 
 
-def without_lock(screen: Screen, folder: Path) -> tuple[int, int]:
-    """The updates made, and those found in the file."""
-    screen.say("1. without a lock")
-    with Crew(screen, folder, ["unlocked"] * PROCESSES, UNLOCKED_SECONDS) as crew:
-        made = crew.updates()
-        return made, crew.number()
+def without_lock(display: Display, folder: Path) -> tuple[int, int]:
+    """Return the number of updates made, and of those found in the file."""
+    display.line("1. without a lock")
+    with Workers(display, folder, ["unlocked"] * PROCESSES, UNLOCKED_SECONDS) as workers:
+        made = workers.updates()
+        return made, workers.number()
 
 
-def with_lock(screen: Screen, folder: Path) -> Outcome:
-    """The same with leaselock, one process being killed and one stopped."""
-    screen.say("2. with leaselock, and with accidents")
+def with_lock(display: Display, folder: Path) -> Outcome:
+    """Do the same with leaselock; kill one process and stop another."""
+    display.line("2. with leaselock, and with faults")
     roles = ["killed", "stopped", *["steady"] * (PROCESSES - 2)]
-    with Crew(screen, folder, roles, LOCKED_SECONDS) as crew:
-        free_after = kill_one(crew, folder)
-        late = stop_one(crew)
-        crew.updates()
+    with Workers(display, folder, roles, LOCKED_SECONDS) as workers:
+        free_after = kill_one(workers, folder)
+        late = stop_one(workers)
+        workers.updates()
         verdict = check(History.read(folder / "history"), rules())
-        return Outcome(verdict, crew.number(), free_after, late)
+        return Outcome(verdict, workers.number(), free_after, late)
 
 
 def rules() -> Rules:
-    """What must at least have happened, and how long a dead holder may keep the others waiting."""
+    """Return what must have happened at least, and how long a dead holder may block the others."""
     return Rules(min_grants=100, min_contention=0.3, min_died_holding=1, ghost_bound=5_000_000_000)
 
 
-def kill_one(crew: Crew, folder: Path) -> float:
-    """Kill the worker that holds the lock; how long does it stay locked?"""
-    victim = crew.of("killed")
-    crew.hear(victim)
+def kill_one(workers: Workers, folder: Path) -> float:
+    """Kill the worker that holds the lock; return the seconds until the next update."""
+    victim = workers.of("killed")
+    workers.receive(victim)
     with Recorder(folder / "history") as recorder:
         recorder.killed(victim.pid)
     victim.send_signal(signal.SIGKILL)
-    crew.workers.pop("killed 0").communicate()
-    crew.screen.event(f"process {victim.pid} was killed (SIGKILL) while it held the lock")
-    seconds = crew.wait_for_an_update()
-    crew.screen.event(f"   the next process had made its update {seconds * 1000:.0f} ms later")
+    workers.processes.pop("killed 0").communicate()
+    workers.display.event(f"process {victim.pid} was killed (SIGKILL) while it held the lock")
+    seconds = workers.wait_for_an_update()
+    workers.display.event(f"   the next process updated the file {seconds * 1000:.0f} ms later")
     return seconds
 
 
-def stop_one(crew: Crew) -> dict[str, Any]:
-    """Stop the worker that holds the lock until its lease is over; what does it do then?"""
-    victim, screen = crew.of("stopped"), crew.screen
-    token = crew.hear(victim)["holding"]
+def stop_one(workers: Workers) -> dict[str, Any]:
+    """Stop the lock holder until its lease has ended; return what it reports then."""
+    victim, display = workers.of("stopped"), workers.display
+    token = workers.receive(victim)["holding"]
     victim.send_signal(signal.SIGSTOP)
-    screen.event(f"process {victim.pid} was stopped (SIGSTOP) while it held the lock")
-    seconds = crew.wait_for_an_update()
-    screen.event(
-        f"   its lease of {SHORT_LEASE} s ran out; the next update came {seconds:.1f} s later"
+    display.event(f"process {victim.pid} was stopped (SIGSTOP) while it held the lock")
+    seconds = workers.wait_for_an_update()
+    display.event(
+        f"   its lease of {SHORT_LEASE} s ended; the next update came {seconds:.1f} s later"
     )
-    time.sleep(AFTER_THE_LEASE)
+    time.sleep(RESUME_DELAY)
     victim.send_signal(signal.SIGCONT)
     assert victim.stdin is not None
     print("go on", file=victim.stdin, flush=True)
-    late = crew.hear(victim)
-    found = f"its lease lost: {late['loss']}" if late["loss"] else "NOTHING AMISS"
-    screen.event(f"   it was continued (SIGCONT), and found {found}")
-    what = "refused" if late["refused"] else "ACCEPTED"
-    screen.event(f"   its late update was {what}: its token {token} is an old one by now")
+    late = workers.receive(victim)
+    found = f"lost: {late['loss']}" if late["loss"] else "STILL VALID"
+    display.event(f"   it was continued (SIGCONT), and its lease was {found}")
+    outcome = "rejected" if late["rejected"] else "ACCEPTED"
+    display.event(f"   its late update was {outcome}: a newer token than its {token} was used")
     return late
 
 
-def promises(outcome: Outcome) -> list[tuple[str, bool]]:
-    """What was promised, and whether it was kept."""
+def guarantees(outcome: Outcome) -> list[tuple[str, bool]]:
+    """Return each guarantee, and whether it was kept."""
     verdict, wrong = outcome.verdict, outcome.verdict.kinds()
     counted = verdict.counts.writes == outcome.number
     exclusive = {Kind.OVERLAP, Kind.MALFORMED, Kind.VACUOUS}
@@ -214,16 +214,16 @@ def promises(outcome: Outcome) -> list[tuple[str, bool]]:
     return [
         ("no update was lost", counted and Kind.LOST_UPDATE not in wrong),
         ("never two holders at once", not wrong & exclusive),
-        ("no token was repeated, each is greater than the last", not wrong & tokens),
-        ("a killed holder's lock is free at once", outcome.free_after < 1.0),
-        ("a holder that was stopped too long finds out", bool(outcome.late["loss"])),
-        ("its late update is refused", outcome.late["refused"] and Kind.STALE_WRITE not in wrong),
-        ("nobody waits for a lock that nobody holds", not wrong & {Kind.GHOST, Kind.STALL}),
+        ("each token is greater than the one before", not wrong & tokens),
+        ("the lock of a killed holder is free at once", outcome.free_after < 1.0),
+        ("a holder that was stopped for too long learns of the loss", bool(outcome.late["loss"])),
+        ("its late update is rejected", outcome.late["rejected"] and Kind.STALE_WRITE not in wrong),
+        ("no waiter is blocked while the lock is free", not wrong & {Kind.GHOST, Kind.STALL}),
     ]
 
 
-def report(screen: Screen, made: int, found: int, outcome: Outcome) -> bool:
-    """Print both runs side by side, and what was kept of what was promised."""
+def report(display: Display, made: int, found: int, outcome: Outcome) -> bool:
+    """Print both runs side by side, and the guarantees; return whether all were kept."""
     counts = outcome.verdict.counts
     waits = (counts.wait_p50, counts.wait_p99, counts.wait_max)
     rows = [
@@ -231,41 +231,42 @@ def report(screen: Screen, made: int, found: int, outcome: Outcome) -> bool:
         ("updates made", f"{made:,}", f"{counts.writes:,}"),
         ("updates found in the file", f"{found:,}", f"{outcome.number:,}"),
         ("updates lost", f"{made - found:,}", f"{counts.writes - outcome.number:,}"),
-        ("hand-overs from one process to another", "", f"{counts.hand_overs:,}"),
-        ("wait for the lock: half of them below", "", f"{waits[0] / 1e6:,.1f} ms"),
-        ("                   99 of 100 below", "", f"{waits[1] / 1e6:,.1f} ms"),
+        ("hand-offs from one process to another", "", f"{counts.hand_overs:,}"),
+        ("wait for the lock: median", "", f"{waits[0] / 1e6:,.1f} ms"),
+        ("                   99th percentile", "", f"{waits[1] / 1e6:,.1f} ms"),
         ("                   longest (a holder was stopped)", "", f"{waits[2] / 1e6:,.0f} ms"),
     ]
-    screen.say()
+    display.line()
     for title, without, with_it in rows:
-        screen.say(f"  {title:{WIDE}}{without:>16}{with_it:>16}")
-    screen.say()
-    kept = promises(outcome)
-    for promise, good in kept:
-        screen.say(f"  {promise:{WIDE + 28}}{screen.paint('kept' if good else 'BROKEN', good)}")
+        display.line(f"  {title:{TITLE_WIDTH}}{without:>16}{with_it:>16}")
+    display.line()
+    kept = guarantees(outcome)
+    for guarantee, good in kept:
+        verdict = display.coloured("kept" if good else "BROKEN", good)
+        display.line(f"  {guarantee:{TITLE_WIDTH + 28}}{verdict}")
     return all(good for _, good in kept)
 
 
 def main() -> int:
-    """Run the program twice and compare."""
-    screen = Screen()
-    screen.say(
+    """Run the program without and with the lock, and compare."""
+    display = Display()
+    display.line(
         f"{PROCESSES} processes add 1 to a number in one file, again and again: they read it,"
     )
-    screen.say("work for a millisecond, and write the next number.\n")
+    display.line("work for a millisecond, and write the next number.\n")
     with tempfile.TemporaryDirectory(prefix="leaselock-demo-") as folder:
         (bare := Path(folder, "bare")).mkdir()
         (held := Path(folder, "held")).mkdir()
-        made, found = without_lock(screen, bare)
-        screen.event(f"{made - found:,} of {made:,} updates were lost\n")
-        outcome = with_lock(screen, held)
-    kept = report(screen, made, found, outcome)
+        made, found = without_lock(display, bare)
+        display.event(f"{made - found:,} of {made:,} updates were lost\n")
+        outcome = with_lock(display, held)
+    kept = report(display, made, found, outcome)
     if not kept:
-        screen.say(f"\n{outcome.verdict}")
+        display.line(f"\n{outcome.verdict}")
     elif made == found:
-        screen.say("\nWithout the lock nothing was lost either, so this run has shown nothing.")
+        display.line("\nNo update was lost without the lock either, so this run has shown nothing.")
     else:
-        screen.say(f"\n{screen.paint('Every promise was kept.', True)}")
+        display.line(f"\n{display.coloured('Every guarantee was kept.', True)}")
     return 0 if kept and made > found else 1
 
 

@@ -1,8 +1,8 @@
-"""One of the processes of demo.py: it adds 1 to the number in a file, again and again.
+"""One of the processes of demo.py: it increments the number in a file in a loop.
 
-Law: the ledger does what a careful resource does. It remembers the newest fencing token that it
-has seen and refuses a write that brings an older one. It cannot prevent that two programs read
-the same number and both write the next one: that takes a lock.
+The ledger does what a fenced resource must do: it stores the greatest fencing token that it has
+seen and rejects a write with a smaller one. It cannot prevent two programs from reading the same
+number and both writing the next one. That requires a lock.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import leaselock
-from leaselock.testing.history import Recorder
+from leaselock.testing.recorder import Recorder
 
 if TYPE_CHECKING:
-    from leaselock.testing.history import Attempt
+    from leaselock.testing.recorder import Attempt
 
 LOCK = "ledger"
 WORK = 0.001
@@ -27,20 +27,20 @@ ENTRY_SIZE = 42
 
 
 class Entry(NamedTuple):
-    """What the file says."""
+    """The content of the file."""
 
     number: int
     token: int
 
 
 class Ledger:
-    """A number in a file, and the newest token that was shown to it."""
+    """A number in a file, and the greatest token of its writers."""
 
     def __init__(self, path: str) -> None:
         self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def read(self) -> Entry:
-        """What the file says now."""
+        """Return the present content."""
         fcntl.flock(self.file, fcntl.LOCK_SH)
         try:
             return self._entry()
@@ -48,7 +48,7 @@ class Ledger:
             fcntl.flock(self.file, fcntl.LOCK_UN)
 
     def write(self, number: int, token: int) -> bool:
-        """Put *number* in the file; False, and no change, when *token* is an old one."""
+        """Write *number*; return False, without a change, if a greater token has written."""
         fcntl.flock(self.file, fcntl.LOCK_EX)
         try:
             if token < self._entry().token:
@@ -63,7 +63,7 @@ class Ledger:
 
 
 class Worker:
-    """The program whose updates must not get lost."""
+    """The program whose updates must not be lost."""
 
     def __init__(self, folder: str, until: float) -> None:
         self.ledger = Ledger(os.path.join(folder, "ledger"))
@@ -72,16 +72,16 @@ class Worker:
         self.updates = 0
 
     def without_lock(self) -> None:
-        """Update with nothing in between."""
+        """Update the ledger without a lock."""
         while time.monotonic() < self.until:
             number = self.ledger.read().number
             time.sleep(WORK)
             self.updates += self.ledger.write(number + 1, 0)
 
     def with_lock(self, lock: leaselock.Lock, until: float) -> None:
-        """Update under the lock. The recorder is only for the proof: a program needs none."""
+        """Update the ledger while holding the lock. The recorder is only for the checker."""
         while time.monotonic() < until:
-            attempt = self.recorder.ask(LOCK)
+            attempt = self.recorder.acquiring(LOCK)
             with lock as lease:
                 granted(attempt, lease)
                 number = self.ledger.read().number
@@ -91,8 +91,8 @@ class Worker:
             attempt.released()
 
     def write(self, attempt: Attempt, number: int, token: int) -> bool:
-        """One write, and a record of what became of it."""
-        attempt.write_asked()
+        """Write, and record the result."""
+        attempt.writing()
         written = self.ledger.write(number, token)
         if written:
             attempt.write_done(number)
@@ -101,28 +101,28 @@ class Worker:
             attempt.write_rejected()
         return written
 
-    def be_killed(self, lock: leaselock.Lock) -> None:
-        """Take the lock and never give it back."""
-        attempt = self.recorder.ask(LOCK)
+    def wait_for_kill(self, lock: leaselock.Lock) -> None:
+        """Acquire the lock and wait for SIGKILL."""
+        attempt = self.recorder.acquiring(LOCK)
         with lock as lease:
             granted(attempt, lease)
-            tell(holding=lease.token)
+            send(holding=lease.token)
             signal.pause()
 
-    def be_stopped(self, lock: leaselock.Lock) -> None:
-        """Take the lock, be stopped while the lease runs out, and go on as if nothing was."""
-        attempt = self.recorder.ask(LOCK)
+    def outlive_lease(self, lock: leaselock.Lock) -> None:
+        """Acquire the lock, get stopped until the lease has ended, and write nevertheless."""
+        attempt = self.recorder.acquiring(LOCK)
         lease = lock.acquire()
         assert lease is not None
         granted(attempt, lease)
         number = self.ledger.read().number
-        tell(holding=lease.token)
+        send(holding=lease.token)
         sys.stdin.readline()  # stopped here, and continued much later
         loss = loss_of(lease)
         if loss:
             attempt.lost()
-        # A program that did look would end here. The careless one is stopped by its token.
-        tell(loss=loss, refused=not self.write(attempt, number + 1, lease.token))
+        # A careful program would stop here. This one writes, and its token causes the rejection.
+        send(loss=loss, rejected=not self.write(attempt, number + 1, lease.token))
         attempt.releasing()
         try:
             lease.release()
@@ -133,13 +133,13 @@ class Worker:
 
 
 def granted(attempt: Attempt, lease: leaselock.Lease) -> None:
-    """Record a grant, and until when its holder may believe in it."""
+    """Record a grant, and until when it is valid."""
     now = time.monotonic_ns()
     attempt.granted(lease.token, valid_until=now + round(lease.remaining * 1e9))
 
 
 def loss_of(lease: leaselock.Lease) -> str:
-    """Why the lease is lost; empty while it is not."""
+    """Return why the lease is lost, or an empty string."""
     try:
         lease.ensure()
     except leaselock.LeaseLost as lost:
@@ -147,26 +147,26 @@ def loss_of(lease: leaselock.Lease) -> str:
     return ""
 
 
-def tell(**words: object) -> None:
-    """Say something to demo.py."""
-    print(json.dumps(words), flush=True)
+def send(**message: object) -> None:
+    """Send a message to demo.py."""
+    print(json.dumps(message), flush=True)
 
 
-def main(role: str, folder: str, until: float, fate: float, lease: float) -> None:
-    """Play *role* until *until*; at *fate* comes what is to come."""
+def main(role: str, folder: str, until: float, fault_at: float, lease: float) -> None:
+    """Work in *role* until *until*; the fault of the role is injected at *fault_at*."""
     worker = Worker(folder, until)
     if role == "unlocked":
         worker.without_lock()
     else:
         with leaselock.Client(label="demo") as client:  # no URL: the embedded store
             if role in ("killed", "stopped"):
-                worker.with_lock(client.lock(LOCK), fate)
+                worker.with_lock(client.lock(LOCK), fault_at)
             if role == "killed":
-                worker.be_killed(client.lock(LOCK))
+                worker.wait_for_kill(client.lock(LOCK))
             if role == "stopped":
-                worker.be_stopped(client.lock(LOCK, lease=lease))
+                worker.outlive_lease(client.lock(LOCK, lease=lease))
             worker.with_lock(client.lock(LOCK), until)
-    tell(updates=worker.updates)
+    send(updates=worker.updates)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fencing: what is guarded refuses those who are late. Run it: python examples/fencing.py"""
+"""Fencing: the resource rejects writes of a previous holder. Run it: python examples/fencing.py"""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import leaselock
 
 
 class Storage:
-    """Whatever your lock guards, as long as it can compare two numbers in one step.
+    """The protected resource; it must compare two numbers and write in one atomic step.
 
-    In SQL that is leaselock.optimistic.fenced_write.
+    For a row in SQL, use leaselock.optimistic.fenced_write.
     """
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Storage:
         self.fence = 0
 
     def write(self, text: str, fence: int) -> bool:
-        """Accept the write unless a newer holder has been here."""
+        """Accept the write unless a newer holder has written."""
         if fence < self.fence:
             return False
         self.text, self.fence = text, fence
@@ -28,7 +28,7 @@ def main() -> None:
     with leaselock.Client() as slow, leaselock.Client() as quick:
         stale = slow.lock("report").acquire()
         assert stale is not None
-        quick.break_lock("report")  # as if *slow* had been frozen beyond its lease
+        quick.break_lock("report")  # as if *slow* had been suspended for longer than its lease
         with quick.lock("report") as lease:
             print(f"the new holder's write: {storage.write('new', fence=lease.token)}")
             print(f"the late holder's write: {storage.write('old', fence=stale.token)}")

@@ -1,4 +1,4 @@
-"""Threads: one lock, several ways to take it. Run it: python examples/threads.py"""
+"""Threads: one lock, several ways to acquire it. Run it: python examples/threads.py"""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ balance = 0
 
 
 def deposit(client: leaselock.Client) -> None:
-    """Wait for the lock, then change what it guards."""
+    """Wait for the lock, then change the balance."""
     global balance
     with client.lock("account:7"):
         balance += 10
 
 
 def main() -> None:
-    with leaselock.Client() as client:  # $LEASELOCK_URL, or else an embedded file: no server needed
+    with leaselock.Client() as client:  # $LEASELOCK_URL, otherwise an SQLite file
         threads = [threading.Thread(target=deposit, args=(client,)) for _ in range(5)]
         for thread in threads:
             thread.start()
@@ -25,9 +25,9 @@ def main() -> None:
             thread.join()
         print(f"five deposits: {balance}")
 
-        lease = client.lock("account:7").acquire(timeout=2.5)  # None if the time passes
+        lease = client.lock("account:7").acquire(timeout=2.5)  # None after 2.5 s
         if lease is not None:
-            print(f"mine for the next {lease.remaining:.0f} seconds, and renewed until released")
+            print(f"held: valid for {lease.remaining:.0f} seconds, renewed until released")
             lease.release()
 
 

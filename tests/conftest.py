@@ -1,27 +1,28 @@
-"""Assertions of the suite are explained by pytest, as those of tests are.
+"""What every run needs: a known environment, the shared servers, a tier, and a report.
 
-Here, because this is read before any other module of the tests can have imported the suite.
+Assertions of the conformance suite are explained by pytest, as those of tests are. That is said
+here, because this is read before any other module of the tests can have imported the suite.
 """
 
 import pytest
+from tests import randomness, surroundings, tiers
 
+pytest_plugins = ["tests.servers.fixtures", "tests.report"]
 pytest.register_assert_rewrite("leaselock.testing.conformance")
 
-# Servers of Java's and databases are heavy: one process of a parallel run starts them, and runs all
-# that need them. By words of a test's path, or by its fixture.
-HEAVY = {
-    "ensemble": "ensemble",
-    "zookeeper": "ensemble",
-    "tests/sql/": "databases",
-    "test_sql": "databases",
-}
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The tier that is run."""
+    parser.addoption("--tier", choices=tiers.TIERS, default="all", help="see tests/tiers.py")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a heavy server together (`--dist loadgroup`)."""
-    for item in items:
-        words = (item.nodeid, *getattr(item, "fixturenames", ()))
-        for sign, group in HEAVY.items():
-            if any(sign in word for word in words):
-                item.add_marker(pytest.mark.xdist_group(group))
-                break
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Every process that runs tests begins alike."""
+    surroundings.prepare()
+    randomness.prepare(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the tier."""
+    tiers.select(config, items)

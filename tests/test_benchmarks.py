@@ -1,4 +1,4 @@
-"""The benchmarks run, verify what they measure, and say what they found; no time is asserted."""
+"""The benchmarks run, verify exclusion and report results; no time is asserted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from benchmarks import foreign
 from benchmarks.__main__ import main
 from benchmarks.charts import CHARTS, draw
-from benchmarks.contender import Stint
+from benchmarks.contender_group import handoffs, summary, verify
 from benchmarks.contestants import (
     ALL,
     CLASSES,
@@ -24,10 +24,10 @@ from benchmarks.contestants import (
     contestant,
     present,
 )
-from benchmarks.crowd import hand_overs, summary, verify
 from benchmarks.figures import jain, percentile, ratio, spread
 from benchmarks.growth import exponent
 from benchmarks.tables import Goal, Table
+from benchmarks.workers.contender import HoldTimes
 from benchmarks.workloads import NAMES
 from benchmarks.workloads.redis import announce
 from benchmarks.workloads.startup import fault
@@ -36,23 +36,23 @@ from tests.servers.redis import Redis
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-LEDGER = [[Stint(0, 10, 20), Stint(20, 50, 60)], [Stint(0, 20, 50)]]
+HISTORY = [[HoldTimes(0, 10, 20), HoldTimes(20, 50, 60)], [HoldTimes(0, 20, 50)]]
 
 
-# The others start many servers one after the other: a minute, which is for `make bench`.
-BRIEF = ["pair", "nested", "contention", "waiting", "redis_leases", "local", "stores"]
+# The other workloads start many servers, which takes a minute; `make bench` runs them.
+SHORT = ["pair", "nested", "contention", "waiting", "redis_leases", "local", "stores"]
 
 
-def test_a_run_measures_and_writes(
+def test_run_measures_and_writes_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A virtual machine takes longer to start than all the rest takes together.
+    # Starting a Java virtual machine takes longer than everything else together.
     monkeypatch.setattr(foreign, "BUILT", tmp_path)
-    assert set(NAMES) > set(BRIEF)
-    assert main(["--tiny", "--into", str(tmp_path), *BRIEF]) == 0
+    assert set(NAMES) > set(SHORT)
+    assert main(["--tiny", "--into", str(tmp_path), *SHORT]) == 0
     printed = capsys.readouterr().out
     document = json.loads((tmp_path / "results.json").read_text("utf-8"))
-    assert list(document["results"])[: len(BRIEF)] == BRIEF
+    assert list(document["results"])[: len(SHORT)] == SHORT
     for tables in document["results"].values():
         for table in tables:
             assert f"## {table['title']}" in printed
@@ -62,14 +62,14 @@ def test_a_run_measures_and_writes(
     assert str(Path.home()) not in printed
 
 
-def test_what_was_published_can_be_drawn(tmp_path: Path) -> None:
+def test_published_results_can_be_drawn(tmp_path: Path) -> None:
     published = Path(__file__).parents[1] / "docs" / "benchmarks" / "results.json"
     draw(json.loads(published.read_text("utf-8")), tmp_path)
     for chart in CHARTS:
         assert Path(tmp_path, f"{chart}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_workloads_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_workloads_can_be_selected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--tiny", "nested"]) == 0
     assert [line[:9] for line in capsys.readouterr().out.splitlines() if line[:2] == "##"] == [
         "## nested",
@@ -77,7 +77,7 @@ def test_workloads_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_an_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_workload_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         main(["speed"])
     assert refused.value.code == 2
@@ -91,18 +91,18 @@ def server() -> Iterator[Redis]:
 
 
 @pytest.mark.parametrize("name", [*CLASSES, *ON_REDIS])
-def test_a_contestant_keeps_others_out(name: str, tmp_path: Path, server: Redis) -> None:
+def test_contestant_excludes_others(name: str, tmp_path: Path, server: Redis) -> None:
     if why := absent(name):
         pytest.skip(f"no peer: {name}: {why}")
     announce(server.url, tmp_path)
     lock = contestant(name)(tmp_path)
     lock.acquire()
     if not lock.waits:
-        # It is bare, and does not wait.
+        # Bare statements do not wait.
         lock.release()
         lock.close()
         return
-    command = [sys.executable, "-m", "benchmarks.waiter", name, str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.workers.waiter", name, str(tmp_path)]
     root = Path(__file__).resolve().parent.parent
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as waiter:
         assert waiter.stdout is not None
@@ -119,21 +119,21 @@ def test_every_contestant_has_a_title() -> None:
     assert REFERENCE in CLASSES
 
 
-def test_two_holders_at_once_are_noticed() -> None:
-    verify("a", LEDGER, 3)
+def test_overlapping_holds_are_detected() -> None:
+    verify("a", HISTORY, 3)
     with pytest.raises(AssertionError, match="1 overlaps"):
-        verify("a", [*LEDGER, [Stint(0, 55, 70)]], 4)
+        verify("a", [*HISTORY, [HoldTimes(0, 55, 70)]], 4)
     with pytest.raises(AssertionError, match="2 counted of 3"):
-        verify("a", LEDGER, 2)
+        verify("a", HISTORY, 2)
 
 
-def test_the_figures_of_contention() -> None:
-    figures = summary(LEDGER, cpu=3.0)
+def test_figures_of_contention() -> None:
+    figures = summary(HISTORY, cpu=3.0)
     assert (figures.processes, figures.cpu) == (2, 1.0)
     assert figures.rate == pytest.approx(3 / 60e-9)
     assert (figures.p50, figures.longest) == (20e-9, 30e-9)
     assert figures.hold == pytest.approx(50e-9 / 3)
-    assert figures.passed == pytest.approx(2 / 60e-9)
+    assert figures.transfers == pytest.approx(2 / 60e-9)
     assert figures.jain == pytest.approx(0.9)
 
 
@@ -156,15 +156,15 @@ def test_percentiles_are_values_that_occurred() -> None:
     assert percentile([], 99) == 0.0
 
 
-def test_jain_is_one_when_all_are_equal() -> None:
+def test_jain_index_is_one_for_equal_counts() -> None:
     assert jain([3, 3, 3, 3]) == 1.0
     assert jain([4, 0, 0, 0]) == 0.25
     assert jain([0, 0]) == 0.0
 
 
-def test_a_hand_over_is_one_to_who_waited_for_it() -> None:
-    first, waited, came_later = Stint(0, 1, 10), Stint(5, 13, 20), Stint(25, 26, 30)
-    assert hand_overs([first, waited, came_later]) == [3]
+def test_handoff_counts_only_waiting_processes() -> None:
+    first, waited, came_later = HoldTimes(0, 1, 10), HoldTimes(5, 13, 20), HoldTimes(25, 26, 30)
+    assert handoffs([first, waited, came_later]) == [3]
 
 
 def test_growth_is_the_exponent_of_a_power_law() -> None:
@@ -174,13 +174,13 @@ def test_growth_is_the_exponent_of_a_power_law() -> None:
     assert math.isnan(exponent([10], [1]))
 
 
-def test_a_peer_that_is_not_here_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ALL, "nobody", "nobody:Lock")
-    assert "nobody" in absent("nobody")
-    assert present(["flock", "nobody"]) == ["flock"]
+def test_missing_peer_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ALL, "missing", "missing:Lock")
+    assert "missing" in absent("missing")
+    assert present(["flock", "missing"]) == ["flock"]
 
 
-def test_what_is_not_built_is_missing_as_an_import_is(
+def test_program_that_is_not_built_raises_import_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(foreign, "BUILT", tmp_path)
@@ -197,18 +197,18 @@ def test_every_foreign_version_is_pinned() -> None:
         foreign.pinned("node", '"leftpad": "(.*)"')
 
 
-def test_a_table_says_whether_its_goals_are_met() -> None:
+def test_table_shows_whether_goals_are_met() -> None:
     goals = [Goal("a", 1.0, 2.0), Goal("b", 3.0, 2.0)]
-    table = Table("title", ["who", "x"], [["me", "1"]], {}, goals, ["a note"])
+    table = Table("title", ["name", "x"], [["one", "1"]], {}, goals, ["a note"])
     text = "\n".join(table.markdown())
-    assert "| who |   x |\n| --- | --: |\n| me  |   1 |" in text
+    assert "| name |   x |\n| ---- | --: |\n| one  |   1 |" in text
     assert "measured 1, met" in text
     assert "measured 3, NOT met" in text
     assert [goal["met"] for goal in table.plain()["goals"]] == [True, False]
 
 
-def test_a_command_that_does_not_work_has_its_reason_told() -> None:
+def test_fault_is_the_last_line_of_a_failing_command() -> None:
     assert fault([sys.executable, "-c", "pass"], {}) == ""
-    assert fault([sys.executable, "-c", "raise SystemExit('no such luck')"], {}) == (
-        "exit code 1: no such luck"
+    assert fault([sys.executable, "-c", "raise SystemExit('out of order')"], {}) == (
+        "exit code 1: out of order"
     )

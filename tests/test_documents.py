@@ -1,6 +1,6 @@
-"""What the documents refer to exists: each test that they name, each file that they link to.
+"""Everything that the documents refer to exists: tests, files and links.
 
-And the pages of reference leave out no name, no argument and no command.
+The reference pages name every public name, argument and command, and the index every page.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
 @cache
 def functions(path: Path) -> set[str]:
-    """The tests in a file."""
+    """Return the names of the functions in a file."""
     tree = ast.parse(path.read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_names_exists(page: Path) -> None:
+def test_references_of_a_page_exist(page: Path) -> None:
     text = page.read_text()
     for path, name in TEST.findall(text):
         assert (ROOT / path).exists(), path
@@ -40,17 +40,17 @@ def test_what_a_page_names_exists(page: Path) -> None:
         assert (page.parent / link).exists(), link
 
 
-def test_the_pages_name_tests_at_all() -> None:
+def test_pages_name_tests() -> None:
     named = [name for page in PAGES for _, name in TEST.findall(page.read_text()) if name]
     assert len(named) > 10
 
 
 def words_of(page: str) -> set[str]:
-    """All words on a page of reference."""
+    """Return all words on a reference page."""
     return set(re.findall(r"\w+", (REFERENCE / page).read_text("utf-8")))
 
 
-def test_the_page_of_the_interface_leaves_nothing_out() -> None:
+def test_interface_page_names_everything() -> None:
     names = {name for name in leaselock.__all__ if not name.startswith("_")}
     for cls in (leaselock.AsyncClient, leaselock.AsyncLock, leaselock.AsyncLease):
         names |= {name for name in vars(cls) if not name.startswith("_")}
@@ -59,5 +59,12 @@ def test_the_page_of_the_interface_leaves_nothing_out() -> None:
     assert names - {"self", "of"} <= words_of("python.md")
 
 
-def test_the_page_of_the_command_line_names_each_command() -> None:
+def test_command_line_page_names_every_command() -> None:
     assert set(COMMANDS) <= words_of("command-line.md")
+
+
+def test_index_leads_to_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / link).resolve() for link in LINK.findall(index.read_text("utf-8"))}
+    pages = set((ROOT / "docs").rglob("*.md")) - {index}
+    assert {str(page.relative_to(ROOT)) for page in pages if page.resolve() not in linked} == set()

@@ -1,42 +1,74 @@
-"""The examples run as they are printed, are short, and say what their readers are told."""
+"""The examples, and the programs in the README, run unchanged and print what is expected."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-LONGEST = 40
-SAID = {
-    "threads.py": ["five deposits: 50", "mine for the next 30 seconds"],
-    "asyncio_.py": ["ann, ben, cleo", "another task in the meantime: None"],
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+PROGRAMS = re.findall(
+    r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S
+)
+PRINTED = {
+    "threads": ["deposited 5, token", "deposited 10, token", "deposited 20, token", "balance: 35"],
+    "asyncio": ["ann writes the report, token", "ben writes the report, token"],
+}
+MAX_LINES = 40
+EXPECTED = {
+    "threads.py": ["five deposits: 50", "held: valid for 30 seconds"],
+    "asyncio_.py": ["ann, ben, cleo", "another task, after 0.1 s: None"],
     "fencing.py": ["new holder's write: True", "late holder's write: False", "report is new"],
     "decorator.py": ["not written twice: 'report' could not be had", "written by the first"],
 }
 
 
-def test_every_example_is_tested() -> None:
-    found = {path.name for path in EXAMPLES.glob("*.py") if not path.name.startswith("demo")}
-    assert found == set(SAID)
-
-
-@pytest.mark.parametrize("name", SAID)
-def test_an_example_runs_and_is_short(name: str, tmp_path: Path) -> None:
+def run(arguments: list[str | Path], tmp_path: Path, url: str | None = None) -> str:
+    """Run Python with these arguments; return what it printed. It must not write errors."""
     environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
     environment.pop("LEASELOCK_URL", None)
-    run = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / name],
+    if url is not None:
+        environment["LEASELOCK_URL"] = url
+    process = subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
         env=environment,
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
-    assert (run.returncode, run.stderr) == (0, "")
-    for line in SAID[name]:
-        assert line in run.stdout
-    assert (EXAMPLES / name).read_text("utf-8").count("\n") < LONGEST
+    assert (process.returncode, process.stderr) == (0, "")
+    return process.stdout
+
+
+def test_every_example_is_tested() -> None:
+    found = {path.name for path in EXAMPLES.glob("*.py") if not path.name.startswith("demo")}
+    assert found == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_example_runs_and_is_short(name: str, tmp_path: Path) -> None:
+    printed = run([EXAMPLES / name], tmp_path)
+    for line in EXPECTED[name]:
+        assert line in printed
+    assert (EXAMPLES / name).read_text("utf-8").count("\n") < MAX_LINES
+
+
+def test_readme_has_a_program_for_threads_and_one_for_asyncio() -> None:
+    assert [name for name, text in zip(PRINTED, PROGRAMS, strict=True) if name in text] == [
+        "threads",
+        "asyncio",
+    ]
+
+
+@pytest.mark.parametrize("url", [None, "memory://"], ids=["embedded", "memory"])
+@pytest.mark.parametrize(("name", "number"), [("threads", 0), ("asyncio", 1)])
+def test_readme_program_runs(name: str, number: int, url: str | None, tmp_path: Path) -> None:
+    printed = run(["-c", PROGRAMS[number]], tmp_path, url)
+    for line in PRINTED[name]:
+        assert line in printed

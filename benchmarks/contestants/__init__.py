@@ -1,4 +1,4 @@
-"""Who is measured: each contestant a few lines in a file of its own, with documented settings."""
+"""The contestants: one short file for each library, with the settings of its documentation."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
 
 
 class Contestant(Protocol):
-    """One lock of one library, as one thread of one process sees it."""
+    """One lock of one library, used by one thread of one process."""
 
     version: ClassVar[str]
     reentrant: ClassVar[bool]
     waits: ClassVar[bool]
-    """Whether it can wait for another process."""
+    """Whether acquire can wait for another process."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the lock that all who are given *folder* share."""
+        """Open the lock that all contestants with the same *folder* share."""
 
     def acquire(self) -> None:
-        """Take the lock, however long that takes."""
+        """Acquire the lock, waiting without limit."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
 
 
-# What the ratios are ratios to.
+# The denominator of the ratios.
 REFERENCE = "filelock"
 
 CLASSES = {
@@ -40,10 +40,10 @@ CLASSES = {
     "portalocker": "port_locker:PortaLocker",
     "tooz-file": "tooz_lock:ToozFile",
     "flock": "flock:Flock",
-    "sqlite": "floor:Floor",
+    "sqlite": "bare_sqlite:BareSqlite",
 }
 
-# Those who need a Redis; the file "url" in their folder says where it is.
+# On a Redis; the file "url" in the folder contains its URL.
 ON_REDIS = {
     "redis": "ours:Redis",
     "redis-py": "redis_py:RedisPy",
@@ -56,10 +56,10 @@ ON_REDIS = {
     "redisson-fair": "redisson:Fair",
     "redsync": "redsync:Redsync",
     "node-redlock": "node_redlock:NodeRedlock",
-    "raw-redis": "raw_redis:Raw",
+    "bare-redis": "bare_redis:Bare",
 }
 
-# Those of asyncio, who need a Redis, too.
+# With asyncio, also on a Redis.
 ON_LOOP = {
     "aio": "aio_ours:Ours",
     "aio-redis-py": "aio_redis_py:RedisPy",
@@ -67,7 +67,7 @@ ON_LOOP = {
     "aio-pottery": "aio_pottery:Pottery",
 }
 
-# Those who need several; the file "url" has them with commas between.
+# On several Redis masters; the file "url" contains their URLs, separated by commas.
 ON_MASTERS = {
     "redlock": "ours:Redlock",
     "pottery-masters": "pottery_redlock:Pottery",
@@ -76,23 +76,23 @@ ON_MASTERS = {
     "node-redlock-masters": "node_redlock:NodeRedlock",
 }
 
-# Those who need a ZooKeeper; the file "hosts" in their folder says where it is.
+# On a ZooKeeper; the file "hosts" in the folder contains its address.
 ON_ZOOKEEPER = {
     "zookeeper": "ours:ZooKeeper",
     "kazoo": "kazoo_lock:KazooLock",
     "tooz-zookeeper": "tooz_lock:ToozZooKeeper",
     "curator": "curator:Curator",
-    "raw-zookeeper": "raw_zookeeper:Raw",
+    "bare-zookeeper": "bare_zookeeper:Bare",
 }
 
-# Those who need a database; the file "url" in their folder says where it is.
+# On a database; the file "url" in the folder contains its URL.
 ON_SQL = {
     "sql-lease": "ours:SqlLease",
     "sql-row": "ours:SqlRow",
     "sql-advisory": "ours:SqlAdvisory",
-    "raw-sql-lease": "raw_sql:RawLease",
-    "raw-sql-row": "raw_sql:RawRow",
-    "raw-sql-advisory": "raw_sql:RawAdvisory",
+    "bare-sql-lease": "bare_sql:BareLease",
+    "bare-sql-row": "bare_sql:BareRow",
+    "bare-sql-advisory": "bare_sql:BareAdvisory",
     "sqlalchemy-dlock": "sql_dlock:Dlock",
     "tooz-sql": "tooz_lock:Tooz",
 }
@@ -116,7 +116,7 @@ TITLES = {
     "redisson-fair": "Redisson's RFairLock (Java)",
     "redsync": "redsync (Go)",
     "node-redlock": "redlock (Node)",
-    "raw-redis": "two bare round trips, same scripts",
+    "bare-redis": "two bare round trips, same scripts",
     "aio": "**leaselock**, asyncio",
     "aio-redis-py": "redis-py's asyncio Lock",
     "coredis": "coredis's Lock",
@@ -130,27 +130,27 @@ TITLES = {
     "kazoo": "kazoo's Lock",
     "tooz-zookeeper": "tooz, ZooKeeper",
     "curator": "Curator's InterProcessMutex (Java)",
-    "raw-zookeeper": "bare requests of the recipe",
+    "bare-zookeeper": "bare requests of the recipe",
     "sql-lease": "**leaselock**, lease",
     "sql-row": "**leaselock**, row",
     "sql-advisory": "**leaselock**, advisory",
-    "raw-sql-lease": "two bare updates of a row",
-    "raw-sql-row": "bare SELECT … FOR UPDATE, counter, note",
-    "raw-sql-advisory": "bare named lock, counter, note",
+    "bare-sql-lease": "two bare updates of a row",
+    "bare-sql-row": "bare SELECT … FOR UPDATE, counter, record",
+    "bare-sql-advisory": "bare named lock, counter, record",
     "sqlalchemy-dlock": "sqlalchemy-dlock (no token)",
     "tooz-sql": "tooz (no token)",
 }
 
 
 def contestant(name: str) -> type[Contestant]:
-    """The contestant of that name; its library is imported only now."""
+    """Return the contestant of that name; import its library."""
     module, _, attribute = ALL[name].partition(":")
     found: type[Contestant] = getattr(import_module(f"{__name__}.{module}"), attribute)
     return found
 
 
 def absent(name: str) -> str:
-    """Why it cannot be measured here; empty if it can."""
+    """Return why a contestant cannot be measured here; empty if it can."""
     try:
         contestant(name)
     except ImportError as error:
@@ -159,5 +159,5 @@ def absent(name: str) -> str:
 
 
 def present(names: Iterable[str]) -> list[str]:
-    """Those who can be measured here."""
+    """Return the names that can be measured here."""
     return [name for name in names if not absent(name)]

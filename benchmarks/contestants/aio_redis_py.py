@@ -1,4 +1,4 @@
-"""redis-py's lock of asyncio: it polls, by default every 0.1 s."""
+"""redis-py's asyncio lock: polls, by default every 0.1 s."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, ClassVar
 import redis
 import redis.asyncio
 
-from benchmarks.contestants.looped import Lock, Looped
+from benchmarks.contestants.asyncio_contestant import AsyncioContestant, Lock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-# Tasks wait for one of these: with a connection for each of a thousand it would be slower.
+# Tasks wait for a free connection; one for each of a thousand tasks would be slower.
 CONNECTIONS = 50
 
 
 def client_of(url: str) -> redis.asyncio.Redis:
-    """A client for many tasks."""
+    """Return a client for many tasks."""
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         url, max_connections=CONNECTIONS, timeout=None
     )
     return redis.asyncio.Redis.from_pool(pool)
 
 
-class RedisPy(Looped):
-    """A lease of 30 s that nobody renews; no order among those who wait, and no token."""
+class RedisPy(AsyncioContestant):
+    """A lease of 30 s without renewal; waiters have no order; no token."""
 
     version: ClassVar[str] = redis.__version__
 
     @staticmethod
     @asynccontextmanager
     async def opened(url: str) -> AsyncIterator[Callable[[str], Lock]]:
-        """One client."""
+        """Open one client."""
         async with client_of(url) as client:
             yield lambda name: client.lock(f"redis-py {name}", timeout=30)

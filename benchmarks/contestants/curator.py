@@ -1,4 +1,4 @@
-"""Curator, in Java: InterProcessMutex, first come, first served, until the session ends."""
+"""Curator, in Java: InterProcessMutex, first come, first served, held until the session ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ required("java")
 
 
 class Curator(Foreign):
-    """Reentrant; its loss is told for the session, not for the lock; no token."""
+    """Reentrant; reports the loss of the session, not of the lock; no token."""
 
     version: ClassVar[str] = pinned("java", r">curator-recipes</artifactId>\s*<version>(.*)<")
     kind: ClassVar[str] = "java"

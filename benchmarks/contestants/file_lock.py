@@ -1,4 +1,4 @@
-"""filelock, as its front page says: FileLock with the default settings (it polls every 50 ms)."""
+"""filelock: FileLock with the default settings (polls every 50 ms)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class FileLock:
-    """flock(2) on a file that is opened for each acquisition; reentrant, no token, no order."""
+    """flock(2) on a file that is opened for each acquisition; reentrant; no token, no order."""
 
     version: ClassVar[str] = filelock.__version__
     reentrant: ClassVar[bool] = True
@@ -21,12 +21,12 @@ class FileLock:
         self.lock = filelock.FileLock(folder / "filelock.lock")
 
     def acquire(self) -> None:
-        """Take it."""
+        """Acquire the lock."""
         self.lock.acquire()
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self.lock.release()
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Nothing to close."""

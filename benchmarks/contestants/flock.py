@@ -1,4 +1,4 @@
-"""What the kernel does: flock(2) on an open file. No lease, no token, nobody to ask who holds."""
+"""flock(2) on an open file: no lease, no token, no information about the holder."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Flock:
         self.file = os.open(folder / "flock.lock", os.O_RDWR | os.O_CREAT, 0o600)
 
     def acquire(self) -> None:
-        """Take it."""
+        """Acquire the lock."""
         fcntl.flock(self.file, fcntl.LOCK_EX)
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         fcntl.flock(self.file, fcntl.LOCK_UN)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""kazoo's own lock: neither reentrant nor renewed, its loss is not told."""
+"""kazoo's lock: not reentrant; its loss is not reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kazoo.version import __version__  # type: ignore[import-untyped]
 
 
 class KazooLock:
-    """As its documentation shows it."""
+    """Create the lock as the documentation of the library shows it."""
 
     version: ClassVar[str] = __version__
     reentrant: ClassVar[bool] = False
@@ -22,11 +22,11 @@ class KazooLock:
         self.lock = self.client.Lock("/bench/kazoo")
 
     def acquire(self) -> None:
-        """Take it."""
+        """Acquire the lock."""
         assert self.lock.acquire()
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self.lock.release()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""redlock, in Node, on ioredis: it polls with the pauses of its front page, for ever."""
+"""redlock, in Node, on ioredis: polls with the documented pauses, without limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ required("node")
 
 
 class NodeRedlock(Foreign):
-    """A lease of 30 s that nobody renews; no order among those who wait, and no token."""
+    """A lease of 30 s without renewal; waiters have no order; no token."""
 
     version: ClassVar[str] = pinned("node", r'"redlock": "(.*)"')
     kind: ClassVar[str] = "node"

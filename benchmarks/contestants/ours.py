@@ -1,4 +1,4 @@
-"""leaselock as a user writes it: a lease of 30 s that is renewed, reentrant, fair, with a token."""
+"""leaselock with its defaults: a renewed lease of 30 s, reentrant, fair, with a token."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import leaselock
 
 
 class Ours:
-    """One client and its lock; where the store is, each kind says itself."""
+    """One client and its lock; subclasses define the URL."""
 
     version: ClassVar[str] = leaselock.__version__
     reentrant: ClassVar[bool] = True
@@ -17,26 +17,26 @@ class Ours:
 
     def __init__(self, folder: Path) -> None:
         self.client = leaselock.Client(self.url(folder))
-        self.choose("leaselock")
+        self.use_lock("leaselock")
 
     @staticmethod
     def url(folder: Path) -> str:
-        """Where the store is."""
+        """Return the URL of the store."""
         return Path(folder, "url").read_text()
 
-    def choose(self, name: str) -> None:
+    def use_lock(self, name: str) -> None:
         """Use another lock of the client."""
         self.lock = self.client.lock(name)
         self.leases: list[leaselock.Lease] = []
 
     def acquire(self) -> None:
-        """Take it."""
+        """Acquire the lock."""
         lease = self.lock.acquire()
         assert lease is not None
         self.leases.append(lease)
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self.leases.pop().release()
 
     def close(self) -> None:
@@ -45,49 +45,49 @@ class Ours:
 
 
 class Redis(Ours):
-    """On one server."""
+    """On one Redis server."""
 
 
 class Redlock(Ours):
-    """On independent masters; the file names them with commas between."""
+    """On independent Redis masters; the file contains their URLs, separated by commas."""
 
 
 class Embedded(Ours):
-    """On a file."""
+    """On an SQLite file."""
 
     @staticmethod
     def url(folder: Path) -> str:
-        """A file that all share."""
+        """Return the URL of a shared file."""
         return f"sqlite:///{folder / 'leaselock.db'}"
 
 
 class ZooKeeper(Ours):
-    """In a session."""
+    """In a ZooKeeper session."""
 
     @staticmethod
     def url(folder: Path) -> str:
-        """A place of our own."""
+        """Return the URL of a separate root."""
         return f"zookeeper://{Path(folder, 'hosts').read_text()}/bench"
 
 
 class SqlLease(Ours):
-    """A row with holder and expiry: the default of databases."""
+    """A row with holder and expiry: the default protocol of databases."""
 
     protocol: ClassVar[str] = "lease"
 
     @classmethod
     def url(cls, folder: Path) -> str:
-        """The server, and which of the three ways."""
+        """Return the URL of the server with the protocol."""
         return f"{Path(folder, 'url').read_text()}?protocol={cls.protocol}"
 
 
 class SqlRow(SqlLease):
-    """SELECT … FOR UPDATE."""
+    """A row locked by SELECT … FOR UPDATE."""
 
     protocol: ClassVar[str] = "row"
 
 
 class SqlAdvisory(SqlLease):
-    """The server's named locks."""
+    """The advisory locks of the server."""
 
     protocol: ClassVar[str] = "advisory"

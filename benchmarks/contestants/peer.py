@@ -1,4 +1,4 @@
-"""What most peers have in common: a client of redis-py, and a lock with acquire and release."""
+"""Base of most peers on Redis: a client of redis-py, and a lock with acquire and release."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import redis
 
 
 class Peer:
-    """One client and its lock, which each peer makes in `choose`."""
+    """One client and its lock, which subclasses create in `use_lock`."""
 
     version: ClassVar[str]
     reentrant: ClassVar[bool] = False
@@ -19,18 +19,18 @@ class Peer:
         self.url = Path(folder, "url").read_text()
         self.client = redis.Redis.from_url(self.url)
         self.lock: Any = None
-        self.choose("bench")
+        self.use_lock("bench")
 
-    def choose(self, name: str) -> None:
+    def use_lock(self, name: str) -> None:
         """Use another lock of the client."""
         raise NotImplementedError
 
     def acquire(self) -> None:
-        """Take it."""
+        """Acquire the lock."""
         assert self.lock.acquire()
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self.lock.release()
 
     def close(self) -> None:

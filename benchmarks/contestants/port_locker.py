@@ -1,4 +1,4 @@
-"""portalocker, as its front page says: Lock with the default settings (it polls every 250 ms)."""
+"""portalocker: Lock with the default settings (polls every 250 ms)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import portalocker
 if TYPE_CHECKING:
     from pathlib import Path
 
-# By default an attempt fails after 5 s.
+# The default is 5 s.
 NO_TIMEOUT = 3600.0
 
 
@@ -24,12 +24,12 @@ class PortaLocker:
         self.lock = portalocker.Lock(folder / "portalocker.lock", timeout=NO_TIMEOUT)
 
     def acquire(self) -> None:
-        """Take it."""
+        """Acquire the lock."""
         self.lock.acquire()
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self.lock.release()
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Nothing to close."""

@@ -1,4 +1,4 @@
-"""portalocker's Redis lock: who is subscribed to a channel holds it, for as long as connected."""
+"""portalocker's Redis lock: the subscriber of a channel holds the lock while it is connected."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import portalocker
 
 from benchmarks.contestants.peer import Peer
 
-# By default an attempt fails after 5 s.
+# The default is 5 s.
 NO_TIMEOUT = 3600.0
 
 
 class PortaLockerRedis(Peer):
-    """No lease: its end is that of a connection; no order among those who wait, and no token."""
+    """No lease: the hold ends with the connection; waiters have no order; no token."""
 
     version: ClassVar[str] = portalocker.__version__
 
-    def choose(self, name: str) -> None:
-        """As its documentation shows it; the name is that of a connection, too."""
+    def use_lock(self, name: str) -> None:
+        """Create the lock as the documentation shows it; its name is also that of a connection."""
         channel = f"portalocker-{name.replace(' ', '-')}"
         self.lock = portalocker.RedisLock(channel, connection=self.client, timeout=NO_TIMEOUT)

@@ -1,4 +1,4 @@
-"""pottery's Redlock, of one server or of several: it polls, every 0.1 s on average."""
+"""pottery's Redlock on one or several servers: polls, every 0.1 s on average."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchmarks.contestants.peer import Peer
 
 
 class Pottery(Peer):
-    """A lease of 30 s that its user may extend; no order among those who wait, and no token."""
+    """A lease of 30 s that its user may extend; waiters have no order; no token."""
 
     version: ClassVar[str] = version("pottery")
 
-    def choose(self, name: str) -> None:
-        """As its documentation shows it."""
+    def use_lock(self, name: str) -> None:
+        """Create the lock as the documentation of the library shows it."""
         masters = {redis.Redis.from_url(url) for url in self.url.split(",")}
         self.lock = Redlock(key=name, masters=masters, auto_release_time=30)

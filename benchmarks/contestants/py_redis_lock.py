@@ -1,4 +1,4 @@
-"""python-redis-lock: it waits by BLPOP for a signal that the release leaves."""
+"""python-redis-lock: waits with BLPOP for the signal of a release."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from benchmarks.contestants.peer import Peer
 
 
 class PyRedisLock(Peer):
-    """A lease of 30 s, renewed by a thread that each acquire starts, as leaselock's is renewed."""
+    """A lease of 30 s, renewed by a thread that each acquire starts."""
 
     version: ClassVar[str] = version("python-redis-lock")
 
-    def choose(self, name: str) -> None:
-        """As its documentation shows it."""
+    def use_lock(self, name: str) -> None:
+        """Create the lock as the documentation of the library shows it."""
         self.lock = redis_lock.Lock(self.client, name, expire=30, auto_renewal=True)

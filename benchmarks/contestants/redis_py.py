@@ -1,4 +1,4 @@
-"""redis-py's own lock: it polls, by default every 0.1 s."""
+"""redis-py's lock: polls, by default every 0.1 s."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from benchmarks.contestants.peer import Peer
 
 
 class RedisPy(Peer):
-    """A lease of 30 s that nobody renews; no order among those who wait, and no token."""
+    """A lease of 30 s without renewal; waiters have no order; no token."""
 
     version: ClassVar[str] = redis.__version__
 
-    def choose(self, name: str) -> None:
-        """As its documentation shows it."""
+    def use_lock(self, name: str) -> None:
+        """Create the lock as the documentation of the library shows it."""
         self.lock = self.client.lock(f"redis-py {name}", timeout=30)

@@ -1,4 +1,4 @@
-"""Redisson, in Java: RLock serves in no order, RFairLock first come, first served."""
+"""Redisson, in Java: RLock serves waiters in no order, RFairLock first come, first served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ required("java")
 
 
 class Redisson(Foreign):
-    """A lease of 30 s that its watchdog renews; reentrant, no token."""
+    """A lease of 30 s, renewed by the watchdog; reentrant, no token."""
 
     version: ClassVar[str] = pinned("java", r">redisson</artifactId>\s*<version>(.*)<")
     kind: ClassVar[str] = "java"
@@ -19,6 +19,6 @@ class Redisson(Foreign):
 
 
 class Fair(Redisson):
-    """The same, with a queue."""
+    """The same with a queue."""
 
     name: ClassVar[str] = "redisson-fair"

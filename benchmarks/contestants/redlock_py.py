@@ -1,4 +1,4 @@
-"""redlock-py, of one server or of several: it tries three times, 0.2 s apart; here, for ever."""
+"""redlock-py on one or several servers: three tries, 0.2 s apart; here repeated without limit."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from benchmarks.contestants.peer import Peer
 
 
 class RedlockPy(Peer):
-    """A lease of 30 s that nobody renews; no order among those who wait, and no token."""
+    """A lease of 30 s without renewal; waiters have no order; no token."""
 
     version: ClassVar[str] = version("redlock-py")
 
-    def choose(self, name: str) -> None:
-        """As its documentation shows it."""
+    def use_lock(self, name: str) -> None:
+        """Create the lock as the documentation of the library shows it."""
         self.manager = Redlock([redis.Redis.from_url(url) for url in self.url.split(",")])
         self.name = f"redlock-py {name}"
 
     def acquire(self) -> None:
-        """Take it, with as many tries as it needs."""
+        """Acquire the lock, with as many tries as necessary."""
         while not (lock := self.manager.lock(self.name, 30_000)):
             pass
         self.lock = lock
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self.manager.unlock(self.lock)

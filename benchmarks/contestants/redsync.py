@@ -1,4 +1,4 @@
-"""redsync, in Go, on go-redis: it polls with its default pauses, for as long as it takes."""
+"""redsync, in Go, on go-redis: polls with its default pauses, without limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ required("go")
 
 
 class Redsync(Foreign):
-    """A lease of 30 s that nobody renews; no order among those who wait, and no token."""
+    """A lease of 30 s without renewal; waiters have no order; no token."""
 
     version: ClassVar[str] = pinned("go", r"redsync/v4 v(\S+)")
     kind: ClassVar[str] = "go"

@@ -1,4 +1,4 @@
-"""sqlalchemy-dlock: a session lock without a token, a renewal, or word of a loss."""
+"""sqlalchemy-dlock: a session lock without a token, and without notice of loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 
 
 class Dlock:
-    """On one connection of an engine, as its documentation shows it."""
+    """A lock on one connection of an engine, as the documentation shows it."""
 
     version: ClassVar[str] = version("sqlalchemy-dlock")
     reentrant: ClassVar[bool] = False
@@ -25,16 +25,16 @@ class Dlock:
         self.lock: Any = None
 
     def acquire(self) -> None:
-        """Take it."""
+        """Acquire the lock."""
         self.lock = self.create(self.connection, "bench")
-        # Its wait without end is one that MariaDB does not know.
+        # MariaDB does not support the unlimited wait of the library.
         assert self.lock.acquire(timeout=60)
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self.lock.release()
 
     def close(self) -> None:
-        """End the session."""
+        """Close the connection."""
         self.connection.close()
         self.connection.engine.dispose()

@@ -1,7 +1,7 @@
-"""OpenStack's tooz, by each of its drivers: no token, and nobody learns of a loss.
+"""OpenStack's tooz with each of its drivers: no token, and no notice of loss.
 
-What a driver locks with is that of its store: redis-py's lock, kazoo's, the server's named locks
-(on PostgreSQL it connects anew for each acquire), a file.
+Each driver uses the lock of its store: redis-py's lock, kazoo's, the server's named locks (on
+PostgreSQL with a new connection for each acquire), a file.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 
 
 class Tooz:
-    """One coordinator, as its documentation shows it."""
+    """One coordinator, as the documentation shows it."""
 
     version: ClassVar[str] = version("tooz")
     reentrant: ClassVar[bool] = False
     waits: ClassVar[bool] = True
 
     def __init__(self, folder: Path) -> None:
-        # It warns of its own PostgreSQL driver, and PyMySQL of how it is used.
+        # tooz warns about its own PostgreSQL driver, and PyMySQL about the way tooz uses it.
         warnings.filterwarnings(
             "ignore", "PostgreSQL driver is|'(passwd|db)' is|single argument", DeprecationWarning
         )
@@ -32,7 +32,7 @@ class Tooz:
 
     @staticmethod
     def url(folder: Path) -> str:
-        """A server that is told by its URL."""
+        """Return the URL of the server."""
         url = Path(folder, "url").read_text()
         if url.startswith("postgresql"):
             server, _, database = url.rpartition("/")
@@ -40,31 +40,31 @@ class Tooz:
         return url
 
     def acquire(self) -> None:
-        """Take it."""
+        """Acquire the lock."""
         assert self.lock.acquire()
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self.lock.release()
 
     def close(self) -> None:
-        """End the session."""
+        """Stop the coordinator."""
         self.coordinator.stop()
 
 
 class ToozZooKeeper(Tooz):
-    """By kazoo."""
+    """The driver on kazoo."""
 
     @staticmethod
     def url(folder: Path) -> str:
-        """The servers."""
+        """Return the URL of the servers."""
         return f"kazoo://{Path(folder, 'hosts').read_text()}"
 
 
 class ToozFile(Tooz):
-    """By fasteners, on a file."""
+    """The driver on fasteners, with a file."""
 
     @staticmethod
     def url(folder: Path) -> str:
-        """A folder."""
+        """Return the URL of a folder."""
         return f"file://{folder / 'tooz'}"

@@ -1,7 +1,7 @@
-"""Programs of other languages, built once by their own tools: `python -m benchmarks.foreign`.
+"""Programs in other languages, built once by their own tools: `python -m benchmarks.foreign`.
 
-Law: nothing is built but by that command (`make bench`), into a folder that git does not see. Where
-a tool is missing, its program is not there, and whoever needs it fails as an import fails.
+Only this command (`make bench`) builds them, into a folder that git ignores. If a tool is missing,
+its program is not built, and its contestants fail with an ImportError.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parents[1] / "build" / "foreign"
-# Where distributions put a Go that is not on the PATH.
+# Includes the usual folder of a Go installation that is not on the PATH.
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin"
-# Seconds for one of them to be built.
-PATIENCE = 240.0
+# Seconds for one build.
+BUILD_TIMEOUT = 240.0
 
 
 class Kind(NamedTuple):
-    """A language: its tools, what builds the program, and what runs it."""
+    """A language: its tools, and the commands that build and run the program."""
 
     tools: tuple[str, ...]
     pins: str
-    """The file that says which versions are used."""
+    """The file that pins the versions."""
     build: tuple[str, ...]
     run: tuple[str, ...]
 
@@ -63,30 +63,30 @@ KINDS = _kinds(str(BUILT))
 
 
 def environment() -> dict[str, str]:
-    """What the tools and the programs are run in."""
+    """Return the environment of the tools and programs."""
     return os.environ | {"PATH": PATH, "LEASELOCK_BUILT": str(BUILT / "node")}
 
 
 def digest(kind: str) -> str:
-    """Of what the program is made of."""
+    """Return the hash of the sources of a program."""
     sources = sorted(path for path in (HERE / kind).rglob("*") if path.is_file())
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def fresh(kind: str) -> bool:
-    """Whether it is built, of the sources that are there now."""
+    """Whether the program is built from the present sources."""
     mark = BUILT / kind / "built"
     return mark.exists() and mark.read_text() == digest(kind)
 
 
 def required(kind: str) -> None:
-    """Fail as an import does, unless it is built."""
+    """Raise ImportError unless the program is built."""
     if not fresh(kind):
         raise ImportError(f"its program in {kind} is not built here (make bench builds it)")
 
 
 def pinned(kind: str, pattern: str) -> str:
-    """The version of a library that is used, as its project says."""
+    """Return the pinned version of a library."""
     text = (HERE / kind / KINDS[kind].pins).read_text("utf-8")
     found = re.search(pattern, text)
     assert found, f"no version of {pattern} in {KINDS[kind].pins}"
@@ -94,7 +94,7 @@ def pinned(kind: str, pattern: str) -> str:
 
 
 def build(kind: str) -> str:
-    """Build it, unless it is built; says why it cannot be, or nothing."""
+    """Build a program unless it is up to date; return the error, or an empty string."""
     if fresh(kind):
         return ""
     missing = [tool for tool in KINDS[kind].tools if not shutil.which(tool, path=PATH)]
@@ -111,7 +111,7 @@ def build(kind: str) -> str:
 
 
 def _built(kind: str) -> str:
-    """Have its tool build it; a tool that looks for a registry in vain is not waited for long."""
+    """Run the build; the timeout covers tools that cannot reach their registry."""
     command = KINDS[kind].build
     try:
         run = subprocess.run(
@@ -120,9 +120,11 @@ def _built(kind: str) -> str:
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=BUILD_TIMEOUT,
         )
     except subprocess.TimeoutExpired:
-        return f"{command[0]} did not end within {PATIENCE:.0f} s"
-    told = (run.stderr or run.stdout).strip().splitlines() or [f"{command[0]} says nothing"]
-    return told[-1] if run.returncode else ""
+        return f"{command[0]} did not end within {BUILD_TIMEOUT:.0f} s"
+    output = (run.stderr or run.stdout).strip().splitlines() or [
+        f"{command[0]} failed without a message"
+    ]
+    return output[-1] if run.returncode else ""

@@ -1,4 +1,4 @@
-"""Build what can be built, and say of the rest why it cannot."""
+"""Build all programs that can be built, and print why the others cannot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.foreign import KINDS, build
 
 
 def main() -> None:
-    """One line for each language."""
+    """Print one line for each language."""
     for kind in KINDS:
         fault = build(kind)
         print(f"{kind}: not measured: {fault}" if fault else f"{kind}: built")

@@ -1,4 +1,4 @@
-"""What is measured: one module each, with a function `run` that fills tables."""
+"""The workloads: one module each, with a function `run` that returns tables."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ NAMES = (
 
 
 def workload(name: str) -> Callable[[Scale], list[Table]]:
-    """What measures *name*."""
+    """Return the function that measures *name*."""
     run: Callable[[Scale], list[Table]] = import_module(f"{__name__}.{name}").run
     return run

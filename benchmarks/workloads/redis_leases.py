@@ -1,6 +1,6 @@
-"""Leases that one client holds on a private Redis, up to a hundred thousand, and renews.
+"""Renewal of up to a hundred thousand leases by one client, on a private Redis.
 
-Law: they are watched for a whole third of the lease, in which each is renewed once.
+The leases are observed for a third of their length, in which each is renewed once.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.servers.redis import Redis
 
-from benchmarks.crew import python
 from benchmarks.tables import Goal, Table
+from benchmarks.workers.process import python_worker
 from benchmarks.workloads.redis_waiters import load
 
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
 
-BUSY_MOST = 0.25
+MAX_CPU = 0.25
 RENEWALS = 3
 HEAD = [
-    *("leases", "client CPU, %", "server CPU, %", "commands/s", "of them for each lease"),
-    *("least time left, of the lease", "lost", "s to take all"),
+    *("leases", "client CPU, %", "server CPU, %", "commands/s", "commands per lease"),
+    *("least remaining, share of the lease", "lost", "s to acquire all"),
 ]
 
 
-class Kept(NamedTuple):
-    """What it costs to keep so many for a second."""
+class Renewal(NamedTuple):
+    """The cost per second of renewing the leases."""
 
     leases: int
     busy: float
@@ -38,41 +38,45 @@ class Kept(NamedTuple):
 
 
 def run(scale: Scale) -> list[Table]:
-    """Keep them, in all sizes."""
+    """Measure all sizes."""
     with Redis() as server:
-        kept = [keep(server, count, scale.lease) for count in scale.leases]
-    rows = [_row(one, scale.lease) for one in kept]
+        renewals = [measure(server, count, scale.lease) for count in scale.leases]
+    rows = [_row(one, scale.lease) for one in renewals]
     goals = [
         Goal(
-            f"{kept[-1].leases:,} leases: CPU of the client, of one core", kept[-1].busy, BUSY_MOST
+            f"{renewals[-1].leases:,} leases: client CPU, share of one core",
+            renewals[-1].busy,
+            MAX_CPU,
         ),
-        Goal(f"{kept[-1].leases:,} leases: how many are lost", kept[-1].lost, 0),
+        Goal(f"{renewals[-1].leases:,} leases: number of lost leases", renewals[-1].lost, 0),
     ]
-    x = [float(one.leases) for one in kept]
+    x = [float(one.leases) for one in renewals]
     growth = {
-        "Redis renewals: CPU of the client, by leases": {"x": x, "y": [k.busy for k in kept]},
-        "Redis renewals: commands/s, by leases": {"x": x, "y": [k.commands for k in kept]},
+        "Redis renewals: CPU of the client, by leases": {"x": x, "y": [k.busy for k in renewals]},
+        "Redis renewals: commands/s, by leases": {"x": x, "y": [k.commands for k in renewals]},
     }
-    data = {"kept": [one._asdict() for one in kept], "growth": growth, "lease": scale.lease}
-    title = f"Redis, leases of {scale.lease:g} s that one client renews"
+    data = {"renewals": [one._asdict() for one in renewals], "growth": growth, "lease": scale.lease}
+    title = f"Redis, leases of {scale.lease:g} s renewed by one client"
     return [Table(title, HEAD, rows, data, goals)]
 
 
-def keep(server: Redis, count: int, lease: float) -> Kept:
-    """Take them, and keep them for a third of the lease."""
+def measure(server: Redis, count: int, lease: float) -> Renewal:
+    """Acquire the leases, and observe them for a third of their length."""
     server.ask("FLUSHALL")
-    with python("benchmarks.leases", server.url, count, lease) as member:
-        taking = member.hear()
+    with python_worker("benchmarks.workers.leases", server.url, count, lease) as worker:
+        taking = worker.receive()
         before, began = load(server), time.monotonic()
-        member.tell("")
+        worker.send("")
         time.sleep(lease / RENEWALS)
         after, lasted = load(server), time.monotonic() - began
-        told = member.ask("")
+        report = worker.request("")
     commands, server_cpu = ((after[i] - before[i]) / lasted for i in range(2))
-    return Kept(count, told["busy"], server_cpu, commands, told["slack"], told["lost"], taking)
+    return Renewal(
+        count, report["busy"], server_cpu, commands, report["slack"], report["lost"], taking
+    )
 
 
-def _row(one: Kept, lease: float) -> list[str]:
+def _row(one: Renewal, lease: float) -> list[str]:
     each = one.commands * lease / RENEWALS / one.leases
     load = [f"{one.busy * 100:.1f}", f"{one.server * 100:.1f}", f"{one.commands:,.0f}"]
     left = [f"{one.slack / lease:.2f}", f"{one.lost}", f"{one.taking:.1f}"]

@@ -1,7 +1,7 @@
-"""Tasks that wait on a private Redis, one to ten thousand in a process: what it costs meanwhile.
+"""The cost of waiting: one to ten thousand tasks of one process, on a private Redis.
 
-Law: the lock is held by a client of another process, whose renewals are the only load that is not
-the waiters' own. How long its release takes to reach the first of them is measured at the end.
+The lock is held by a client of another process, whose renewals are the only other load. At the end
+the time from its release to the first grant is measured.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from tests.servers.process import eventually
 from tests.servers.redis import Redis
 
 import leaselock
-from benchmarks.crew import python
 from benchmarks.figures import percentile
 from benchmarks.tables import Goal, Table
-from benchmarks.waiters import LOCK, SCATTERED, TOGETHER, name_of
+from benchmarks.workers.process import python_worker
+from benchmarks.workers.waiters import LOCK, SEPARATE_LOCKS, SHARED_LOCK, name_of
 
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
 
-MOST_BYTES = 3000.0
+MAX_BYTES = 3000.0
 IDLE_COMMANDS = 1.0
-PATIENCE = 120.0
+TIMEOUT = 120.0
 HEAD = [
     *("waiters", "connections", "KB each", "MB", "CPU, %", "server commands/s"),
     *("server CPU, %", "wake-up, ms", "next grants, µs"),
@@ -32,7 +32,7 @@ HEAD = [
 
 
 class Wait(NamedTuple):
-    """What a process of waiting tasks costs."""
+    """The cost of a process with waiting tasks."""
 
     tasks: int
     connections: int
@@ -46,27 +46,27 @@ class Wait(NamedTuple):
 
     @property
     def each(self) -> float:
-        """Bytes for each of them."""
+        """Bytes per task."""
         return max(0, self.memory - self.bare) / self.tasks
 
 
 def run(scale: Scale) -> list[Table]:
-    """Wait for one lock, in all sizes, and at last each for its own."""
+    """Measure tasks that wait for one lock, in all sizes, and tasks with a lock each."""
     with Redis() as server:
-        together = [wait(server, scale, tasks) for tasks in scale.waiters]
-        scattered = wait(server, scale, scale.waiters[-1], SCATTERED)
-    rows = [_row(f"{one.tasks:,} for one lock", one) for one in together]
-    rows.append(_row(f"{scattered.tasks:,}, a lock for each", scattered))
-    most = together[-1]
+        shared = [wait(server, scale, tasks) for tasks in scale.waiters]
+        separate = wait(server, scale, scale.waiters[-1], SEPARATE_LOCKS)
+    rows = [_row(f"{one.tasks:,} for one lock", one) for one in shared]
+    rows.append(_row(f"{separate.tasks:,}, a lock for each", separate))
+    most = shared[-1]
     goals = [
         Goal("connections", most.connections, 1),
-        Goal("bytes of a waiter", most.each, MOST_BYTES),
-        Goal("server commands/s beyond the INFO that counts them", most.commands, IDLE_COMMANDS),
+        Goal("bytes of a waiter", most.each, MAX_BYTES),
+        Goal("server commands/s, without the INFO that counts them", most.commands, IDLE_COMMANDS),
     ]
     goals = [goal._replace(text=f"{most.tasks:,} for one lock: {goal.text}") for goal in goals]
-    data = {"together": [one._asdict() for one in together], "scattered": scattered._asdict()}
-    title = "Redis, tasks of one process that wait for what another holds"
-    return [Table(title, HEAD, rows, data | {"growth": _growth(together)}, goals)]
+    data = {"shared": [one._asdict() for one in shared], "separate": separate._asdict()}
+    title = "Redis, tasks of one process that wait for a lock of another"
+    return [Table(title, HEAD, rows, data | {"growth": _growth(shared)}, goals)]
 
 
 def _row(title: str, one: Wait) -> list[str]:
@@ -76,35 +76,35 @@ def _row(title: str, one: Wait) -> list[str]:
     return [title, *size, *idle, *woken]
 
 
-def _growth(together: list[Wait]) -> dict[str, dict[str, list[float]]]:
-    x = [float(one.tasks) for one in together]
+def _growth(shared: list[Wait]) -> dict[str, dict[str, list[float]]]:
+    x = [float(one.tasks) for one in shared]
     curves = {
-        "memory of the process": [float(one.memory) for one in together],
-        "wake-up of the first": [one.wake for one in together],
-        "time of each further grant": [one.passing for one in together],
+        "memory of the process": [float(one.memory) for one in shared],
+        "wake-up of the first": [one.wake for one in shared],
+        "time of each further grant": [one.passing for one in shared],
     }
     return {f"Redis waiters: {text}": {"x": x, "y": y} for text, y in curves.items()}
 
 
-def wait(server: Redis, scale: Scale, tasks: int, kind: str = TOGETHER) -> Wait:
-    """Let them wait for a while, then let go."""
+def wait(server: Redis, scale: Scale, tasks: int, kind: str = SHARED_LOCK) -> Wait:
+    """Let the tasks wait for a while, then release the lock."""
     server.ask("FLUSHALL")
     with leaselock.Client(server.url) as client:
         holder = client.lock(name_of(0, kind))
         holder.acquire()
-        if kind == SCATTERED:
-            _held_by_somebody(server, tasks)
+        if kind == SEPARATE_LOCKS:
+            _hold_others(server, tasks)
         before = clients(server)
-        with python("benchmarks.waiters", server.url, tasks, kind) as member:
-            member.hear()
-            settle(server, kind, scale.settling)
+        with python_worker("benchmarks.workers.waiters", server.url, tasks, kind) as worker:
+            worker.receive()
+            settle(server, kind, scale.settle_seconds)
             connections = clients(server) - before
-            member.tell("")
-            load = idle(server, max(scale.wait, 0.5))
-            cost = member.ask("")
+            worker.send("")
+            load = idle(server, max(scale.watch_seconds, 0.5))
+            cost = worker.request("")
             released = time.monotonic_ns()
             holder.release()
-            grants = [] if kind == SCATTERED else member.hear()
+            grants = [] if kind == SEPARATE_LOCKS else worker.receive()
     wake = (grants[0] - released) / 1e9 if grants else 0.0
     gaps = sorted(after - before for before, after in itertools.pairwise(grants))
     size = (connections, cost["memory"], cost["bare"], cost["busy"])
@@ -112,24 +112,24 @@ def wait(server: Redis, scale: Scale, tasks: int, kind: str = TOGETHER) -> Wait:
 
 
 def settle(server: Redis, kind: str, pause: float) -> None:
-    """Until nobody has come to stand in line for so long."""
-    eventually(lambda: queued(server, kind), PATIENCE)
+    """Wait until the queue has not grown for *pause* seconds."""
+    eventually(lambda: queued(server, kind), TIMEOUT)
     before = 0
     while (now := queued(server, kind)) != before:
         before = now
         time.sleep(pause)
 
 
-def _held_by_somebody(server: Redis, locks: int) -> None:
-    """All but the first, which is held already."""
+def _hold_others(server: Redis, locks: int) -> None:
+    """Hold all locks but the first, which is held already."""
     with server.wire() as wire:
         for number in range(1, locks):
-            wire.ask("HSET", f"{LOCK} {number}", "somebody:1", 1)
+            wire.ask("HSET", f"{LOCK} {number}", "other:1", 1)
             wire.ask("PEXPIRE", f"{LOCK} {number}", 600_000)
 
 
 def idle(server: Redis, seconds: float) -> tuple[float, float]:
-    """Commands and seconds of processor that the server uses in a second."""
+    """Return the server's commands and CPU time per second."""
     before, began = load(server), time.monotonic()
     time.sleep(seconds)
     after, lasted = load(server), time.monotonic() - began
@@ -137,20 +137,20 @@ def idle(server: Redis, seconds: float) -> tuple[float, float]:
 
 
 def load(server: Redis) -> tuple[float, float]:
-    """What it has used until now: commands, this one included, and seconds of processor."""
+    """Return the commands, including this one, and the CPU time of the server until now."""
     facts = server.info()
     cpu = float(facts["used_cpu_user"]) + float(facts["used_cpu_sys"])
     return float(facts["total_commands_processed"]), cpu
 
 
 def clients(server: Redis) -> int:
-    """How many connections the server has."""
+    """Return the number of connections of the server."""
     return int(server.info("clients")["connected_clients"])
 
 
 def queued(server: Redis, kind: str) -> int:
-    """How many stand in queues; some may wait in their process for who stands there for them."""
-    if kind == TOGETHER:
+    """Return the number of queue entries; one entry may stand for several tasks of a process."""
+    if kind == SHARED_LOCK:
         return int(server.ask("ZCARD", f"leaselock:queue:{{{name_of(0, kind)}}}"))
     queues = server.ask("EVAL", "return #redis.call('KEYS', 'leaselock:queue:*')", 0)
     return int(queues)

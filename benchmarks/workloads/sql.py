@@ -1,7 +1,7 @@
-"""leaselock in a private PostgreSQL and a private MariaDB, next to bare statements and to peers.
+"""leaselock in a private PostgreSQL and a private MariaDB, beside bare statements and peers.
 
-Law: all talk to the same server, on connections of their own. Nothing is forced to the disk, so
-what is measured is the work, not the disk.
+All contestants use the same server, on their own connections. The server does not call fsync, so
+the disk is not measured.
 """
 
 from __future__ import annotations
@@ -20,16 +20,23 @@ from tests.servers.process import eventually
 import leaselock
 from benchmarks.contestants import ON_SQL
 from benchmarks.figures import percentile, spread
+from benchmarks.sampling import (
+    SampleSetup,
+    fastest_peer_goal,
+    ratio_goal,
+    ratios,
+    sample_contestants,
+    table_of,
+)
 from benchmarks.tables import Goal, Table
-from benchmarks.turns import Ground, ahead, goal, ratios, table_of, take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.scale import Scale
 
-PAIR_MOST = {"row": 1.5, "advisory": 1.2}
-WAKE_MOST = 0.010
+MAX_PAIR = {"row": 1.5, "advisory": 1.2}
+MAX_WAKE_UP = 0.010
 WAITERS = 8
 PROTOCOLS = ("lease", "row", "advisory")
 
@@ -40,7 +47,7 @@ def run(scale: Scale) -> list[Table]:
 
 
 def on_server(scale: Scale, kind: type[Postgres | MariaDB]) -> list[Table]:
-    """Measure on one of them."""
+    """Measure on one server."""
     with kind() as server:
         with leaselock.Client(server.url) as client:
             client.setup()
@@ -48,35 +55,35 @@ def on_server(scale: Scale, kind: type[Postgres | MariaDB]) -> list[Table]:
 
 
 def announce(url: str, folder: Path) -> None:
-    """Tell the contestants where the server is."""
+    """Write the URL of the server for the contestants."""
     Path(folder, "url").write_text(url)
 
 
 def pair(scale: Scale, server: Postgres | MariaDB) -> Table:
-    """A free lock, taken and given back by one thread."""
-    turns = take_turns(
-        ON_SQL, scale, Ground(partial(announce, server.url), counter=counter(server))
+    """Measure a free lock with one thread."""
+    samples = sample_contestants(
+        ON_SQL, scale, SampleSetup(partial(announce, server.url), counter=counter(server))
     )
     goals = []
-    for protocol, most in PAIR_MOST.items():
-        text = f"a pair by {protocol} x its bare statements"
-        goals += goal(turns, text, f"sql-{protocol}", f"raw-sql-{protocol}", most)
-    goals += ahead(turns, "sql-lease", ("sqlalchemy-dlock", "tooz-sql"))
-    lease = ratios(turns, "raw-sql-lease")["sql-lease"].median
-    note = f"a pair by lease takes {lease:.2f} x its two bare statements"
+    for protocol, most in MAX_PAIR.items():
+        text = f"a pair with {protocol} x its bare statements"
+        goals += ratio_goal(samples, text, f"sql-{protocol}", f"bare-sql-{protocol}", most)
+    goals += fastest_peer_goal(samples, "sql-lease", ("sqlalchemy-dlock", "tooz-sql"))
+    lease = ratios(samples, "bare-sql-lease")["sql-lease"].median
+    note = f"a pair with lease takes {lease:.2f} x its two bare statements"
     title = f"{type(server).__name__}, pair: acquire and release a free lock, one thread"
-    return table_of(title, turns, "sqlalchemy-dlock")._replace(goals=goals, notes=[note])
+    return table_of(title, samples, "sqlalchemy-dlock")._replace(goals=goals, notes=[note])
 
 
 def counter(server: Postgres | MariaDB) -> Callable[[], int] | None:
-    """What counts the statements of the server; PostgreSQL knows them too late."""
+    """Return a counter of the server's statements; PostgreSQL reports them too late."""
     if isinstance(server, Postgres):
         return None
     return lambda: int(server.query("SHOW GLOBAL STATUS LIKE 'Questions'")[0][1])
 
 
-class Wakes:
-    """Clients that wait for one lock, one after the other; each says when it has it."""
+class WakeUps:
+    """Clients that wait for one lock and record the time from the release to their grant."""
 
     def __init__(self, url: str) -> None:
         self.clients = [leaselock.Client(url) for _ in range(WAITERS + 1)]
@@ -84,15 +91,15 @@ class Wakes:
         self.seconds: list[float] = []
 
     def round(self) -> None:
-        """All wait, then each is woken by the release of the one before."""
-        giving, *taking = (client.lock("handed over") for client in self.clients)
-        lease = giving.acquire()
+        """Let all wait; each is then woken by the release of the one before."""
+        holding, *waiting = (client.lock("handed off") for client in self.clients)
+        lease = holding.acquire()
         assert lease is not None
-        threads = [threading.Thread(target=self._wait, args=(lock,)) for lock in taking]
+        threads = [threading.Thread(target=self._wait, args=(lock,)) for lock in waiting]
         for thread in threads:
             thread.start()
-        eventually(lambda: len(giving.waiters()) == WAITERS)
-        time.sleep(0.02)  # until the last of them has fallen asleep
+        eventually(lambda: len(holding.waiters()) == WAITERS)
+        time.sleep(0.02)  # until the last of them is blocked
         self.released = time.perf_counter()
         lease.release()
         for thread in threads:
@@ -105,22 +112,22 @@ class Wakes:
             self.released = time.perf_counter()
 
     def close(self) -> None:
-        """End all clients."""
+        """Close all clients."""
         for client in self.clients:
             client.close()
 
 
 def wake_up(scale: Scale, server: Postgres | MariaDB) -> Table:
-    """A lock that goes from hand to hand, each waiter a client of its own."""
+    """Measure hand-offs between clients."""
     rows, data = [], {}
     for protocol in PROTOCOLS:
-        wakes = Wakes(f"{server.url}?protocol={protocol}")
+        wake_ups = WakeUps(f"{server.url}?protocol={protocol}")
         for _ in range(max(2, scale.rounds * 4 // 5)):
-            wakes.round()
-        wakes.close()
-        middle, most = spread(wakes.seconds).median, percentile(sorted(wakes.seconds), 99)
+            wake_ups.round()
+        wake_ups.close()
+        middle, most = spread(wake_ups.seconds).median, percentile(sorted(wake_ups.seconds), 99)
         rows.append([f"**leaselock**, {protocol}", f"{middle * 1e3:.2f}", f"{most * 1e3:.2f}"])
-        data[protocol] = {"median": middle, "p99": most, "count": len(wakes.seconds)}
+        data[protocol] = {"median": middle, "p99": most, "count": len(wake_ups.seconds)}
     goals = []
     if isinstance(server, Postgres):
         p99 = data["lease"]["p99"]

@@ -1,4 +1,4 @@
-"""How long it takes to begin: an import, a client, a command that runs under a lock."""
+"""The time to start: an import, a client, a command that runs while holding a lock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.tables import Goal, Table
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
 
-IMPORT_MOST, RUN_MOST = 15.0, 60.0
+MAX_IMPORT, MAX_RUN = 15.0, 60.0
 BARE = "python -c pass"
 IMPORT = "import leaselock"
 CLIENT = "import leaselock; leaselock.Client"
@@ -29,7 +29,7 @@ PYTHON = {
     BARE: "pass",
     IMPORT: IMPORT,
     CLIENT: CLIENT,
-    "one lock taken and given back": "import leaselock\n"
+    "one lock acquired and released": "import leaselock\n"
     "with leaselock.Client() as client, client.lock('x'): pass",
     "import filelock": "import filelock",
     "import portalocker": "import portalocker",
@@ -40,14 +40,14 @@ PYTHON = {
 
 
 class Start(NamedTuple):
-    """Seconds of one process, by the clock and of the processor."""
+    """Wall time and CPU time of one process, in seconds."""
 
     wall: float
     cpu: float
 
 
 def commands() -> dict[str, list[str]]:
-    """Every command by its title."""
+    """Return all commands by title."""
     found = {title: [sys.executable, "-c", text] for title, text in PYTHON.items()}
     script = Path(sys.executable).with_name("leaselock")
     leaselock = [str(script)] if script.exists() else [sys.executable, "-m", "leaselock"]
@@ -72,23 +72,23 @@ def start(command: list[str], environment: dict[str, str]) -> Start:
 
 
 def fault(command: list[str], environment: dict[str, str]) -> str:
-    """Why a command does not work here; empty if it does."""
+    """Return why a command fails here; empty if it works."""
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    last = (run.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    last = (run.stderr.strip().splitlines() or ["no message"])[-1]
     return "" if run.returncode == 0 else f"exit code {run.returncode}: {last}"
 
 
-def surroundings(folder: str) -> dict[str, str]:
-    """The environment of all: the default store, and compiled modules, as installed ones are."""
+def environment_in(folder: str) -> dict[str, str]:
+    """Return the environment: the default store, and compiled modules as after an installation."""
     ours = {"XDG_STATE_HOME": f"{folder}/state", "PYTHONPYCACHEPREFIX": f"{folder}/compiled"}
     unwanted = ("LEASELOCK_URL", "PYTHONDONTWRITEBYTECODE")
     return {k: v for k, v in os.environ.items() if k not in unwanted} | ours
 
 
 def run(scale: Scale) -> list[Table]:
-    """Start everything in random order, round by round."""
+    """Start all commands in several rounds, in random order."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = surroundings(folder)
+        environment = environment_in(folder)
         every = commands()
         faults = {title: fault(command, environment) for title, command in every.items()}
         works = [title for title in every if not faults[title]]
@@ -113,13 +113,13 @@ def _table(starts: dict[str, list[Start]], faults: dict[str, str]) -> Table:
             "cpu_seconds": cpu._asdict(),
             "over_bare_ms": over,
         }
-    limits = {IMPORT: IMPORT_MOST, RUN: RUN_MOST}
+    limits = {IMPORT: MAX_IMPORT, RUN: MAX_RUN}
     goals = [
         Goal(f"`{title}`, ms over `{BARE}`", (walls[title].median - bare) * 1e3, most)
         for title, most in limits.items()
         if title in walls
     ]
     notes = [f"`{title}` skipped: {why}" for title, why in faults.items()]
-    head = ["process", f"x `{BARE}`", "ms over it", "ms", "CPU, ms"]
-    title = "startup: processes from their start to their end"
+    head = ["process", f"x `{BARE}`", "ms more", "ms", "CPU, ms"]
+    title = "startup: duration of whole processes"
     return Table(title, head, rows, {"processes": data}, goals, notes)

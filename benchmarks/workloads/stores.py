@@ -1,7 +1,7 @@
-"""One lock on every kind of store, in one run: a cache, a coordination service, two databases.
+"""One lock on every kind of store in one run: a cache, a coordination service, two databases.
 
-Law: each store is a private server on this machine that forces nothing to the disk, and each lock
-is the default one of its store. So the table compares the work that each way of locking is.
+Each store is a private server on this machine that does not call fsync, so the table compares the
+work of each locking method without the disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.servers.zookeeper import Ensemble
 
 import leaselock
 from benchmarks.contestants.ours import Ours
-from benchmarks.turns import rounds_of, table_of
+from benchmarks.sampling import sample_in_rounds, table_of
 
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 REFERENCE = "Redis"
 
 
-class Opened(Ours):
-    """The lock of a client that is open."""
+class OpenLock(Ours):
+    """The lock of an open client."""
 
     def __init__(self, client: leaselock.Client) -> None:
         self.client = client
-        self.choose("bench")
+        self.use_lock("bench")
 
 
 def urls(stack: ExitStack) -> dict[str, str]:
-    """All servers, started."""
+    """Start all servers; return their URLs."""
     found = {
         "Redis": stack.enter_context(Redis()).url,
         "ZooKeeper, one server": f"zookeeper://{stack.enter_context(Ensemble(1)).hosts}/bench",
@@ -50,10 +50,10 @@ def urls(stack: ExitStack) -> dict[str, str]:
 
 
 def run(scale: Scale) -> list[Table]:
-    """A free lock, taken and given back by one thread."""
+    """Measure a free lock with one thread."""
     with ExitStack() as stack:
         clients = {name: leaselock.Client(url) for name, url in urls(stack).items()}
-        locks = {name: Opened(stack.enter_context(client)) for name, client in clients.items()}
-        turns = rounds_of(locks, scale)
+        locks = {name: OpenLock(stack.enter_context(client)) for name, client in clients.items()}
+        samples = sample_in_rounds(locks, scale)
     title = "stores, pair: acquire and release a free lock, one thread"
-    return [table_of(title, turns, REFERENCE)]
+    return [table_of(title, samples, REFERENCE)]

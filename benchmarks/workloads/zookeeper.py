@@ -1,7 +1,7 @@
-"""leaselock on a private ZooKeeper, next to kazoo's lock and the bare requests of the recipe.
+"""leaselock on a private ZooKeeper, beside kazoo's lock and the bare requests of the recipe.
 
-Law: all of them talk to the same server: the only one, or a follower of an ensemble of three.
-Nothing is forced to the disk, so what is measured is the work, not the disk.
+All use the same server: a single one, or a follower of an ensemble of three. The servers do not
+call fsync, so the disk is not measured.
 """
 
 from __future__ import annotations
@@ -20,54 +20,54 @@ from tests.servers.zookeeper import Ensemble
 import leaselock
 from benchmarks.contestants import ON_ZOOKEEPER
 from benchmarks.figures import ratio, spread
+from benchmarks.sampling import SampleSetup, ratio_goal, ratios, sample_contestants, table_of
 from benchmarks.tables import Goal, Table
-from benchmarks.turns import Ground, goal, ratios, table_of, take_turns
 
 if TYPE_CHECKING:
     from benchmarks.scale import Scale
 
 KAZOO = "kazoo"
-PAIR_MOST, HAND_OVER_MOST = 0.65, 1.2
-HAND_OVERS = 40
+MAX_PAIR, MAX_HANDOFF = 0.65, 1.2
+HANDOFFS = 40
 
 
 def run(scale: Scale) -> list[Table]:
-    """Measure on one server, and on three."""
+    """Measure on one server, and on an ensemble of three."""
     return [table for count in (1, 3) for table in on_servers(scale, count)]
 
 
 def on_servers(scale: Scale, count: int) -> list[Table]:
-    """Measure on an ensemble of so many."""
+    """Measure on an ensemble of *count* servers."""
     with Ensemble(count) as ensemble:
         asked = (ensemble.followers() or ensemble.servers)[0]
         hosts = f"{HOST}:{asked.port}"
         where = "one server" if count == 1 else f"a follower of {count}"
-        ground = Ground(partial(announce, hosts), counter=partial(packets, ensemble))
-        return [pair(scale, ground, where), hand_over(scale, hosts, where)]
+        setup = SampleSetup(partial(announce, hosts), counter=partial(packets, ensemble))
+        return [pair(scale, setup, where), handoff(scale, hosts, where)]
 
 
 def packets(ensemble: Ensemble) -> int:
-    """How many requests the servers had from clients."""
+    """Return the number of requests that the servers received from clients."""
     return ensemble.total("zk_packets_received")
 
 
 def announce(hosts: str, folder: Path) -> None:
-    """Tell the contestants where the servers are."""
+    """Write the addresses of the servers for the contestants."""
     Path(folder, "hosts").write_text(hosts)
 
 
-def pair(scale: Scale, ground: Ground, where: str) -> Table:
-    """A free lock, taken and given back by one thread."""
-    turns = take_turns(ON_ZOOKEEPER, scale, ground)
-    goals = goal(turns, "a pair x kazoo's", "zookeeper", KAZOO, PAIR_MOST)
-    floor = ratios(turns, KAZOO)["raw-zookeeper"].median
+def pair(scale: Scale, setup: SampleSetup, where: str) -> Table:
+    """Measure a free lock with one thread."""
+    samples = sample_contestants(ON_ZOOKEEPER, scale, setup)
+    goals = ratio_goal(samples, "a pair x kazoo's", "zookeeper", KAZOO, MAX_PAIR)
+    bare = ratios(samples, KAZOO)["bare-zookeeper"].median
     title = f"ZooKeeper, {where}, pair: acquire and release a free lock, one thread"
-    note = f"the bare requests of the recipe, by kazoo's client, take {floor:.2f} x kazoo's lock"
-    return table_of(title, turns, KAZOO)._replace(goals=goals, notes=[note])
+    note = f"the bare requests of the recipe, by kazoo's client, take {bare:.2f} x kazoo's lock"
+    return table_of(title, samples, KAZOO)._replace(goals=goals, notes=[note])
 
 
-class HandOvers:
-    """Two sessions, and one notification from the one to the other."""
+class Handoffs:
+    """Two sessions of leaselock and two of kazoo, for hand-offs from one to the other."""
 
     def __init__(self, hosts: str) -> None:
         self.clients = [leaselock.Client(f"zookeeper://{hosts}/bench") for _ in range(2)]
@@ -76,68 +76,68 @@ class HandOvers:
             client.start()
 
     def close(self) -> None:
-        """End all sessions."""
+        """Close all sessions."""
         for client in self.kazoo:
             client.stop()
         for client in (*self.clients, *self.kazoo):
             client.close()
 
     def ours(self) -> float:
-        """From the call of release to the other's grant."""
-        giving, taking = (client.lock("handed over") for client in self.clients)
-        lease = giving.acquire()
+        """Return the time from the call of release to the grant of the other session."""
+        holding, waiting_for = (client.lock("handed off") for client in self.clients)
+        lease = holding.acquire()
         assert lease is not None
         granted: list[float] = []
 
         def wait() -> None:
-            with taking:
+            with waiting_for:
                 granted.append(time.perf_counter())
 
         def waiting() -> bool:
-            return len(giving.waiters()) == 1
+            return len(holding.waiters()) == 1
 
         return self._between(wait, waiting, lease.release, granted)
 
-    def raw(self) -> float:
-        """From the call of delete to the other's notification: one write, one watch."""
-        giving, taking = self.kazoo
-        giving.create("/bench/noted", ephemeral=True, makepath=True)
+    def bare(self) -> float:
+        """Return the time from the call of delete to the notification of the other session."""
+        holding, waiting_for = self.kazoo
+        holding.create("/bench/noted", ephemeral=True, makepath=True)
         woken, noted = threading.Event(), list[float]()
-        taking.get("/bench/noted", lambda event: woken.set())
+        waiting_for.get("/bench/noted", lambda event: woken.set())
 
         def wait() -> None:
             woken.wait()
             noted.append(time.perf_counter())
 
-        return self._between(wait, lambda: True, partial(giving.delete, "/bench/noted"), noted)
+        return self._between(wait, lambda: True, partial(holding.delete, "/bench/noted"), noted)
 
-    def _between(self, wait: Any, waiting: Any, give: Any, noted: list[float]) -> float:
+    def _between(self, wait: Any, waiting: Any, release: Any, noted: list[float]) -> float:
         thread = threading.Thread(target=wait)
         thread.start()
         eventually(waiting)
-        time.sleep(0.003)  # until it has fallen asleep
+        time.sleep(0.003)  # until it is blocked
         began = time.perf_counter()
-        give()
+        release()
         thread.join()
         return noted[0] - began
 
 
-def hand_over(scale: Scale, hosts: str, where: str) -> Table:
-    """A held lock goes over to the one who waits, a client of its own."""
-    measured: dict[str, list[float]] = {"ours": [], "raw": []}
-    over = HandOvers(hosts)
+def handoff(scale: Scale, hosts: str, where: str) -> Table:
+    """Measure the hand-off of a held lock to a waiting client."""
+    measured: dict[str, list[float]] = {"ours": [], "bare": []}
+    over = Handoffs(hosts)
     for _ in range(scale.rounds):
         for name in random.sample(sorted(measured), 2):
-            some = [getattr(over, name)() for _ in range(max(3, HAND_OVERS // scale.rounds))]
+            some = [getattr(over, name)() for _ in range(max(3, HANDOFFS // scale.rounds))]
             measured[name].append(spread(some).median)
     over.close()
-    ours, raw = spread(measured["ours"]), spread(measured["raw"])
-    against = ratio(measured["ours"], measured["raw"])
+    ours, bare = spread(measured["ours"]), spread(measured["bare"])
+    against = ratio(measured["ours"], measured["bare"])
     rows = [
         ["**leaselock**, ZooKeeper", against.show(digits=3), ours.show(1e6, 0)],
-        ["one write and one notification, by kazoo", "1", raw.show(1e6, 0)],
+        ["one write and one notification, by kazoo", "1", bare.show(1e6, 0)],
     ]
-    goal = Goal("a hand-over x one write and one notification", against.median, HAND_OVER_MOST)
-    data = {"ratio": against._asdict(), "seconds": ours._asdict(), "raw": raw._asdict()}
-    title = f"ZooKeeper, {where}, hand-over: from the release to the next grant"
-    return Table(title, ["", "x raw", "µs"], rows, data, [goal])
+    goal = Goal("a hand-off x one write and one notification", against.median, MAX_HANDOFF)
+    data = {"ratio": against._asdict(), "seconds": ours._asdict(), "bare": bare._asdict()}
+    title = f"ZooKeeper, {where}, hand-off: from the release to the next grant"
+    return Table(title, ["", "x bare", "µs"], rows, data, [goal])

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-from tests.servers.databases import emptied, mariadb, pgbouncer, postgres
+from tests.servers.databases import emptied
 from tests.servers.mariadb import MariaDB
 
 import leaselock
 from leaselock.backends.sql.keys import ADVISORY, word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.servers.postgres import Postgres
 
-__all__ = ["PROTOCOLS", "Stage", "mariadb", "pgbouncer", "postgres", "server", "stage"]
 PROTOCOLS = ("lease", "row", "advisory")
 DATABASES = ("postgres", "mariadb")
 # What the servers say of locks and open transactions of connections of ours.
@@ -100,18 +96,3 @@ class Stage:
         """End the clients."""
         for client in self.clients:
             client.close()
-
-
-@pytest.fixture(params=DATABASES)
-def server(request: pytest.FixtureRequest) -> Postgres | MariaDB:
-    """Each server in turn."""
-    found: Postgres | MariaDB = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture(params=PROTOCOLS)
-def stage(server: Postgres | MariaDB, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """Each protocol on each server."""
-    made = Stage(server, request.param)
-    yield made
-    made.close()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONG, PATIENCE = 60.0, 20.0
-FEW = [word for word in beside("the [older formats](redis-formats.md)") if word != "+watch"]
+FEW = [word for word in beside("the [legacy formats](redis-formats.md)") if word != "+watch"]
 USERS = (
     "user default on nopass ~* &* +@all",
     "user stays on >pw ~* &* +@all -unsubscribe",
@@ -49,6 +49,7 @@ def mute() -> Iterator[str]:
         yield f"redis://{HOST}:{listener.getsockname()[1]}"
 
 
+@pytest.mark.timing
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 def test_a_lease_goes_on_where_the_key_of_another_was_written_over(server: Redis) -> None:
     """A lock's key that holds something else is lost by itself, whatever the protocol."""
@@ -83,6 +84,7 @@ def test_who_joins_others_that_connect_waits_no_longer_than_it_wanted(mute: str)
     asyncio.run(story())
 
 
+@pytest.mark.timing
 def test_a_client_that_closes_cancels_nobody_who_connects(mute: str) -> None:
     async def story() -> None:
         client = leaselock.AsyncClient(mute, op_timeout=LONG)
@@ -194,6 +196,7 @@ def connections(port: int) -> int:
     return sum(str(name) in found for name in held)
 
 
+@pytest.mark.timing
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 def test_without_the_right_to_watch_nothing_is_deleted_unwatched(server: Redis) -> None:
     """Refused means that nothing was applied."""
@@ -237,6 +240,7 @@ def test_an_answer_that_comes_in_small_pieces_has_a_deadline(server: Redis) -> N
         line.ask(packed((("GET", "a"),)), 1, now() + 0.3)
 
 
+@pytest.mark.timing
 def test_signals_do_not_prolong_a_question_or_a_wait(server: Redis) -> None:
     """The kernel begins a time-out anew after each of them."""
     with (

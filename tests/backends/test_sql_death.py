@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psycopg
 import pytest
 from tests.backends.rivals import Waiter, take, told
-from tests.backends.sql import Stage, mariadb, postgres, server, stage
+from tests.backends.sql import Stage
 from tests.chaos.people import LOCK, Street
 from tests.servers.databases import emptied
 from tests.servers.process import eventually
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
-__all__ = ["mariadb", "postgres", "server", "stage"]
 BILLION = 1_000_000_000
 LEASE = 3.0
 # What a loaded machine may add.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from tests.backends.rivals import Waiter, take
-from tests.backends.sql import Stage, mariadb, postgres, server
+from tests.backends.sql import Stage
 from tests.servers.mariadb import MariaDB
 from tests.servers.process import eventually
 
@@ -25,7 +25,6 @@ SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE '%GET_LOC
 WAITS = (
     "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND application_name = 'rival'"
 )
-__all__ = ["mariadb", "postgres", "server"]
 
 
 @pytest.fixture
@@ -61,6 +60,7 @@ def lingering(stage: Stage, sign: object) -> Iterator[None]:
             yield
 
 
+@pytest.mark.timing
 def test_an_ear_that_could_not_sign_tries_again(lease: Stage) -> None:
     """The server may keep the session of a line that was lost, and with it the client's sign."""
     held = take(lease.client(), "a")

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, event, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 from tests.backends.rivals import Waiter, take
-from tests.backends.sql import PROTOCOLS, mariadb, postgres, server
+from tests.backends.sql import PROTOCOLS
 from tests.servers.databases import emptied
 from tests.servers.mariadb import MariaDB
 from tests.servers.process import eventually
@@ -22,8 +22,6 @@ from leaselock.backends.sql.url import parsed
 
 if TYPE_CHECKING:
     from tests.servers.postgres import Postgres
-
-__all__ = ["mariadb", "postgres", "server"]
 
 
 def url_of(server: Postgres | MariaDB, *, aio: bool = False) -> str:

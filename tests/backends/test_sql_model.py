@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.backends.seat_twins import BRIEF, LONG, SeatTwins
-from tests.backends.sql import mariadb, postgres, server
 from tests.backends.sql_twins import SqlTwins, Unlucky
 from tests.models.histories import KINDS, History, Step, steps
 
@@ -24,13 +23,10 @@ if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
-__all__ = ["mariadb", "postgres", "server"]
 # More of them: LEASELOCK_MODEL_EXAMPLES=200.
 EXAMPLES = int(os.environ.get("LEASELOCK_MODEL_EXAMPLES", "8"))
 QUICK = settings(
     max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=bool(os.environ.get("CI")),
     suppress_health_check=[HealthCheck.too_slow],
 )
 # A hand-over, and the row of a waiter, end soon, too.

@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import psycopg
-from tests.backends.sql import postgres
 from tests.servers.databases import emptied
 from tests.servers.process import eventually
 
@@ -15,7 +14,6 @@ import leaselock
 if TYPE_CHECKING:
     from tests.servers.postgres import Postgres
 
-__all__ = ["postgres"]
 # The statement of ours that waits for a lock: where, and since when.
 WAITS = """
     SELECT pid, query_start FROM pg_stat_activity

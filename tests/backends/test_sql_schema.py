@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.backends.rivals import Waiter, take
-from tests.backends.sql import PROTOCOLS, Stage, mariadb, postgres, server, stage
+from tests.backends.sql import PROTOCOLS, Stage
 from tests.servers.databases import TABLES
 from tests.servers.mariadb import MariaDB
 from tests.servers.process import eventually
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from tests.servers.postgres import Postgres
 
-__all__ = ["mariadb", "postgres", "server", "stage"]
 WEEK = 7 * 86400 * 1_000_000
 
 
@@ -128,6 +127,7 @@ def test_gc_forgets_names_but_no_token(stage: Stage) -> None:
     fresh.release()
 
 
+@pytest.mark.timing
 def test_dead_waiters_are_cleared_away(server: Postgres | MariaDB) -> None:
     """By whoever comes by; and by gc, where nobody does."""
     stage = Stage(server, "lease")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from tests.backends.rivals import Waiter, take
-from tests.backends.sql import PROTOCOLS, Stage, mariadb, pgbouncer, postgres, server, stage
+from tests.backends.sql import PROTOCOLS, Stage
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.process import eventually
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
-__all__ = ["mariadb", "pgbouncer", "postgres", "server", "stage"]
 # The most that a name may have.
 LONG = "n" * 255
 IDLE = (

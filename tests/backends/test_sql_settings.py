@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine
 from tests.backends.rivals import Waiter, take
-from tests.backends.sql import PROTOCOLS, Stage, mariadb, postgres
-from tests.servers.databases import as_worker, emptied
+from tests.backends.sql import PROTOCOLS, Stage
+from tests.servers.databases import emptied
 from tests.servers.process import eventually
 
 import leaselock
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
-__all__ = ["as_worker", "mariadb", "postgres"]
 WAITS = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 DOZES = "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"
 RINGS = 200

@@ -81,7 +81,7 @@ def test_a_file_we_may_not_write(public: Path) -> None:
 def test_a_strangers_private_file_even_for_root(public: Path) -> None:
     file = make(public / "locks.db", 0o600, OTHER)
     answer = prepare_as(ROOT, str(file))
-    assert re.search(f"Refused: '{file}' belongs to user {OTHER}, not to user 0: run as", answer)
+    assert re.search(f"NotApplied: '{file}' belongs to user {OTHER}, not to user 0: run as", answer)
 
 
 @root_only
@@ -96,7 +96,7 @@ def test_a_strangers_file_if_he_shares_it(
     file = make(public / "locks.db", mode, OTHER, GROUP)
     for uid in (0, NOBODY):
         answer = prepare_as(User(uid, (*groups, GROUP + 1)), str(file))
-        assert answer.startswith("Place" if fit else "Refused: ")
+        assert answer.startswith("Place" if fit else "NotApplied: ")
 
 
 @root_only
@@ -150,7 +150,7 @@ def test_a_strangers_directory(mode: int, groups: tuple[int, ...], fit: bool, pu
     give(directory, mode, OTHER, GROUP)
     for uid in (0, NOBODY):
         answer = prepare_as(User(uid, groups), f"{directory}/{uid}.db")
-        assert answer.startswith("Place" if fit else "Refused: "), answer
+        assert answer.startswith("Place" if fit else "NotApplied: "), answer
 
 
 @root_only

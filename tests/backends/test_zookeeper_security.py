@@ -7,7 +7,6 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.ensembles import Keeper, ensemble, keeper
 from tests.servers.process import HERE, HOST, eventually, free_port
 from tests.servers.tls import Certificates
 from tests.servers.zookeeper import Server
@@ -17,7 +16,8 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ensemble", "keeper"]
+    from tests.servers.ensembles import Keeper
+
 
 JAAS = """
 Server {
@@ -26,8 +26,6 @@ Server {
 """
 PROVIDER = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
 NETTY = "org.apache.zookeeper.server.NettyServerCnxnFactory"
-
-pytestmark = pytest.mark.xdist_group("ensemble")
 
 
 def started(server: Server) -> Server:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from tests.servers.ensembles import ensemble, fresh
+from tests.servers.ensembles import fresh
 from tests.servers.process import eventually
 
 import leaselock
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from tests.servers.zookeeper import Ensemble
 
-__all__ = ["ensemble"]
 WAITERS = 100
 FIRED = "zk_sum_node_deleted_watch_count"
 

@@ -17,7 +17,7 @@ GROUP = 54000
 _PROGRAM = """
 import os, sys
 from leaselock.backends.sqlite import place
-from leaselock.errors import Refused
+from leaselock.errors import NotApplied
 
 uid, gid, umask, groups, *paths = sys.argv[1:]
 os.umask(int(umask, 8))
@@ -30,8 +30,8 @@ sys.stdin.readline()
 for path in paths:
     try:
         print(place.prepare(path or place.path_of("sqlite:///")))
-    except Refused as error:
-        print("Refused:", error)
+    except NotApplied as error:
+        print("NotApplied:", error)
 """
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")

@@ -1,4 +1,4 @@
-"""Each test has a shell on a file of its own."""
+"""Each test has a shell on a database file of its own."""
 
 from __future__ import annotations
 

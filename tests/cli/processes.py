@@ -1,6 +1,6 @@
-"""The command line as people run it: a process of its own, on a file of its own.
+"""Run the command line as a user does: in a process, on a database file of its own.
 
-What other processes do is waited for by looking, with a deadline; no test sleeps a guess.
+Tests poll, with a deadline, for what other processes do; none sleeps for a guessed time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LIMIT = 20.0
+# It only bounds a failure.
+LIMIT = 120.0
 LOOP = "while :; do sleep 0.02; done"
 LEASELOCK = (sys.executable, "-m", "leaselock")
 
 
 def until(condition: Callable[[], object], limit: float = LIMIT) -> float:
-    """Wait for *condition*, which other processes bring about; how long it took."""
+    """Poll until *condition* is true, and return how long it took."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < limit, f"not within {limit} s"
@@ -33,18 +34,23 @@ def until(condition: Callable[[], object], limit: float = LIMIT) -> float:
     return time.monotonic() - began
 
 
+def ended(process: subprocess.Popen[str]) -> int:
+    """Wait for the end of a process; how it ended."""
+    return process.wait(LIMIT)
+
+
 def gone(pid: int) -> bool:
-    """Whether a process has ended; one that waits to be reaped has."""
+    """Return whether a process has ended; a zombie has."""
     return state(pid) in ("", "Z")
 
 
 def stopped(pid: int) -> bool:
-    """Whether a process is stopped."""
+    """Return whether a process is stopped."""
     return state(pid) == "T"
 
 
 def state(pid: int) -> str:
-    """The letter that the system has for what a process does; empty when there is none."""
+    """Return the state letter of a process in /proc; empty when there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -52,7 +58,7 @@ def state(pid: int) -> str:
 
 
 def has_word(path: Path) -> bool:
-    """Whether somebody has written a whole line into the file."""
+    """Return whether the file holds a complete line."""
     return path.exists() and path.read_text().endswith("\n")
 
 
@@ -64,7 +70,7 @@ class Job(NamedTuple):
 
 
 class Shell:
-    """Runs ``leaselock`` in processes, and ends those that are left."""
+    """Runs ``leaselock`` in processes, and ends those that are left running."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -89,7 +95,7 @@ class Shell:
         )
 
     def start(self, *words: str, **options: object) -> subprocess.Popen[str]:
-        """Start, and go on."""
+        """Start, and return at once."""
         process: subprocess.Popen[str] = subprocess.Popen(  # type: ignore[call-overload]
             [*LEASELOCK, *words],
             env=self.env,
@@ -102,38 +108,38 @@ class Shell:
         return process
 
     def job(self, name: str, *options: str, trap: str = "", script: str = "exec sleep 60") -> Job:
-        """Start a job that holds *name*, and return when its traps are set, if it has any."""
+        """Start a job that holds *name*, and return once it runs and has set its traps."""
         file = self.folder / f"job{len(self.started)}"
-        whole = f"{f'trap {trap}; ' if trap else ''}echo $$ > {file}; {script}"
+        whole = f'{f"trap {trap}; " if trap else ""}echo $$ > "{file}"; {script}'
         wrapper = self.start("run", *options, name, "--", "sh", "-c", whole)
         return Job(wrapper, self.pid_in(file))
 
     def pid_in(self, file: Path) -> int:
-        """The number of the process that writes it into *file*."""
+        """Wait for the pid that a process writes into *file*."""
         until(lambda: has_word(file))
         pid = int(file.read_text())
         self.groups.append(pid)
         return pid
 
     def waiter(self, name: str, *options: str, command: str = "true") -> subprocess.Popen[str]:
-        """Start one that waits for *name*, and return when it does."""
+        """Start a process that waits for *name*, and return once it is in the queue."""
         before = self.waiting(name)
         process = self.start("run", *options, name, "--", command)
         until(lambda: self.waiting(name) > before)
         return process
 
     def waiting(self, name: str) -> int:
-        """How many wait for *name*."""
+        """Return the number of waiters for *name*."""
         with leaselock.Client(self.url) as client:
             return len(client.lock(name).waiters())
 
     def holder(self, name: str) -> leaselock.Holder | None:
-        """Who holds *name*."""
+        """Return the holder of *name*."""
         with leaselock.Client(self.url) as client:
             return client.lock(name).holder()
 
     def end(self) -> None:
-        """End what a test has left running: jobs are process groups of their own."""
+        """End what the test has left running: each job is a process group."""
         for group in self.groups:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
@@ -144,6 +150,6 @@ class Shell:
 
 
 def said(process: subprocess.Popen[str], limit: float = LIMIT) -> tuple[int, str]:
-    """How a process ended, and what it said on stderr."""
+    """Wait for a process, and return its exit code and its stderr."""
     _, errors = process.communicate(timeout=limit)
     return process.returncode, errors

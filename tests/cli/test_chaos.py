@@ -1,4 +1,4 @@
-"""leaselock chaos: a storm on a store of the user's, and a picture of it."""
+"""leaselock chaos: a run on the user's test store, and its timeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_storm_is_told_in_numbers_and_drawn(
+def test_chaos_prints_figures_and_draws_a_timeline(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture = tmp_path / "storm.svg"
@@ -29,7 +29,7 @@ def test_a_storm_is_told_in_numbers_and_drawn(
         assert client.locks("storm *") == []
 
 
-def test_without_a_store_it_takes_a_file_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_chaos_without_a_url_uses_a_temporary_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chaos", "--seconds", "1s", "--seed", "7"]) == 0
     said = capsys.readouterr()
     assert "| sqlite |" in said.out

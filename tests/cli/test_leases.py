@@ -6,7 +6,7 @@ import json
 import subprocess
 
 import pytest
-from tests.cli.processes import LEASELOCK, Shell, said, until
+from tests.cli.processes import LEASELOCK, Shell, ended, said, until
 
 
 def acquired(shell: Shell, *words: str) -> str:
@@ -15,7 +15,7 @@ def acquired(shell: Shell, *words: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_detached_lease_goes_round(shell: Shell) -> None:
+def test_acquire_check_extend_release_by_token(shell: Shell) -> None:
     token = acquired(shell, "a", "--ttl", "1m", "--reason", "freeze")
     assert shell.run("check", "a", "--token", token).returncode == 0
     assert shell.run("run", "-n", "a", "true").returncode == 75
@@ -30,18 +30,18 @@ def test_a_detached_lease_goes_round(shell: Shell) -> None:
     assert int(acquired(shell, "a")) > int(token)
 
 
-def test_a_lease_can_be_asked_for_in_json(shell: Shell) -> None:
+def test_acquire_prints_json(shell: Shell) -> None:
     document = json.loads(acquired(shell, "--json", "a", "--ttl", "1m"))
     assert document.keys() == {"schema", "name", "token", "ttl"}
     assert (document["schema"], document["name"], document["ttl"]) == (1, "a", 60)
 
 
-def test_a_detached_lease_ends_by_time(shell: Shell) -> None:
+def test_detached_lease_expires(shell: Shell) -> None:
     acquired(shell, "a", "--ttl", "300ms")
     assert shell.run("run", "-w", "5s", "a", "true").returncode == 0
 
 
-def test_acquire_says_who_is_in_the_way(shell: Shell) -> None:
+def test_busy_acquire_names_the_holder(shell: Shell) -> None:
     job = shell.job("a")
     for words in (["-n"], ["-w", "50ms"]):
         busy = shell.run("acquire", *words, "a")
@@ -50,14 +50,14 @@ def test_acquire_says_who_is_in_the_way(shell: Shell) -> None:
         assert busy.stdout == ""
 
 
-def test_a_lease_whose_token_nobody_read_is_given_back(shell: Shell) -> None:
+def test_acquire_releases_when_the_token_cannot_be_printed(shell: Shell) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*LEASELOCK, "acquire", "a"], env=shell.env, stdout=full, check=False)
     assert done.returncode == 70
     assert shell.holder("a") is None
 
 
-def test_no_lease_is_taken_whose_token_nobody_can_read(shell: Shell) -> None:
+def test_acquire_with_closed_output_takes_no_lease(shell: Shell) -> None:
     closed = f"exec {' '.join(LEASELOCK)} acquire a >&-"
     done = subprocess.run(["sh", "-c", closed], env=shell.env, capture_output=True, check=False)
     assert done.returncode == 64
@@ -65,7 +65,7 @@ def test_no_lease_is_taken_whose_token_nobody_can_read(shell: Shell) -> None:
     assert shell.holder("a") is None
 
 
-def test_a_stranger_cannot_take_over_what_is_not_detached(shell: Shell) -> None:
+def test_attached_lease_cannot_be_released_by_token(shell: Shell) -> None:
     shell.job("a")
     holder = shell.holder("a")
     assert holder is not None
@@ -73,12 +73,12 @@ def test_a_stranger_cannot_take_over_what_is_not_detached(shell: Shell) -> None:
     assert shell.run("check", "a", "--token", str(holder.token)).returncode == 0
 
 
-def test_a_command_can_check_its_own_lock(shell: Shell) -> None:
+def test_command_can_check_its_own_lock(shell: Shell) -> None:
     check = " ".join([*LEASELOCK, 'check "$LEASELOCK_NAME" --token "$LEASELOCK_TOKEN"'])
     assert shell.run("run", "-c", check, "a").returncode == 0
 
 
-def test_check_says_who_has_it_instead(shell: Shell) -> None:
+def test_failed_check_names_the_holder(shell: Shell) -> None:
     free = shell.run("check", "a", "--token", "5")
     assert (free.returncode, free.stderr) == (79, "leaselock: 'a' is free\n")
     token = acquired(shell, "a", "--reason", "mine")
@@ -91,14 +91,14 @@ def test_check_says_who_has_it_instead(shell: Shell) -> None:
 # --- break -----------------------------------------------------------------------------------
 
 
-def test_break_needs_somebody_to_be_asked_or_a_reason(shell: Shell) -> None:
+def test_break_without_a_terminal_needs_confirmation_and_reason(shell: Shell) -> None:
     token = acquired(shell, "a")
     for words in ([], ["--yes"], ["--token", token], ["--reason", "x"]):
         assert shell.run("break", "a", *words).returncode == 64
     assert shell.run("check", "a", "--token", token).returncode == 0
 
 
-def test_break_takes_the_lock_from_its_holder(shell: Shell) -> None:
+def test_break_ends_the_hold(shell: Shell) -> None:
     token = acquired(shell, "a", "--reason", "forgotten")
     done = shell.run("break", "a", "--token", token, "--reason", "its owner left")
     assert done.returncode == 0
@@ -115,16 +115,16 @@ def test_break_with_another_token_changes_nothing(shell: Shell) -> None:
     assert shell.run("check", "a", "--token", token).returncode == 0
 
 
-def test_breaking_what_is_free_is_no_failure(shell: Shell) -> None:
+def test_break_of_a_free_lock_succeeds(shell: Shell) -> None:
     done = shell.run("break", "a", "--yes", "--reason", "x")
     assert (done.returncode, done.stderr) == (0, "leaselock: 'a' is free\n")
 
 
-def test_a_broken_lock_goes_to_the_next_waiter(shell: Shell) -> None:
+def test_broken_lock_is_granted_to_the_next_waiter(shell: Shell) -> None:
     acquired(shell, "a")
     waiter = shell.waiter("a")
     assert shell.run("break", "a", "--yes", "--reason", "x").returncode == 0
-    assert waiter.wait(2) == 0
+    assert ended(waiter) == 0
 
 
 # --- wait ------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_wait_until_held(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("name", ["'; DROP TABLE lock;--", "../..", "{a}", "a b", "-x", "\u2603"])
-def test_hostile_names_are_names(shell: Shell, name: str) -> None:
+def test_names_with_special_characters(shell: Shell, name: str) -> None:
     assert shell.run("run", "--", name, "true").returncode == 0
     token = acquired(shell, "--", name)
     assert shell.run("run", "-n", "--", name, "true").returncode == 75

@@ -1,4 +1,4 @@
-"""The lease is lost, or cannot be renewed: the command is gone before another can have the lock."""
+"""The lease is lost or not renewed: the command ends before another client can get the lock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.processes import LOOP, Job, Shell, gone, said, until
+from tests.cli.processes import LOOP, Job, Shell, ended, gone, said, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,14 +22,14 @@ def boot_clock() -> float:
 
 
 def freeze(job: Job, seconds: float) -> None:
-    """Stop the wrapper for so long: the time itself is what is tested."""
+    """Stop the wrapper for *seconds*; the duration itself is what is tested."""
     job.wrapper.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     until(lambda: time.monotonic() - began > seconds)
     job.wrapper.send_signal(signal.SIGCONT)
 
 
-def test_a_wrapper_stopped_past_its_lease_ends_its_command(shell: Shell) -> None:
+def test_wrapper_stopped_past_its_lease_ends_the_command(shell: Shell) -> None:
     job = shell.job("a", "--ttl", "600ms")
     freeze(job, 0.8)
     code, errors = said(job.wrapper)
@@ -38,31 +38,32 @@ def test_a_wrapper_stopped_past_its_lease_ends_its_command(shell: Shell) -> None
     assert "leaselock: the lease on 'a' is lost; ending the command\n" in errors
 
 
-def test_a_wrapper_stopped_within_its_lease_goes_on(shell: Shell) -> None:
-    job = shell.job("a", "--ttl", "6s", trap="'exit 8' USR1", script=LOOP)
+def test_wrapper_stopped_within_its_lease_continues(shell: Shell) -> None:
+    job = shell.job("a", "--ttl", "1m", trap="'exit 8' USR1", script=LOOP)
     freeze(job, 0.5)
     job.wrapper.send_signal(signal.SIGUSR1)
-    assert job.wrapper.wait(10) == 8
+    assert ended(job.wrapper) == 8
 
 
-def test_a_command_that_ended_well_beside_a_stopped_wrapper_is_not_vouched_for(
+def test_success_after_the_lease_ended_exits_76(
     shell: Shell,
 ) -> None:
     job = shell.job("a", "--ttl", "400ms", script="sleep 0.2; exit 0")
     freeze(job, 0.8)
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76
 
 
 @pytest.fixture
 def stuck(shell: Shell) -> Iterator[sqlite3.Connection]:
-    """Somebody else's transaction, which can be left open: no renewal gets through."""
+    """Return another connection; while its transaction is open, no renewal succeeds."""
     shell.run("ls")
     database = sqlite3.connect(shell.folder / "locks.db", isolation_level=None, timeout=10)
     yield database
     database.close()
 
 
-def test_no_renewal_ends_the_command_before_the_lease_ends(
+@pytest.mark.timing
+def test_failed_renewal_ends_the_command_before_the_lease_ends(
     shell: Shell, stuck: sqlite3.Connection
 ) -> None:
     job = shell.job("a", "--ttl", "1500ms", "--op-timeout", "200ms", trap=STUBBORN, script=LOOP)
@@ -76,21 +77,24 @@ def test_no_renewal_ends_the_command_before_the_lease_ends(
     assert "could not be renewed and is nearly over; ending the command" in errors
 
 
-def test_a_store_that_comes_back_in_time_costs_nothing(
+@pytest.mark.timing
+def test_store_outage_shorter_than_the_lease_is_survived(
     shell: Shell, stuck: sqlite3.Connection
 ) -> None:
     word = shell.folder / "word"
-    job = shell.job("a", "--ttl", "3s", script=f"until [ -e {word} ]; do sleep 0.02; done; exit 8")
+    script = f'until [ -e "{word}" ]; do sleep 0.02; done; exit 8'
+    job = shell.job("a", "--ttl", "3s", script=script)
     stuck.execute("BEGIN IMMEDIATE")
     began = boot_clock()
     until(lambda: boot_clock() - began > 1.3)  # past the first renewal
     stuck.execute("ROLLBACK")
     until(lambda: boot_clock() - began > 3.3)  # past the first lease
     word.write_text("")
-    assert job.wrapper.wait(10) == 8
+    assert ended(job.wrapper) == 8
 
 
-def test_a_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
+@pytest.mark.timing
+def test_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
     job = shell.job("a", "--no-renew", "--ttl", "3s", trap=STUBBORN, script=LOOP)
     taken = boot_clock()
     code, errors = said(job.wrapper)
@@ -100,27 +104,27 @@ def test_a_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
     assert "the fixed lease on 'a' is nearly over; ending the command" in errors
 
 
-def test_a_command_that_listens_may_end_in_its_own_way(shell: Shell) -> None:
+def test_command_may_clean_up_on_the_signal(shell: Shell) -> None:
     word = shell.folder / "word"
-    trap = f"'echo tidy > {word}; exit 0' TERM"
+    trap = f"'echo tidy > \"{word}\"; exit 0' TERM"
     job = shell.job("a", "--no-renew", "--ttl", "2s", trap=trap, script=LOOP)
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76
     assert word.read_text() == "tidy\n"
 
 
 @pytest.mark.parametrize(("action", "signal_of_child"), [("INT", "INT"), ("sigusr2", "USR2")])
-def test_the_signal_can_be_chosen(shell: Shell, action: str, signal_of_child: str) -> None:
+def test_on_lost_chooses_the_signal(shell: Shell, action: str, signal_of_child: str) -> None:
     word = shell.folder / "word"
     options = ("--no-renew", "--ttl", "2s", "--on-lost", action)
-    trap = f"'echo > {word}; exit 0' {signal_of_child}"
+    trap = f"'echo > \"{word}\"; exit 0' {signal_of_child}"
     job = shell.job("a", *options, trap=trap, script=LOOP)
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76
     assert word.exists()
 
 
-def test_loss_can_be_ignored_but_is_not_hidden(shell: Shell) -> None:
+def test_ignored_loss_still_exits_76(shell: Shell) -> None:
     word = shell.folder / "word"
-    script = f"sleep 0.5; echo > {word}; exit 0"
+    script = f'sleep 0.5; echo > "{word}"; exit 0'
     options = ("--no-renew", "--ttl", "200ms", "--on-lost", "ignore")
     done = shell.run("run", *options, "a", "sh", "-c", script)
     assert done.returncode == 76
@@ -128,16 +132,16 @@ def test_loss_can_be_ignored_but_is_not_hidden(shell: Shell) -> None:
     assert "the command goes on" in done.stderr
 
 
-def test_a_broken_lock_ends_the_command(shell: Shell) -> None:
-    job = shell.job("a", "--ttl", "1s")
+def test_broken_lock_ends_the_command(shell: Shell) -> None:
+    job = shell.job("a", "--ttl", "3s")
     assert shell.run("break", "a", "--yes", "--reason", "test").returncode == 0
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76
     assert gone(job.pid)
 
 
-def test_a_lock_broken_behind_a_short_command_is_told(shell: Shell) -> None:
+def test_lock_broken_during_a_short_command_is_reported(shell: Shell) -> None:
     go = shell.folder / "go"
-    job = shell.job("a", script=f"until [ -e {go} ]; do sleep 0.02; done; exit 0")
+    job = shell.job("a", script=f'until [ -e "{go}" ]; do sleep 0.02; done; exit 0')
     shell.run("break", "a", "--yes", "--reason", "test")
     go.write_text("")
     code, errors = said(job.wrapper)
@@ -145,16 +149,16 @@ def test_a_lock_broken_behind_a_short_command_is_told(shell: Shell) -> None:
     assert "lost" in errors
 
 
-def test_nothing_of_a_lost_command_is_left(shell: Shell) -> None:
+def test_lost_lease_kills_the_whole_group(shell: Shell) -> None:
     file = shell.folder / "left"
-    script = f"(trap '' TERM; sleep 60; true) & echo $! > {file}; wait"
+    script = f"(trap '' TERM; sleep 60; true) & echo $! > \"{file}\"; wait"
     job = shell.job("a", "--no-renew", "--ttl", "600ms", script=script)
     left = shell.pid_in(file)
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76
     until(lambda: gone(left))
 
 
-def test_a_stopped_command_is_ended_too(shell: Shell) -> None:
+def test_stopped_command_is_ended_too(shell: Shell) -> None:
     job = shell.job("a", "--no-renew", "--ttl", "900ms")
     os.kill(job.pid, signal.SIGSTOP)
-    assert job.wrapper.wait(10) == 76
+    assert ended(job.wrapper) == 76

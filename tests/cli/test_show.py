@@ -1,4 +1,4 @@
-"""ls, show, version: for people and for programs."""
+"""ls, show, version: as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.cli.processes import LEASELOCK, Shell
 
 import leaselock
 from leaselock import Holder, LockInfo
-from leaselock.cli.show import lines, moment, table
+from leaselock.cli.show import lock_lines, table, utc_time
 
 
-def test_ls_shows_holders_and_how_many_wait(shell: Shell) -> None:
+def test_ls_shows_holders_and_number_of_waiters(shell: Shell) -> None:
     job = shell.job("a", "--reason", "first")
     shell.waiter("a")
     shell.run("acquire", "b", "--ttl", "1m")
@@ -30,7 +30,7 @@ def test_ls_shows_holders_and_how_many_wait(shell: Shell) -> None:
     assert [line.split()[0] for line in shell.run("ls", "b*").stdout.splitlines()] == ["NAME", "b"]
 
 
-def test_ls_of_nothing_is_nothing(shell: Shell) -> None:
+def test_ls_of_no_locks_prints_nothing(shell: Shell) -> None:
     nothing = shell.run("ls")
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "")
     assert shell.run("ls", "--exit-code").returncode == 1
@@ -40,7 +40,7 @@ def test_ls_of_nothing_is_nothing(shell: Shell) -> None:
     assert shell.run("ls", "--exit-code", "b").returncode == 1
 
 
-def test_json_has_times_twice_and_no_words_for_people(shell: Shell) -> None:
+def test_json_fields(shell: Shell) -> None:
     job = shell.job("a", "--reason", "first")
     waiter = shell.waiter("a", "--reason", "second")
     document = json.loads(shell.run("ls", "--json").stdout)
@@ -63,7 +63,7 @@ def test_json_has_times_twice_and_no_words_for_people(shell: Shell) -> None:
     assert shown["lock"] == lock
 
 
-def test_show_names_the_waiters_in_order(shell: Shell) -> None:
+def test_show_lists_waiters_in_order(shell: Shell) -> None:
     job = shell.job("a", "--reason", "first")
     waiters = [shell.waiter("a", "--reason", reason) for reason in ("second", "third")]
     shell.run("acquire", "ab")
@@ -83,7 +83,7 @@ def test_show_of_a_free_lock(shell: Shell) -> None:
     }  # fmt: skip
 
 
-def test_a_name_is_no_pattern_to_show(shell: Shell) -> None:
+def test_show_does_not_expand_patterns(shell: Shell) -> None:
     shell.run("acquire", "ab")
     assert shell.run("show", "[a]b").stdout == "[a]b: free\n"
     shell.run("acquire", "[a]b*?")
@@ -93,7 +93,7 @@ def test_a_name_is_no_pattern_to_show(shell: Shell) -> None:
 EVIL = "\x1b]0;owned\x07\x1b[2J\nfake line\r\u202e"
 
 
-def test_a_hostile_holder_cannot_steer_the_terminal(shell: Shell) -> None:
+def test_control_characters_of_a_holder_are_escaped(shell: Shell) -> None:
     with leaselock.Client(shell.url, label=EVIL) as client, client.lock("a\u202eb"):
         for words in (["ls"], ["show", "a\u202eb"], ["check", "a\u202eb", "--token", "5"]):
             done = shell.run(*words)
@@ -106,14 +106,14 @@ def test_a_hostile_holder_cannot_steer_the_terminal(shell: Shell) -> None:
         assert busy.stderr.removesuffix("\n").isprintable()
 
 
-def test_a_terminal_without_the_letters_is_served_too(shell: Shell) -> None:
+def test_characters_that_the_encoding_lacks_are_escaped(shell: Shell) -> None:
     shell.run("acquire", "\N{SNOWMAN}")
     plain = shell.run("ls", env={"PYTHONIOENCODING": "ascii"})
     assert plain.returncode == 0
     assert "\\u2603" in plain.stdout
 
 
-def test_a_reader_that_has_gone_is_no_failure_to_talk_about(shell: Shell) -> None:
+def test_broken_pipe_prints_no_error(shell: Shell) -> None:
     words = " ".join([*LEASELOCK, "ls"])
     shell.run("acquire", "a")
     done = subprocess.run(
@@ -124,7 +124,7 @@ def test_a_reader_that_has_gone_is_no_failure_to_talk_about(shell: Shell) -> Non
     assert done.stdout.strip() in ("0", "141")
 
 
-def test_columns_stay_in_line_whatever_the_letters() -> None:
+def test_table_aligns_wide_characters() -> None:
     holder = Holder("host", 1, "t", 0.0, "\u6f22", 5, None)
     text = table(
         [("NAME", "X", "", "", "", "", ""), ("\u6f22\u5b57", holder.host, "", "", "", "", "")]
@@ -134,12 +134,12 @@ def test_columns_stay_in_line_whatever_the_letters() -> None:
     assert second == "\u6f22\u5b57  host"
 
 
-def test_what_no_calendar_has_is_left_out() -> None:
-    assert moment(0.5) == "1970-01-01T00:00:00.500000Z"
-    assert moment(1e300) is None
-    assert moment(float("inf")) is None
+def test_timestamp_outside_the_calendar_is_omitted() -> None:
+    assert utc_time(0.5) == "1970-01-01T00:00:00.500000Z"
+    assert utc_time(1e300) is None
+    assert utc_time(float("inf")) is None
     holder = Holder("host", 1, "t", -1e300, None, 5, 1.0)
-    assert lines(LockInfo("a", holder, ()))[0].startswith("a: held by host:1/t")
+    assert lock_lines(LockInfo("a", holder, ()))[0].startswith("a: held by host:1/t")
 
 
 def test_version(shell: Shell) -> None:

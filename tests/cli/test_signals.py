@@ -1,4 +1,4 @@
-"""Signals: what is passed on, what ends a wait, and what the command is left with."""
+"""Signals: which are forwarded, which end a wait, and which the command starts with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.cli.processes import LEASELOCK, LOOP, Shell, gone, stopped, until
+from tests.cli.processes import LEASELOCK, LOOP, Shell, ended, gone, stopped, until
 
 SHOW_IGNORED = (
     "import signal as s; print([n.name for n in s.Signals if s.getsignal(n) == s.SIG_IGN])"
@@ -16,14 +16,14 @@ SHOW_IGNORED = (
 
 
 @pytest.mark.parametrize("name", ["HUP", "INT", "QUIT", "TERM", "USR1", "USR2"])
-def test_signals_reach_the_command(shell: Shell, name: str) -> None:
+def test_signals_are_forwarded_to_the_command(shell: Shell, name: str) -> None:
     job = shell.job("a", trap=f"'exit 9' {name}", script=LOOP)
     job.wrapper.send_signal(getattr(signal, f"SIG{name}"))
-    assert job.wrapper.wait(10) == 9
+    assert ended(job.wrapper) == 9
 
 
-def test_any_number_of_descriptors_may_be_inherited(shell: Shell) -> None:
-    """select() knows no more than 1,024 of them."""
+def test_more_than_1024_inherited_descriptors(shell: Shell) -> None:
+    """select() supports at most 1,024 descriptors."""
     program = f"""
 import os, resource
 limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -36,100 +36,101 @@ os.execv({LEASELOCK[0]!r}, {[*LEASELOCK, "run", "a", "--", "sh", "-c", "exit 7"]
     assert done.returncode == 7
 
 
-def test_signals_reach_the_whole_group(shell: Shell) -> None:
+def test_signals_are_forwarded_to_the_whole_group(shell: Shell) -> None:
     file = shell.folder / "inner"
-    job = shell.job("a", script=f"sh -c 'echo $$ > {file}; exec sleep 60'; exit 3")
+    job = shell.job("a", script=f"sh -c 'echo $$ > \"{file}\"; exec sleep 60'; exit 3")
     inner = shell.pid_in(file)
     job.wrapper.terminate()
-    assert job.wrapper.wait(10) == 143
+    assert ended(job.wrapper) == 143
     until(lambda: gone(inner))
 
 
-def test_the_wrapper_survives_until_the_command_is_gone(shell: Shell) -> None:
+def test_wrapper_holds_the_lock_until_the_command_has_ended(shell: Shell) -> None:
     ready, go = shell.folder / "ready", shell.folder / "go"
     os.mkfifo(go)
-    job = shell.job("a", trap=f"'echo > {ready}; read x < {go}; exit 6' TERM", script=LOOP)
+    job = shell.job("a", trap=f'\'echo > "{ready}"; read x < "{go}"; exit 6\' TERM', script=LOOP)
     job.wrapper.terminate()
     until(ready.exists)
     job.wrapper.terminate()
     assert shell.run("run", "-n", "a", "true").returncode == 75
     go.write_text("go\n")
-    assert job.wrapper.wait(10) == 6
+    assert ended(job.wrapper) == 6
 
 
 @pytest.mark.parametrize("name", ["HUP", "INT", "QUIT", "TERM"])
-def test_a_signal_ends_the_wait_and_leaves_nothing(shell: Shell, name: str) -> None:
+def test_signal_ends_the_wait_and_removes_the_waiter(shell: Shell, name: str) -> None:
     shell.job("a")
     number = getattr(signal, f"SIG{name}")
     waiter = shell.waiter("a", command=str(shell.folder / "never"))
     waiter.send_signal(number)
-    assert waiter.wait(10) == 128 + number
+    assert ended(waiter) == 128 + number
     assert shell.waiting("a") == 0
 
 
 @pytest.mark.parametrize("words", [("acquire", "a"), ("wait", "a")])
-def test_a_signal_ends_every_wait(shell: Shell, words: tuple[str, ...]) -> None:
+def test_signal_ends_the_wait_of_acquire_and_wait(shell: Shell, words: tuple[str, ...]) -> None:
     shell.job("a")
     waiter = shell.start(*words)
     until(lambda: shell.waiting("a"))
     waiter.terminate()
-    assert waiter.wait(10) == 143
+    assert ended(waiter) == 143
     assert shell.waiting("a") == 0
 
 
-def test_a_signal_ends_the_wait_until_it_is_held(shell: Shell) -> None:
+def test_signal_ends_wait_until_held(shell: Shell) -> None:
     waiter = shell.start("-v", "wait", "a", "--until", "held")
     until((shell.folder / "locks.db").exists)
     waiter.send_signal(signal.SIGINT)
-    assert waiter.wait(10) in (130, -signal.SIGINT)
+    assert ended(waiter) in (130, -signal.SIGINT)
 
 
-def test_a_signal_at_any_moment_leaves_nothing_and_starts_nothing_late(shell: Shell) -> None:
-    """From the start of the interpreter to the end of the job: each time a little later."""
+@pytest.mark.statistical
+def test_signal_at_any_moment_leaves_nothing_held(shell: Shell) -> None:
+    """Send the signal at moments from the interpreter's start to the command's run."""
     for step in range(24):
         began = shell.folder / f"began{step}"
-        wrapper = shell.start("run", "a", "--", "sh", "-c", f"echo > {began}; exec sleep 60")
+        wrapper = shell.start("run", "a", "--", "sh", "-c", f'echo > "{began}"; exec sleep 60')
         try:
             wrapper.wait(0.01 * step)
         except subprocess.TimeoutExpired:
             wrapper.terminate()
-        assert wrapper.wait(10) in (143, -signal.SIGTERM)
+        assert ended(wrapper) in (143, -signal.SIGTERM)
         assert shell.holder("a") is None
 
 
-def test_what_was_ignored_stays_ignored(shell: Shell) -> None:
+def test_ignored_signals_stay_ignored(shell: Shell) -> None:
     ignoring = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
     words = [*LEASELOCK, "run", "a", "--", sys.executable, "-c", SHOW_IGNORED]
     program = f"{ignoring} os.execv(sys.executable, {words!r})"
     done = subprocess.run(
         [sys.executable, "-c", program], env=shell.env, capture_output=True, text=True, check=True
     )
-    # What Python ignores for itself, and SIGHUP.
+    # The signals that Python ignores by itself, and SIGHUP.
     alone = subprocess.check_output([sys.executable, "-c", SHOW_IGNORED], text=True)
     assert set(eval(done.stdout)) == set(eval(alone)) | {"SIGHUP"}
 
 
-def test_a_command_is_as_a_shell_would_leave_it(shell: Shell) -> None:
+def test_signal_masks_of_the_command_are_default(shell: Shell) -> None:
     status = shell.run("run", "a", "--", "cat", "/proc/self/status").stdout
     masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
     for mask in ("SigBlk", "SigIgn", "SigCgt"):
-        # From the 32nd on they are the C library's own, and it has its ways.
+        # Signals from 32 on are used by the C library itself.
         assert int(masks[mask], 16) & 0x7FFFFFFF == 0, mask
 
 
-def test_only_the_lock_is_inherited(shell: Shell) -> None:
-    names = shell.run("run", "a", "--", "sh", "-c", "readlink /proc/$$/fd/*").stdout.split()
+def test_command_inherits_only_the_lock_files(shell: Shell) -> None:
+    names = shell.run("run", "a", "--", "sh", "-c", "readlink /proc/$$/fd/*").stdout.splitlines()
     extra = [name for name in names if not name.startswith(("pipe:", "/dev/null"))]
     assert len(extra) == 2
     assert all(".clients/" in name or name.endswith("(deleted)") for name in extra), extra
 
 
-def test_a_stop_is_passed_on_and_so_is_the_going_on(shell: Shell) -> None:
-    # No shell in between: one that is just starting a program cannot be stopped.
+def test_stop_and_continue_are_forwarded(shell: Shell) -> None:
+    # No shell in between: a shell that is just starting a program cannot be stopped.
     job = shell.job("a")
     job.wrapper.send_signal(signal.SIGTSTP)
     until(lambda: stopped(job.pid))
     job.wrapper.send_signal(signal.SIGCONT)
     until(lambda: not stopped(job.pid) and not stopped(job.wrapper.pid))
     job.wrapper.terminate()
-    assert job.wrapper.wait(10) == 143
+    assert ended(job.wrapper) == 143

@@ -1,4 +1,4 @@
-"""A terminal: the command may read it, Ctrl-C and Ctrl-Z reach it, a pager keeps it."""
+"""The terminal: the command may read it, Ctrl-C and Ctrl-Z work, a pager keeps it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.cli.processes import LEASELOCK, LIMIT, LOOP, Shell, has_word, stopped
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# A session of its own, on the terminal that is its input; then whatever is to run there.
+# Starts a session with its stdin as controlling terminal, then runs the given program.
 LEADER = """
 import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
-# As much of a job-controlling shell as is needed: it runs one job, and after each stop or start
-# that it is told of by a line on its own pipe, it gives the job the terminal or takes it.
+# A minimal job-control shell. It runs one job and logs each stop and the end. After a stop it
+# takes the terminal; for each line on its pipe it puts the job into the foreground again.
 JOB_SHELL = """
 import os, signal, sys
 orders, log, background, *words = sys.argv[1:]
@@ -79,7 +79,7 @@ class Terminal:
         os.write(self.ours, text.encode())
 
     def shows(self, pattern: str) -> str:
-        """Read until the pattern is on the screen; all of it."""
+        """Read the output until it matches the pattern; return all of it."""
         os.set_blocking(self.ours, False)
         until(lambda: re.search(pattern, self._read()))
         return self.text
@@ -105,9 +105,9 @@ def run(name: str, script: str, *options: str) -> list[str]:
     return [*LEASELOCK, "run", *options, name, "--", "sh", "-c", script]
 
 
-def test_the_command_may_read_and_ctrl_c_reaches_it(shell: Shell, terminal: Terminal) -> None:
+def test_command_may_read_and_receives_ctrl_c(shell: Shell, terminal: Terminal) -> None:
     ready = shell.folder / "ready"
-    script = f"trap 'exit 5' INT; read line; echo $line > {ready}; {LOOP}"
+    script = f"trap 'exit 5' INT; read line; echo $line > \"{ready}\"; {LOOP}"
     process = terminal.start(run("a", script))
     terminal.type("typed\n")
     until(lambda: has_word(ready))
@@ -116,7 +116,7 @@ def test_the_command_may_read_and_ctrl_c_reaches_it(shell: Shell, terminal: Term
     assert process.wait(LIMIT) == 5
 
 
-def test_ctrl_c_ends_a_command_that_does_not_catch_it(shell: Shell, terminal: Terminal) -> None:
+def test_ctrl_c_ends_the_command(shell: Shell, terminal: Terminal) -> None:
     process = terminal.start(run("a", "echo ready; exec sleep 60"))
     terminal.shows("ready")
     terminal.type("\x03")
@@ -133,9 +133,9 @@ def test_ctrl_c_ends_a_wait(shell: Shell, terminal: Terminal) -> None:
     assert shell.waiting("a") == 0
 
 
-def test_a_wait_is_shown_in_one_line_that_is_taken_away(shell: Shell, terminal: Terminal) -> None:
+def test_status_line_is_updated_and_erased(shell: Shell, terminal: Terminal) -> None:
     go = shell.folder / "go"
-    holder = shell.job("a", script=f"until [ -e {go} ]; do sleep 0.02; done")
+    holder = shell.job("a", script=f'until [ -e "{go}" ]; do sleep 0.02; done')
     process = terminal.start([*LEASELOCK, "run", "a", "--", "echo", "mine"])
     text = terminal.shows(r"for 1\.\d+s.*for 2\.\d+s")
     assert f"process {holder.wrapper.pid}" in text
@@ -148,7 +148,7 @@ def test_a_wait_is_shown_in_one_line_that_is_taken_away(shell: Shell, terminal: 
 
 
 @pytest.mark.parametrize("how", ["--no-color", "NO_COLOR"])
-def test_a_terminal_can_be_spared_escapes(shell: Shell, terminal: Terminal, how: str) -> None:
+def test_no_color_sends_no_escapes(shell: Shell, terminal: Terminal, how: str) -> None:
     shell.job("a", script="sleep 1.3")
     option = [how] if how.startswith("--") else []
     shell.env |= {} if option else {how: "1"}
@@ -157,8 +157,8 @@ def test_a_terminal_can_be_spared_escapes(shell: Shell, terminal: Terminal, how:
     assert process.wait(LIMIT) == 0
 
 
-def test_a_pager_behind_us_keeps_the_terminal(shell: Shell, terminal: Terminal) -> None:
-    # One group for the pipeline, as in a shell: its last program reads the terminal.
+def test_pager_in_the_pipeline_keeps_the_terminal(shell: Shell, terminal: Terminal) -> None:
+    # One process group for the pipeline, as in a shell: its last program reads the terminal.
     wrapper = " ".join([*LEASELOCK, "run a -- sh -c 'echo page; exec sleep 60'"])
     pager = "read page; read key < /dev/tty; echo got $page $key"
     terminal.start(["sh", "-c", f"{wrapper} | {{ {pager}; }}; exit 0"])
@@ -170,7 +170,7 @@ def test_a_pager_behind_us_keeps_the_terminal(shell: Shell, terminal: Terminal) 
     os.kill(holder.pid, signal.SIGTERM)
 
 
-def test_a_command_before_a_pipe_gets_the_terminal_when_it_reads(
+def test_command_before_a_pipe_gets_the_terminal_when_it_reads(
     shell: Shell, terminal: Terminal
 ) -> None:
     wrapper = " ".join([*LEASELOCK, "run a -- sh -c 'read line; echo got $line'"])
@@ -181,9 +181,7 @@ def test_a_command_before_a_pipe_gets_the_terminal_when_it_reads(
     assert process.wait(LIMIT) == 0
 
 
-def test_without_the_terminal_a_command_is_still_sent_ctrl_c(
-    shell: Shell, terminal: Terminal
-) -> None:
+def test_ctrl_c_is_forwarded_with_no_tty(shell: Shell, terminal: Terminal) -> None:
     process = terminal.start(run("a", f"trap 'exit 5' INT; echo ready; {LOOP}", "--no-tty"))
     terminal.shows("ready")
     terminal.type("\x03")
@@ -201,7 +199,7 @@ class JobControl:
         os.close(reads)
 
     def until(self, *lines: str) -> None:
-        """Wait until the shell has seen this of its job."""
+        """Wait until the shell has logged exactly these lines."""
         until(lambda: self.log.exists() and self.log.read_text().splitlines() == list(lines))
 
     def foreground(self) -> None:
@@ -211,7 +209,7 @@ class JobControl:
 
 def test_ctrl_z_stops_the_job_and_fg_continues_it(shell: Shell, terminal: Terminal) -> None:
     file = shell.folder / "pid"
-    script = f"echo $$ > {file}; read line; echo got $line; exit 3"
+    script = f'echo $$ > "{file}"; read line; echo got $line; exit 3'
     shell_job = JobControl(terminal, run("a", script), background=False)
     pid = shell.pid_in(file)
     terminal.type("\x1a")
@@ -224,7 +222,7 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it(shell: Shell, terminal: Termin
     os.close(shell_job.writes)
 
 
-def test_a_background_job_that_reads_is_stopped_until_fg(shell: Shell, terminal: Terminal) -> None:
+def test_background_job_that_reads_is_stopped_until_fg(shell: Shell, terminal: Terminal) -> None:
     shell_job = JobControl(terminal, run("a", "read line; echo got $line"), background=True)
     shell_job.until("stopped without terminal")
     shell_job.foreground()

@@ -1,4 +1,4 @@
-"""What is typed, and the exit codes of what cannot be done."""
+"""Arguments, and the exit codes of wrong usage, configuration and permissions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import leaselock
 from leaselock.cli import COMMANDS
-from leaselock.cli.words import duration, harmless, length
+from leaselock.cli.formatting import escape, format_duration, parse_duration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     ],
     ids=lambda value: " ".join(value)[:30] if isinstance(value, list) else None,
 )
-def test_what_cannot_be_done_is_said(shell: Shell, words: list[str], code: int, hint: str) -> None:
+def test_wrong_usage_and_configuration(
+    shell: Shell, words: list[str], code: int, hint: str
+) -> None:
     done = shell.run(*words)
     assert done.returncode == code, done.stderr
     assert hint in done.stderr
@@ -59,7 +61,7 @@ def test_what_cannot_be_done_is_said(shell: Shell, words: list[str], code: int, 
     assert "Traceback" not in done.stderr
 
 
-def test_a_file_of_another_version_is_a_matter_of_configuration(shell: Shell) -> None:
+def test_file_of_another_version_exits_78(shell: Shell) -> None:
     shell.run("ls")
     database = sqlite3.connect(shell.folder / "locks.db")
     database.execute("UPDATE fact SET value = '99' WHERE key = 'schema'")
@@ -69,7 +71,8 @@ def test_a_file_of_another_version_is_a_matter_of_configuration(shell: Shell) ->
     assert done.returncode == 78, done.stderr
 
 
-def test_a_store_that_does_not_answer(shell: Shell) -> None:
+@pytest.mark.timing
+def test_store_that_does_not_reply_exits_69(shell: Shell) -> None:
     shell.run("ls")
     database = sqlite3.connect(shell.folder / "locks.db", isolation_level=None)
     database.execute("BEGIN IMMEDIATE")
@@ -79,8 +82,8 @@ def test_a_store_that_does_not_answer(shell: Shell) -> None:
     assert "is locked by another process" in done.stderr
 
 
-# Everything is imported first: the other user may not be able to read this source tree.
-AS_NOBODY = """
+# Import everything first: the other user may not be able to read this source tree.
+RUN_AS_NOBODY = """
 import importlib, os, pkgutil, sys
 import argparse, datetime, encodings.idna, encodings.unicode_escape, json, locale, sqlite3
 import leaselock.cli, leaselock.backends, leaselock.drivers.threads
@@ -96,7 +99,7 @@ sys.exit(leaselock.cli.main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o555, 0o700])
-def test_what_is_forbidden_exits_77(tmp_path: Path, mode: int) -> None:
+def test_missing_permission_exits_77(tmp_path: Path, mode: int) -> None:
     if os.geteuid() and mode == 0o700:
         pytest.skip("only root can act as two users")
     folder = tmp_path / "folder"
@@ -106,12 +109,12 @@ def test_what_is_forbidden_exits_77(tmp_path: Path, mode: int) -> None:
             parent.chmod(parent.stat().st_mode | 0o011)
     words = ["--url", f"sqlite:///{folder}/locks.db", "ls"]
     done = subprocess.run(
-        [sys.executable, "-c", AS_NOBODY, *words], capture_output=True, text=True, check=False
+        [sys.executable, "-c", RUN_AS_NOBODY, *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == 77, done.stderr
 
 
-def test_an_error_inside_shows_where_only_on_request(shell: Shell) -> None:
+def test_internal_error_prints_a_traceback_only_with_verbose(shell: Shell) -> None:
     with open("/dev/full", "w") as full:
         for words, shown in ((["ls", "--json"], False), (["-v", "ls", "--json"], True)):
             done = subprocess.run(
@@ -130,7 +133,7 @@ def test_every_command_has_help(shell: Shell, command: str) -> None:
     assert done.stdout.startswith(f"usage: leaselock {command}")
 
 
-def test_the_help_lists_every_command_and_every_code(shell: Shell) -> None:
+def test_help_lists_every_command_and_exit_code(shell: Shell) -> None:
     text = shell.run("--help").stdout
     assert all(f"\n  {command} " in text for command in COMMANDS)
     assert "\n    1  no: " in text
@@ -138,17 +141,17 @@ def test_the_help_lists_every_command_and_every_code(shell: Shell) -> None:
     assert codes >= set("64 69 70 75 76 77 78 79 126 127 130 143".split())
 
 
-def test_common_options_go_before_or_after_the_command(shell: Shell) -> None:
+def test_common_options_before_or_after_the_command(shell: Shell) -> None:
     del shell.env["LEASELOCK_URL"]
     for words in (["--url", shell.url, "ls", "--json"], ["--json", "ls", "--url", shell.url]):
         assert shell.run(*words).stdout == '{"schema": 1, "locks": []}\n'
 
 
-def test_long_options_are_not_guessed(shell: Shell) -> None:
+def test_long_options_are_not_abbreviated(shell: Shell) -> None:
     assert shell.run("run", "--nonb", "a", "true").returncode == 64
 
 
-def test_without_a_url_the_file_is_in_the_state_directory(shell: Shell) -> None:
+def test_default_file_is_in_the_state_directory(shell: Shell) -> None:
     del shell.env["LEASELOCK_URL"]
     env = {"XDG_STATE_HOME": str(shell.folder)}
     assert shell.run("run", "a", "true", env=env).returncode == 0
@@ -164,15 +167,15 @@ def test_without_a_url_the_file_is_in_the_state_directory(shell: Shell) -> None:
     ],
 )  # fmt: skip
 def test_durations(text: str, seconds: float) -> None:
-    assert duration(text) == pytest.approx(seconds)
+    assert parse_duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
     "text", ["", "soon", "-1", "10 s", "10sec", "s", "1e3", "inf", "nan", "1_000", "5m!", "0x10"]
 )
-def test_what_is_no_duration(text: str) -> None:
+def test_parse_duration_rejects(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
-        duration(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -183,13 +186,13 @@ def test_what_is_no_duration(text: str) -> None:
         (float("inf"), "11574074074d01h"),
     ],
 )  # fmt: skip
-def test_lengths_for_people(seconds: float, text: str) -> None:
-    assert length(seconds) == text
+def test_format_duration(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
 
-def test_what_could_steer_a_terminal_is_made_visible() -> None:
-    assert harmless("a\x1b[2Jb\n\x9b\u202e\udc80") == r"a\x1b[2Jb\n\x9b\u202e\udc80"
-    assert harmless("caf\u00e9 \u6f22") == "caf\u00e9 \u6f22"
+def test_escape() -> None:
+    assert escape("a\x1b[2Jb\n\x9b\u202e\udc80") == r"a\x1b[2Jb\n\x9b\u202e\udc80"
+    assert escape("caf\u00e9 \u6f22") == "caf\u00e9 \u6f22"
 
 
 def test_main_returns_the_code(capsys: pytest.CaptureFixture[str]) -> None:

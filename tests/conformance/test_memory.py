@@ -4,9 +4,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.conformance.share import name, shared
+from tests.conformance.share import EVERY, name, run, shared
 
-from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from leaselock.testing.conformance import Scenario, Store
 
 NUMBERS = count()
 STORE = Store(
@@ -19,16 +19,11 @@ STORE = Store(
 PASSING = STORE._replace(name="memory passing", local_handoffs=16, fair=False)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
 def test_memory(scenario: Scenario, driver: str, tmp_path: Path) -> None:
-    if reason := scenario.unfit(STORE, driver):
-        pytest.skip(reason)
-    play(scenario, STORE, driver, tmp_path)
+    run(scenario, STORE, driver, tmp_path)
 
 
 @pytest.mark.parametrize(("_", "scenario", "driver"), shared(("passing",)), ids=name)
 def test_passing(_: str, scenario: Scenario, driver: str, tmp_path: Path) -> None:
-    if reason := scenario.unfit(PASSING, driver):
-        pytest.skip(reason)
-    play(scenario, PASSING, driver, tmp_path)
+    run(scenario, PASSING, driver, tmp_path)

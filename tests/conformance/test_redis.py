@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.conformance.share import name, shared
+from tests.conformance.share import in_turn, name, run, shared
 from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
 from tests.servers.rights import asker, beside, user
 from tests.servers.sentinel import Sentinels
 
-from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from leaselock.testing.conformance import Scenario, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -92,13 +92,12 @@ def cluster() -> Iterator[Store]:
         yield store_on("cluster", nodes.url, nodes.masters)
 
 
-def combinations() -> Iterator[tuple[str, Scenario, str]]:
-    for scenario in SCENARIOS:
-        yield from (("single", scenario, driver) for driver in DRIVERS)
-    yield from shared(("string", "sentinel", "cluster", "passing", "replicated"))
+VARIANTS = ("string", "sentinel", "cluster", "passing", "replicated")
 
 
-@pytest.mark.parametrize(("topology", "scenario", "driver"), list(combinations()), ids=name)
+@pytest.mark.parametrize(
+    ("topology", "scenario", "driver"), in_turn("single") + shared(VARIANTS), ids=name
+)
 def test_redis(
     topology: str,
     scenario: Scenario,
@@ -107,6 +106,4 @@ def test_redis(
     tmp_path: Path,
 ) -> None:
     store: Store = request.getfixturevalue(topology)
-    if reason := scenario.unfit(store, driver):
-        pytest.skip(reason)
-    play(scenario, store, driver, tmp_path)
+    run(scenario, store, driver, tmp_path)

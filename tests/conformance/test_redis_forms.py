@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.conformance.share import name, shared
+from tests.conformance.share import name, run, shared
 from tests.servers.redis import Redis
 
-from leaselock.testing.conformance import Scenario, Store, play
+from leaselock.testing.conformance import Scenario, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +45,4 @@ def store_on(server: Redis, form: str) -> Store:
 @pytest.mark.parametrize(("form", "scenario", "driver"), shared(FORMS), ids=name)
 def test_forms(form: str, scenario: Scenario, driver: str, server: Redis, tmp_path: Path) -> None:
     store = store_on(server, form)
-    if reason := scenario.unfit(store, driver):
-        pytest.skip(reason)
-    play(scenario, store, driver, tmp_path)
+    run(scenario, store, driver, tmp_path)

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from tests.conformance.share import EVERY, name, run
 
-from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from leaselock.testing.conformance import Scenario, Store
 
 STORE = Store(
     "sqlite",
@@ -14,9 +15,6 @@ STORE = Store(
 )
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+@pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
 def test_sqlite(scenario: Scenario, driver: str, tmp_path: Path) -> None:
-    if reason := scenario.unfit(STORE, driver):
-        pytest.skip(reason)
-    play(scenario, STORE, driver, tmp_path)
+    run(scenario, STORE, driver, tmp_path)

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.conformance.share import EVERY, in_turn, name, run
 from tests.servers.ensembles import Keeper, fresh
 from tests.servers.zookeeper import TICK_MS, Ensemble
 
-from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from leaselock.testing.conformance import Scenario, Store
 
 SESSION = 3.0
 # The ensemble ends a session at a tick.
@@ -20,7 +21,8 @@ SILENCE = SESSION + 2 * TICK_MS / 1000
 
 
 # What the simple recipe promises, too; it shows no waiters, and serves a thousand in no good time.
-SIMPLE = [s for s in SCENARIOS if s.name.partition(".")[0] in ("owners", "reentrancy", "tokens")]
+THEMES = ("owners", "reentrancy", "tokens")
+SIMPLE = [(s, driver) for s, driver in EVERY if s.name.partition(".")[0] in THEMES]
 
 
 def _store(url: Callable[..., str], *protocols: str) -> Store:
@@ -37,20 +39,13 @@ def _store(url: Callable[..., str], *protocols: str) -> Store:
 
 
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+@pytest.mark.parametrize(("scenario", "driver"), in_turn(), ids=name)
 def test_zookeeper(scenario: Scenario, driver: str, keeper: Keeper, tmp_path: Path) -> None:
-    _play(scenario, _store(keeper.fresh, "queue", "single"), driver, tmp_path)
+    run(scenario, _store(keeper.fresh, "queue", "single"), driver, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("scenario", SIMPLE, ids=repr)
+@pytest.mark.variant
+@pytest.mark.parametrize(("scenario", "driver"), SIMPLE, ids=name)
 def test_single(scenario: Scenario, driver: str, ensemble: Ensemble, tmp_path: Path) -> None:
-    _play(scenario, _store(partial(fresh, ensemble), "single", "queue"), driver, tmp_path)
-
-
-def _play(scenario: Scenario, store: Store, driver: str, folder: Path) -> None:
-    if reason := scenario.unfit(store, driver):
-        pytest.skip(reason)
-    play(scenario, store, driver, folder)
+    run(scenario, _store(partial(fresh, ensemble), "single", "queue"), driver, tmp_path)

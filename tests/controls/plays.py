@@ -17,12 +17,12 @@ from tests.controls.peers import RedisPy, redis_of
 from tests.servers.pgbouncer import PgBouncer
 
 from leaselock.testing.checker import check
-from leaselock.testing.fold import History
+from leaselock.testing.history import History
 from leaselock.testing.hazards.naive_sql import connected
 from leaselock.testing.hazards.outcome import Outcome, failed, survived
 from leaselock.testing.hazards.scene import GRACE, LONG
-from leaselock.testing.history import Recorder
-from leaselock.testing.looking import until
+from leaselock.testing.recorder import Recorder
+from leaselock.testing.polling import poll_until as until
 from leaselock.testing.proxy import Proxy
 from leaselock.testing.verdict import Kind
 
@@ -321,7 +321,7 @@ def _work(scene: Scene, recorder: Recorder, lease: float, over: threading.Event)
 
 def _hold(scene: Scene, recorder: Recorder, lease: float, length: float) -> None:
     party = RedisPy(scene.url)
-    attempt = recorder.ask(scene.name)
+    attempt = recorder.acquiring(scene.name)
     if party.take(scene.name, lease, renew=False, patience=10.0) is None:
         attempt.refused()
         return

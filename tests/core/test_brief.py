@@ -12,8 +12,9 @@ from leaselock.core.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
+    from tests.simulation.world import Machine
+
     from leaselock.core.client_core import ClientCore
-    from leaselock.drivers.simulated_machine import Machine
 
 LASTS = 2.0
 

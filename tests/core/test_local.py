@@ -15,9 +15,10 @@ from leaselock.core.validation import MOST_LOCAL_HANDOFFS, checked_local_handoff
 from leaselock.errors import LeaseLost, NotApplied
 
 if TYPE_CHECKING:
+    from tests.simulation.world import Machine
+
     from leaselock.core.client_core import ClientCore
     from leaselock.core.mutex import Mutex
-    from leaselock.drivers.simulated_machine import Machine
 
 
 def mutex_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.simulation.world import EPOCH, Faults, Machine, Run, World
 
 from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES
@@ -26,8 +27,6 @@ from leaselock.core.effects import Call, CallUser, Owner, Sleep, Spawn
 from leaselock.core.inspection import Holder, busy_message, waiter_of
 from leaselock.core.queue import Queue
 from leaselock.core.table import MemoryRow, Table
-from leaselock.drivers.simulated import World
-from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine, Run
 from leaselock.errors import (
     ClientClosed,
     LeaselockError,

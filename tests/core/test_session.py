@@ -13,8 +13,9 @@ from leaselock.core.effects import FOREVER, Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
+    from tests.simulation.world import Machine
+
     from leaselock.core.client_core import ClientCore
-    from leaselock.drivers.simulated_machine import Machine
 
 SESSION = 4.0
 

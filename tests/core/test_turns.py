@@ -15,8 +15,9 @@ from leaselock.core.turns import Anchor
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
+    from tests.simulation.world import Machine
+
     from leaselock.core.local import Local
-    from leaselock.drivers.simulated_machine import Machine
 
 
 def claim_of(serial: int) -> Claim:

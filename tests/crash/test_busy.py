@@ -14,7 +14,7 @@ from tests.servers.redis import Redis
 import leaselock
 
 HOGS = 3
-PATIENCE = 3.0
+TIMEOUT = 3.0
 HOLDER = """
 import os, sys, time, leaselock
 os.sched_setaffinity(0, {int(sys.argv[2])})
@@ -63,15 +63,15 @@ def test_a_holder_that_is_kept_from_renewing_believes_no_longer_than_it_may() ->
         holder.stdin.write("go\n")
         holder.stdin.flush()
         with leaselock.Client(server.url) as client:
-            heir = client.lock("a").acquire(timeout=PATIENCE)
-            granted = time.monotonic()
+            successor = client.lock("a").acquire(timeout=TIMEOUT)
+            recent_grants = time.monotonic()
             for hog in hogs:
                 hog.kill()
             holder.stdin.write("enough\n")
             holder.stdin.flush()
             believed = float(holder.stdout.readline())
             # Where it got enough of the processor all the same, nobody else had the lock.
-            assert heir is None or believed < granted
+            assert successor is None or believed < recent_grants
 
 
 def test_a_call_that_keeps_the_interpreter_lets_the_lease_lapse_and_not_the_belief_last() -> None:
@@ -81,6 +81,6 @@ def test_a_call_that_keeps_the_interpreter_lets_the_lease_lapse_and_not_the_beli
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
             assert holder.stdout is not None
             assert holder.stdout.readline() == "held\n"
-            heir = client.lock("a").acquire(timeout=30.0)
-            assert heir is not None
+            successor = client.lock("a").acquire(timeout=30.0)
+            assert successor is not None
             assert holder.stdout.readline() == "True\n"

@@ -1,7 +1,7 @@
-"""Processes behind a proxy in a storm: requests and replies are lost, held and cut at random.
+"""Processes behind a proxy: requests and replies are lost, delayed and cut at random.
 
-Law: the proof is the history, as for processes that are killed. Whatever was lost, no two believe
-at once, tokens rise, and when the storm is over everybody gets the lock, and nothing is left.
+Invariant: whatever was lost, holds do not overlap and tokens increase. After the last fault every
+worker gets the lock, and nothing is left in the store.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pytest
 from tests.servers.redis import Redis
 
 import leaselock
-from leaselock.testing.chaos.crew import COLOURS, PATIENCE, Crew
 from leaselock.testing.chaos.worker import LOCK
+from leaselock.testing.chaos.worker_pool import KINDS, TIMEOUT, WorkerPool
 from leaselock.testing.checker import Rules, check
-from leaselock.testing.fold import History
+from leaselock.testing.history import History
 from leaselock.testing.proxy import ACTIONS, Proxy
 
 if TYPE_CHECKING:
@@ -28,40 +28,40 @@ PIECES = (b"EVALSHA", b"SUBSCRIBE", b"")
 LEAST_GRANTS = 20
 
 
-def storm(proxy: Proxy, lots: random.Random) -> None:
-    """One fault after the other, several times a second."""
+def storm(proxy: Proxy, rng: random.Random) -> None:
+    """Inject one fault after the other, several times a second."""
     faults = []
     end = time.monotonic() + STORM
     while time.monotonic() < end:
-        time.sleep(lots.uniform(0.0, 0.3))
-        if lots.random() < 0.1:
+        time.sleep(rng.uniform(0.0, 0.3))
+        if rng.random() < 0.1:
             proxy.cut_all()
         else:
-            faults.append(proxy.plan(lots.choice(ACTIONS), lots.choice(PIECES), lots.randint(1, 8)))
+            faults.append(proxy.plan(rng.choice(ACTIONS), rng.choice(PIECES), rng.randint(1, 8)))
         for fault in faults:
-            # What was held arrives at some time, long after its asker gave up, or at once.
-            if fault.struck.is_set() and lots.random() < 0.2:
+            # A held message arrives some time after its client gave up, or at once.
+            if fault.struck.is_set() and rng.random() < 0.2:
                 fault.passed.set()
     for fault in faults:
         fault.passed.set()
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_a_storm(seed: int, tmp_path: Path) -> None:
+def test_random_network_faults(seed: int, tmp_path: Path) -> None:
     name = f"{LOCK} 0"
     with Redis() as server, Proxy(server.port) as proxy:
-        with Crew(tmp_path, f"redis://127.0.0.1:{proxy.port}/0") as crew:
-            for colour in COLOURS * 2:
-                crew.start(colour)
-            crew.everybody_granted()
+        with WorkerPool(tmp_path, f"redis://127.0.0.1:{proxy.port}/0") as pool:
+            for kind in KINDS * 2:
+                pool.start(kind)
+            pool.wait_until_all_granted()
             storm(proxy, random.Random(seed))
             proxy.calm()
-            crew.everybody_granted(time.monotonic_ns())
-            crew.kill_all()
-        verdict = check(History.read(crew.history), Rules(min_grants=LEAST_GRANTS))
-        assert verdict.ok, f"{verdict}\n{crew.complaints()}"
-        assert crew.complaints() == ""
-        with leaselock.Client(server.url) as client, client.lock(name, timeout=PATIENCE):
-            # Whoever takes it clears the dead away, who could not do so themselves.
+            pool.wait_until_all_granted(time.monotonic_ns())
+            pool.kill_all()
+        verdict = check(History.read(pool.history), Rules(min_grants=LEAST_GRANTS))
+        assert verdict.ok, f"{verdict}\n{pool.errors()}"
+        assert pool.errors() == ""
+        with leaselock.Client(server.url) as client, client.lock(name, timeout=TIMEOUT):
+            # The next acquire removes dead waiters, which could not do so themselves.
             assert client.lock(name).waiters() == []
         assert server.ask("EXISTS", name, f"leaselock:queue:{{{name}}}") == 0

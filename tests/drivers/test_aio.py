@@ -28,7 +28,7 @@ def test_outside_of_a_task_there_is_no_caller() -> None:
 
         def ask() -> None:
             try:
-                driver.caller()
+                driver.owner()
             except RuntimeError as error:
                 failed.append(error)
             assert driver.guard() is None

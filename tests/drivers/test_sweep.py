@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.simulation.world import Faults, Machine, Run, World
 
 from leaselock.backends import open_store
 from leaselock.backends.sqlite.model import Model
@@ -23,8 +24,6 @@ from leaselock.core.lease_handle import LeaseHandle
 from leaselock.core.queue import Queue
 from leaselock.core.table import MemoryRow
 from leaselock.drivers.aio import Aio
-from leaselock.drivers.simulated import World
-from leaselock.drivers.simulated_machine import Faults, Machine, Run
 from leaselock.drivers.system_env import now
 from leaselock.drivers.threads import Threads
 

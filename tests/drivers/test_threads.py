@@ -87,11 +87,11 @@ def test_patience_is_bounded() -> None:
 
 def test_a_thread_is_another_caller_whatever_its_number() -> None:
     driver = Threads({})
-    seen: list[Owner] = [driver.caller(), driver.caller()]
+    seen: list[Owner] = [driver.owner(), driver.owner()]
     assert seen[0] is seen[1]
     numbers = set()
     for _ in range(20):
-        thread = threading.Thread(target=lambda: seen.append(driver.caller()))
+        thread = threading.Thread(target=lambda: seen.append(driver.owner()))
         thread.start()
         thread.join()
         numbers.add(thread.ident)
@@ -226,10 +226,10 @@ def test_a_forked_child_forgets_everything() -> None:
     driver = Threads({"store": nowhere})
     reasons: list[tuple[str, bool]] = []
     driver.forgotten = lambda reason, ours: reasons.append((reason, ours))
-    before = driver.caller()
+    before = driver.owner()
     driver.after_fork()
     assert nowhere.calls == ["after_fork"]
-    assert driver.caller() is not before
+    assert driver.owner() is not before
     assert str(os.getppid()) in reasons[0][0]
     assert not reasons[0][1]
     Threads({}).after_fork()
@@ -284,6 +284,6 @@ def test_chance_is_a_number_below_one() -> None:
 
 
 def test_the_name_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert SystemEnv().place() == (socket.gethostname(), os.getpid())
+    assert SystemEnv().host_and_pid() == (socket.gethostname(), os.getpid())
     monkeypatch.delattr(os, "uname")  # as on Windows
-    assert SystemEnv().place() == (socket.gethostname(), os.getpid())
+    assert SystemEnv().host_and_pid() == (socket.gethostname(), os.getpid())

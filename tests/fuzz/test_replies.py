@@ -37,7 +37,7 @@ from leaselock.core.backend import (
 )
 from leaselock.core.inspection import holder_of
 from leaselock.errors import StoreError
-from leaselock.testing.records import RECORD_SIZE, CorruptHistory, unpack
+from leaselock.testing.record_format import RECORD_SIZE, CorruptHistory, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,9 +20,9 @@ import leaselock
 from leaselock.api.connect import VARIABLE, connect
 from leaselock.backends.sqlite.clients import WORD
 from leaselock.backends.sqlite.file import File
-from leaselock.cli.codes import Misconfigured
-from leaselock.cli.environment import STACK, environment, names_around
-from leaselock.cli.store import OUTER, client_of
+from leaselock.cli.child import STACK, command_environment, enclosing_locks
+from leaselock.cli.exit_codes import Misconfigured
+from leaselock.cli.store import OUTER_URL, open_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,15 +51,15 @@ def surrounded(**words: bytes) -> Iterator[None]:
 
 @holds(url=VALUE, stack=VALUE, outer=VALUE)
 def test_any_environment_is_a_store_or_is_refused(url: bytes, stack: bytes, outer: bytes) -> None:
-    with surrounded(**{VARIABLE: url, STACK: stack, OUTER: outer}):
+    with surrounded(**{VARIABLE: url, STACK: stack, OUTER_URL: outer}):
         with contextlib.suppress(ValueError, leaselock.LeaselockError):
             for node in connect(None, monotonic).nodes.values():
                 node.close()
         with contextlib.suppress(Misconfigured):
-            client_of(SimpleNamespace(backend=None, op_timeout=None)).close()  # type: ignore[arg-type]
+            open_client(SimpleNamespace(backend=None, op_timeout=None)).close()  # type: ignore[arg-type]
         lease: Any = SimpleNamespace(name="a", token=1)
-        assert environment(lease, 1.0, "memory://")[STACK].endswith("a")
-        assert all(names_around())
+        assert command_environment(lease, 1.0, "memory://")[STACK].endswith("a")
+        assert all(enclosing_locks())
 
 
 @cache

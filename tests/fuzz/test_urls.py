@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 
 from leaselock.backends import SCHEMES, open_store
-from leaselock.cli.environment import has_password
+from leaselock.cli.child import has_password
 from leaselock.errors import LeaselockError
 
 if TYPE_CHECKING:

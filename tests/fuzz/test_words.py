@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 from tests.fuzz.test_urls import ODD
 
-from leaselock.cli.show import COLUMNS, document, lines, row, table
-from leaselock.cli.upkeep import _line
-from leaselock.cli.words import duration, harmless, length
+from leaselock.cli.formatting import escape, format_duration, parse_duration
+from leaselock.cli.maintenance import format_finding
+from leaselock.cli.show import COLUMNS, lock_document, lock_lines, table, table_row
 from leaselock.core import validation
 from leaselock.core.backend import Claim, Finding, HoldRecord, LockState
 from leaselock.core.inspection import Holder, report_of
@@ -65,11 +65,11 @@ def test_labels_times_and_tokens(value: object) -> None:
 @holds(text=TEXT | st.from_regex(r"[0-9٣.]{1,400}(ms|s|m|h|d|)", fullmatch=True))
 def test_durations(text: str) -> None:
     try:
-        seconds = duration(text)
+        seconds = parse_duration(text)
     except ValueError:
         return
     assert seconds >= 0
-    assert length(seconds)
+    assert format_duration(seconds)
 
 
 @holds(name=TEXT, about=ABOUT, since=NUMBER, label=TEXT)
@@ -81,14 +81,14 @@ def test_whatever_others_wrote_is_shown_and_steers_nothing(
     held = HoldRecord("h", "c", "either", 1, 0.0, about, since)
     report = report_of(LockState(name, held, since, (claim, claim)))
     assert isinstance(report.holder, Holder)
-    shown = [*lines(report), *table([COLUMNS, row(report)]).split("\n")]
+    shown = [*lock_lines(report), *table([COLUMNS, table_row(report)]).split("\n")]
     # The columns are two lines, and nothing in a name or a label makes a third.
-    assert len(shown) == len(lines(report)) + 2
+    assert len(shown) == len(lock_lines(report)) + 2
     assert all(line.isprintable() for line in shown)
     # It stands in messages, which are logged.
     assert str(report.holder).isprintable()
-    assert read_strictly(json.dumps(document(report)))["name"] == name
-    assert _line(Finding("ok", label, about[:100])).isprintable()
+    assert read_strictly(json.dumps(lock_document(report)))["name"] == name
+    assert format_finding(Finding("ok", label, about[:100])).isprintable()
 
 
 def read_strictly(text: str) -> Any:
@@ -103,7 +103,7 @@ def read_strictly(text: str) -> Any:
 
 @holds(text=TEXT)
 def test_what_is_made_harmless_is_printable_and_still_told(text: str) -> None:
-    safe = harmless(text)
+    safe = escape(text)
     assert safe.isprintable()
     assert text == safe or len(safe) > len(text)
     with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # One process plays them, once for all these tests.
-pytestmark = [pytest.mark.xdist_group("hazards"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "hazard-table.md"
 AGAIN = 3

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop.java import Java, build
-from tests.servers.ensembles import ensemble
 from tests.servers.redis import Redis
 
 import leaselock
@@ -14,7 +13,6 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ensemble"]
 # Short, so that a test sees several renewals.
 WATCHDOG = 1.5
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 EXAMPLES = int(os.environ.get("LEASELOCK_MODEL_EXAMPLES", "8"))
 QUICK = settings(
     max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=bool(os.environ.get("CI")),
     suppress_health_check=[HealthCheck.too_slow],
 )
 PROTOCOLS = ("queue", "single", "queue single")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from tests.servers.costs import starting
 from tests.servers.process import HOST, eventually, free_port, program
 from tests.servers.redis import Redis
 
@@ -43,6 +44,7 @@ class Move(NamedTuple):
 class Cluster:
     """The six nodes. *acl* are lines of an ACL file, *login* is how clients log in."""
 
+    @starting("Redis Cluster")
     def __init__(self, acl: Sequence[str] = (), login: str = "") -> None:
         self.login = login
         self.servers = [self._node(acl) for _ in range(6)]

@@ -1,61 +1,18 @@
-"""One PostgreSQL and one MariaDB for all tests of a run that want one, with leaselock's tables."""
+"""What tests do with a PostgreSQL or a MariaDB: a user with few rights, an empty database."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-from tests.servers.mariadb import MariaDB
-from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import USER, Postgres
 
-import leaselock
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from tests.servers.mariadb import MariaDB
 
 TABLES = ("lock", "waiter", "grave", "wake", "row", "seat")
 # What the page of the store asks for, and nothing else.
 WORKER = "worker"
 RIGHTS = "SELECT, INSERT, UPDATE, DELETE"
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """It is started by the first test that asks for it."""
-    with Postgres() as server:
-        with leaselock.Client(server.url) as client:
-            client.setup()
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mariadb() -> Iterator[MariaDB]:
-    """It is started by the first test that asks for it."""
-    with MariaDB() as server:
-        with leaselock.Client(server.url) as client:
-            client.setup()
-        yield server
-
-
-@pytest.fixture(scope="session")
-def as_worker() -> Callable[[Postgres | MariaDB], str]:
-    """The URL of a server for a user with the fewest rights, who is made once."""
-    known: dict[int, str] = {}
-
-    def url(server: Postgres | MariaDB) -> str:
-        if server.port not in known:
-            known[server.port] = minimal(server)
-        return known[server.port]
-
-    return url
-
-
-@pytest.fixture(scope="session")
-def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
-    """A proxy that pools transactions, in front of the one PostgreSQL."""
-    with PgBouncer(postgres) as proxy:
-        yield proxy
 
 
 def minimal(server: Postgres | MariaDB) -> str:

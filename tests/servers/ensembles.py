@@ -1,17 +1,15 @@
-"""One ensemble of three for all tests of a run that want one."""
+"""What tests do with an ensemble: fresh roots, for anybody or for a user with few rights."""
 
 from __future__ import annotations
 
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from kazoo.security import make_digest_acl  # type: ignore[import-untyped]
-from tests.servers.zookeeper import Ensemble
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.servers.zookeeper import Ensemble
 
 ROOTS = count()
 ADMIN, WORKER = ("admin", "pw"), ("worker", "pw")
@@ -20,25 +18,10 @@ RIGHTS = {"create": True, "read": True, "delete": True}
 GUARDED = "/guarded"
 
 
-@pytest.fixture(scope="session")
-def ensemble() -> Iterator[Ensemble]:
-    """It is started by the first test that asks for it."""
-    with Ensemble() as made:
-        yield made
-
-
 def fresh(ensemble: Ensemble, **words: object) -> str:
     """The URL of a root where nothing is locked yet."""
     query = "&".join(f"{name}={value}" for name, value in words.items())
     return f"zookeeper://{ensemble.hosts}/test{next(ROOTS)}?{query}"
-
-
-@pytest.fixture(scope="session")
-def keeper(ensemble: Ensemble) -> Iterator[Keeper]:
-    """One who makes roots for a user with the fewest rights."""
-    made = Keeper(ensemble)
-    yield made
-    made.close()
 
 
 class Keeper:

@@ -6,12 +6,14 @@ process in between.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.servers.costs import starting
 from tests.servers.postgres import as_user, owned_folder
 from tests.servers.process import HOST, Process, free_port, program
 
@@ -40,8 +42,9 @@ class MariaDB:
         self.settings = {**SETTINGS, **settings}
         self.port = 0
         self.process: Process | None = None
-        self._install()
-        self.start()
+        with starting("MariaDB"):
+            self._install()
+            self.start()
         self.query("CREATE USER IF NOT EXISTS leaselock@'%' IDENTIFIED BY 'secret'")
         self.query("CREATE DATABASE IF NOT EXISTS locks")
         self.query("GRANT ALL ON locks.* TO leaselock@'%'")
@@ -53,8 +56,12 @@ class MariaDB:
             *(program("mariadb-install-db"), "--no-defaults", f"--datadir={self.data}"),
             *("--auth-root-authentication-method=normal", "--skip-test-db"),
         ]
+        # Not as an option: the script passes that on without quotes.
+        env = os.environ | {"TMPDIR": str(self.folder)}
         for _ in range(STARTS):
-            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            done = subprocess.run(
+                command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
             if not done.returncode:
                 return
             shutil.rmtree(self.data, ignore_errors=True)
@@ -78,6 +85,7 @@ class MariaDB:
     def _command(self) -> list[str]:
         words = [f"--{name}={value}" for name, value in self.settings.items()]
         where = [f"--datadir={self.data}", f"--socket={self.folder}/socket", f"--port={self.port}"]
+        where.append(f"--tmpdir={self.folder}")
         return [*as_user("mysql"), self.server, "--no-defaults", *where, *words]
 
     @property

@@ -6,6 +6,7 @@ import shutil
 from typing import Protocol, Self
 
 import psycopg
+from tests.servers.costs import starting
 from tests.servers.postgres import USER, as_user, owned_folder
 from tests.servers.process import HOST, Process, free_port, program
 
@@ -24,6 +25,7 @@ class Server(Protocol):
 class PgBouncer:
     """One proxy; *mode* is session, transaction or statement."""
 
+    @starting("pgbouncer")
     def __init__(self, server: Server, mode: str = "transaction") -> None:
         self.folder = owned_folder("pgbouncer-", "postgres")
         for _ in range(STARTS):

@@ -18,7 +18,9 @@ from typing import Any, Self
 
 import psycopg
 import pytest
+from tests.servers.costs import starting
 from tests.servers.process import HERE, Place, Process, free_port
+from tests.surroundings import reachable
 
 STARTS = 5
 USER = "leaselock"
@@ -41,7 +43,7 @@ def as_user(name: str) -> list[str]:
 
 def owned_folder(prefix: str, user: str) -> Path:
     """A fresh folder that belongs to the user as whom the server runs."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=reachable()))
     if os.geteuid() == 0:
         shutil.chown(folder, user)
     return folder
@@ -60,6 +62,12 @@ class Postgres:
         self.settings = {**SETTINGS, "listen_addresses": place.host, **settings}
         self.port = 0
         self.process: Process | None = None
+        with starting("PostgreSQL"):
+            self._install()
+            self.start()
+
+    def _install(self) -> None:
+        """Make its data folder."""
         subprocess.run(
             [
                 *as_user("postgres"),
@@ -69,10 +77,9 @@ class Postgres:
             check=True,
             stdout=subprocess.DEVNULL,
         )
-        if place != HERE:
+        if self.place != HERE:
             with open(self.folder / "data" / "pg_hba.conf", "a") as known:
                 known.write("host all all 0.0.0.0/0 trust\n")
-        self.start()
 
     def start(self) -> None:
         """Start it, and wait until it answers; another port if this one was taken meanwhile."""

@@ -7,6 +7,7 @@ A program that is not installed is a skip whose reason begins with "no server".
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "127.0.0.1"
-START_PATIENCE = 30.0
-STOP_PATIENCE = 10.0
+# They only bound a failure.
+START_PATIENCE = 120.0
+STOP_PATIENCE = 60.0
+# Servers behave alike wherever the run was started. Java needs a locale that knows UTF-8 to open a
+# file whose path has other letters than ASCII.
+SETTLED = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
 class Place(NamedTuple):
@@ -83,6 +88,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env=os.environ | SETTLED,
             )
 
     @property

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.servers.costs import starting
 from tests.servers.process import HERE, Place, Process, eventually, free_port, program
 from tests.servers.resp import ReplyError, Wire, Word
 from tests.servers.tls import Certificates
@@ -51,7 +52,8 @@ class Redis:
         self.port = 0
         self.process: Process | None = None
         if start:
-            self.start()
+            with starting("Redis"):
+                self.start()
 
     # --- its life -------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.servers.costs import starting
 from tests.servers.process import HOST, Process, eventually, free_port, program
 from tests.servers.redis import Redis
 from tests.servers.resp import ReplyError, Wire, Word
@@ -32,7 +33,7 @@ class Sentinel:
         self.port = free_port()
         secret = f"sentinel auth-pass {NAME} {master.password}\n" if master.password else ""
         (folder / "conf").write_text(
-            f"port {self.port}\nbind {HOST}\ndir {folder}\n"
+            f'port {self.port}\nbind {HOST}\ndir "{folder}"\n'
             f"sentinel monitor {NAME} {HOST} {master.port} {QUORUM}\n{secret}"
             f"sentinel down-after-milliseconds {NAME} 400\n"
             f"sentinel failover-timeout {NAME} 1000\nsentinel parallel-syncs {NAME} 2\n"
@@ -71,6 +72,7 @@ class Sentinel:
 class Sentinels:
     """The whole set."""
 
+    @starting("Sentinels")
     def __init__(
         self,
         *,

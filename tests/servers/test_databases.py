@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import psycopg
-import pytest
 from tests.servers.mariadb import MariaDB
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Postgres
-
-pytestmark = pytest.mark.xdist_group("databases")
 
 
 def test_postgres_keeps_its_place_and_its_data() -> None:

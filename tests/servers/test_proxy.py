@@ -130,3 +130,33 @@ def test_requests_are_counted_and_a_plan_can_be_withdrawn(proxy: Proxy, wire: Wi
     assert wire.ask("PING") == "PONG"
     assert proxy.requests == 2
     assert not fault.struck.is_set()
+
+
+class Delayed:
+    """A mutex that lets one thread in late: when *passed* is set, or after a while."""
+
+    def __init__(self, mutex: threading.Lock, late: threading.Thread) -> None:
+        self.mutex = mutex
+        self.late = late
+        self.passed = threading.Event()
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is self.late:
+            self.passed.wait(0.3)
+        self.mutex.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.mutex.release()
+
+
+def test_a_connection_is_known_before_anything_passes(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a partition would miss a client that has already had an answer."""
+    mutex = Delayed(proxy.mutex, proxy.thread)
+    monkeypatch.setattr(proxy, "mutex", mutex)
+    with Wire(proxy.port) as wire:
+        assert wire.ask("PING") == "PONG"
+        known = len(proxy.connections)
+        mutex.passed.set()
+    assert known == 1

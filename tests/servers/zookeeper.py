@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pytest
+from tests.servers.costs import starting
 from tests.servers.process import HERE, Place, Process, eventually, free_port, program
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Server:
     def configure(self, peers: list[Server]) -> None:
         """Write its settings."""
         lines = [f"{name}={value}" for name, value in self.settings.items()]
-        lines += [f"clientPort={self.port}", f"dataDir={self.folder}"]
+        lines += [f"clientPort={self.port}", f"dataDir={_escaped(self.folder)}"]
         if len(peers) > 1:
             lines += [f"server.{p.number}={p.place.host}:{p.quorum}:{p.election}" for p in peers]
         (self.folder / "zoo.cfg").write_text("".join(f"{line}\n" for line in lines))
@@ -108,6 +109,13 @@ class Server:
         shutil.rmtree(self.folder)
 
 
+def _escaped(path: Path) -> str:
+    """The path as a value of a Java properties file, which is read as Latin-1."""
+    text = str(path).replace("\\", r"\\").encode("utf-16-be")
+    units = [int.from_bytes(text[i : i + 2]) for i in range(0, len(text), 2)]
+    return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)
+
+
 class Ensemble:
     """So many servers, as one store; or one in each of certain *places*."""
 
@@ -116,7 +124,8 @@ class Ensemble:
         self.servers = [Server(number, place, **settings) for number, place in where]
         for server in self.servers:
             server.configure(self.servers)
-        self.start()
+        with starting(f"ZooKeeper of {len(self.servers)}"):
+            self.start()
 
     def start(self) -> None:
         """Start those that do not run, and wait until all of them serve."""
@@ -124,10 +133,12 @@ class Ensemble:
             if server.process is None or not server.process.alive:
                 server.start()
         self.settle()
+        for server in self.servers:
+            assert server.running().alive, f"zookeeper ended: {server.running().told()}"
 
     def settle(self) -> None:
         """Wait until every living server serves."""
-        eventually(lambda: all(s.role() for s in self.alive()), 60.0)
+        eventually(lambda: all(s.role() for s in self.alive()))
 
     def alive(self) -> list[Server]:
         """Those whose process runs."""

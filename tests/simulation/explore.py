@@ -25,6 +25,7 @@ from tests.simulation.redis_client import Client
 from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.redis_net import Link, Network
 from tests.simulation.redis_tasks import Tasks
+from tests.simulation.world import EPOCH, Faults, Machine, World
 
 from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
 from leaselock.backends.redis.model import Server
@@ -36,14 +37,12 @@ from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call, Request
 from leaselock.core.queue import Queue
-from leaselock.drivers.simulated import World
-from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.drivers.simulated_machine import Run
+    from tests.simulation.world import Run
 
 # What takes no longer than this may come before or after anything else.
 MOMENT = 0.0005

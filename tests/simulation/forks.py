@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from leaselock.core.effects import Owner, Signal
 
 if TYPE_CHECKING:
+    from tests.simulation.world import Machine
+
     from leaselock.core.client_core import ClientCore
     from leaselock.core.hold import Hold
     from leaselock.core.lease_handle import LeaseHandle
     from leaselock.core.mutex import Mutex
-    from leaselock.drivers.simulated_machine import Machine
 
 REASON = "it stayed with the process that forked this one"
 

@@ -11,13 +11,13 @@ from leaselock.core.rules import CONFIRM_WITHIN
 from leaselock.core.table import MemoryRow
 
 if TYPE_CHECKING:
+    from tests.simulation.world import Machine, World
+
     from leaselock.backends.sqlite.model import Model
     from leaselock.core.client_core import ClientCore
     from leaselock.core.hold import Hold
     from leaselock.core.hold_registry import HoldRegistry
     from leaselock.core.table import Entry
-    from leaselock.drivers.simulated import World
-    from leaselock.drivers.simulated_machine import Machine
 
 # Beside the lease: a claim time for each waiter that may be frozen, and slow answers.
 STALL = 8 * CONFIRM_WITHIN + 10.0

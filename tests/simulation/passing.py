@@ -13,6 +13,7 @@ from tests.simulation.judge import Judge, Violation
 from tests.simulation.redis import RedisStory
 from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.story import Story
+from tests.simulation.world import EPOCH
 
 from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
 from leaselock.backends.redis.keys import keys_of
@@ -21,16 +22,16 @@ from leaselock.core.hold import State
 from leaselock.core.local import Local
 from leaselock.core.queue import Queue
 from leaselock.core.turns import MAX_HANDOFF
-from leaselock.drivers.simulated_machine import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.simulation.world import Machine
 
     from leaselock.backends.redis.protocol import Handed
     from leaselock.core.backend import Claim
     from leaselock.core.hold import Hold
     from leaselock.core.turns import Anchor, Member
-    from leaselock.drivers.simulated_machine import Machine
 
 MOMENT = 0.01
 # In which a word that somebody waits has come, and its answer.

@@ -14,18 +14,19 @@ from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.redis_net import Network, Sentinel
 from tests.simulation.redis_tasks import Tasks
 from tests.simulation.story import HEAL, Story
+from tests.simulation.world import EPOCH
 
 from leaselock.backends.redis.model import Server
 from leaselock.backends.redis.protocol import CAPABILITIES, Handed
 from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.steps import Address
-from leaselock.drivers.simulated_machine import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.world import Machine
+
     from leaselock.core.effects import Call
-    from leaselock.drivers.simulated_machine import Machine
 
 ONE = settings_of("redis://master:1")
 WATCHED = settings_of("redis+sentinel://s1:1,s2:2,s3:3/main")

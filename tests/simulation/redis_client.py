@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tests.simulation.redis_net import Link, Network
+    from tests.simulation.world import Machine
 
     from leaselock.backends.redis.settings import Settings
     from leaselock.backends.redis.steps import Address, Command, Send, Steps, Waiting
     from leaselock.core.backend import Claim
     from leaselock.core.effects import Call
-    from leaselock.drivers.simulated_machine import Machine
 
 SOON = 0.001
 

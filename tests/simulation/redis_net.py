@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.world import LONGEST_DELAY
+
 from leaselock.backends.redis.model import Connection
 from leaselock.backends.redis.model_data import ErrorReply
-from leaselock.drivers.simulated_machine import LONGEST_DELAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tests.simulation.world import Machine, World
+
     from leaselock.backends.redis.model import Server
     from leaselock.backends.redis.steps import Address, Command
-    from leaselock.drivers.simulated import World
-    from leaselock.drivers.simulated_machine import Machine
 
 # How long a server believes in a link that is cut in silence.
 KEEPALIVE = 8.0

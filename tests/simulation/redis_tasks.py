@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.redis_net import Link, Network
+    from tests.simulation.world import Machine
 
     from leaselock.backends.redis.settings import Settings
     from leaselock.backends.redis.steps import Address, Waiting
     from leaselock.core.backend import Claim
-    from leaselock.drivers.simulated_machine import Machine
 
 
 # For so long one connection is waited for, by all who want it.

@@ -17,6 +17,7 @@ from tests.simulation.redis_judge import read
 from tests.simulation.redis_net import Network
 from tests.simulation.redis_tasks import Tasks
 from tests.simulation.story import HEAL, Story
+from tests.simulation.world import EPOCH
 
 from leaselock.backends.redis.hash import VOTE
 from leaselock.backends.redis.keys import keys_of
@@ -25,12 +26,11 @@ from leaselock.backends.redis.protocol import CAPABILITIES
 from leaselock.backends.redis.steps import Address
 from leaselock.backends.redlock.masters import Master
 from leaselock.backends.redlock.protocol import Redlock
-from leaselock.drivers.simulated_machine import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.drivers.simulated_machine import Machine
+    from tests.simulation.world import Machine
 
 
 # How often the judge looks at the votes, and how long one may be nobody's: a question may be under

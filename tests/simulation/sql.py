@@ -14,8 +14,9 @@ from leaselock.core.hold import State
 from leaselock.core.queue import Queue
 
 if TYPE_CHECKING:
+    from tests.simulation.world import Machine
+
     from leaselock.core.hold import Hold
-    from leaselock.drivers.simulated_machine import Machine
 
 
 class SqlJudge(Judge):

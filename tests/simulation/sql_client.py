@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from tests.simulation.sql_seats import SeatsStory
     from tests.simulation.sql_server import Session
+    from tests.simulation.world import Machine
 
     from leaselock.backends.sql.script import Result, Script
     from leaselock.core.effects import Call
-    from leaselock.drivers.simulated_machine import Machine
 
 SILENCE = 4.0
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
-    from leaselock.drivers.simulated_machine import Machine
+    from tests.simulation.world import Machine
 
 
 class Loop:

@@ -20,8 +20,9 @@ from leaselock.backends.sql.sessions import Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.world import Machine
+
     from leaselock.core.effects import Call
-    from leaselock.drivers.simulated_machine import Machine
 
 
 class Nodes:

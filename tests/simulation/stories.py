@@ -14,7 +14,7 @@ from leaselock.backends.memory.nodes import CAPABILITIES
 from leaselock.core.queue import Queue
 
 if TYPE_CHECKING:
-    from leaselock.drivers.simulated_machine import Machine
+    from tests.simulation.world import Machine
 
 
 class MemoryStory(Story):

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.simulation.forks import forked
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.user import User
+from tests.simulation.world import EPOCH, Faults, Machine, World
 
 from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES
 from leaselock.core.client_core import ClientCore
 from leaselock.core.queue import Queue
-from leaselock.drivers.simulated import World
-from leaselock.drivers.simulated_machine import EPOCH, Faults, Machine
 from leaselock.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,16 @@ from tests.simulation.stories import play
 # Traced, it takes several times as long, and covers nothing that the other stories do not.
 pytestmark = pytest.mark.no_cover
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "planted.md"
-SECONDS = 60.0
+# A bug is planted near a seed that finds it; seeds move when the code under test changes.
+SEEDS = 4000
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    seed, until = bug.first, time.monotonic() + SECONDS
-    while play(bug.kind, seed).violation is None:
-        assert time.monotonic() < until, f"{bug.name} was not found by {seed - bug.first} seeds"
-        seed += 1
+    seeds = range(bug.first, bug.first + SEEDS)
+    found = any(play(bug.kind, seed).violation for seed in seeds)
+    assert found, f"{bug.name} was not found by {SEEDS} seeds"
 
 
 def test_there_are_enough_planted_bugs() -> None:

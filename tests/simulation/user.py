@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.judge import EXTENSION, Violation
+from tests.simulation.world import Interrupted
 
 from leaselock.core.effects import Sleep
-from leaselock.drivers.simulated_machine import Interrupted
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from tests.simulation.forks import Child
     from tests.simulation.story import Story
+    from tests.simulation.world import Machine
 
     from leaselock.core.client_core import ClientCore
     from leaselock.core.lease_handle import LeaseHandle
     from leaselock.core.mutex import Mutex
-    from leaselock.drivers.simulated_machine import Machine
 
 
 class User:

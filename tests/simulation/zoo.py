@@ -16,10 +16,10 @@ from leaselock.backends.zookeeper.turn import KAZOO
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.world import Faults, Machine
     from tests.simulation.zoo_servers import Server
 
     from leaselock.backends.zookeeper.holds import Holds
-    from leaselock.drivers.simulated_machine import Faults, Machine
 
 SESSION = 4.0
 ROOT = "/locks"

@@ -5,35 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.mariadb import MariaDB
-from tests.servers.postgres import Postgres
 from tests.sql.places import ROUTES, Database
 from tests.sql.watch import Watch
 
 from leaselock.sql import mysql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 TABLE = """CREATE TABLE account (
     id INTEGER PRIMARY KEY, owner VARCHAR(40), balance INTEGER NOT NULL DEFAULT 0,
     version BIGINT DEFAULT 1, fence BIGINT)"""
 KINDS = ["sqlite", "postgres", "mariadb"]
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres]:
-    """It is started by the first test that asks for it."""
-    with Postgres() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mariadb_server() -> Iterator[MariaDB]:
-    """It is started by the first test that asks for it."""
-    with MariaDB() as server:
-        yield server
 
 
 # Asyncio's routes need a driver for asyncio, which the tests have not for SQLite.

@@ -24,7 +24,6 @@ from leaselock.optimistic import compare_and_set, fenced_write
 if TYPE_CHECKING:
     from tests.sql.places import Database
 
-pytestmark = pytest.mark.xdist_group("databases")
 ROW: dict[str, object] = {"id": 5}
 
 

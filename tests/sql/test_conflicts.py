@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tests.sql.places import Database
     from tests.sql.watch import Watch
 
-pytestmark = pytest.mark.xdist_group("databases")
 ROW: dict[str, object] = {"id": 5}
 READ = "SELECT version FROM account WHERE id = 5"
 RAISE = "UPDATE account SET version = version + 1, balance = 1 WHERE id = {}"

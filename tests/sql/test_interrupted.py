@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tests.sql.places import Database
     from tests.sql.watch import Watch
 
-pytestmark = pytest.mark.xdist_group("databases")
 NAME = "order:5"
 ROW: dict[str, object] = {"id": 5}
 SETTING = {

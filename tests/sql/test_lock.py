@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tests.sql.places import Database, Route
     from tests.sql.watch import Watch
 
-pytestmark = pytest.mark.xdist_group("databases")
 NAME = "order:5"
 SETTING = {
     "postgres": ("SET lock_timeout = '7s'", "SHOW lock_timeout", "7s"),

@@ -13,7 +13,6 @@ from leaselock.sql import lock
 if TYPE_CHECKING:
     from tests.sql.places import Database
 
-pytestmark = pytest.mark.xdist_group("databases")
 NAME = "order:5"
 SAME = {"postgres": "advisory", "mariadb": "row"}
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from tests.sql.watch import Watch
 
-pytestmark = pytest.mark.xdist_group("databases")
 NAME = "order:5"
 KEY = "SELECT ('x' || left(encode(sha256(convert_to(%s, 'UTF8')), 'hex'), 16))::bit(64)::bigint"
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tests.sql.places import Database
     from tests.sql.watch import Watch
 
-pytestmark = pytest.mark.xdist_group("databases")
 ROW: dict[str, object] = {"id": 5}
 NAME = "order:5"
 

@@ -15,7 +15,6 @@ import leaselock
 if TYPE_CHECKING:
     from tests.sql.places import Database
 
-pytestmark = pytest.mark.xdist_group("databases")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "optimistic.md"
 PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
 

@@ -19,7 +19,6 @@ from leaselock.optimistic.plain import Text
 if TYPE_CHECKING:
     from tests.sql.places import Database
 
-pytestmark = pytest.mark.xdist_group("databases")
 aiomysql: Any = import_module("aiomysql")
 pymysql: Any = import_module("pymysql")
 ROW: dict[str, object] = {"id": 5}

@@ -12,12 +12,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
     from tests.sql.places import Database
 
-pytestmark = pytest.mark.xdist_group("databases")
 # How many processes, and how often each.
 SIZES = {"sqlite": (8, 50), "postgres": (20, 500), "mariadb": (8, 100)}
 FULL = os.environ.get("LEASELOCK_INCREMENTS")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from tests.sql.places import Database
 
-pytestmark = pytest.mark.xdist_group("databases")
 ROW: dict[str, object] = {"id": 5}
 STALE = StaleVersion("account", ROW, 1, 2)
 

@@ -12,7 +12,6 @@ from leaselock.errors import FenceRejected, LeaselockError, NotApplied, RowNotFo
 if TYPE_CHECKING:
     from tests.sql.places import Database, Route
 
-pytestmark = pytest.mark.xdist_group("databases")
 MISSING: dict[str, object] = {"id": 7}
 
 

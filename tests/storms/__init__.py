@@ -1,1 +1,1 @@
-"""Storms: processes on real stores, faults drawn from a seed, and a proof from what they logged."""
+"""Chaos runs on private servers: random faults, and a check of what the workers recorded."""

@@ -1,6 +1,6 @@
 """python -m tests.storms [--seed N] [--seconds S] [--json FILE] [--docs FOLDER] [STORE ...]
 
-One storm for each store, on private servers. --docs writes a page and its pictures.
+One chaos run for each store, on private servers. --docs writes a page and its pictures.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.storms.clock import jumping
-from tests.storms.stages import STAGES
+from tests.storms.clock import with_jumping_clocks
+from tests.storms.targets import TARGETS
 
-from leaselock.testing.chaos.picture import draw
-from leaselock.testing.chaos.progress import watched
 from leaselock.testing.chaos.report import figures, markdown
+from leaselock.testing.chaos.run import run_with_progress
+from leaselock.testing.chaos.timeline import draw
 
 if TYPE_CHECKING:
-    from leaselock.testing.chaos.storm import Report
+    from leaselock.testing.chaos.run import Report
 
 
 DRAWN = ("sqlite", "redis", "redlock-3", "zookeeper", "postgres-lease")
@@ -29,9 +29,9 @@ PAGE = Path(__file__).parent / "page.md"
 
 
 def main() -> int:
-    """Play, and print the report as Markdown; 1 when a promise was broken."""
+    """Run, and print the report as Markdown; return 1 if a guarantee was broken."""
     words = arguments()
-    reports = [raging(name, words) for name in words.stores or list(STAGES)]
+    reports = [run_one(name, words) for name in words.stores or list(TARGETS)]
     print(markdown(reports))
     if words.docs:
         (Path(words.docs) / "storms.md").write_text(page(reports, words.seconds))
@@ -41,25 +41,27 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    """What is asked for."""
+    """Return the parsed arguments."""
     parser = argparse.ArgumentParser(prog="python -m tests.storms", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=30.0, help="of faults, for each store")
     parser.add_argument("--json", metavar="FILE", help="write the figures there as well")
     parser.add_argument("--docs", metavar="FOLDER", help="write storms.md and its pictures there")
-    parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(STAGES))
+    parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(TARGETS))
     words = parser.parse_args()
-    unknown = sorted(set(words.stores) - set(STAGES))
+    unknown = sorted(set(words.stores) - set(TARGETS))
     if unknown:
-        parser.error(f"no such store: {', '.join(unknown)}; known are {', '.join(STAGES)}")
+        parser.error(f"no such store: {', '.join(unknown)}; known are {', '.join(TARGETS)}")
     return words
 
 
-def raging(name: str, words: argparse.Namespace) -> Report:
-    """One storm."""
+def run_one(name: str, words: argparse.Namespace) -> Report:
+    """Run one target, and draw its timeline if asked for."""
     with tempfile.TemporaryDirectory(prefix="storm-") as folder, ExitStack() as stack:
-        stage = jumping(STAGES[name](name, stack, Path(folder) / "storm"), Path(folder))
-        report = watched(stage, words.seed, words.seconds, Path(folder) / "storm")
+        target = with_jumping_clocks(
+            TARGETS[name](name, stack, Path(folder) / "storm"), Path(folder)
+        )
+        report = run_with_progress(target, words.seed, words.seconds, Path(folder) / "storm")
     if words.docs and name in DRAWN:
         pictures = Path(words.docs) / "storms"
         pictures.mkdir(exist_ok=True)
@@ -68,8 +70,8 @@ def raging(name: str, words: argparse.Namespace) -> Report:
 
 
 def page(reports: list[Report], seconds: float) -> str:
-    """The page of the documentation."""
-    drawn = [report.stage for report in reports if report.stage in DRAWN]
+    """Return the page of the documentation."""
+    drawn = [report.target for report in reports if report.target in DRAWN]
     pictures = "\n\n".join(f"![a storm on {name}](storms/{name}.png)" for name in drawn)
     words = PAGE.read_text()
     return words.format(seed=reports[0].seed, seconds=seconds, table=markdown(reports)) + pictures

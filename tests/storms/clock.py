@@ -1,6 +1,6 @@
-"""Wall clocks of workers that jump, each by another amount; needs a C compiler.
+"""Wall clocks of workers that jump, each by a different amount; needs a C compiler.
 
-Law: no promise may hang on a client's wall clock, so every stage has this fault.
+Invariant: no guarantee depends on a client's wall clock, so every target has this fault.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from leaselock.testing.chaos.stage import Stage
+    from leaselock.testing.chaos.target import Target
 
 SOURCE = Path(__file__).with_name("clock.c")
 SLOTS = 64
@@ -25,32 +25,32 @@ COMPILERS = ("cc", "gcc", "clang")
 
 
 class Clocks:
-    """The wall clocks of programs that are started with `env`; LookupError without a compiler."""
+    """The wall clocks of programs started with `env`; LookupError without a compiler."""
 
     def __init__(self, folder: Path) -> None:
         compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
         if compiler is None:
-            raise LookupError("nothing can compile C here")
+            raise LookupError("no C compiler found")
         library, self.slots = folder / "clock.so", folder / "clock"
         command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]
         subprocess.run(command, check=True)
         self.slots.write_bytes(bytes(SLOTS * 8))
         self.env = {"LD_PRELOAD": str(library), "STORM_CLOCK": str(self.slots)}
 
-    def set(self, off: Callable[[], int]) -> None:
-        """From now on each is wrong by so many seconds."""
+    def set(self, offset: Callable[[], int]) -> None:
+        """Set each clock's error to `offset()` seconds."""
         with open(self.slots, "r+b") as file, mmap.mmap(file.fileno(), 0) as shared:
-            shared[:] = b"".join(struct.pack("l", off()) for _ in range(SLOTS))
+            shared[:] = b"".join(struct.pack("l", offset()) for _ in range(SLOTS))
 
 
-def jumping(stage: Stage, folder: Path) -> Stage:
-    """The stage, with clocks that jump; as it is where nothing can compile the means."""
+def with_jumping_clocks(target: Target, folder: Path) -> Target:
+    """Return the target with a fault that makes clocks jump; unchanged without a C compiler."""
     try:
         clocks = Clocks(folder)
     except LookupError:
-        return stage
+        return target
 
-    def jump(lots: random.Random) -> None:
-        clocks.set(lambda: lots.choice((0, lots.randint(-FURTHEST, FURTHEST))))
+    def jump(rng: random.Random) -> None:
+        clocks.set(lambda: rng.choice((0, rng.randint(-FURTHEST, FURTHEST))))
 
-    return stage._replace(faults={**stage.faults, "jump clocks": jump}, env=clocks.env)
+    return target._replace(faults={**target.faults, "jump clocks": jump}, env=clocks.env)

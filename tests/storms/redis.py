@@ -1,4 +1,4 @@
-"""Redis, in the ways that it is set up; everything is written to disk before it is answered."""
+"""Redis in several topologies; every write reaches the disk before its reply."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tests.servers.cluster import Cluster
 from tests.servers.process import HOST
 from tests.servers.redis import Redis
 from tests.servers.sentinel import Sentinels
-from tests.storms.network import network, pause, proxied
+from tests.storms.network_faults import behind_proxies, network_faults, pause
 
-from leaselock.testing.chaos.stage import Stage
+from leaselock.testing.chaos.target import Target
 from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -18,78 +18,80 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from leaselock.testing.chaos.stage import Fault
+    from leaselock.testing.chaos.target import Fault
 
 
-def struck(servers: list[Redis], fewer: int) -> dict[str, Fault]:
-    """What befalls *fewer* of the servers at once."""
+def server_faults(servers: list[Redis], count: int) -> dict[str, Fault]:
+    """Return faults that affect *count* of the servers at once."""
 
-    def restart(lots: random.Random) -> None:
-        for server in lots.sample(servers, fewer):
+    def restart(rng: random.Random) -> None:
+        for server in rng.sample(servers, count):
             server.kill()
             server.start()
 
-    def freeze(lots: random.Random) -> None:
-        chosen = lots.sample(servers, fewer)
+    def freeze(rng: random.Random) -> None:
+        chosen = rng.sample(servers, count)
         for server in chosen:
             server.pause()
-        pause(lots)
+        pause(rng)
         for server in chosen:
             server.cont()
 
     return {"restart": restart, "freeze server": freeze}
 
 
-def single(name: str, stack: ExitStack, folder: Path, protocol: str = "hash") -> Stage:
+def single(name: str, stack: ExitStack, folder: Path, protocol: str = "hash") -> Target:
     """One server."""
     server = stack.enter_context(Redis(appendonly=True))
     proxies = [stack.enter_context(Proxy(server.port))]
     url = f"redis://{HOST}:{proxies[0].port}/0?protocol={protocol}"
-    return proxied(Stage(name, url, {**network(proxies), **struck([server], 1)}), proxies)
+    return behind_proxies(
+        Target(name, url, {**network_faults(proxies), **server_faults([server], 1)}), proxies
+    )
 
 
-def string(name: str, stack: ExitStack, folder: Path) -> Stage:
-    """The same with the lock as a string."""
+def string(name: str, stack: ExitStack, folder: Path) -> Target:
+    """One server, with the string format."""
     return single(name, stack, folder, "string")
 
 
-def redlock(name: str, stack: ExitStack, folder: Path, masters: int = 3) -> Stage:
-    """Several of them, of which a minority is struck at a time."""
+def redlock(name: str, stack: ExitStack, folder: Path, masters: int = 3) -> Target:
+    """Several masters, of which a minority is affected at a time."""
     servers = [stack.enter_context(Redis(appendonly=True)) for _ in range(masters)]
     proxies = [stack.enter_context(Proxy(server.port)) for server in servers]
-    fewer = masters // 2
+    count = masters // 2
     url = ",".join(f"redis://{HOST}:{proxy.port}/0" for proxy in proxies)
-    faults = {**network(proxies, fewer), **struck(servers, fewer)}
-    return proxied(Stage(name, url, faults, idle=8.0), proxies)
+    faults = {**network_faults(proxies, count), **server_faults(servers, count)}
+    return behind_proxies(Target(name, url, faults, idle=8.0), proxies)
 
 
-def redlock_of_five(name: str, stack: ExitStack, folder: Path) -> Stage:
-    """Five."""
+def redlock_of_five(name: str, stack: ExitStack, folder: Path) -> Target:
+    """Five masters."""
     return redlock(name, stack, folder, 5)
 
 
-def sentinel(name: str, stack: ExitStack, folder: Path) -> Stage:
-    """A master that dies, and a replica that takes its place, perhaps without its last words."""
+def sentinel(name: str, stack: ExitStack, folder: Path) -> Target:
+    """Sentinel: the master is killed, and a replica, possibly without its last writes, replaces it."""
     servers = stack.enter_context(Sentinels(appendonly=True))
 
-    def fail_over(lots: random.Random) -> None:
+    def fail_over(rng: random.Random) -> None:
         old = servers.master
         servers.fail_over()
-        pause(lots)
+        pause(rng)
         servers.revive(old)
 
-    return Stage(name, servers.url, {"fail over": fail_over}, idle=15.0, exclusive=False)
+    return Target(name, servers.url, {"fail over": fail_over}, idle=15.0, exclusive=False)
 
 
-def cluster(name: str, stack: ExitStack, folder: Path) -> Stage:
-    """The same in a cluster, for one of its slots at a time."""
+def cluster(name: str, stack: ExitStack, folder: Path) -> Target:
+    """Cluster: the same for the owner of one random slot."""
     servers = stack.enter_context(Cluster())
 
-    def fail_over(lots: random.Random) -> None:
-        slot = lots.randrange(16384)
+    def fail_over(rng: random.Random) -> None:
+        slot = rng.randrange(16384)
         old = servers.owner(slot)
         servers.fail_over(slot)
-        pause(lots)
+        pause(rng)
         servers.revive(old)
 
-    return Stage(name, servers.url, {"fail over": fail_over}, idle=15.0, exclusive=False)
+    return Target(name, servers.url, {"fail over": fail_over}, idle=15.0, exclusive=False)

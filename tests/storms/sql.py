@@ -1,4 +1,4 @@
-"""Databases whose sessions are ended, whose server dies, and that are out of reach."""
+"""Databases: terminated sessions, killed servers, network faults."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
-from tests.storms.network import network, proxied
+from tests.storms.network_faults import behind_proxies, network_faults
 
 import leaselock
-from leaselock.testing.chaos.stage import Stage
+from leaselock.testing.chaos.target import Target
 from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -17,54 +17,57 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from leaselock.testing.chaos.stage import Fault
+    from leaselock.testing.chaos.target import Fault
 
     Database = Postgres | MariaDB
 
 
-def staged(name: str, stack: ExitStack, server: Database, terminate: Fault, protocol: str) -> Stage:
-    """A hold that lives in a connection is over when that ends, and its holder hears of it a
-    moment later: against that there are tokens. A lease does not care for connections.
+def database_target(
+    name: str, stack: ExitStack, server: Database, terminate: Fault, protocol: str
+) -> Target:
+    """A hold in a session ends with its connection, and its holder learns of it a moment later.
+    Only tokens protect in between, so such a target gets partitions only. A lease survives the
+    end of its connection.
     """
     with leaselock.Client(server.url) as client:
         client.setup()
     proxies = [stack.enter_context(Proxy(server.port))]
     url = server.url.replace(f":{server.port}/", f":{proxies[0].port}/")
 
-    def restart(lots: random.Random) -> None:
+    def restart(rng: random.Random) -> None:
         server.kill()
         server.start()
 
-    faults = {**network(proxies), "terminate": terminate, "restart": restart}
+    faults = {**network_faults(proxies), "terminate": terminate, "restart": restart}
     if protocol != "lease":
         faults = {"partition": faults["partition"]}
-    return proxied(Stage(name, f"{url}?protocol={protocol}", faults, idle=10.0), proxies)
+    return behind_proxies(Target(name, f"{url}?protocol={protocol}", faults, idle=10.0), proxies)
 
 
-def postgres(name: str, stack: ExitStack, folder: Path, protocol: str = "lease") -> Stage:
-    """One server of PostgreSQL."""
+def postgres(name: str, stack: ExitStack, folder: Path, protocol: str = "lease") -> Target:
+    """One PostgreSQL server."""
     server = stack.enter_context(Postgres())
 
-    def terminate(lots: random.Random) -> None:
+    def terminate(rng: random.Random) -> None:
         rows = server.query(
             "SELECT pid FROM pg_stat_activity "
             "WHERE pid <> pg_backend_pid() AND application_name = 'leaselock'"
         )
         if rows:
-            server.query(f"SELECT pg_terminate_backend({lots.choice(rows)[0]})")
+            server.query(f"SELECT pg_terminate_backend({rng.choice(rows)[0]})")
 
-    return staged(name, stack, server, terminate, protocol)
+    return database_target(name, stack, server, terminate, protocol)
 
 
-def mariadb(name: str, stack: ExitStack, folder: Path, protocol: str = "lease") -> Stage:
-    """One server of MariaDB."""
+def mariadb(name: str, stack: ExitStack, folder: Path, protocol: str = "lease") -> Target:
+    """One MariaDB server."""
     server = stack.enter_context(MariaDB())
 
-    def terminate(lots: random.Random) -> None:
+    def terminate(rng: random.Random) -> None:
         rows = server.query(
             "SELECT id FROM information_schema.processlist WHERE user = 'leaselock'"
         )
         if rows:
-            server.do(f"KILL {lots.choice(rows)[0]}")
+            server.do(f"KILL {rng.choice(rows)[0]}")
 
-    return staged(name, stack, server, terminate, protocol)
+    return database_target(name, stack, server, terminate, protocol)

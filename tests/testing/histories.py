@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hypothesis import strategies as st
 
 from leaselock.testing.checker import Rules, check
-from leaselock.testing.fold import History
-from leaselock.testing.records import FOREVER, Event, Record, lock_id
+from leaselock.testing.history import History
+from leaselock.testing.record_format import FOREVER, Event, Record, lock_id
 
 if TYPE_CHECKING:
     from leaselock.testing.verdict import Verdict
@@ -19,40 +19,40 @@ BOUNDS = Rules(ghost_bound=100, hand_over_bound=30)
 
 
 class Story:
-    """Records written by hand, in small round numbers instead of nanoseconds."""
+    """Records written by hand, with small round numbers instead of nanoseconds."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self._holds = itertools.count(1)
 
     def put(
-        self, ts: int, event: Event, hold: int, pid: int = 1, fence: int | None = None, aux: int = 0
+        self, ts: int, event: Event, hold: int, pid: int = 1, token: int | None = None, aux: int = 0
     ) -> None:
-        self.records.append(Record(ts, event, lock_id(LOCK), hold, pid, 0, 0, fence, aux))
+        self.records.append(Record(ts, event, lock_id(LOCK), hold, pid, 0, 0, token, aux))
 
-    def ask(self, ts: int, *, pid: int = 1, timeout: int = FOREVER) -> int:
+    def acquiring(self, ts: int, *, pid: int = 1, timeout: int = FOREVER) -> int:
         hold = next(self._holds)
-        self.put(ts, Event.ASKED, hold, pid, aux=timeout)
+        self.put(ts, Event.ACQUIRING, hold, pid, aux=timeout)
         return hold
 
     def grant(
         self,
         ts: int,
-        fence: int | None = None,
+        token: int | None = None,
         *,
         pid: int = 1,
-        asked: int | None = None,
+        began: int | None = None,
         valid: int | None = None,
     ) -> int:
-        hold = self.ask(ts - 1 if asked is None else asked, pid=pid)
-        self.put(ts, Event.GRANTED, hold, pid, fence)
+        hold = self.acquiring(ts - 1 if began is None else began, pid=pid)
+        self.put(ts, Event.GRANTED, hold, pid, token)
         if valid is not None:
-            self.put(ts, Event.VALID_UNTIL, hold, pid, fence, valid)
+            self.put(ts, Event.VALID_UNTIL, hold, pid, token, valid)
         return hold
 
-    def hold(self, start: int, end: int, fence: int | None = None, *, pid: int = 1) -> int:
-        """A hold that is released cleanly, one tick after its end."""
-        hold = self.grant(start, fence, pid=pid)
+    def hold(self, start: int, end: int, token: int | None = None, *, pid: int = 1) -> int:
+        """Add a hold that is released cleanly, one tick after its end."""
+        hold = self.grant(start, token, pid=pid)
         self.release(hold, end, pid=pid)
         return hold
 
@@ -61,12 +61,12 @@ class Story:
         self.put(ts + 1, Event.RELEASED, hold, pid)
 
     def refuse(self, asked: int, ts: int, *, timeout: int = 0, pid: int = 9) -> int:
-        hold = self.ask(asked, pid=pid, timeout=timeout)
+        hold = self.acquiring(asked, pid=pid, timeout=timeout)
         self.put(ts, Event.REFUSED, hold, pid)
         return hold
 
-    def write(self, ts: int, order: int, fence: int | None, hold: int = 0, pid: int = 1) -> None:
-        self.put(ts, Event.WRITE_DONE, hold, pid, fence, order)
+    def write(self, ts: int, order: int, token: int | None, hold: int = 0, pid: int = 1) -> None:
+        self.put(ts, Event.WRITE_DONE, hold, pid, token, order)
 
     def kill(self, ts: int, pid: int, by: int = 99) -> None:
         self.records.append(Record(ts, Event.KILLED, 0, 0, by, aux=pid))
@@ -79,7 +79,7 @@ class Story:
 
 
 class Step(NamedTuple):
-    """One turn of the lock: how it ends, and how long everything takes."""
+    """One hold: how it ends, and how long each part takes."""
 
     end: str
     gap: int
@@ -108,7 +108,7 @@ def steps(ends: tuple[str, ...] = ENDS, least: int = 1) -> st.SearchStrategy[lis
 
 
 def valid(turns: list[Step]) -> Story:
-    """One turn after another: whatever a correct lock may show its users, and nothing else."""
+    """Return one hold after another: only what users of a correct lock may observe."""
     story, now, token = Story(), 1000, 0
     for number, step in enumerate(turns):
         token += step.rise
@@ -120,13 +120,13 @@ def valid(turns: list[Step]) -> Story:
 
 def _turn(story: Story, step: Step, number: int, start: int, token: int) -> None:
     end = start + step.length
-    # Who dies must not be seen alive again.
+    # A dead process must not write records again.
     pid = 100 + number if step.end in ("killed", "died") else step.pid
     if step.end == "unknown":
-        story.put(end, Event.UNKNOWN, story.ask(start, pid=pid), pid)
+        story.put(end, Event.UNKNOWN, story.acquiring(start, pid=pid), pid)
         return
     valid_until = end if step.end == "expired" else None
-    hold = story.grant(start, token, pid=pid, asked=start - step.wait, valid=valid_until)
+    hold = story.grant(start, token, pid=pid, began=start - step.wait, valid=valid_until)
     story.write(start + 1, start, token, hold, pid)
     for attempt in range(step.tries):
         story.refuse(start + attempt, start + attempt + 1)
@@ -137,9 +137,9 @@ def _finish(story: Story, step: Step, hold: int, pid: int, end: int) -> None:
     if step.end == "released":
         story.release(hold, end, pid=pid)
     elif step.end == "lost":
-        story.put(end, Event.LOST_TOLD, hold, pid)
+        story.put(end, Event.LOST_REPORTED, hold, pid)
     elif step.end == "expired":
-        # It wakes up long after its lease, in somebody else's hold.
+        # The process resumes long after its lease, while another one holds the lock.
         story.put(end + 40, Event.RELEASING, hold, pid)
         story.put(end + 41, Event.RELEASE_LOST, hold, pid)
     elif step.end == "killed":

@@ -1,4 +1,4 @@
-"""Every kind of violation, planted and found; and what looks like one and is none, not found."""
+"""Each kind of violation is found; similar valid histories are not reported."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 from tests.testing.histories import BOUNDS, LOCK, Story
 
 from leaselock.testing.checker import Rules
-from leaselock.testing.records import Event, Record, lock_id
+from leaselock.testing.record_format import Event, Record, lock_id
 from leaselock.testing.verdict import Kind
 
 # --- exclusion ----------------------------------------------------------------------------------
 
 
-def test_overlapping_beliefs_are_found_and_told() -> None:
+def test_overlap_is_found_and_described() -> None:
     story = Story()
     first = story.hold(10, 50, 1, pid=7)
     second = story.hold(40, 60, 2, pid=8)
@@ -23,7 +23,7 @@ def test_overlapping_beliefs_are_found_and_told() -> None:
         assert part in str(verdict)
 
 
-def test_a_hold_within_a_long_one_is_found_even_after_a_short_one() -> None:
+def test_overlap_with_an_earlier_long_hold() -> None:
     story = Story()
     story.hold(10, 100, 1, pid=1)
     story.hold(20, 25, 2, pid=2)
@@ -31,8 +31,8 @@ def test_a_hold_within_a_long_one_is_found_even_after_a_short_one() -> None:
     assert len(story.check().violations) == 2
 
 
-@pytest.mark.parametrize("ending", [Event.RELEASING, Event.LOST_TOLD])
-def test_belief_ends_before_the_release_or_when_the_loss_is_told(ending: Event) -> None:
+@pytest.mark.parametrize("ending", [Event.RELEASING, Event.LOST_REPORTED])
+def test_certain_interval_ends_at_releasing_or_reported_loss(ending: Event) -> None:
     story = Story()
     hold = story.grant(10, 1, pid=1)
     story.put(20, ending, hold, pid=1)
@@ -43,7 +43,7 @@ def test_belief_ends_before_the_release_or_when_the_loss_is_told(ending: Event) 
     assert Kind.OVERLAP in story.check().kinds()
 
 
-def test_belief_ends_with_the_lease_even_if_the_holder_wakes_up_later() -> None:
+def test_certain_interval_ends_with_the_lease() -> None:
     story = Story()
     hold = story.grant(10, 1, pid=1, valid=20)
     story.put(90, Event.RELEASING, hold, pid=1)
@@ -52,7 +52,7 @@ def test_belief_ends_with_the_lease_even_if_the_holder_wakes_up_later() -> None:
     assert story.check().ok
 
 
-def test_a_renewal_prolongs_the_belief() -> None:
+def test_renewal_extends_the_certain_interval() -> None:
     story = Story()
     hold = story.grant(10, 1, pid=1, valid=20)
     story.put(15, Event.VALID_UNTIL, hold, pid=1, aux=40)
@@ -61,53 +61,56 @@ def test_a_renewal_prolongs_the_belief() -> None:
     assert story.check().kinds() == {Kind.OVERLAP}
 
 
-def test_a_shortened_lease_was_believed_until_it_was_shortened() -> None:
+def test_shortened_lease_is_valid_until_it_was_shortened() -> None:
     story = Story()
     hold = story.grant(10, 1, pid=1, valid=80)
     story.put(30, Event.VALID_UNTIL, hold, pid=1, aux=12)
     story.put(90, Event.RELEASING, hold, pid=1)
-    assert story.history().locks[lock_id(LOCK)].holds[0].core == (10, 30)
+    assert story.history().locks[lock_id(LOCK)].holds[0].certain_interval == (10, 30)
 
 
-def test_a_grant_learnt_after_its_lease_claims_nothing() -> None:
+def test_grant_recorded_after_its_lease_has_no_certain_interval() -> None:
     story = Story()
-    frozen = story.grant(50, 1, pid=1, asked=5, valid=30)
+    frozen = story.grant(50, 1, pid=1, began=5, valid=30)
     story.put(60, Event.RELEASING, frozen, pid=1)
     story.put(61, Event.RELEASE_LOST, frozen, pid=1)
     story.hold(40, 70, 2, pid=2)
     assert story.check().ok
 
 
-def test_a_lease_that_ends_as_its_grant_is_learnt_claims_nothing() -> None:
+def test_lease_that_ends_at_its_grant_has_no_certain_interval() -> None:
     story = Story()
-    story.grant(50, 1, pid=1, asked=5, valid=50)
+    story.grant(50, 1, pid=1, began=5, valid=50)
     story.hold(40, 70, 2, pid=2)
     assert story.check().ok
 
 
-def test_the_loss_counts_from_when_it_was_first_told() -> None:
+def test_first_reported_loss_counts() -> None:
     story = Story()
     hold = story.grant(10, 1, pid=1)
-    story.put(40, Event.LOST_TOLD, hold, pid=1)
-    story.put(20, Event.LOST_TOLD, hold, pid=1)
+    story.put(40, Event.LOST_REPORTED, hold, pid=1)
+    story.put(20, Event.LOST_REPORTED, hold, pid=1)
     story.hold(30, 35, 2, pid=2)
     for _ in range(2):
         assert story.check().ok
         story.records.reverse()
 
 
-def test_an_unknown_attempt_claims_nothing() -> None:
+def test_unknown_attempt_has_no_certain_interval() -> None:
     story = Story()
-    story.put(60, Event.UNKNOWN, story.ask(5, pid=1), pid=1)
+    story.put(60, Event.UNKNOWN, story.acquiring(5, pid=1), pid=1)
     story.hold(10, 20, 1, pid=2)
     assert story.check().ok
-    assert [hold.core for hold in story.history().locks[lock_id(LOCK)].holds] == [None, (10, 20)]
+    assert [hold.certain_interval for hold in story.history().locks[lock_id(LOCK)].holds] == [
+        None,
+        (10, 20),
+    ]
 
 
 # --- death --------------------------------------------------------------------------------------
 
 
-def test_the_dead_believe_nothing_after_their_last_record() -> None:
+def test_dead_process_holds_nothing_after_its_last_record() -> None:
     story = Story()
     story.grant(10, 1, pid=1)
     story.hold(11, 20, 2, pid=2)
@@ -116,15 +119,15 @@ def test_the_dead_believe_nothing_after_their_last_record() -> None:
     assert verdict.counts.died_holding == 1
 
 
-def test_the_dead_believed_at_their_last_record() -> None:
+def test_dead_process_held_at_its_last_record() -> None:
     story = Story()
     hold = story.grant(10, 1, pid=1)
-    story.put(15, Event.WRITE_ASKED, hold, pid=1)
+    story.put(15, Event.WRITING, hold, pid=1)
     story.hold(15, 20, 2, pid=2)
     assert story.check().kinds() == {Kind.OVERLAP}
 
 
-def test_the_killed_believed_until_the_signal() -> None:
+def test_killed_process_held_until_the_signal() -> None:
     story = Story()
     story.grant(10, 1, pid=1)
     story.kill(50, pid=1)
@@ -134,28 +137,28 @@ def test_the_killed_believed_until_the_signal() -> None:
     assert Kind.OVERLAP in story.check().kinds()
 
 
-def test_a_record_made_between_the_supervisors_and_the_signal_counts() -> None:
+def test_record_between_killed_and_the_signal_counts() -> None:
     story = Story()
     hold = story.grant(10, 1, pid=1)
     story.kill(50, pid=1)
-    story.put(55, Event.WRITE_ASKED, hold, pid=1)
+    story.put(55, Event.WRITING, hold, pid=1)
     story.hold(53, 60, 2, pid=2)
     assert story.check().kinds() == {Kind.OVERLAP}
 
 
-def test_a_kill_means_the_process_that_had_the_pid_then() -> None:
+def test_kill_applies_to_the_process_that_had_the_pid() -> None:
     story = Story()
     story.grant(10, 1, pid=1)
-    later = Record(100, Event.ASKED, lock_id(LOCK), 77, pid=1, born=5)
-    story.records += [later, later._replace(ts=101, event=Event.GRANTED, fence=3)]
+    later = Record(100, Event.ACQUIRING, lock_id(LOCK), 77, pid=1, born=5)
+    story.records += [later, later._replace(ts=101, event=Event.GRANTED, token=3)]
     story.kill(30, pid=1)
     story.kill(200, pid=1)
-    story.kill(3, pid=1)  # nobody of that pid had recorded anything yet
-    cores = [hold.core for hold in story.history().locks[lock_id(LOCK)].grants()]
+    story.kill(3, pid=1)  # no process with this pid had recorded anything yet
+    cores = [hold.certain_interval for hold in story.history().locks[lock_id(LOCK)].grants()]
     assert cores == [(10, 31), (101, 201)]
 
 
-def test_a_hold_that_another_process_took_over_goes_on() -> None:
+def test_hold_resumed_by_another_process_continues() -> None:
     story = Story()
     hold = story.grant(10, 1, pid=1)
     story.put(100, Event.RELEASING, hold, pid=2)
@@ -168,7 +171,7 @@ def test_a_hold_that_another_process_took_over_goes_on() -> None:
         story.records.reverse()
 
 
-def test_who_dies_in_the_release_did_not_die_holding() -> None:
+def test_death_during_release_is_not_death_while_holding() -> None:
     story = Story()
     story.put(20, Event.RELEASING, story.grant(10, 1))
     assert story.check().counts.died_holding == 0
@@ -177,7 +180,7 @@ def test_who_dies_in_the_release_did_not_die_holding() -> None:
 # --- tokens -------------------------------------------------------------------------------------
 
 
-def test_a_falling_token_is_found() -> None:
+def test_decreasing_token_is_found() -> None:
     story = Story()
     higher = story.hold(10, 20, 5)
     lower = story.hold(30, 40, 4)
@@ -186,15 +189,15 @@ def test_a_falling_token_is_found() -> None:
     assert (violation.kind, violation.holds) == (Kind.TOKEN_ORDER, (higher, lower))
 
 
-def test_a_falling_token_is_found_when_nothing_is_claimed() -> None:
+def test_decreasing_token_is_found_without_certain_intervals() -> None:
     story = Story()
     for start, token in ((10, 5), (30, 4)):
         hold = story.grant(start, token, valid=start)
-        story.put(start + 1, Event.LOST_TOLD, hold)
+        story.put(start + 1, Event.LOST_REPORTED, hold)
     assert story.check().kinds() == {Kind.TOKEN_ORDER}
 
 
-def test_a_token_used_twice_is_found() -> None:
+def test_reused_token_is_found() -> None:
     story = Story()
     holds = (story.hold(10, 20, 5), story.hold(30, 40, 5))
     (violation,) = story.check().violations
@@ -209,22 +212,22 @@ def test_grants_without_tokens_are_not_compared() -> None:
     assert story.check().ok
 
 
-def test_a_nested_grant_has_the_token_of_the_outer() -> None:
+def test_nested_grant_must_have_the_outer_token() -> None:
     story = Story()
     hold = story.grant(10, 5)
-    story.put(12, Event.GRANTED, hold, fence=5)
+    story.put(12, Event.GRANTED, hold, token=5)
     story.release(hold, 20)
     verdict = story.check()
     assert verdict.ok
     assert verdict.counts.grants == 1
-    story.put(13, Event.GRANTED, hold, fence=6)
+    story.put(13, Event.GRANTED, hold, token=6)
     assert story.check().kinds() == {Kind.NESTED_TOKEN}
 
 
 # --- the guarded resource -----------------------------------------------------------------------
 
 
-def test_an_accepted_write_with_a_falling_fence_is_found() -> None:
+def test_accepted_write_with_a_decreasing_token_is_found() -> None:
     story = Story()
     story.hold(10, 20, 1)
     story.write(15, 1, 1, hold=1)
@@ -236,15 +239,15 @@ def test_an_accepted_write_with_a_falling_fence_is_found() -> None:
     assert "pid 5" in str(violation)
 
 
-def test_rejected_writes_are_no_violation() -> None:
+def test_rejected_write_is_not_a_violation() -> None:
     story = Story()
     hold = story.hold(10, 20, 1)
     story.write(15, 1, 2)
-    story.put(30, Event.WRITE_REJECTED, hold, fence=1)
+    story.put(30, Event.WRITE_REJECTED, hold, token=1)
     assert story.check().ok
 
 
-def test_two_writes_in_one_place_are_a_lost_update() -> None:
+def test_two_writes_with_one_position_are_a_lost_update() -> None:
     story = Story()
     story.hold(10, 20, 1)
     story.write(16, 7, 1, hold=4, pid=2)
@@ -253,7 +256,7 @@ def test_two_writes_in_one_place_are_a_lost_update() -> None:
     assert (violation.kind, violation.holds) == (Kind.LOST_UPDATE, (3, 4))
 
 
-def test_writes_without_any_lock_are_counted_and_checked() -> None:
+def test_writes_without_a_lock_are_counted_and_checked() -> None:
     story = Story()
     story.write(15, 1, None, hold=5)
     story.write(16, 1, None, hold=6)
@@ -262,15 +265,15 @@ def test_writes_without_any_lock_are_counted_and_checked() -> None:
     assert (verdict.counts.attempts, verdict.counts.writes) == (0, 2)
 
 
-# --- what cannot be -----------------------------------------------------------------------------
+# --- contradictions -----------------------------------------------------------------------------
 
 
-def test_contradictions_are_found() -> None:
+def test_contradictory_events_are_found() -> None:
     story = Story()
     story.put(12, Event.REFUSED, story.hold(10, 20))
     story.put(30, Event.RELEASED, story.grant(25))
-    story.put(40, Event.RELEASING, story.ask(39))
-    unknown = story.ask(50)
+    story.put(40, Event.RELEASING, story.acquiring(39))
+    unknown = story.acquiring(50)
     story.put(51, Event.UNKNOWN, unknown)
     story.put(52, Event.GRANTED, unknown)
     found = [text for text in story.check().violations if text.kind is Kind.MALFORMED]
@@ -278,7 +281,7 @@ def test_contradictions_are_found() -> None:
 
 
 @pytest.mark.parametrize("answer", [Event.GRANTED, Event.REFUSED, Event.UNKNOWN])
-def test_an_answer_without_a_question_is_an_attempt(answer: Event) -> None:
+def test_answer_without_acquiring_is_an_attempt(answer: Event) -> None:
     story = Story()
     story.put(10, answer, 5)
     verdict = story.check(Rules(min_grants=0))
@@ -286,8 +289,8 @@ def test_an_answer_without_a_question_is_an_attempt(answer: Event) -> None:
     assert (verdict.counts.attempts, verdict.counts.wait_max) == (1, 0)
 
 
-def test_an_attempt_without_an_answer_is_none_of_these() -> None:
+def test_attempt_without_an_answer_is_not_a_violation() -> None:
     story = Story()
     story.hold(10, 20)
-    story.ask(30)
+    story.acquiring(30)
     assert story.check(BOUNDS).ok

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from tests.testing.histories import BOUNDS, Step, Story, steps, valid
 
 from leaselock.testing.checker import Rules, check
-from leaselock.testing.fold import History
-from leaselock.testing.records import FOREVER, Event, Record
+from leaselock.testing.history import History
+from leaselock.testing.record_format import FOREVER, Event, Record
 from leaselock.testing.verdict import Kind
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
 
-    from leaselock.testing.holds import Hold, LockHistory
+    from leaselock.testing.history import Hold, LockHistory
 
 FAR = 10**6
 
@@ -27,17 +27,17 @@ FAR = 10**6
 
 
 @given(steps())
-def test_a_valid_history_passes(turns: list[Step]) -> None:
+def test_valid_history_passes(turns: list[Step]) -> None:
     verdict = valid(turns).check(Rules(min_grants=0, ghost_bound=100, hand_over_bound=30))
     assert verdict.ok, str(verdict)
     assert verdict.counts.grants == sum(step.end != "unknown" for step in turns)
 
 
 @given(steps(), st.randoms(use_true_random=False))
-def test_the_order_of_the_records_does_not_matter(turns: list[Step], lots: random.Random) -> None:
+def test_order_of_records_does_not_matter(turns: list[Step], rng: random.Random) -> None:
     story = valid(turns)
     before = story.check(BOUNDS)
-    lots.shuffle(story.records)
+    rng.shuffle(story.records)
     assert story.check(BOUNDS) == before
 
 
@@ -48,8 +48,8 @@ def grants(story: Story) -> list[int]:
     return [i for i, record in enumerate(story.records) if record.event is Event.GRANTED]
 
 
-def change_token(story: Story, index: int, fence: int | None) -> None:
-    story.records[index] = story.records[index]._replace(fence=fence)
+def change_token(story: Story, index: int, token: int | None) -> None:
+    story.records[index] = story.records[index]._replace(token=token)
 
 
 def intrude(story: Story, chosen: int) -> None:
@@ -59,18 +59,18 @@ def intrude(story: Story, chosen: int) -> None:
 
 def swap_tokens(story: Story, chosen: int) -> None:
     one, other = grants(story)[chosen], grants(story)[chosen + 1]
-    low, high = story.records[one].fence, story.records[other].fence
+    low, high = story.records[one].token, story.records[other].token
     change_token(story, one, high)
     change_token(story, other, low)
 
 
 def repeat_token(story: Story, chosen: int) -> None:
     one, other = grants(story)[chosen], grants(story)[chosen + 1]
-    change_token(story, other, story.records[one].fence)
+    change_token(story, other, story.records[one].token)
 
 
-def hold_on(story: Story, chosen: int) -> None:
-    """One holder believes until after the next grant."""
+def extend_hold(story: Story, chosen: int) -> None:
+    """Extend one certain interval beyond the next grant."""
     hold = story.records[grants(story)[chosen]].hold
     later = story.records[grants(story)[chosen + 1]].ts + 1
     for i, record in enumerate(story.records):
@@ -101,12 +101,12 @@ def swap_writes(story: Story, chosen: int) -> None:
 
 def lose_update(story: Story, chosen: int) -> None:
     done = [record for record in story.records if record.event is Event.WRITE_DONE][chosen]
-    story.write(done.ts + 1, done.aux, done.fence)
+    story.write(done.ts + 1, done.aux, done.token)
 
 
 MUTATIONS: list[tuple[Callable[[Story, int], None], Kind]] = [
     (intrude, Kind.OVERLAP),
-    (hold_on, Kind.OVERLAP),
+    (extend_hold, Kind.OVERLAP),
     (swap_tokens, Kind.TOKEN_ORDER),
     (repeat_token, Kind.TOKEN_REUSED),
     (forget_releasing, Kind.MALFORMED),
@@ -122,7 +122,7 @@ MUTATIONS: list[tuple[Callable[[Story, int], None], Kind]] = [
 )
 @given(turns=steps(ends=("released",), least=2), data=st.data())
 @settings(max_examples=30)
-def test_a_mutated_history_fails(
+def test_mutated_history_fails(
     mutate: Callable[[Story, int], None], kind: Kind, turns: list[Step], data: st.DataObject
 ) -> None:
     story = valid(turns)
@@ -132,49 +132,49 @@ def test_a_mutated_history_fails(
 
 # --- brute force --------------------------------------------------------------------------------
 
-PLOTS = ("released", "lost", "expired", "open", "refused", "unknown", "silent", "unreleased")
-Plot = tuple[str, int, int, list[int], int, int]
+ENDINGS = ("released", "lost", "expired", "open", "refused", "unknown", "silent", "unreleased")
+Case = tuple[str, int, int, list[int], int, int]
 
 
-def plots() -> st.SearchStrategy[list[Plot]]:
+def cases() -> st.SearchStrategy[list[Case]]:
     instants = st.lists(st.integers(0, 4), min_size=4, max_size=4)
-    plot = st.tuples(
-        st.sampled_from(PLOTS),
+    case = st.tuples(
+        st.sampled_from(ENDINGS),
         st.integers(1, 3),
         st.integers(0, 12),
         instants,
         st.integers(0, 6),
         st.sampled_from([0, FOREVER]),
     )
-    return st.lists(plot, max_size=7)
+    return st.lists(case, max_size=7)
 
 
-def enact(plots: list[Plot]) -> Story:
-    """Anything at all, right or wrong, in little time, so that much collides."""
+def story_of(cases: list[Case]) -> Story:
+    """Return arbitrary histories, right or wrong, in a short time, so that many holds collide."""
     story = Story()
-    for plot, pid, asked, pauses, fence, timeout in plots:
+    for case, pid, asked, pauses, token, timeout in cases:
         times = [asked + sum(pauses[: i + 1]) for i in range(4)]
-        hold = story.ask(asked, pid=pid, timeout=timeout)
-        if plot in ("refused", "unknown"):
-            story.put(times[0], Event[plot.upper()], hold, pid)
-        elif plot != "silent":
-            story.put(times[0], Event.GRANTED, hold, pid, fence)
-            _end(story, plot, hold, pid, times)
+        hold = story.acquiring(asked, pid=pid, timeout=timeout)
+        if case in ("refused", "unknown"):
+            story.put(times[0], Event[case.upper()], hold, pid)
+        elif case != "silent":
+            story.put(times[0], Event.GRANTED, hold, pid, token)
+            _end(story, case, hold, pid, times)
     return story
 
 
-def _end(story: Story, plot: str, hold: int, pid: int, times: list[int]) -> None:
-    if plot == "lost":
-        story.put(times[1], Event.LOST_TOLD, hold, pid)
-    if plot == "expired":
+def _end(story: Story, case: str, hold: int, pid: int, times: list[int]) -> None:
+    if case == "lost":
+        story.put(times[1], Event.LOST_REPORTED, hold, pid)
+    if case == "expired":
         story.put(times[0], Event.VALID_UNTIL, hold, pid, aux=times[1])
-    if plot in ("released", "expired", "unreleased"):
+    if case in ("released", "expired", "unreleased"):
         story.put(times[2], Event.RELEASING, hold, pid)
-    if plot == "released":
+    if case == "released":
         story.put(times[3], Event.RELEASED, hold, pid)
 
 
-def granted_before(one: Hold, other: Hold) -> bool:
+def was_granted_before(one: Hold, other: Hold) -> bool:
     assert one.granted is not None
     assert other.granted is not None
     return (one.granted, one.ident) < (other.granted, other.ident)
@@ -185,23 +185,26 @@ def brute_overlaps(held: list[Hold]) -> set[int]:
         b.ident
         for a in held
         for b in held
-        if a.core and b.core and granted_before(a, b) and b.core[0] < a.core[1]
+        if a.certain_interval
+        and b.certain_interval
+        and was_granted_before(a, b)
+        and b.certain_interval[0] < a.certain_interval[1]
     }
 
 
-def brute_falls(held: list[Hold]) -> Iterator[int]:
+def brute_decreases(held: list[Hold]) -> Iterator[int]:
     for a in held:
         for b in held:
             assert a.granted is not None
-            assert a.fence is not None
-            assert b.fence is not None
-            believed = a.core and b.core and granted_before(a, b)
-            if a.fence > b.fence and (believed or a.granted < b.begun):
+            assert a.token is not None
+            assert b.token is not None
+            believed = a.certain_interval and b.certain_interval and was_granted_before(a, b)
+            if a.token > b.token and (believed or a.granted < b.began):
                 yield b.ident
 
 
 def brute_reuse(held: list[Hold]) -> set[int]:
-    return {b.ident for a in held for b in held if a.fence == b.fence and granted_before(a, b)}
+    return {b.ident for a in held for b in held if a.token == b.token and was_granted_before(a, b)}
 
 
 def brute_refusals(holds: list[Hold], bound: int) -> Iterator[int]:
@@ -210,26 +213,27 @@ def brute_refusals(holds: list[Hold], bound: int) -> Iterator[int]:
             continue
         others = [h for h in holds if h.refused is None or not h.non_blocking]
         if not any(
-            h.begun <= refused.refused and refused.begun <= h.over + (0 if h.clean else bound)
+            h.began <= refused.refused
+            and refused.began <= h.possible_until + (0 if h.clean else bound)
             for h in others
         ):
             yield refused.ident
 
 
 def brute_idleness(holds: list[Hold], ghost: int, hand_over: int) -> Iterator[int]:
-    """The holds after which the lock stayed idle while somebody waited."""
-    taken = [(h.begun if h.granted is None else h.granted, h) for h in holds if h.refused is None]
+    """Yield the holds after which the lock stayed idle while an attempt waited."""
+    taken = [(h.began if h.granted is None else h.granted, h) for h in holds if h.refused is None]
     for start, before in taken:
-        key = (before.over, start, before.ident)
-        known = [(s, h) for s, h in taken if s <= before.over]
-        if any((h.over, s, h.ident) > key for s, h in known):
+        key = (before.possible_until, start, before.ident)
+        known = [(s, h) for s, h in taken if s <= before.possible_until]
+        if any((h.possible_until, s, h.ident) > key for s, h in known):
             continue
-        until = min((s for s, _ in taken if s > before.over), default=FAR)
+        until = min((s for s, _ in taken if s > before.possible_until), default=FAR)
         bound = hand_over if before.clean else ghost
-        ghosts = [h.over + ghost for _, h in known if not h.clean]
-        idle_from = max([before.over + bound, *ghosts])
+        ghosts = [h.possible_until + ghost for _, h in known if not h.clean]
+        idle_from = max([before.possible_until + bound, *ghosts])
         if any(
-            h.begun <= until and min(until, h.waited_until) > max(idle_from, h.begun + bound)
+            h.began <= until and min(until, h.answered) > max(idle_from, h.began + bound)
             for h in holds
         ):
             yield before.ident
@@ -241,14 +245,14 @@ def brute(lock: LockHistory, rules: Rules) -> dict[str, set[int]]:
     held = lock.grants()
     return {
         "overlap": brute_overlaps(held),
-        "order": set(brute_falls(held)),
+        "order": set(brute_decreases(held)),
         "reuse": brute_reuse(held),
         "refusal": set(brute_refusals(lock.holds, rules.ghost_bound)),
         "idle": set(brute_idleness(lock.holds, rules.ghost_bound, rules.hand_over_bound)),
     }
 
 
-def swept(story: Story, rules: Rules) -> dict[str, set[int]]:
+def by_sweep(story: Story, rules: Rules) -> dict[str, set[int]]:
     found = story.check(rules).violations
     named = {
         "overlap": (-1, {Kind.OVERLAP}),
@@ -263,35 +267,36 @@ def swept(story: Story, rules: Rules) -> dict[str, set[int]]:
     }
 
 
-@given(plots(), st.integers(0, 6), st.integers(0, 3))
+@given(cases(), st.integers(0, 6), st.integers(0, 3))
 @settings(max_examples=600)
-def test_brute_force_finds_the_same(plots: list[Plot], ghost: int, hand_over: int) -> None:
-    story = enact(plots)
+def test_sweep_finds_the_same_as_brute_force(cases: list[Case], ghost: int, hand_over: int) -> None:
+    story = story_of(cases)
     rules = Rules(ghost_bound=ghost, hand_over_bound=hand_over)
     locks = list(story.history().locks.values())
     expected = [brute(lock, rules) for lock in locks]
-    assert [swept(story, rules)] * len(locks) == expected
+    assert [by_sweep(story, rules)] * len(locks) == expected
 
 
 # --- size ---------------------------------------------------------------------------------------
 
 
 def turn(number: int) -> Iterator[Record]:
-    """One of many contended holds; in every hundredth, somebody else is refused."""
+    """Yield the records of one contended hold; in every hundredth, another attempt is refused."""
     lock, start, pid = number % 5, 1000 + number * 10, 1 + number % 8
-    for ts, event, fence in (
-        (start - 40, Event.ASKED, None),
+    for ts, event, token in (
+        (start - 40, Event.ACQUIRING, None),
         (start, Event.GRANTED, number),
         (start + 40, Event.RELEASING, None),
         (start + 45, Event.RELEASED, None),
     ):
-        yield Record(ts, event, lock, number, pid, fence=fence, aux=FOREVER)
+        yield Record(ts, event, lock, number, pid, token=token, aux=FOREVER)
     if number % 100 == 0:
-        yield Record(start + 10, Event.ASKED, lock, FAR + number, 9)
+        yield Record(start + 10, Event.ACQUIRING, lock, FAR + number, 9)
         yield Record(start + 20, Event.REFUSED, lock, FAR + number, 9)
 
 
-def test_a_hundred_thousand_holds_are_checked() -> None:
+@pytest.mark.heavy
+def test_check_of_100000_holds() -> None:
     records = (record for number in range(100_000) for record in turn(number))
     verdict = check(History.of(records), BOUNDS)
     assert verdict.ok, str(verdict)

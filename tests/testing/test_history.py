@@ -1,24 +1,28 @@
-"""What is recorded is on file at once: from threads, from children of fork, from the killed."""
+"""Reading histories: incomplete and damaged files, names, and the check command."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-import time
 from typing import TYPE_CHECKING
 
-from leaselock.testing.checker import check
-from leaselock.testing.fold import History
-from leaselock.testing.history import Recorder
-from leaselock.testing.records import (
+import pytest
+
+from leaselock.testing.check_command import main
+from leaselock.testing.history import History
+from leaselock.testing.record_format import (
     FOREVER,
     RECORD_SIZE,
+    CorruptHistory,
     Event,
+    Record,
     lock_id,
+    name_line,
     read_names,
     read_records,
+    unpack,
 )
+from leaselock.testing.recorder import Recorder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,176 +37,135 @@ def only_file(folder: Path, suffix: str = ".hist") -> Path:
     return path
 
 
-def run(source: str, folder: Path) -> subprocess.Popen[str]:
-    """Another process that runs `source` with the recorder of the folder at hand."""
-    prelude = "import os, sys; from leaselock.testing.history import Recorder; "
-    return subprocess.Popen(
-        [sys.executable, "-c", f"{prelude}recorder = Recorder(sys.argv[1])\n{source}", folder],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+# --- reading ------------------------------------------------------------------------------------
 
 
-# --- recording ----------------------------------------------------------------------------------
-
-
-def test_each_method_writes_its_record(tmp_path: Path) -> None:
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Return a folder with four records."""
     with Recorder(tmp_path) as recorder:
-        attempt = recorder.ask("nightly", timeout=2.5, task=4)
-        attempt.granted(17, valid_until=999)
-        attempt.write_asked()
-        attempt.write_done(3)
-        attempt.write_rejected(16)
+        for name in ("a", "b"):
+            recorder.acquiring(name).refused()
+    return tmp_path
+
+
+@pytest.mark.parametrize("cut", [1, RECORD_SIZE // 2, RECORD_SIZE - 1])
+def test_incomplete_last_record_is_ignored(recorded: Path, cut: int) -> None:
+    path = only_file(recorded)
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert events(recorded) == [Event.ACQUIRING, Event.REFUSED, Event.ACQUIRING]
+
+
+@pytest.mark.parametrize("place", range(0, 4 * RECORD_SIZE, 7))
+def test_changed_byte_is_an_error(recorded: Path, place: int) -> None:
+    path = only_file(recorded)
+    data = bytearray(path.read_bytes())
+    data[place] ^= 0x10
+    path.write_bytes(data)
+    with pytest.raises(CorruptHistory, match=f"byte {place - place % RECORD_SIZE}: "):
+        events(recorded)
+
+
+def test_incomplete_record_in_the_middle_is_an_error(recorded: Path) -> None:
+    path = only_file(recorded)
+    data = path.read_bytes()
+    path.write_bytes(data[: RECORD_SIZE - 5] + data[RECORD_SIZE:])
+    with pytest.raises(CorruptHistory):
+        events(recorded)
+
+
+def test_unknown_event_is_an_error() -> None:
+    strange = Record(1, 99, 0, 0, 1).pack()  # type: ignore[arg-type]
+    with pytest.raises(CorruptHistory, match="event 99"):
+        unpack(strange)
+
+
+def test_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        History.read(tmp_path / "none")
+
+
+NAMES = ["", "a\nb", "'; DROP", "../..", "{x}", "\x00", "ключ 🔒", "\udcff", "x" * 5000]
+
+
+def test_names_round_trip(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        for name in NAMES:
+            recorder.acquiring(name).refused()
+    assert sorted(read_names(tmp_path).values()) == sorted(NAMES)
+
+
+def test_incomplete_name_is_ignored_and_the_lock_shown_by_id(recorded: Path) -> None:
+    path = only_file(recorded, ".names")
+    path.write_bytes(path.read_bytes()[:-2])
+    names = [lock.name for lock in History.read(recorded).locks.values()]
+    assert names == ["a", f"#{lock_id('b'):016x}"]
+
+
+@pytest.mark.parametrize("line", ["junk", f"{1:016x} 5", f'{1:016x} "a"', f'{1:016x} "a'])
+def test_damaged_names_file_is_an_error(recorded: Path, line: str) -> None:
+    only_file(recorded, ".names").write_text(f"{line}\n")
+    with pytest.raises(CorruptHistory):
+        read_names(recorded)
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def recorded_overlap(folder: Path) -> None:
+    with Recorder(folder) as recorder:
+        attempt = recorder.acquiring("nightly")
+        attempt.granted(1)
+        recorder.acquiring("nightly").granted(1)
         attempt.releasing()
-        attempt.released()
-        attempt.release_lost()
-        attempt.lost()
-        attempt.refused()
-        attempt.unknown()
-        recorder.killed(12345)
-    found = [(r.event, r.fence, r.aux) for r in read_records(tmp_path)]
-    assert found == [
-        (Event.ASKED, None, 2_500_000_000),
-        (Event.VALID_UNTIL, 17, 999),
-        (Event.GRANTED, 17, 0),
-        (Event.WRITE_ASKED, 17, 0),
-        (Event.WRITE_DONE, 17, 3),
-        (Event.WRITE_REJECTED, 16, 0),
-        (Event.RELEASING, 17, 0),
-        (Event.RELEASED, 17, 0),
-        (Event.RELEASE_LOST, 17, 0),
-        (Event.LOST_TOLD, 17, 0),
-        (Event.REFUSED, 17, 0),
-        (Event.UNKNOWN, 17, 0),
-        (Event.KILLED, None, 12345),
+
+
+def test_history_module_is_a_command(tmp_path: Path) -> None:
+    recorded_overlap(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "leaselock.testing.history", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "overlap of lock 'nightly'" in done.stdout
+    assert done.stdout.endswith("VIOLATIONS: 1 overlap, 1 token-reused\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ([], 1),
+        (["--min-grants", "0"], 0),
+        (["--min-grants", "0", "--min-contention", "1"], 0),
+        (["--min-grants", "0", "--min-contention", "1.1"], 1),
+        (["--min-grants", "0", "--ghost-bound", "1.5", "--hand-over-bound", "0.5"], 0),
+    ],
+)
+def test_options_become_rules(
+    recorded: Path, capsys: pytest.CaptureFixture[str], options: list[str], status: int
+) -> None:
+    assert main([str(recorded), *options]) == status
+    assert ("vacuous" in capsys.readouterr().out) is bool(status)
+
+
+def test_bounds_of_the_command_are_in_seconds(tmp_path: Path) -> None:
+    names = {lock_id("a"): "a"}
+    records = [
+        Record(1_000_000_000, Event.ACQUIRING, lock_id("a"), 1, 1, aux=FOREVER),
+        Record(1_000_000_001, Event.GRANTED, lock_id("a"), 1, 1),
+        Record(1_000_000_001, Event.ACQUIRING, lock_id("a"), 2, 2, aux=FOREVER),
+        Record(3_000_000_000, Event.GRANTED, lock_id("a"), 2, 2),
     ]
+    (tmp_path / "1.hist").write_bytes(b"".join(record.pack() for record in records))
+    (tmp_path / "1.names").write_bytes(b"".join(name_line(i, name) for i, name in names.items()))
+    assert main([str(tmp_path), "--ghost-bound", "2"]) == 0
+    assert main([str(tmp_path), "--ghost-bound", "1.9"]) == 1
 
 
-def test_a_record_says_who_when_and_which(tmp_path: Path) -> None:
-    with Recorder(tmp_path) as recorder:
-        before = time.monotonic_ns()
-        attempt = recorder.ask("nightly")
-        after = time.monotonic_ns()
-        other = recorder.ask("nightly", timeout=0)
-    first, second = read_records(tmp_path)
-    assert before <= first.ts <= after
-    assert (first.hold, first.task) == (attempt.hold, threading.get_native_id())
-    assert (first.lock, first.aux, second.aux) == (lock_id("nightly"), FOREVER, 0)
-    assert other.hold != attempt.hold
-
-
-def test_a_record_is_on_file_before_the_method_returns(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
-    attempt = recorder.ask("nightly")
-    assert events(tmp_path) == [Event.ASKED]
-    attempt.refused()
-    assert events(tmp_path) == [Event.ASKED, Event.REFUSED]
-    recorder.close()
-
-
-def test_a_resumed_hold_is_the_same_hold(tmp_path: Path) -> None:
-    with Recorder(tmp_path) as recorder, Recorder(tmp_path) as another:
-        attempt = recorder.ask("nightly")
-        attempt.granted(5)
-        resumed = another.resume("nightly", attempt.hold, fence=5)
-        resumed.releasing()
-        resumed.released()
-    verdict = check(History.read(tmp_path))
-    assert verdict.ok
-    assert (verdict.counts.attempts, verdict.counts.processes) == (1, 1)
-
-
-def test_threads_share_a_recorder(tmp_path: Path) -> None:
-    recorder, together = Recorder(tmp_path), threading.Barrier(8)
-
-    def attempts(number: int) -> None:
-        together.wait()
-        for _ in range(50):
-            recorder.ask(f"lock {number % 3}").refused()
-
-    threads = [threading.Thread(target=attempts, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    recorder.close()
-    history = History.read(tmp_path)
-    assert sum(len(lock.holds) for lock in history.locks.values()) == 400
-    assert sorted(lock.name for lock in history.locks.values()) == ["lock 0", "lock 1", "lock 2"]
-    assert history.processes == 1
-
-
-def test_of_two_threads_that_open_at_once_one_gives_way(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
-
-    class Blind(dict):  # type: ignore[type-arg]
-        """Shows nobody what is there, like a thread that looked too early."""
-
-        def get(self, key: object, default: object = None) -> None:
-            return None
-
-    recorder._files = Blind()
-    recorder.ask("nightly").refused()
-    assert events(tmp_path) == [Event.ASKED, Event.REFUSED]
-    assert only_file(tmp_path).stat().st_size == 2 * RECORD_SIZE
-    recorder.close()
-
-
-def test_a_child_of_fork_writes_its_own_file(tmp_path: Path) -> None:
-    child = run(
-        """
-attempt = recorder.ask("before")
-pid = os.fork()
-if pid == 0:
-    recorder.ask("child").refused()
-    os._exit(0)
-assert os.waitpid(pid, 0)[1] == 0
-attempt.refused()
-print(os.getpid(), pid)
-""",
-        tmp_path,
-    )
-    output, _ = child.communicate()
-    parent, forked = map(int, output.split())
-    found = {(record.pid, record.event) for record in read_records(tmp_path)}
-    both = (Event.ASKED, Event.REFUSED)
-    assert found == {(pid, event) for pid in (parent, forked) for event in both}
-    assert len(list(tmp_path.glob("*.hist"))) == 2
-    assert set(read_names(tmp_path).values()) == {"before", "child"}
-
-
-def test_records_survive_sigkill(tmp_path: Path) -> None:
-    child = run("recorder.ask('a').granted(1); print('held', flush=True); input()", tmp_path)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "held\n"
-    with Recorder(tmp_path) as recorder:
-        recorder.killed(child.pid)
-        child.kill()
-        child.communicate()
-        heir = recorder.ask("a")
-        heir.granted(2)
-        heir.releasing()
-        heir.released()
-    verdict = check(History.read(tmp_path))
-    assert verdict.ok, str(verdict)
-    counts = verdict.counts
-    assert (counts.grants, counts.died_holding, counts.processes) == (2, 1, 2)
-
-
-def test_a_record_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
-    child = run(
-        """
-import resource, signal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-recorder.ask("a")
-resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-try:
-    recorder.ask("a")
-except OSError as error:
-    print(error.strerror)
-""",
-        tmp_path,
-    )
-    assert child.communicate()[0] == "a history record was cut short\n"
-    assert events(tmp_path) == [Event.ASKED]
+def test_unreadable_history_exits_2(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    only_file(recorded).write_bytes(b"x" * RECORD_SIZE)
+    for folder in (recorded, recorded / "none"):
+        assert main([str(folder)]) == 2
+        assert capsys.readouterr().err.startswith("history: ")

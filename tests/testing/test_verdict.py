@@ -1,4 +1,4 @@
-"""The figures of a history, what is too little of them, and how a verdict reads."""
+"""The figures of a history, minimum requirements, and the text of a verdict."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 from tests.testing.histories import Story
 
 from leaselock.testing.checker import Rules
-from leaselock.testing.records import Event
+from leaselock.testing.record_format import Event
 from leaselock.testing.verdict import Kind
 
 
-def test_an_empty_history_proves_nothing() -> None:
+def test_empty_history_is_vacuous() -> None:
     verdict = Story().check()
     assert verdict.kinds() == {Kind.VACUOUS}
     assert verdict.counts.fairness == 1.0
@@ -26,23 +26,23 @@ def test_an_empty_history_proves_nothing() -> None:
         Rules(min_died_holding=1),
     ],
 )
-def test_too_little_is_vacuous(demand: Rules) -> None:
+def test_history_below_a_minimum_is_vacuous(demand: Rules) -> None:
     story = Story()
     story.hold(10, 20, 1)
-    story.release(story.grant(30, 2, asked=15), 40)
+    story.release(story.grant(30, 2, began=15), 40)
     assert story.check(Rules(min_grants=2, min_contention=0.5)).ok
     assert story.check(demand).kinds() == {Kind.VACUOUS}
 
 
-def test_the_figures() -> None:
+def test_counts() -> None:
     story = Story()
     for number in range(100):
         start = 1000 * (number + 1)
         pid = 1 if number < 75 else 2
-        hold = story.grant(start, number, pid=pid, asked=start - number - 1)
+        hold = story.grant(start, number, pid=pid, began=start - number - 1)
         story.release(hold, start + 500, pid=pid)
     story.refuse(1200, 1201, pid=1)
-    story.put(500_001, Event.UNKNOWN, story.ask(500_000, pid=1), pid=1)
+    story.put(500_001, Event.UNKNOWN, story.acquiring(500_000, pid=1), pid=1)
     counts = story.check().counts
     assert (counts.grants, counts.attempts, counts.refusals, counts.unknowns) == (100, 102, 1, 1)
     assert (counts.wait_p50, counts.wait_p99, counts.wait_max) == (50, 99, 100)
@@ -50,7 +50,7 @@ def test_the_figures() -> None:
     assert counts.fairness == pytest.approx(100**2 / (2 * (75**2 + 25**2)))
 
 
-def test_the_listing_is_short_and_counts_all() -> None:
+def test_verdict_lists_a_few_violations_and_counts_all() -> None:
     story = Story()
     for number in range(30):
         story.hold(100 + number, 1000, number, pid=number + 1)

@@ -1,9 +1,8 @@
-// One process of Go that is measured: NAME FOLDER, then orders on its standard input, each
-// answered by one line of JSON, as benchmarks/contender.py does it.
+// A process in Go: arguments NAME FOLDER, then commands on its standard input, each answered by
+// one line of JSON, as in benchmarks/workers/contender.py.
 //
-// redsync on go-redis: a lease of 30 s that nobody renews, and it waits for as long as it takes,
-// with its default pauses (50 to 250 ms). Times are of CLOCK_MONOTONIC, as Python's
-// time.monotonic_ns().
+// redsync on go-redis: a lease of 30 s without renewal, and a wait without limit, with the default
+// pauses (50 to 250 ms). Times are of CLOCK_MONOTONIC, as those of Python's time.monotonic_ns().
 package main
 
 import (
@@ -32,7 +31,7 @@ const (
 	warmUp = 300 * time.Millisecond
 )
 
-// quiet is told of every dial that fails, where a server is down.
+// quiet discards the log messages about failed connections to a server that is down.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
@@ -62,7 +61,7 @@ func cpu() float64 {
 	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
 }
 
-func say(value any) {
+func report(value any) {
 	line, err := json.Marshal(value)
 	check(err)
 	fmt.Println(string(line))
@@ -88,9 +87,9 @@ func (c *contender) lock(name string) *redsync.Mutex {
 	return c.sync.NewMutex(name, redsync.WithExpiry(lease), redsync.WithTries(math.MaxInt32))
 }
 
-func take(mutex *redsync.Mutex) { check(mutex.Lock()) }
+func acquire(mutex *redsync.Mutex) { check(mutex.Lock()) }
 
-func give(mutex *redsync.Mutex) {
+func release(mutex *redsync.Mutex) {
 	_, err := mutex.Unlock()
 	check(err)
 }
@@ -98,37 +97,37 @@ func give(mutex *redsync.Mutex) {
 func (c *contender) pairs(count int) {
 	began, used := now(), cpu()
 	for i := 0; i < count; i++ {
-		take(c.mutex)
-		give(c.mutex)
+		acquire(c.mutex)
+		release(c.mutex)
 	}
 	each := float64(count)
-	say(map[string]float64{"wall": float64(now()-began) / 1e9 / each, "cpu": (cpu() - used) / each})
+	report(map[string]float64{"wall": float64(now()-began) / 1e9 / each, "cpu": (cpu() - used) / each})
 }
 
-// Add 1 in a way that loses updates unless one process at a time does it.
+// Increment the counter non-atomically: concurrent holders would lose updates.
 func (c *contender) countUp() {
 	number := make([]byte, 8)
-	c.counter.ReadAt(number, 0) // at first there is nothing to read, which is 0
+	c.counter.ReadAt(number, 0) // an empty file counts as 0
 	binary.LittleEndian.PutUint64(number, binary.LittleEndian.Uint64(number)+1)
 	_, err := c.counter.WriteAt(number, 0)
 	check(err)
 }
 
 func (c *contender) contend(hold, seconds float64) {
-	stints, used := [][3]int64{}, cpu()
+	holds, used := [][3]int64{}, cpu()
 	until := now() + int64(seconds*1e9)
-	for asked := now(); asked < until; asked = now() {
-		take(c.mutex)
+	for requested := now(); requested < until; requested = now() {
+		acquire(c.mutex)
 		granted := now()
 		c.countUp()
 		if hold > 0 {
 			time.Sleep(time.Duration(hold * 1e9))
 		}
-		givenBack := now()
-		give(c.mutex)
-		stints = append(stints, [3]int64{asked, granted, givenBack})
+		released := now()
+		release(c.mutex)
+		holds = append(holds, [3]int64{requested, granted, released})
 	}
-	say(map[string]any{"stints": stints, "cpu": cpu() - used})
+	report(map[string]any{"holds": holds, "cpu": cpu() - used})
 }
 
 func (c *contender) count(workers int, seconds float64) int {
@@ -141,8 +140,8 @@ func (c *contender) count(workers int, seconds float64) int {
 		go func() {
 			defer all.Done()
 			for now() < until {
-				take(mutex)
-				give(mutex)
+				acquire(mutex)
+				release(mutex)
 				counts[i]++
 			}
 		}()
@@ -160,7 +159,7 @@ func (c *contender) each(workers int, seconds float64) {
 	began, used := now(), cpu()
 	done := float64(c.count(workers, seconds))
 	wall := float64(now()-began) / 1e9
-	say(map[string]float64{"rate": done / wall, "cpu": (cpu() - used) / done})
+	report(map[string]float64{"rate": done / wall, "cpu": (cpu() - used) / done})
 }
 
 func number(word string) float64 {
@@ -172,11 +171,11 @@ func number(word string) float64 {
 func (c *contender) obey(words []string) {
 	switch words[0] {
 	case "acquire":
-		take(c.mutex)
-		say(true)
+		acquire(c.mutex)
+		report(true)
 	case "release":
-		give(c.mutex)
-		say(true)
+		release(c.mutex)
+		report(true)
 	case "pairs":
 		c.pairs(int(number(words[1])))
 	case "contend":
@@ -184,23 +183,23 @@ func (c *contender) obey(words []string) {
 	case "each":
 		c.each(int(number(words[1])), number(words[2]))
 	default:
-		check(fmt.Errorf("an unknown order: %v", words))
+		check(fmt.Errorf("an unknown command: %v", words))
 	}
 }
 
 func main() {
 	goredislib.SetLogger(quiet{})
-	made := open(os.Args[1], os.Args[2])
-	own := made.lock(fmt.Sprint(os.Args[1], " ", os.Getpid()))
+	contender := open(os.Args[1], os.Args[2])
+	own := contender.lock(fmt.Sprint(os.Args[1], " ", os.Getpid()))
 	until := now() + warmUp.Nanoseconds()
 	for i := 0; i < 300 && now() < until; i++ {
-		take(own)
-		give(own)
+		acquire(own)
+		release(own)
 	}
-	say(true)
-	orders := bufio.NewScanner(os.Stdin)
-	for orders.Scan() {
-		made.obey(strings.Fields(orders.Text()))
+	report(true)
+	commands := bufio.NewScanner(os.Stdin)
+	for commands.Scan() {
+		contender.obey(strings.Fields(commands.Text()))
 	}
-	check(orders.Err())
+	check(commands.Err())
 }

@@ -1,9 +1,9 @@
-// One process of Node that is measured: NAME FOLDER, then orders on its standard input, each
-// answered by one line of JSON, as benchmarks/contender.py does it.
+// A process in Node: arguments NAME FOLDER, then commands on its standard input, each answered by
+// one line of JSON, as in benchmarks/workers/contender.py.
 //
-// node-redlock: a lease of 30 s that nobody renews, and it waits for as long as it takes, with the
-// pauses of its front page (200 ms and up to 200 ms more). Times are of process.hrtime, which on
-// Linux is the clock of Python's time.monotonic_ns().
+// node-redlock: a lease of 30 s without renewal, and a wait without limit, with the documented
+// pauses (200 ms and up to 200 ms more). Times are of process.hrtime, which on Linux is the clock
+// of Python's time.monotonic_ns().
 "use strict";
 const fs = require("fs");
 const path = require("path");
@@ -17,17 +17,17 @@ const LEASE = 30000;
 const WARM_UP = 300000000n;
 const now = () => process.hrtime.bigint();
 const cpu = () => { const used = process.cpuUsage(); return used.user + used.system; };
-const say = (value) => process.stdout.write(JSON.stringify(value) + "\n");
+const report = (value) => process.stdout.write(JSON.stringify(value) + "\n");
 
 const urls = fs.readFileSync(path.join(folder, "url"), "utf-8").trim().split(",");
 const clients = urls.map((url) => new Redis(url));
 clients.forEach((client) => client.on("error", () => {}));
 const redlock = new Redlock(clients, { retryCount: -1, retryDelay: 200, retryJitter: 200 });
-redlock.on("error", () => {});  // a node that is down is told of here, at each try
+redlock.on("error", () => {});  // emitted at each try while a server is down
 const counter = fs.openSync(path.join(folder, "counter"), fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
 let held;
 
-// Add 1 in a way that loses updates unless one process at a time does it.
+// Increment the counter non-atomically: concurrent holders would lose updates.
 function countUp() {
   const number = Buffer.alloc(8);
   fs.readSync(counter, number, 0, 8, 0);
@@ -38,21 +38,21 @@ function countUp() {
 async function pairs(count) {
   const began = now(), used = cpu();
   for (let i = 0; i < count; i++) await (await redlock.acquire([name], LEASE)).release();
-  say({ wall: Number(now() - began) / 1e9 / count, cpu: (cpu() - used) / 1e6 / count });
+  report({ wall: Number(now() - began) / 1e9 / count, cpu: (cpu() - used) / 1e6 / count });
 }
 
 async function contend(hold, seconds) {
-  const stints = [], used = cpu(), until = now() + BigInt(Math.round(seconds * 1e9));
-  for (let asked = now(); asked < until; asked = now()) {
+  const holds = [], used = cpu(), until = now() + BigInt(Math.round(seconds * 1e9));
+  for (let requested = now(); requested < until; requested = now()) {
     const lock = await redlock.acquire([name], LEASE);
     const granted = now();
     countUp();
     if (hold) await new Promise((resolve) => setTimeout(resolve, hold * 1e3));
-    const givenBack = now();
+    const released = now();
     await lock.release();
-    stints.push([asked, granted, givenBack].map(Number));
+    holds.push([requested, granted, released].map(Number));
   }
-  say({ stints, cpu: (cpu() - used) / 1e6 });
+  report({ holds, cpu: (cpu() - used) / 1e6 });
 }
 
 async function count(workers, seconds) {
@@ -70,13 +70,13 @@ async function each(workers, seconds) {
   await count(workers, seconds / 2);
   const began = now(), used = cpu();
   const done = await count(workers, seconds);
-  say({ rate: done / (Number(now() - began) / 1e9), cpu: (cpu() - used) / 1e6 / done });
+  report({ rate: done / (Number(now() - began) / 1e9), cpu: (cpu() - used) / 1e6 / done });
 }
 
 async function obey([verb, ...words]) {
   const numbers = words.map(Number);
-  if (verb === "acquire") { held = await redlock.acquire([name], LEASE); say(true); }
-  else if (verb === "release") { await held.release(); say(true); }
+  if (verb === "acquire") { held = await redlock.acquire([name], LEASE); report(true); }
+  else if (verb === "release") { await held.release(); report(true); }
   else if (verb === "pairs") await pairs(...numbers);
   else if (verb === "contend") await contend(...numbers);
   else if (verb === "each") await each(...numbers);
@@ -86,7 +86,7 @@ async function obey([verb, ...words]) {
 async function main() {
   const until = now() + WARM_UP;
   for (let i = 0; i < 300 && now() < until; i++) await (await redlock.acquire([`${name} ${process.pid}`], LEASE)).release();
-  say(true);
+  report(true);
   for await (const line of readline.createInterface({ input: process.stdin })) await obey(line.split(" "));
   process.exit(0);
 }

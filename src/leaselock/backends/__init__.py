@@ -8,10 +8,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from leaselock.backends.url import parse
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
+    from leaselock.backends.url import StoreURL
     from leaselock.core.backend import Backend, StoreLifecycle
 
 
@@ -68,12 +71,6 @@ SCHEMES = {
     "mysql": "leaselock.backends.sql.nodes",
     "mariadb": "leaselock.backends.sql.nodes",
 }
-# Those of whose URLs no part is a user's name, but perhaps a file's.
-UNNAMED = ("memory", "sqlite", "unix")
-QUOTE = (
-    "in the URL of a store a user's name, a password and a path are quoted, so that '@' is "
-    "written %40, '/' %2F, '?' %3F, '#' %23, '[' %5B, ']' %5D"
-)
 # The clients that users have already, by the package that their class, or one above it, is from.
 OBJECTS = {
     "redis": "leaselock.backends.redis.nodes",
@@ -118,31 +115,12 @@ def _of_url(url: str) -> str:
     module = SCHEMES.get(scheme)
     if module is None:
         known = ", ".join(f"{name}://" for name in sorted(SCHEMES))
-        raise ValueError(f"no store is known for {scheme!r}: the URL of one begins with {known}")
-    if scheme not in UNNAMED:
-        _check_login(url)
+        # Without its scheme, the text may begin with a user name and a password.
+        named = repr(scheme) if "@" not in url else "this text"
+        raise ValueError(f"no store is known for {named}: the URL of one begins with {known}")
+    if scheme not in ("memory", "sqlite"):
+        parse(url)
     return module
-
-
-def _check_login(url: str) -> None:
-    """ValueError where a password may have been taken for another part of the URL, and would be
-    told as that. What is said has nothing of the URL in it.
-    """
-    from urllib.parse import urlsplit
-
-    rest = url.partition("://")[2]
-    hosts = min((rest.partition(end)[0] for end in "/?#"), key=len)
-    words = rest[len(hosts) :].replace("?", "&").split("&")
-    astray = any("@" in word for word in words if not word.startswith("auth="))
-    try:
-        # It complains of some letters of other scripts with all that stands before the path; and
-        # whoever sends half a character complains with all that he was to send.
-        urlsplit(url)
-        url.encode()
-    except ValueError:
-        astray = True
-    if astray or {*"[]"} & {*hosts.rpartition("@")[0]}:
-        raise ValueError(f"this is no URL: {QUOTE}") from None
 
 
 def _of_object(target: object) -> str:
@@ -166,16 +144,10 @@ def library(module: str, extra: str) -> ModuleType:
         ) from error
 
 
-def default_protocol(url: str, known: tuple[str, ...], store: str) -> str:
-    """What ``?protocol=`` in *url* says, else the first known; ValueError for other words there."""
-    query = url.partition("#")[0].partition("?")[2]
-    wanted = None
-    for word in filter(None, query.split("&")):
-        key, _, value = word.partition("=")
-        if key != "protocol":
-            raise ValueError(f"the URL of a {store} store knows ?protocol=, but not {key!r}")
-        wanted = value
-    return check_protocol(wanted, known, store)
+def default_protocol(url: StoreURL, known: tuple[str, ...], store: str) -> str:
+    """The protocol of ``?protocol=``, else the first known; ValueError for other options."""
+    url.check_options(("protocol",), store)
+    return check_protocol(url.options.get("protocol"), known, store)
 
 
 def check_protocol(wanted: str | None, known: tuple[str, ...], store: str) -> str:
@@ -184,5 +156,5 @@ def check_protocol(wanted: str | None, known: tuple[str, ...], store: str) -> st
         return known[0]
     if wanted not in known:
         choice = ", ".join(known)
-        raise ValueError(f"protocol {wanted!r} is not one of the {store} store; it knows {choice}")
+        raise ValueError(f"the {store} store has no protocol {wanted!r}: it knows {choice}")
     return wanted

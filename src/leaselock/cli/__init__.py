@@ -1,4 +1,4 @@
-"""The command line. It uses the public names only, and loads a command when it is called for."""
+"""The command line. It uses the public API only, and imports a command's module on demand."""
 
 from __future__ import annotations
 
@@ -7,87 +7,87 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from leaselock.cli import codes
+from leaselock.cli import exit_codes
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-# The command, and the module that has it as do_COMMAND.
+# Each command, and the module that defines do_COMMAND.
 COMMANDS = {
     "run": "run",
     "ls": "show",
     "show": "show",
-    "wait": "waiting",
-    "break": "breaking",
-    "acquire": "leases",
-    "release": "leases",
-    "extend": "leases",
-    "check": "leases",
-    "doctor": "upkeep",
-    "init": "upkeep",
-    "gc": "upkeep",
-    "chaos": "chaos",
-    "hazards": "hazards",
+    "wait": "locks",
+    "break": "locks",
+    "acquire": "locks",
+    "release": "locks",
+    "extend": "locks",
+    "check": "locks",
+    "doctor": "maintenance",
+    "setup": "maintenance",
+    "gc": "maintenance",
+    "chaos": "maintenance",
     "version": "show",
 }
+ALIASES = {"init": "setup"}
 SIGPIPE, SIGINT = 13, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. Wrong usage and --help end by SystemExit."""
-    from leaselock.cli.arguments import parsed
+    """Run one command and return its exit code. Wrong usage and --help raise SystemExit."""
+    from leaselock.cli.arguments import parse
 
-    options = parsed(sys.argv[1:] if argv is None else argv)
-    _show_anything()
+    options = parse(sys.argv[1:] if argv is None else argv)
+    _escape_unencodable_output()
     try:
         module = import_module(f"leaselock.cli.{COMMANDS[options.command]}")
         code: int = getattr(module, f"do_{options.command}")(options)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        return codes.BY_SIGNAL + SIGPIPE
+        return exit_codes.BY_SIGNAL + SIGPIPE
     except KeyboardInterrupt:
-        return codes.BY_SIGNAL + SIGINT
-    except codes.Interrupted as ending:
-        return codes.BY_SIGNAL + ending.number
+        return exit_codes.BY_SIGNAL + SIGINT
+    except exit_codes.Interrupted as interruption:
+        return exit_codes.BY_SIGNAL + interruption.number
     except Exception as error:
-        return _explain(error, options)
+        return _report_error(error, options)
     finally:
-        _settle_output()
+        _flush_output()
     return code
 
 
-def _show_anything() -> None:
-    """A name that the terminal's encoding has no letters for is no reason to fail."""
+def _escape_unencodable_output() -> None:
+    """Print characters that the terminal's encoding lacks as escapes instead of failing."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
 
 
-def _settle_output() -> None:
-    """Write the rest. What nobody can take must not be tried again at exit: Python would then
-    end with a code of its own.
+def _flush_output() -> None:
+    """Flush both streams. Discard output that cannot be written: otherwise Python tries again at
+    exit, fails, and replaces the exit code with its own.
     """
     for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
         try:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, descriptor)
-            os.close(nowhere)
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, descriptor)
+            os.close(null)
 
 
-def _explain(error: Exception, options: argparse.Namespace) -> int:
-    from leaselock.cli.voice import say
+def _report_error(error: Exception, options: argparse.Namespace) -> int:
+    from leaselock.cli.output import say
 
-    code = codes.code_of(error)
-    if code == codes.INTERNAL:
-        say(f"{type(error).__name__}: {error} (an error inside leaselock; -v shows where)")
+    code = exit_codes.exit_code(error)
+    if code == exit_codes.INTERNAL:
+        say(f"{type(error).__name__}: {error} (an error inside leaselock; -v shows the traceback)")
     else:
         say(str(error))
-    if code == codes.INTERNAL and options.verbose:
+    if code == exit_codes.INTERNAL and options.verbose:
         import traceback
 
         traceback.print_exception(error)

@@ -1,7 +1,7 @@
-"""The command that runs under the lock: a process group of its own, which we answer for.
+"""The command that runs under the lock: its environment, how it is started, and how it ends.
 
-Between fork and exec nothing is imported and nothing waits, for the other threads are gone and
-what they had locked stays locked.
+The command is a process group of its own. Between fork and exec nothing is imported and nothing
+waits: other threads do not exist in the child, and locks that they held stay locked.
 """
 
 from __future__ import annotations
@@ -11,25 +11,66 @@ import fcntl
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
-from leaselock.cli import codes
-from leaselock.cli.codes import CannotRun, Usage
-from leaselock.cli.voice import say
+from leaselock.cli import exit_codes
+from leaselock.cli.exit_codes import CannotRun, Usage
+from leaselock.cli.output import say
+from leaselock.cli.store import EMBEDDED, OUTER_URL, URL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from leaselock.cli.foreground import Foreground
+    from leaselock import Lease
+    from leaselock.cli.terminal import Terminal
 
 PR_SET_PDEATHSIG = 1
-# Python ignores these two for itself; a command expects them as a shell would leave them.
+# Python ignores these two for itself; the command expects their default actions.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 STANDARD = 3
+STACK = "LEASELOCK_STACK"
+# Names have no control characters, but may have spaces.
+STACK_SEPARATOR = "\n"
+SECRETS = ("pass", "pwd", "secret", "token", "auth", "%")
 
 
-def signal_named(text: str) -> signal.Signals:
-    """The signal of that name or number; Usage when there is none."""
+def enclosing_locks() -> list[str]:
+    """Return the names of the locks under which this process runs, the outermost first."""
+    return [name for name in os.environ.get(STACK, "").split(STACK_SEPARATOR) if name]
+
+
+def command_environment(lease: Lease, ttl: float, backend: str) -> Mapping[str, str]:
+    """Return this process's environment with the lock added, and without a URL with a secret."""
+    env = dict(os.environ)
+    if has_password(env.get(URL, "")):
+        del env[URL]
+    token = str(lease.token)
+    return env | {
+        "LEASELOCK_NAME": lease.name,
+        "LEASELOCK_TOKEN": token,
+        "LEASELOCK_FENCE": token,
+        "LEASELOCK_TTL": f"{ttl:g}",
+        "LEASELOCK_HELD_SINCE": f"{time.time():.6f}",
+        OUTER_URL: backend,
+        STACK: STACK_SEPARATOR.join([*enclosing_locks(), lease.name]),
+    }
+
+
+def has_password(url: str) -> bool:
+    """Return whether the URL of a store may hold a secret: before the host or in an option."""
+    if url.lower().startswith(EMBEDDED):
+        return False
+    # This also finds a password with an unquoted slash, and one in the second of several URLs.
+    # An option whose key is percent-encoded ("%" in SECRETS) counts as a secret.
+    login, at, _ = url.partition("://")[2].rpartition("@")
+    parts = url.replace("?", "&").replace(",", "&").split("&")
+    keys = [part.partition("=")[0].lower() for part in parts if "://" not in part]
+    return bool(at and ":" in login) or any(secret in key for key in keys for secret in SECRETS)
+
+
+def parse_signal(text: str) -> signal.Signals:
+    """Return the signal of that name or number; raise Usage when there is none."""
     name = text.upper().removeprefix("SIG")
     try:
         return signal.Signals(int(text)) if text.isdecimal() else signal.Signals[f"SIG{name}"]
@@ -37,9 +78,11 @@ def signal_named(text: str) -> signal.Signals:
         raise Usage(f"{text!r} is not the name of a signal, such as TERM or KILL") from None
 
 
-def tied_to_us(name: str) -> Callable[[], None]:
-    """What the child does to be sent the signal *name* should we die before it."""
-    number = None if name.lower() == "none" else int(signal_named(name))
+def parent_death_signal(name: str) -> Callable[[], None]:
+    """Return a function that, called in the child, has the kernel send it the signal *name* when
+    this process dies. For "none", and where the kernel cannot do it, it does nothing.
+    """
+    number = None if name.lower() == "none" else int(parse_signal(name))
     if number is None or not sys.platform.startswith("linux"):
         return lambda: None
     import ctypes
@@ -47,76 +90,81 @@ def tied_to_us(name: str) -> Callable[[], None]:
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl
 
-    def tie() -> None:
+    def request_signal() -> None:
         prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0)
-        if os.getppid() != parent:  # we died before it could be told
+        if os.getppid() != parent:  # the parent died before prctl took effect
             os.kill(os.getpid(), number)
 
-    return tie
+    return request_signal
 
 
-class Plan:
-    """A command, and how it is to be started."""
+class CommandSpec:
+    """A command, and how to start it."""
 
     def __init__(
-        self, words: Sequence[str], tie: Callable[[], None], foreground: Foreground | None
+        self,
+        words: Sequence[str],
+        request_death_signal: Callable[[], None],
+        terminal: Terminal | None,
     ) -> None:
         self.words = list(words)
-        self.tie = tie
-        self.foreground = foreground
+        self.request_death_signal = request_death_signal
+        self.terminal = terminal
         self.env: Mapping[str, str] = {}
         self.inherited: tuple[int, ...] = ()
         self.reset: Sequence[int] = ()
         self.mask: Collection[int] = ()
 
     def start(self) -> Child:
-        """Start the command; CannotRun when it cannot be executed.
+        """Start the command; raise CannotRun when it cannot be executed.
 
         The caller has blocked the signals in *reset*; the command starts with *mask*.
         """
-        # Duplicates: a forked child closes what is the client's own. Above the standard ones,
-        # which may be closed, for a lock's file must not become the command's input. In the
-        # order of the originals, for Linux lets go of a dead process's files from the last to
-        # the first, and of these, others may rely on which goes first.
+        # Duplicate the descriptors, because a forked child closes the client's own. Place them
+        # above the standard streams: if those are closed, a lock's file must not become the
+        # command's stdin. Keep the order of the originals: Linux closes a dead process's files
+        # from the last to the first, and clients may rely on which of them is closed first.
         originals = sorted(self.inherited)
-        spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STANDARD) for fd in originals]
-        told, tells = os.pipe()
+        duplicates = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STANDARD) for fd in originals]
+        # The child writes an errno into the pipe if it cannot execute the command. A successful
+        # exec closes the pipe.
+        reader, writer = os.pipe()
         try:
             pid = os.fork()
             if not pid:
-                self._become(spare, tells)
+                self._run_in_child(duplicates, writer)
         finally:
-            os.close(tells)
-            for descriptor in spare:
+            os.close(writer)
+            for descriptor in duplicates:
                 os.close(descriptor)
-        with open(told, "rb") as file:
+        with open(reader, "rb") as file:
             failure = file.read()
-        child = Child(pid, self.foreground)
+        child = Child(pid, self.terminal)
         if failure:
             child.reap()
-            raise self._cannot(int(failure))
+            raise self._cannot_run(int(failure))
         return child
 
-    def _become(self, spare: Sequence[int], tells: int) -> None:
-        """In the child: never returns."""
+    def _run_in_child(self, duplicates: Sequence[int], writer: int) -> None:
+        """Become the command; never returns."""
         failure = errno.EINVAL
         try:
             signal.set_wakeup_fd(-1)
             os.setpgid(0, 0)
-            if self.foreground is not None:
-                self.foreground.start(os.getpid())
+            if self.terminal is not None:
+                self.terminal.lend_on_start(os.getpid())
             for number in (*self.reset, *IGNORED_BY_PYTHON):
                 signal.signal(number, signal.SIG_DFL)
-            for descriptor in spare:
+            for descriptor in duplicates:
                 os.set_inheritable(descriptor, True)
-            self.tie()
+            self.request_death_signal()
             signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
             self._execute()
         except OSError as error:
             failure = error.errno or failure
         finally:
-            os.write(tells, str(failure).encode())
-            os._exit(codes.NOT_FOUND)
+            os.write(writer, str(failure).encode())
+            os._exit(exit_codes.NOT_FOUND)
 
     def _execute(self) -> None:
         words, env = self.words, dict(self.env)
@@ -125,32 +173,33 @@ class Plan:
         except OSError as error:
             if error.errno != errno.ENOEXEC or "/" not in words[0]:
                 raise
-        # A script without a first line that says by what: the shell's, as in execvp(3).
+        # A script without "#!" is run by the shell, as execvp(3) does.
         os.execve("/bin/sh", ["/bin/sh", *words], env)
 
-    def _cannot(self, number: int) -> CannotRun:
-        code = codes.NOT_FOUND if number == errno.ENOENT else codes.CANNOT_EXECUTE
+    def _cannot_run(self, number: int) -> CannotRun:
+        missing = number == errno.ENOENT
+        code = exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_EXECUTE
         return CannotRun(f"cannot run {self.words[0]!r}: {os.strerror(number)}", code)
 
 
 class Child:
     """The running command, up to its end."""
 
-    def __init__(self, pid: int, foreground: Foreground | None) -> None:
+    def __init__(self, pid: int, terminal: Terminal | None) -> None:
         self.pid = pid
-        self.foreground = foreground
+        self.terminal = terminal
 
-    def news(self) -> tuple[bool, int]:
-        """Whether the command has ended; and the signal that has stopped it, or 0.
+    def poll(self) -> tuple[bool, int]:
+        """Return whether the command has ended, and the signal that has stopped it, or 0.
 
-        An ended command keeps its number until it is reaped, so its group can be signalled.
+        An ended command keeps its pid until it is reaped, so its group can still be signalled.
         """
-        # Asked for stopped children alone, Linux says of one that has just died that there is
-        # none: so it is looked for both at once.
+        # Ask for ended and stopped children at once: asked for stopped ones alone, Linux fails
+        # for a child that has just died.
         wanted = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
-        seen = os.waitid(os.P_PID, self.pid, wanted)
-        if seen is None or seen.si_code != os.CLD_STOPPED:
-            return seen is not None, 0
+        change = os.waitid(os.P_PID, self.pid, wanted)
+        if change is None or change.si_code != os.CLD_STOPPED:
+            return change is not None, 0
         try:
             stopped = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
         except ChildProcessError:
@@ -158,48 +207,48 @@ class Child:
         return False, 0 if stopped is None else stopped.si_status
 
     def send(self, number: int) -> None:
-        """A signal for the whole group."""
+        """Send a signal to the whole group."""
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
-            return  # all of it has ended
+            return  # every process of the group has ended
         except PermissionError:
-            say("the command cannot be sent a signal: it has become another user's")
+            say("the command cannot be sent a signal: it now runs as another user")
 
-    def stopped(self, number: int) -> None:
-        """The command was stopped: give it the terminal if it wants that; else stop, too.
+    def handle_stop(self, number: int) -> None:
+        """Respond to the command's stop: lend it the terminal if it needs that, else stop, too.
 
-        A shell waits for us, not for the command, so it must see us stop. Where no shell could
-        continue us, the system does not let us stop either.
+        A shell waits for this process, not for the command, so it must see this process stop.
+        Where no shell could continue it, the kernel does not stop it either.
         """
-        terminal = self.foreground
-        wants_terminal = number in (signal.SIGTTIN, signal.SIGTTOU)
-        if wants_terminal and terminal is not None and terminal.lend(self.pid):
+        terminal = self.terminal
+        needs_terminal = number in (signal.SIGTTIN, signal.SIGTTOU)
+        if needs_terminal and terminal is not None and terminal.lend_on_request(self.pid):
             self.send(signal.SIGCONT)
-        elif wants_terminal or number == signal.SIGTSTP:
-            self._stop_with_it(number, wants_terminal)
+        elif needs_terminal or number == signal.SIGTSTP:
+            self._stop_this_process(number, needs_terminal=needs_terminal)
 
-    def _stop_with_it(self, number: int, wants_terminal: bool) -> None:
-        terminal = self.foreground
-        # What the terminal does to a command it does to all of a pipeline. What somebody has
-        # sent to us alone stops nobody else.
-        typed = terminal is not None and terminal.take_back(self.pid)
+    def _stop_this_process(self, number: int, *, needs_terminal: bool) -> None:
+        terminal = self.terminal
+        # A stop by the terminal (Ctrl-Z) concerns the whole pipeline. A signal sent to the command
+        # alone stops no other program of it.
+        from_terminal = terminal is not None and terminal.take_back(self.pid)
         before = signal.signal(number, signal.SIG_DFL)
-        if typed or (wants_terminal and terminal is not None):
+        if from_terminal or (needs_terminal and terminal is not None):
             os.killpg(os.getpgrp(), number)
         else:
             os.kill(os.getpid(), number)
         signal.signal(number, before)
 
-    def go_on(self) -> None:
-        """We were continued, so the command is."""
-        if self.foreground is not None:
-            self.foreground.start(self.pid)
+    def resume(self) -> None:
+        """Continue the command after this process was continued."""
+        if self.terminal is not None:
+            self.terminal.lend_on_start(self.pid)
         self.send(signal.SIGCONT)
 
     def reap(self) -> int:
-        """The exit code of the ended command, as a shell would tell it."""
-        if self.foreground is not None:
-            self.foreground.take_back(self.pid)
+        """Reap the ended command and return its exit code as a shell reports it."""
+        if self.terminal is not None:
+            self.terminal.take_back(self.pid)
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return codes.BY_SIGNAL - code if code < 0 else code
+        return exit_codes.BY_SIGNAL - code if code < 0 else code

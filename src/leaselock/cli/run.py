@@ -1,4 +1,4 @@
-"""run: a command while holding a lock."""
+"""run: run a command while holding a lock."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock import LeaseLost, StoreError
-from leaselock.cli import codes
-from leaselock.cli.child import Plan, signal_named, tied_to_us
-from leaselock.cli.codes import Usage
-from leaselock.cli.environment import environment, names_around
-from leaselock.cli.foreground import foreground
-from leaselock.cli.job import Job
-from leaselock.cli.patience import Patience
+from leaselock.cli import exit_codes
+from leaselock.cli.child import (
+    CommandSpec,
+    command_environment,
+    enclosing_locks,
+    parent_death_signal,
+    parse_signal,
+)
+from leaselock.cli.exit_codes import Usage
+from leaselock.cli.interactive import InteractiveWait
+from leaselock.cli.output import say
 from leaselock.cli.signals import Signals
-from leaselock.cli.store import client_of, timeout_of
-from leaselock.cli.voice import say
+from leaselock.cli.store import open_client, wait_timeout
+from leaselock.cli.supervisor import Supervisor
+from leaselock.cli.terminal import controlling_terminal
 
 if TYPE_CHECKING:
     import argparse
@@ -26,8 +31,8 @@ if TYPE_CHECKING:
 SHELL = "/bin/sh"
 
 
-class Order(NamedTuple):
-    """What to run, and under which name."""
+class ParsedCommand(NamedTuple):
+    """The name of the lock, and the words of the command to run under it."""
 
     name: str
     words: list[str]
@@ -35,40 +40,40 @@ class Order(NamedTuple):
 
 def do_run(options: argparse.Namespace) -> int:
     """Run a command while holding a lock."""
-    order = ordered(options)
-    on_lost = _on_lost(options.on_lost)
-    with Signals() as signals, client_of(options) as client:
-        lock = _lock(client, order, options)
-        # Ready before the lock is taken: it is not held longer than it must be.
-        terminal = None if options.no_tty else foreground()
-        plan = Plan(order.words, tied_to_us(options.pdeathsig), terminal)
-        _warn_of_ourselves(lock, options)
-        lease = Patience(client, lock, options, signals).acquire()
+    command = parse_command(options)
+    on_lost = _on_lost_signal(options.on_lost)
+    with Signals() as signals, open_client(options) as client:
+        lock = _lock(client, command, options)
+        # Prepare the start before acquiring, so that the lock is held no longer than needed.
+        terminal = None if options.no_tty else controlling_terminal()
+        spec = CommandSpec(command.words, parent_death_signal(options.pdeathsig), terminal)
+        _warn_of_nesting(lock, options)
+        lease = InteractiveWait(client, lock, options, signals).acquire()
         if lease is None:
             return 0 if options.skip_ok else int(options.conflict)
-        plan.inherited = lease.make_inheritable()
-        plan.env = environment(lease, options.ttl, client.url)
-        code = Job(lease, options, signals, on_lost).run(plan)
+        spec.inherited = lease.make_inheritable()
+        spec.env = command_environment(lease, options.ttl, client.url)
+        code = Supervisor(lease, options, signals, on_lost).run(spec)
         return _release(lease, code)
 
 
-def ordered(options: argparse.Namespace) -> Order:
-    """The name and the command among the words that were typed."""
+def parse_command(options: argparse.Namespace) -> ParsedCommand:
+    """Split the words after the options into the name of the lock and the command."""
     words = _without_dashes(options.words)
     name = "" if options.name_from_command or not words else words.pop(0)
-    words = _command(_without_dashes(words), options.shell)
+    words = _command_words(_without_dashes(words), options.shell)
     if options.name_from_command:
-        return Order(_name_of(words), words)
+        return ParsedCommand(_name_from(words), words)
     if not name:
         raise Usage("run needs the name of a lock")
-    return Order(name, words)
+    return ParsedCommand(name, words)
 
 
 def _without_dashes(words: list[str]) -> list[str]:
     return words[1:] if words[:1] == ["--"] else list(words)
 
 
-def _command(words: list[str], shell: str | None) -> list[str]:
+def _command_words(words: list[str], shell: str | None) -> list[str]:
     if shell is not None:
         if words:
             raise Usage(f"either -c or a command, not both: {words[0]!r}")
@@ -83,7 +88,7 @@ def _command(words: list[str], shell: str | None) -> list[str]:
     return words
 
 
-def _name_of(words: list[str]) -> str:
+def _name_from(words: list[str]) -> str:
     import hashlib
 
     text = "\0".join(words).encode("utf-8", "surrogateescape")
@@ -92,29 +97,29 @@ def _name_of(words: list[str]) -> str:
     return f"{readable}:{hashlib.sha256(text).hexdigest()[:32]}"
 
 
-def _on_lost(text: str) -> signal.Signals | None:
-    return None if text.lower() == "ignore" else signal_named(text)
+def _on_lost_signal(text: str) -> signal.Signals | None:
+    return None if text.lower() == "ignore" else parse_signal(text)
 
 
-def _lock(client: Client, order: Order, options: argparse.Namespace) -> Lock:
-    # By default only what the program is called: its arguments may hold secrets.
-    label = options.reason or os.path.basename(order.words[0])
-    return client.lock(order.name, lease=options.ttl, renew=not options.no_renew, label=label)
+def _lock(client: Client, command: ParsedCommand, options: argparse.Namespace) -> Lock:
+    # The default label is the program's name only: its arguments may hold secrets.
+    label = options.reason or os.path.basename(command.words[0])
+    return client.lock(command.name, lease=options.ttl, renew=not options.no_renew, label=label)
 
 
-def _warn_of_ourselves(lock: Lock, options: argparse.Namespace) -> None:
-    if lock.name in names_around() and timeout_of(options) is None and not options.quiet:
+def _warn_of_nesting(lock: Lock, options: argparse.Namespace) -> None:
+    if lock.name in enclosing_locks() and wait_timeout(options) is None and not options.quiet:
         say(f"this runs under {lock.name!r} already: if in the same store, the wait never ends")
 
 
 def _release(lease: Lease, code: int) -> int:
-    """Give the lock back. The code that was to be, unless it turns out that it was lost."""
+    """Release the lock; return *code*, or the code for a lost lease if the release reports it."""
     try:
         lease.release()
     except LeaseLost as error:
-        if code != codes.LOST:
+        if code != exit_codes.LOST:
             say(str(error))
-        return codes.LOST
+        return exit_codes.LOST
     except StoreError as error:
         say(f"{lease.name!r} is free when its lease ends, for it could not be released: {error}")
     return code

@@ -1,7 +1,7 @@
-"""ls, show, version: what is held and who waits, as a table or as JSON.
+"""ls, show, version: holders and waiters as a table or as JSON.
 
-The JSON has a version. Within one, fields are only added; times are seconds, and moments are
-told twice: as Unix time and as RFC 3339 in UTC.
+The JSON documents have a schema version. Within one version, fields are only added. Durations are
+in seconds; points in time are given twice, as Unix time and as RFC 3339 in UTC.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import re
 from typing import TYPE_CHECKING
 
 from leaselock import Holder, LockInfo, __version__
-from leaselock.cli import codes
-from leaselock.cli.store import client_of
-from leaselock.cli.voice import since, who
-from leaselock.cli.words import harmless, length
+from leaselock.cli import exit_codes
+from leaselock.cli.formatting import escape, format_duration, short_name, time_since
+from leaselock.cli.store import open_client
 
 if TYPE_CHECKING:
     import argparse
@@ -34,86 +33,88 @@ def do_version(options: argparse.Namespace) -> int:
 
 def do_ls(options: argparse.Namespace) -> int:
     """List locks."""
-    with client_of(options) as client:
-        reports = client.locks(options.pattern)
+    with open_client(options) as client:
+        locks = client.locks(options.pattern)
     if options.json:
-        print(json.dumps({"schema": SCHEMA, "locks": [document(r) for r in reports]}))
-    elif reports:
-        print(table([COLUMNS, *(row(report) for report in reports)]))
-    return codes.UNMET if options.exit_code and not reports else 0
+        print(json.dumps({"schema": SCHEMA, "locks": [lock_document(lock) for lock in locks]}))
+    elif locks:
+        print(table([COLUMNS, *(table_row(lock) for lock in locks)]))
+    return exit_codes.UNMET if options.exit_code and not locks else 0
 
 
 def do_show(options: argparse.Namespace) -> int:
     """Show one lock."""
-    with client_of(options) as client:
+    with open_client(options) as client:
         name = client.lock(options.name).name
-        # By the list, not by the lock: there its holder and its waiters are of one moment.
-        reports = client.locks(re.sub(r"([*?[])", r"[\1]", name))
-    report = reports[0] if reports else LockInfo(name, None, ())
+        # List by pattern instead of asking the lock: the list reads the holder and the waiters
+        # at the same moment.
+        locks = client.locks(re.sub(r"([*?[])", r"[\1]", name))
+    lock = locks[0] if locks else LockInfo(name, None, ())
     if options.json:
-        print(json.dumps({"schema": SCHEMA, "lock": document(report)}))
+        print(json.dumps({"schema": SCHEMA, "lock": lock_document(lock)}))
     else:
-        print("\n".join(lines(report)))
+        print("\n".join(lock_lines(lock)))
     return 0
 
 
-def document(report: LockInfo) -> dict[str, object]:
-    """A lock for programs."""
-    holder = None if report.holder is None else person(report.holder)
-    waiters = [person(waiter) for waiter in report.waiters]
-    return {"name": report.name, "holder": holder, "waiters": waiters}
+def lock_document(lock: LockInfo) -> dict[str, object]:
+    """Return a lock as a JSON document."""
+    holder = None if lock.holder is None else holder_document(lock.holder)
+    waiters = [holder_document(waiter) for waiter in lock.waiters]
+    return {"name": lock.name, "holder": holder, "waiters": waiters}
 
 
-def person(holder: Holder) -> dict[str, object]:
-    """A holder or a waiter for programs."""
+def holder_document(holder: Holder) -> dict[str, object]:
+    """Return a holder or a waiter as a JSON document."""
     return {
         "host": holder.host,
         "pid": holder.pid,
         "thread": holder.thread,
         "label": holder.label,
         "since": holder.since,
-        "since_utc": moment(holder.since),
+        "since_utc": utc_time(holder.since),
         "token": holder.token,
         "remaining": holder.remaining,
         "version": holder.version,
     }
 
 
-def moment(since: float) -> str | None:
-    """RFC 3339 in UTC; None for what no calendar has, whoever wrote it."""
+def utc_time(timestamp: float) -> str | None:
+    """Return RFC 3339 in UTC; None if the timestamp is outside the calendar."""
     from datetime import UTC, datetime
 
     try:
-        text = datetime.fromtimestamp(since, UTC).isoformat(timespec="microseconds")
+        text = datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="microseconds")
     except (ValueError, OverflowError, OSError):
         return None
     return text.replace("+00:00", "Z")
 
 
-def row(report: LockInfo) -> tuple[str, ...]:
-    """A lock as a line of the table."""
-    waiters = str(len(report.waiters))
-    holder = report.holder
+def table_row(lock: LockInfo) -> tuple[str, ...]:
+    """Return a lock as a row of the table."""
+    waiters = str(len(lock.waiters))
+    holder = lock.holder
     if holder is None:
-        return (report.name, *[NOTHING] * 4, waiters, "")
-    left = NOTHING if holder.remaining is None else length(holder.remaining)
-    fence = str(holder.token)
-    return (report.name, who(holder), since(holder), left, fence, waiters, holder.label or "")
+        return (lock.name, *[NOTHING] * 4, waiters, "")
+    left = NOTHING if holder.remaining is None else format_duration(holder.remaining)
+    since, token = time_since(holder), str(holder.token)
+    return (lock.name, short_name(holder), since, left, token, waiters, holder.label or "")
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they must be."""
-    cells = [[harmless(cell) for cell in row] for row in rows]
-    widths = [max(_width(row[i]) for row in cells) for i in range(len(COLUMNS))]
-    return "\n".join(_aligned(row, widths) for row in cells)
+    """Return the rows with aligned columns."""
+    cells = [[escape(cell) for cell in row] for row in rows]
+    widths = [max(_display_width(row[i]) for row in cells) for i in range(len(COLUMNS))]
+    return "\n".join(_align(row, widths) for row in cells)
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cell + " " * (wide - _width(cell)) for cell, wide in zip(row, widths, strict=True)]
+def _align(row: Sequence[str], widths: Sequence[int]) -> str:
+    pairs = zip(row, widths, strict=True)
+    padded = [cell + " " * (width - _display_width(cell)) for cell, width in pairs]
     return "  ".join(padded).rstrip()
 
 
-def _width(text: str) -> int:
+def _display_width(text: str) -> int:
     if text.isascii():
         return len(text)
     import unicodedata
@@ -122,20 +123,21 @@ def _width(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
 
 
-def lines(report: LockInfo) -> list[str]:
-    """One lock for people."""
-    holder = report.holder
-    shown = [f"{report.name}: free"] if holder is None else _held(report.name, holder)
-    for place, waiter in enumerate(report.waiters, 1):
-        why = f" ({waiter.label})" if waiter.label else ""
-        shown.append(f"  {place}. {who(waiter)}{why}, waiting for {since(waiter)}")
-    return [harmless(line) for line in shown]
+def lock_lines(lock: LockInfo) -> list[str]:
+    """Return one lock as lines of text."""
+    holder = lock.holder
+    lines = [f"{lock.name}: free"] if holder is None else _holder_lines(lock.name, holder)
+    for place, waiter in enumerate(lock.waiters, 1):
+        label = f" ({waiter.label})" if waiter.label else ""
+        lines.append(f"  {place}. {short_name(waiter)}{label}, waiting for {time_since(waiter)}")
+    return [escape(line) for line in lines]
 
 
-def _held(name: str, holder: Holder) -> list[str]:
-    shown = [f"{name}: held by {who(holder)} for {since(holder)}, token {holder.token}"]
+def _holder_lines(name: str, holder: Holder) -> list[str]:
+    held_for = time_since(holder)
+    lines = [f"{name}: held by {short_name(holder)} for {held_for}, token {holder.token}"]
     if holder.label:
-        shown.append(f"  reason: {holder.label}")
+        lines.append(f"  reason: {holder.label}")
     if holder.remaining is not None:
-        shown.append(f"  the lease has {length(holder.remaining)} left")
-    return shown
+        lines.append(f"  the lease has {format_duration(holder.remaining)} left")
+    return lines

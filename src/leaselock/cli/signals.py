@@ -1,8 +1,8 @@
-"""Signals as words in a pipe: whoever waits reads them, and nothing is torn out of its place.
+"""Signals delivered through a pipe, to be read at a safe point instead of interrupting the code.
 
-A signal handler that raises can strike between a grant and the variable that would hold it.
-Here a handler does nothing; the interpreter writes the signal's number into a pipe, at once and
-in whatever thread, and one `wait` at a time reads it.
+A signal handler that raises can interrupt the code between a grant and the assignment of the
+lease. Here the handler does nothing: the interpreter writes the signal's number into a pipe, at
+once and whatever the main thread does, and `wait` reads it. Only one thread waits at a time.
 """
 
 from __future__ import annotations
@@ -12,54 +12,55 @@ import select
 import signal
 from typing import TYPE_CHECKING, Self
 
-from leaselock.cli.codes import Interrupted
+from leaselock.cli.exit_codes import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
 
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-PASSED_ON = (*ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
+FORWARDED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
+# A byte in the pipe that is no signal's number.
 WAKE = 0
-LONGEST = 3600.0
+LONGEST_WAIT = 3600.0
 
 
 class Signals:
-    """From enter to exit, signals are noted and do nothing else."""
+    """Records signals from enter to exit, in place of their default actions."""
 
     def __init__(self) -> None:
         self.ending: int | None = None
-        self.before: dict[int, object] = {}
+        self.replaced: dict[int, object] = {}
 
     def __enter__(self) -> Self:
-        self.hears, self.tells = os.pipe()
-        os.set_blocking(self.hears, False)
-        os.set_blocking(self.tells, False)
-        self.outer = signal.set_wakeup_fd(self.tells, warn_on_full_buffer=False)
-        self.note((*ENDING, signal.SIGUSR1, signal.SIGUSR2))
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        os.set_blocking(self.writer, False)
+        self.outer = signal.set_wakeup_fd(self.writer, warn_on_full_buffer=False)
+        self.record((*ENDING, signal.SIGUSR1, signal.SIGUSR2))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type] # as `signal` gave it
+        for number, handler in self.replaced.items():
+            signal.signal(number, handler)  # type: ignore[arg-type] # as `signal` returned it
         signal.set_wakeup_fd(self.outer)
-        os.close(self.hears)
-        os.close(self.tells)
+        os.close(self.reader)
+        os.close(self.writer)
 
-    def note(self, numbers: Iterable[int]) -> None:
-        """Note these, too. What we were started to ignore (nohup, a background job) stays so."""
+    def record(self, numbers: Iterable[int]) -> None:
+        """Record these signals, too. Those ignored from the start (nohup, `&`) stay ignored."""
         for number in numbers:
             ignored = signal.getsignal(number) is signal.SIG_IGN
             if not ignored or number == signal.SIGCHLD:
-                self.before[number] = signal.signal(number, _noted) or signal.SIG_DFL
+                self.replaced[number] = signal.signal(number, _do_nothing) or signal.SIG_DFL
 
     def wait(self, seconds: float) -> list[int]:
-        """The signals that have come, at the latest after *seconds*; an ending one is kept."""
-        heard = select.poll()  # not select(), which knows no descriptor above 1,023
-        heard.register(self.hears, select.POLLIN)
-        heard.poll(min(max(0.0, seconds), LONGEST) * 1000)
+        """Wait at most *seconds* for signals and return them; keep the first ending one."""
+        poll = select.poll()  # select() fails for descriptors above 1,023
+        poll.register(self.reader, select.POLLIN)
+        poll.poll(min(max(0.0, seconds), LONGEST_WAIT) * 1000)
         try:
-            numbers = [number for number in os.read(self.hears, 4096) if number != WAKE]
+            numbers = [number for number in os.read(self.reader, 4096) if number != WAKE]
         except BlockingIOError:
             return []
         if self.ending is None:
@@ -67,18 +68,18 @@ class Signals:
         return numbers
 
     def wake(self) -> None:
-        """Let the wait end; from any thread."""
+        """End the current wait; may be called in any thread."""
         try:
-            os.write(self.tells, bytes((WAKE,)))
+            os.write(self.writer, bytes((WAKE,)))
         except BlockingIOError:
-            return  # it is full of reasons to end already
+            return  # the pipe is full, so the wait ends anyway
 
     def check(self) -> None:
-        """Raise Interrupted if we have been told to end."""
+        """Raise Interrupted if a signal has asked this process to end."""
         self.wait(0.0)
         if self.ending is not None:
             raise Interrupted(self.ending)
 
 
-def _noted(number: int, frame: FrameType | None) -> None:
-    """The pipe has it; only the default action had to be kept away."""
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """Replace the default action; the interpreter has written the number into the pipe."""

@@ -1,4 +1,4 @@
-"""The store that the options name."""
+"""The client of the store that the options name."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import os
 from typing import TYPE_CHECKING
 
 from leaselock import Client, LeaselockError
-from leaselock.cli.codes import Misconfigured, Usage
+from leaselock.cli.exit_codes import Misconfigured, Usage
 
 if TYPE_CHECKING:
     import argparse
 
 URL = "LEASELOCK_URL"
-OUTER = "LEASELOCK_BACKEND"
+# Set for a command that runs under a lock: the URL of that lock's store, without secrets.
+OUTER_URL = "LEASELOCK_BACKEND"
 OP_TIMEOUT = 5.0
 EMBEDDED = "sqlite:"
 
 
-def client_of(options: argparse.Namespace) -> Client:
-    """A client of the store that the options name; nothing is asked of it yet."""
-    patience = OP_TIMEOUT if options.op_timeout is None else options.op_timeout
-    if not 0.01 <= patience <= 3600:
+def open_client(options: argparse.Namespace) -> Client:
+    """Return a client of the store that the options name; it sends no request yet."""
+    op_timeout = OP_TIMEOUT if options.op_timeout is None else options.op_timeout
+    if not 0.01 <= op_timeout <= 3600:
         raise Usage("--op-timeout is from 10ms to 1h")
     url = options.backend or os.environ.get(URL) or None
     _check(url)
     try:
-        return Client(url, op_timeout=patience)
+        return Client(url, op_timeout=op_timeout)
     except (ValueError, ImportError, LeaselockError) as error:
         raise Misconfigured(str(error)) from error
 
@@ -33,16 +34,16 @@ def client_of(options: argparse.Namespace) -> Client:
 def _check(url: str | None) -> None:
     if url is not None and url.lower().startswith("memory:"):
         raise Misconfigured("locks in memory:// end with this very command: name another store")
-    outer = os.environ.get(OUTER, "")
+    outer = os.environ.get(OUTER_URL, "")
     if url is None and outer and not outer.startswith(EMBEDDED):
-        # Never take the embedded file for the store that the locks around us are in.
+        # Do not silently use the embedded file when the enclosing lock is in another store.
         raise Misconfigured(
             f"this runs under a lock of {outer}, but {URL} is not set (one with a password is "
             f"not passed on): set it, or give --url"
         )
 
 
-def timeout_of(options: argparse.Namespace) -> float | None:
-    """How long to wait for a lock."""
-    wait: float | None = 0.0 if getattr(options, "nonblock", False) else options.wait
-    return wait
+def wait_timeout(options: argparse.Namespace) -> float | None:
+    """Return how long to wait for a lock: 0 for --nonblock, None for no limit."""
+    timeout: float | None = 0.0 if getattr(options, "nonblock", False) else options.wait
+    return timeout

@@ -165,7 +165,7 @@ class ClientCore:
             raise NotHeld(text, f"no detached lease on {text!r} has the token {wanted}")
         await renewer.start()
         remaining = sight.remaining or 0.0
-        claim = registry.claim(text, remaining, None, self.env.caller())
+        claim = registry.claim(text, remaining, None, self.env.owner())
         drift, margin = registry.backend.capabilities[:2]
         until = asked + remaining * (1.0 - drift) - margin
         hold = Hold(claim._replace(id=held.id), wanted, until, renew=False)

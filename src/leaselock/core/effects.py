@@ -158,7 +158,7 @@ class Env(Protocol):
         """Unix time, for people to read; never used to decide."""
         ...
 
-    def token(self) -> str:
+    def random_id(self) -> str:
         """128 fresh random bits as 32 hexadecimal digits."""
         ...
 
@@ -166,7 +166,7 @@ class Env(Protocol):
         """A number from 0 up to 1."""
         ...
 
-    def caller(self) -> Owner:
+    def owner(self) -> Owner:
         """The thread or task that runs this step."""
         ...
 
@@ -174,6 +174,6 @@ class Env(Protocol):
         """A guard over the calling task's body; None where nobody can stop it."""
         ...
 
-    def place(self) -> tuple[str, int]:
+    def host_and_pid(self) -> tuple[str, int]:
         """This host's name and this process's number, for people to read."""
         ...

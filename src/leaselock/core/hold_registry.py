@@ -72,7 +72,7 @@ class HoldRegistry:
 
     def begin(self) -> None:
         """A fresh start: of a new client, or of a forked child's copy of one."""
-        self.client = self.env.token()
+        self.client = self.env.random_id()
         self.serial = 0
         self.in_flight = InFlight()
         self.holds: dict[str, weakref.ref[Hold]] = {}
@@ -127,7 +127,7 @@ class HoldRegistry:
         known, text = caller.about
         if not text or known != label:
             if not self.place:
-                host, pid = self.env.place()
+                host, pid = self.env.host_and_pid()
                 host = shortened(host)
                 self.place = f'{{"host": {quoted(host)}, "pid": {pid}, "version": "{__version__}"'
             title = shortened(caller.title)

@@ -74,7 +74,7 @@ class Mutex:
 
     async def _acquire(self, timeout: float | None, entering: bool) -> LeaseHandle | None:
         registry = self.registry
-        caller = registry.env.caller()
+        caller = registry.env.owner()
         hold = registry.of(caller, self.name)
         if hold is not None:
             self._nest(hold)
@@ -272,7 +272,7 @@ class Mutex:
             exception.add_note(f"leaselock: {error}")
 
     def _newest(self, what: str) -> LeaseHandle:
-        handles = self.handles.get(self.registry.env.caller().reference, [])
+        handles = self.handles.get(self.registry.env.owner().reference, [])
         while handles and handles[-1].released:
             handles.pop()
         if not handles:
@@ -285,7 +285,7 @@ class Mutex:
 
     def owned(self) -> bool:
         """Whether this thread or task holds the lock, and may believe so."""
-        hold = self.registry.of(self.registry.env.caller(), self.name)
+        hold = self.registry.of(self.registry.env.owner(), self.name)
         return hold is not None and hold.is_valid(self.registry.env.now())
 
     async def _sight(self) -> LockState:

@@ -88,7 +88,7 @@ class Aio(SystemEnv):
         self.forgotten: Callable[[str, bool], None] = _nothing
         DRIVERS.add(self)
 
-    def caller(self) -> Owner:
+    def owner(self) -> Owner:
         """The running task; the caller dies with it."""
         task = asyncio.current_task()
         if task is None:

@@ -33,7 +33,7 @@ class SystemEnv:
     now = staticmethod(partial(time.clock_gettime, _CLOCK))
     wall = staticmethod(time.time)
 
-    def token(self) -> str:
+    def random_id(self) -> str:
         """128 fresh random bits; the kernel's, so a fork does not repeat them."""
         return os.urandom(16).hex()
 
@@ -41,7 +41,7 @@ class SystemEnv:
         """A number from 0 up to 1."""
         return int.from_bytes(os.urandom(4), "big") / 2**32
 
-    def place(self) -> tuple[str, int]:
+    def host_and_pid(self) -> tuple[str, int]:
         """This host's name and this process's number."""
         return _host(), os.getpid()
 

@@ -47,7 +47,7 @@ class Threads(SystemEnv):
         self.last: Callable[[], Process[None]] | None = None
         DRIVERS.add(self)
 
-    def caller(self) -> Owner:
+    def owner(self) -> Owner:
         """The running thread; the local dies with it, whatever its identifier is used for next."""
         try:
             caller: Owner = self.local.caller

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 CHUNK = 1 << 16
-PATIENCE = 20.0
+# It only bounds a failure.
+PATIENCE = 120.0
 ACTIONS = ("lose_request", "lose_reply", "hold", "hold_reply", "cut", "cut_reply")
 
 
@@ -102,8 +103,11 @@ class Connection:
         self.down = Direction(server, client)
         self.gates: list[Fault] = []
         self.parting: Fault | None = None
+        self.up.silent = self.down.silent = proxy.silent
+
+    def start(self) -> None:
+        """Begin to copy, in both directions."""
         for direction in (self.up, self.down):
-            direction.silent = proxy.silent
             threading.Thread(target=self._pump, args=(direction,), daemon=True).start()
 
     def _pump(self, direction: Direction) -> None:
@@ -190,9 +194,16 @@ class Proxy:
         for end in (client, server):
             end.settimeout(None)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        joined = Connection(self, client, server)
+        # Registered before anything passes through it: `silence` and `cut_all` must find every
+        # connection that a client has had an answer from. Under the mutex, since a connection that
+        # is made while they run must follow them, too.
         with self.mutex:
+            joined = Connection(self, client, server)
             self.connections.append(joined)
+        if self.refusing:
+            joined.close()
+        else:
+            joined.start()
 
     def due(self, data: bytes) -> list[Fault]:
         """The faults that strike at this piece; each strikes once."""
@@ -248,9 +259,10 @@ class Proxy:
 
     def silence(self) -> None:
         """A partition: all connections, those to come included, stay open and say nothing."""
-        self.silent = True
-        for connection in self.connections:
-            connection.up.silent = connection.down.silent = True
+        with self.mutex:
+            self.silent = True
+            for connection in self.connections:
+                connection.up.silent = connection.down.silent = True
 
     def refuse(self) -> None:
         """Cut everything, and turn away whoever comes."""

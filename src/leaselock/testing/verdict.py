@@ -1,4 +1,4 @@
-"""What a checked history amounts to: its violations, and the figures that say what it proves."""
+"""The result of a check: the violations found, and figures on how much was checked."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from leaselock.testing.fold import History
-    from leaselock.testing.holds import Hold
+    from leaselock.testing.history import History, Hold
 
 _SHOWN_PER_KIND = 10
 
 
 class Kind(enum.StrEnum):
-    """The ways in which a history can be wrong."""
+    """The kinds of violation."""
 
     OVERLAP = "overlap"  # two holders at once
     TOKEN_ORDER = "token-order"  # a later grant with a lower token
     TOKEN_REUSED = "token-reused"  # two grants with one token
     NESTED_TOKEN = "nested-token"  # a nested grant with another token
-    REFUSAL = "unjustified-refusal"  # refused although nobody can have held it
+    REFUSAL = "unjustified-refusal"  # refused although the lock cannot have been held
     GHOST = "ghost-hold"  # idle too long after a crash or an unknown outcome
     STALL = "stalled-hand-over"  # idle too long after a release
     STALE_WRITE = "stale-write"  # accepted after a write with a higher token
-    LOST_UPDATE = "lost-update"  # two accepted writes in one place of the order
+    LOST_UPDATE = "lost-update"  # two accepted writes with one position in the order
     MALFORMED = "malformed"  # events that contradict one another
     VACUOUS = "vacuous"  # too little happened to prove anything
 
 
 class Violation(NamedTuple):
-    """One thing that must not be; `holds` are the ids of those involved."""
+    """One violation; `holds` are the ids of the holds involved."""
 
     kind: Kind
     lock: str
@@ -48,7 +47,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How much happened. Waits are in ns and of granted attempts only."""
+    """Figures of a history. Waits are in ns, and of granted attempts only."""
 
     locks: int
     processes: int
@@ -62,8 +61,8 @@ class Counts:
     wait_p50: int
     wait_p99: int
     wait_max: int
-    fairness: float  # Jain's index of the grants per asking process: 1 is equal, 1/n is one only
-    contention: float  # the part of answered attempts that found the lock taken
+    fairness: float  # Jain's index of grants per process: 1 all equal, 1/n one process got all
+    contention: float  # the fraction of answered attempts that found the lock held
 
     def __str__(self) -> str:
         waits = [f"{wait / 1e6:.3f} ms" for wait in (self.wait_p50, self.wait_p99, self.wait_max)]
@@ -85,19 +84,19 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Whether no violation was found."""
         return not self.violations
 
     def kinds(self) -> set[Kind]:
-        """The kinds of violation that were found."""
+        """Return the kinds of violation that were found."""
         return {violation.kind for violation in self.violations}
 
     def __str__(self) -> str:
-        return "\n".join([str(self.counts), *_listing(self.violations)])
+        return "\n".join([str(self.counts), *_lines(self.violations)])
 
 
-def _listing(violations: Sequence[Violation]) -> Iterable[str]:
-    """A few violations of each kind, then how many there are in all."""
+def _lines(violations: Sequence[Violation]) -> Iterable[str]:
+    """Yield the first violations of each kind, then the number of all."""
     shown: Counter[Kind] = Counter()
     for violation in violations:
         shown[violation.kind] += 1
@@ -108,12 +107,12 @@ def _listing(violations: Sequence[Violation]) -> Iterable[str]:
 
 
 def count(history: History) -> Counts:
-    """The figures of a history."""
+    """Return the figures of a history."""
     holds = [hold for lock in history.locks.values() for hold in lock.holds]
     granted = [hold for hold in holds if hold.granted is not None]
-    waits = sorted(hold.waited_until - hold.begun for hold in granted)
+    waits = sorted(hold.answered - hold.began for hold in granted)
     refusals = sum(hold.refused is not None for hold in holds)
-    hand_overs, contended = _successions(history)
+    hand_overs, contended = _count_successions(history)
     answered = len(granted) + refusals
     return Counts(
         locks=len(history.locks),
@@ -128,27 +127,27 @@ def count(history: History) -> Counts:
         wait_p50=_percentile(waits, 50),
         wait_p99=_percentile(waits, 99),
         wait_max=_percentile(waits, 100),
-        fairness=_jain(holds),
+        fairness=_jain_index(holds),
         contention=(contended + refusals) / answered if answered else 0.0,
     )
 
 
-def _successions(history: History) -> tuple[int, int]:
-    """How many grants went to another holder than the one before, and how many had to wait."""
+def _count_successions(history: History) -> tuple[int, int]:
+    """Return how many grants changed the holder, and how many had to wait."""
     hand_overs = contended = 0
     for lock in history.locks.values():
-        for before, after in pairwise(lock.grants()):
-            hand_overs += (before.process, before.task) != (after.process, after.task)
-            contended += after.begun < before.believed_until
+        for previous, after in pairwise(lock.grants()):
+            hand_overs += (previous.process, previous.task) != (after.process, after.task)
+            contended += after.began < previous.certain_until
     return hand_overs, contended
 
 
 def _percentile(ordered: Sequence[int], percent: int) -> int:
-    """The nearest-rank percentile; 0 of nothing."""
+    """Return the nearest-rank percentile; 0 if there are no values."""
     return ordered[-(-len(ordered) * percent // 100) - 1] if ordered else 0
 
 
-def _jain(holds: Iterable[Hold]) -> float:
+def _jain_index(holds: Iterable[Hold]) -> float:
     grants: Counter[object] = Counter()
     for hold in holds:
         grants[hold.process] += hold.granted is not None

@@ -10,9 +10,9 @@ import threading
 import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from leaselock.backends import Opened, check_protocol, default_protocol
+from leaselock.backends.url import decoded, parse
 from leaselock.core.backend import (
     Acquire,
     Capabilities,
@@ -160,9 +160,9 @@ class Ear:
 
 def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The room that ``memory://room`` names."""
-    default = default_protocol(url, PROTOCOLS, "memory")
-    parts = urlsplit(url)
-    store = Store(unquote(parts.netloc + parts.path), now)
+    parts = parse(url)
+    default = default_protocol(parts, PROTOCOLS, "memory")
+    store = Store(decoded(parts.authority + parts.path), now)
 
     def backend(protocol: str | None) -> Queue:
         check_protocol(protocol, PROTOCOLS, "memory")

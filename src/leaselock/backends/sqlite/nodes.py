@@ -24,6 +24,7 @@ from leaselock.backends.sqlite.doctor import findings
 from leaselock.backends.sqlite.file import File
 from leaselock.backends.sqlite.place import path_of
 from leaselock.backends.sqlite.shelf import SQL, Context, FileShelf
+from leaselock.backends.url import parse
 from leaselock.core import rules
 from leaselock.core.backend import (
     Acquire,
@@ -284,7 +285,7 @@ class Ear:
 
 def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The file that a ``sqlite:`` URL names; it is opened by the first request."""
-    default = default_protocol(url, PROTOCOLS, "SQLite")
+    default = default_protocol(parse(url), PROTOCOLS, "SQLite")
     file = File(path_of(url), now)
 
     def backend(protocol: str | None) -> Queue:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leaselock.backends.sqlite import kernel, owners
 from leaselock.backends.sqlite.kernel import boot
 from leaselock.backends.sqlite.owners import ELSEWHERE
+from leaselock.backends.url import parse
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -68,18 +69,17 @@ def _home(env: Mapping[str, str]) -> str:
     )
 
 
-def path_of(url: str) -> str:
-    """The absolute path that a sqlite URL names; its query is not looked at."""
-    scheme, separator, rest = url.partition("://")
-    if scheme.lower() != "sqlite" or not separator:
+def path_of(text: str) -> str:
+    """The absolute path that a sqlite URL names; its options are ignored here."""
+    url = parse(text)
+    if url.scheme != "sqlite" or "://" not in text:
         raise ValueError(f"not a sqlite URL: write {_EXAMPLE}")
-    if "#" in rest:
+    if url.fragment is not None:
         raise ValueError("a '#' in a sqlite URL: write %23 where the file name has one")
-    host, slash, quoted = rest.partition("?")[0].partition("/")
-    path = _unquote(quoted)
-    if ":memory:" in (host, path):
+    path = _unquote(url.path.removeprefix("/"))
+    if ":memory:" in (url.authority, path):
         raise ValueError("no :memory: in a sqlite URL: write memory:// for locks in one process")
-    if host or not slash:
+    if url.authority or not url.path:
         raise ValueError(
             "a sqlite URL has three slashes and no host: "
             f"write {_EXAMPLE}, or sqlite:/// for the default file"

@@ -1,21 +1,21 @@
-"""``zookeeper://host1:2181,host2,host3/root?…``: what a URL says, and how it is shown.
+"""The options in the URL of a ZooKeeper store: ``zookeeper://host1:2181,host2,host3/root?…``.
 
-timeout=10            the session that is asked for, in seconds; the servers have the last word
-names=kazoo|curator   how our nodes are called (module `turn`)
-auth=digest:user:pw   credentials, with which our nodes are ours alone; also user:pw@ before
+timeout=10            the session timeout to ask for, in seconds; the servers may change it
+names=kazoo|curator   the format of the names of our nodes (see `turn`)
+auth=digest:user:pw   credentials; then only they may change our nodes. Also user:pw@ before
                       the hosts
-sasl=DIGEST-MD5       the same user and password by SASL; or GSSAPI, with the ticket at hand
-acl=creator|open      who may touch our nodes; with credentials: creator
-tls=yes, ca=, cert=, key=   files for TLS; the server's name is checked
+sasl=DIGEST-MD5       the same user and password by SASL; or GSSAPI, with a Kerberos ticket
+acl=creator|open      who may change our nodes; with credentials: creator
+tls=yes, ca=, cert=, key=   files for TLS; the server's name is verified
 protocol=queue|single
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote
 
 from leaselock.backends import check_protocol
+from leaselock.backends.url import StoreURL, decoded, one_of, parse, seconds, yes_or_no
 from leaselock.backends.zookeeper.places import ROOT
 from leaselock.backends.zookeeper.turn import CURATOR, KAZOO
 
@@ -44,76 +44,52 @@ class Target(NamedTuple):
         return f"<Target {self.shown}>"  # without the credentials
 
 
-def parsed(url: str) -> Target:
-    """What *url* says; ValueError for what makes no sense."""
-    rest = url.partition("#")[0].partition("://")[2]
-    place, _, query = rest.partition("?")
-    authority, slash, path = place.partition("/")
-    secret, _, hosts = authority.rpartition("@")
-    words = _words(query)
-    if not hosts:
+def parsed(text: str) -> Target:
+    """The store that the URL *text* names; ValueError for an invalid URL."""
+    url = parse(text)
+    if not url.hosts():
         raise ValueError("the URL of a ZooKeeper store names a host: zookeeper://host:2181/root")
-    options = _options(words, unquote(secret))
-    acl = words.get("acl", "creator" if len(options) and _known(options) else "open")
-    _one_of("acl", acl, ("creator", "open"))
+    url.check_options(KNOWN, "ZooKeeper")
+    credentials = _credentials(url)
+    acl = url.option("acl", one_of("creator", "open"), "creator" if credentials else "open")
     return Target(
-        hosts,
-        _root(slash + path),
-        _timeout(words.get("timeout", str(TIMEOUT))),
-        MARKS[_one_of("names", words.get("names", "kazoo"), tuple(MARKS))],
-        check_protocol(words.get("protocol"), PROTOCOLS, "ZooKeeper"),
-        f"zookeeper://{hosts}{slash}{path}",
-        options,
+        url.authority,
+        _root(url.path),
+        url.option("timeout", seconds(SHORTEST, LONGEST), TIMEOUT),
+        MARKS[url.option("names", one_of(*MARKS), "kazoo")],
+        check_protocol(url.options.get("protocol"), PROTOCOLS, "ZooKeeper"),
+        url.shown(),
+        credentials | _tls(url),
         acl == "creator",
     )
 
 
-def _words(query: str) -> dict[str, str]:
-    words = dict(parse_qsl(query, keep_blank_values=True))
-    for word in words:
-        _one_of("parameter", word, KNOWN)
-    return words
-
-
-def _one_of(what: str, word: str, known: list[str] | tuple[str, ...]) -> str:
-    if word not in known:
-        choice = ", ".join(known)
-        raise ValueError(f"the URL of a ZooKeeper store: {what} {word!r} is not one of {choice}")
-    return word
-
-
 def _root(path: str) -> str:
-    root = unquote(path).rstrip("/") or ROOT
+    root = decoded(path).rstrip("/") or ROOT
     if any(part in ("", ".", "..") for part in root[1:].split("/")):
-        raise ValueError(f"{root!r} is not a path in ZooKeeper")
+        raise ValueError(
+            f"{root!r} is not a path in ZooKeeper: write one without empty parts, '.' and '..'"
+        )
     return root
 
 
-def _timeout(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not SHORTEST <= seconds <= LONGEST:
-        raise ValueError(f"timeout={text}: a session lasts {SHORTEST:g} to {LONGEST:g} seconds")
-    return seconds
+def _credentials(url: StoreURL) -> dict[str, Any]:
+    user, password = url.user or "", url.password or ""
+    if "sasl" in url.options:
+        sasl = {"mechanism": url.options["sasl"]}
+        return {"sasl_options": sasl | ({"username": user, "password": password} if user else {})}
+    if "auth" in url.options:
+        scheme, _, credential = url.options["auth"].partition(":")
+        return {"auth_data": [(scheme, credential)]}
+    if user or url.password is not None:
+        credential = user if url.password is None else f"{user}:{password}"
+        return {"auth_data": [("digest", credential)]}
+    return {}
 
 
-def _known(options: dict[str, Any]) -> bool:
-    return "auth_data" in options or "sasl_options" in options
-
-
-def _options(words: dict[str, str], secret: str) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if "sasl" in words:
-        user, _, password = secret.partition(":")
-        sasl = {"mechanism": words["sasl"]}
-        options["sasl_options"] = sasl | ({"username": user, "password": password} if user else {})
-    elif secret or "auth" in words:
-        scheme, _, credential = words.get("auth", f"digest:{secret}").partition(":")
-        options["auth_data"] = [(scheme, credential)]
-    if _one_of("tls", words.get("tls", "no"), ("yes", "no")) == "yes":
-        files = {"ca": "ca", "cert": "certfile", "key": "keyfile"}
-        options |= {"use_ssl": True, "check_hostname": True}
-        options |= {kazoo: words[ours] for ours, kazoo in files.items() if ours in words}
-    return options
+def _tls(url: StoreURL) -> dict[str, Any]:
+    if not url.option("tls", yes_or_no, default=False):
+        return {}
+    files = {"ca": "ca", "cert": "certfile", "key": "keyfile"}
+    given = {kazoo: url.options[ours] for ours, kazoo in files.items() if ours in url.options}
+    return {"use_ssl": True, "check_hostname": True} | given

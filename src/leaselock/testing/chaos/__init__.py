@@ -1,5 +1,5 @@
-"""Real processes on a real store, killed, frozen and cut off by lot; the proof is their history.
+"""Chaos tests: worker processes on a real store are killed, frozen and disconnected at random.
 
-Law: the lots come from a seed. Workers record what they were told, and everything that is said of
-a storm is read from those files by `checker`, whose rules are tested with planted violations.
+The faults are drawn from a seed. Each worker records what it observes; the verdict is computed from
+these records alone, by `checker`, whose rules are tested with planted violations.
 """

@@ -1,6 +1,7 @@
-"""A number in a file that its writers fence: what the lock is there to protect.
+"""A register in a file that checks fencing tokens: the resource that the lock protects.
 
-Law: one write at a time, under a kernel lock, and none with an older token than the last accepted.
+Invariant: writes happen one at a time, under a kernel lock, and a write with an older token than
+the last accepted one is rejected.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leaselock.testing.history import Attempt
+    from leaselock.testing.recorder import Attempt
 
 CONTENT = struct.Struct("<QQ")
 
 
 class Register:
-    """The last token, and how many writes there were."""
+    """The last accepted token, and the number of writes."""
 
     def __init__(self, path: Path) -> None:
         self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def write(self, attempt: Attempt, token: int) -> bool:
-        """Write with *token*, and record what came of it."""
-        attempt.write_asked(token)
+        """Write with *token*, record the outcome, and return whether it was accepted."""
+        attempt.writing(token)
         fcntl.flock(self.file, fcntl.LOCK_EX)
         try:
             last, order = CONTENT.unpack(os.pread(self.file, CONTENT.size, 0) or CONTENT.pack(0, 0))

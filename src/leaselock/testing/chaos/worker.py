@@ -1,10 +1,10 @@
-"""One of the processes that a storm kills and freezes: it takes locks again and again.
+"""A worker process of a chaos run: it acquires and releases locks until it is killed.
 
-Law: it records what it was told, before and after each call as `history` demands, and nothing else
-is kept: the storm learns everything from the files. It does not end by itself.
+It records what it observes before and after each call, as `recorder` requires. The run learns
+everything from these files.
 
-A turn is one text, stepped by threads and by tasks. Now and then a turn lasts longer than the
-lease, so that renewals count, and what the holder believes is recorded all along.
+A cycle is one generator, driven by threads and by tasks. Some cycles last longer than the lease, so
+that the lock is renewed; the validity of the lease is recorded throughout.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import leaselock
 from leaselock.testing.chaos.register import Register
-from leaselock.testing.history import Recorder
+from leaselock.testing.recorder import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from leaselock.testing.history import Attempt
+    from leaselock.testing.recorder import Attempt
 
-    # What to do next; a task awaits what comes of it.
-    Turn = Generator[Callable[[], Any], Any, None]
+    # Yields the next call; a task awaits its result.
+    Cycle = Generator[Callable[[], Any], Any, None]
 
 LOCK = "storm"
-HOLDERS = 2
+# Threads or tasks in each worker.
+LOOPS = 2
 HOLD = 0.001
 STEP = 0.02
-LONG_TURNS = 0.002
+LONG_CYCLES = 0.002
 
 
-class Job(NamedTuple):
-    """What to do, and where."""
+class Config(NamedTuple):
+    """The arguments of a worker."""
 
     url: str
     folder: str
@@ -46,66 +47,66 @@ class Job(NamedTuple):
     locks: int
 
 
-class Holder:
-    """What one thread or task does."""
+class Loop:
+    """The work of one thread or task."""
 
     def __init__(
-        self, job: Job, client: leaselock.Client | leaselock.AsyncClient, task: int | None
+        self, config: Config, client: leaselock.Client | leaselock.AsyncClient, task: int | None
     ) -> None:
-        self.job = job
+        self.config = config
         self.client = client
         self.task = task
         self.pause: Callable[[float], Any] = time.sleep if task is None else asyncio.sleep
-        # One for each thread: of two threads that begin a recorder at once, one takes its files
-        # away again, perhaps while the storm reads them.
-        self.recorder = Recorder(job.folder)
-        shared = Path(job.folder).parent
-        self.registers = [Register(shared / f"register {n}") for n in range(job.locks)]
+        # A recorder for each thread: of two threads that start one recorder at once, one removes
+        # its files again, possibly while the run reads them.
+        self.recorder = Recorder(config.folder)
+        shared = Path(config.folder).parent
+        self.registers = [Register(shared / f"register {n}") for n in range(config.locks)]
 
-    def turn(self) -> Turn:
-        """Take one, hold it, write, give it back."""
-        # Everybody wants the first most often; the others go on when that is not to be had.
-        number = random.choice((0, *random.choices(range(self.job.locks), k=3)))
+    def cycle(self) -> Cycle:
+        """Acquire a lock, hold it, write, release."""
+        # Lock 0 is chosen most often, so that it is contended.
+        number = random.choice((0, *random.choices(range(self.config.locks), k=3)))
         name = f"{LOCK} {number}"
-        lock = self.client.lock(name, lease=self.job.lease)
-        attempt = self.recorder.ask(name, task=self.task)
+        lock = self.client.lock(name, lease=self.config.lease)
+        attempt = self.recorder.acquiring(name, task=self.task)
         try:
             lease = yield lock.acquire
         except leaselock.StoreError:
             attempt.unknown()
             yield lambda: self.pause(STEP)
             return
-        believed(attempt, lease)
+        record_validity(attempt, lease)
         attempt.granted(lease.token)
         yield from self.hold(attempt, lease)
         self.registers[number].write(attempt, lease.token)
         attempt.releasing()
-        yield from giving_back(attempt, lease)
+        yield from release(attempt, lease)
 
-    def hold(self, attempt: Attempt, lease: Any) -> Turn:
-        """Hold it for a moment, or beyond its lease; or for ever, to be killed with it."""
-        if self.job.role == "hold":
+    def hold(self, attempt: Attempt, lease: Any) -> Cycle:
+        """Hold briefly, or for longer than the lease; in the role "hold", until killed."""
+        if self.config.role == "hold":
             print("holding", flush=True)
             while True:
                 yield lambda: self.pause(3600.0)
         yield lambda: self.pause(HOLD)
-        if random.random() < LONG_TURNS:
-            end = time.monotonic() + self.job.lease * 1.5
-            while time.monotonic() < end and believed(attempt, lease):
+        if random.random() < LONG_CYCLES:
+            end = time.monotonic() + self.config.lease * 1.5
+            while time.monotonic() < end and record_validity(attempt, lease):
                 yield lambda: self.pause(STEP)
 
 
-def believed(attempt: Attempt, lease: Any) -> bool:
-    """Whether the lease still counts, which is recorded."""
-    # The clock first: the sum must not be later than the truth.
+def record_validity(attempt: Attempt, lease: Any) -> bool:
+    """Record until when the lease is valid; return whether it is valid now."""
+    # Read the clock first: the recorded time must not be too late.
     now = time.monotonic_ns()
     left = lease.remaining
     attempt.valid_until(now + round(left * 1e9))
     return bool(left > 0.0)
 
 
-def giving_back(attempt: Attempt, lease: Any) -> Turn:
-    """Release it, and record what came of it."""
+def release(attempt: Attempt, lease: Any) -> Cycle:
+    """Release the lease and record the outcome."""
     try:
         yield lease.release
     except leaselock.LeaseLost:
@@ -116,66 +117,66 @@ def giving_back(attempt: Attempt, lease: Any) -> Turn:
         attempt.released()
 
 
-def step(turn: Turn, answer: Any, error: Exception | None) -> Callable[[], Any] | None:
-    """What a turn does next; None at its end."""
+def step(cycle: Cycle, result: Any, error: Exception | None) -> Callable[[], Any] | None:
+    """Return the next call of a cycle; None at its end."""
     try:
-        return turn.send(answer) if error is None else turn.throw(error)
+        return cycle.send(result) if error is None else cycle.throw(error)
     except StopIteration:
         return None
 
 
-def in_thread(holder: Holder) -> None:
-    """One turn after the other."""
+def run_thread(loop: Loop) -> None:
+    """Run one cycle after the other."""
     while True:
-        turn = holder.turn()
-        deed = step(turn, None, None)
-        while deed is not None:
-            answer, error = None, None
+        cycle = loop.cycle()
+        call = step(cycle, None, None)
+        while call is not None:
+            result, error = None, None
             try:
-                answer = deed()
-            except leaselock.LeaselockError as told:
-                error = told
-            deed = step(turn, answer, error)
+                result = call()
+            except leaselock.LeaselockError as raised:
+                error = raised
+            call = step(cycle, result, error)
 
 
-async def in_task(holder: Holder) -> None:
-    """The same, each deed awaited."""
+async def run_task(loop: Loop) -> None:
+    """Run one cycle after the other, awaiting each call."""
     while True:
-        turn = holder.turn()
-        deed = step(turn, None, None)
-        while deed is not None:
-            answer, error = None, None
+        cycle = loop.cycle()
+        call = step(cycle, None, None)
+        while call is not None:
+            result, error = None, None
             try:
-                answer = await deed()
-            except leaselock.LeaselockError as told:
-                error = told
-            deed = step(turn, answer, error)
+                result = await call()
+            except leaselock.LeaselockError as raised:
+                error = raised
+            call = step(cycle, result, error)
 
 
-def in_threads(job: Job) -> None:
-    """Several threads of one client."""
-    client = leaselock.Client(job.url)
-    holders = [Holder(job, client, None) for _ in range(HOLDERS)]
-    threads = [threading.Thread(target=in_thread, args=(holder,)) for holder in holders]
+def run_threads(config: Config) -> None:
+    """Run several threads of one client."""
+    client = leaselock.Client(config.url)
+    loops = [Loop(config, client, None) for _ in range(LOOPS)]
+    threads = [threading.Thread(target=run_thread, args=(loop,)) for loop in loops]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-async def in_asyncio(job: Job) -> None:
-    """Several tasks of one client."""
-    client = leaselock.AsyncClient(job.url)
-    await asyncio.gather(*(in_task(Holder(job, client, n)) for n in range(1, HOLDERS + 1)))
+async def run_tasks(config: Config) -> None:
+    """Run several tasks of one client."""
+    client = leaselock.AsyncClient(config.url)
+    await asyncio.gather(*(run_task(Loop(config, client, n)) for n in range(1, LOOPS + 1)))
 
 
-def main(colour: str, url: str, folder: str, lease: str, role: str, locks: str) -> None:
-    """Go on until killed."""
-    job = Job(url, folder, float(lease), role, int(locks))
-    if colour == "asyncio":
-        asyncio.run(in_asyncio(job))
+def main(kind: str, url: str, folder: str, lease: str, role: str, locks: str) -> None:
+    """Run until killed."""
+    config = Config(url, folder, float(lease), role, int(locks))
+    if kind == "asyncio":
+        asyncio.run(run_tasks(config))
     else:
-        in_threads(job)
+        run_threads(config)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,10 @@ class Store(NamedTuple):
     """How many times longer than a store in memory or on a socket nearby it takes to answer."""
     crowd: int = 1000
     """How many can wait at once: for some, each takes a connection of its own."""
+    pace: float = 1.0
+    """How many times slower than an idle one this machine is: bounds in real time are multiplied by
+    it. `slower` makes leases longer, too.
+    """
     session: float = float("inf")
     """Its holds end with a session, after so many seconds of silence; a lease is believed from
     one proof of life to the next, and nobody but its holder knows its length.
@@ -56,6 +60,12 @@ class Store(NamedTuple):
     def outlived(self) -> float:
         """How long a hold may outlive its process, which had it for `lease`."""
         return self.lease if self.session == float("inf") else self.claim_time
+
+    def slower(self, times: float) -> Store:
+        """The same store on a machine that is so many times slower."""
+        return self._replace(
+            lease=self.lease * times, slow=self.slow * times, pace=self.pace * times
+        )
 
 
 REASONS = {

@@ -27,7 +27,7 @@ T = TypeVar("T")
 Body = Callable[..., Coroutine[Any, Any, T]]
 
 # How long to wait for what must happen: it only bounds a failure.
-PATIENCE = 30.0
+PATIENCE = 120.0
 LOOK_EVERY = 0.003
 
 
@@ -166,9 +166,10 @@ class World(abc.ABC):
         await self.until(waiting, within)
 
     async def best_of(self, tries: int, attempt: Callable[[str], Awaitable[None]]) -> None:
-        """A bound in real time is kept in one of several tries at least: a machine with much
-        else to do may spoil some. Each try has a lock of its own. What is forgiven is Late, and a
-        lease that ran out since nobody was let run to renew it.
+        """Repeat, at half the speed, what failed because the machine was busy.
+
+        Each try has a lock of its own, and twice the leases and bounds of the one before. It may
+        fail by Late, or by a lease that ran out because no renewal was sent in time.
         """
         for left in reversed(range(tries)):
             try:
@@ -178,15 +179,17 @@ class World(abc.ABC):
                 taken = isinstance(error, LeaseLost) and error.reason != RAN_OUT
                 if taken or not left:
                     raise
+                self.store = self.store.slower(2.0)
 
     def punctual(self, since: float, seconds: float) -> None:
-        """Late, if more than *seconds* have passed *since*."""
+        """Late, if more than *seconds* have passed *since*, at the pace of this machine."""
         self.bounded(self.now() - since, seconds)
 
     def bounded(self, passed: float, seconds: float) -> None:
-        """Late, if *passed* is more than *seconds*."""
-        if passed > seconds:
-            raise Late(f"{passed:.3f} s passed, more than {seconds:.3f} s")
+        """Late, if *passed* is more than *seconds*, at the pace of this machine."""
+        bound = seconds * self.store.pace
+        if passed > bound:
+            raise Late(f"{passed:.3f} s passed, more than {bound:.3f} s")
 
     async def whole(self, body: Coroutine[Any, Any, T]) -> T:
         """Run a scenario, and clear away whatever it leaves."""

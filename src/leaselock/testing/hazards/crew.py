@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from leaselock.testing.hazards.actor import Answer, live
-from leaselock.testing.looking import until
+from leaselock.testing.polling import poll_until as until
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leaselock.testing.hazards.outcome import failed, survived
 from leaselock.testing.hazards.scene import GRACE, counted, said
-from leaselock.testing.looking import until
+from leaselock.testing.polling import poll_until as until
 
 if TYPE_CHECKING:
     from leaselock.testing.hazards.outcome import Outcome

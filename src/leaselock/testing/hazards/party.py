@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
-from leaselock.testing.looking import until
+from leaselock.testing.polling import poll_until as until
 
 FOREVER = float("inf")
 POLL = 0.05

@@ -14,7 +14,7 @@ from leaselock.testing.hazards.lines import InTheProcess, Line, OnTheWire
 from leaselock.testing.hazards.outcome import Ended, nothing
 from leaselock.testing.hazards.places import SQL_SESSION
 from leaselock.testing.hazards.register import Register
-from leaselock.testing.looking import until
+from leaselock.testing.polling import poll_until as until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

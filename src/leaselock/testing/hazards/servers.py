@@ -8,7 +8,7 @@ from leaselock.testing.hazards.leases import judged, late_write
 from leaselock.testing.hazards.outcome import failed, survived, unplayed
 from leaselock.testing.hazards.places import Place
 from leaselock.testing.hazards.scene import TRIES, Scene
-from leaselock.testing.looking import until
+from leaselock.testing.polling import poll_until as until
 
 if TYPE_CHECKING:
     from leaselock.testing.hazards.actor import Answer

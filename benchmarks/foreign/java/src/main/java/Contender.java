@@ -17,25 +17,25 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * One process of Java that is measured: NAME FOLDER, then orders on its standard input, each
- * answered by one line of JSON, as benchmarks/contender.py does it.
+ * A process in Java: arguments NAME FOLDER, then commands on its standard input, each answered by
+ * one line of JSON, as in benchmarks/workers/contender.py.
  *
  * <p>Times are of System.nanoTime(), which on Linux is the clock of Python's time.monotonic_ns().
  */
 public class Contender {
-    /** A lock as one thread sees it. */
+    /** A lock, used by one thread. */
     interface Lock {
         void acquire() throws Exception;
 
         void release() throws Exception;
     }
 
-    /** A library with one client; it makes locks. */
+    /** A library with one client, which creates locks. */
     interface Library {
         Lock lock(String name) throws Exception;
     }
 
-    /** What the virtual machine needs before it is as fast as it gets. */
+    /** How many operations the virtual machine needs to reach its full speed. */
     private static final int WARM_UP = 3000;
     private static final long WARM_UP_NANOS = 1_500_000_000L;
 
@@ -57,9 +57,9 @@ public class Contender {
     public static void main(String[] words) throws Exception {
         Contender contender = new Contender(words[0], Path.of(words[1]));
         contender.warmUp(words[0] + " " + ProcessHandle.current().pid());
-        say("true");
-        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = orders.readLine(); line != null; line = orders.readLine()) {
+        report("true");
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             contender.obey(line.split(" "));
         }
         System.exit(0);
@@ -74,7 +74,7 @@ public class Contender {
         }
     }
 
-    private static void say(String json) {
+    private static void report(String json) {
         System.out.println(json);
         System.out.flush();
     }
@@ -85,8 +85,8 @@ public class Contender {
 
     private void obey(String[] words) throws Exception {
         switch (words[0]) {
-            case "acquire" -> { lock.acquire(); say("true"); }
-            case "release" -> { lock.release(); say("true"); }
+            case "acquire" -> { lock.acquire(); report("true"); }
+            case "release" -> { lock.release(); report("true"); }
             case "pairs" -> pairs(Integer.parseInt(words[1]));
             case "contend" -> contend(Double.parseDouble(words[1]), Double.parseDouble(words[2]));
             case "each" -> each(Integer.parseInt(words[1]), Double.parseDouble(words[2]));
@@ -102,28 +102,28 @@ public class Contender {
             lock.release();
         }
         double wall = (System.nanoTime() - began) / 1e9 / count;
-        say("{\"wall\": " + wall + ", \"cpu\": " + (cpu() - cpu) / 1e9 / count + "}");
+        report("{\"wall\": " + wall + ", \"cpu\": " + (cpu() - cpu) / 1e9 / count + "}");
     }
 
     private void contend(double hold, double seconds) throws Exception {
-        StringJoiner stints = new StringJoiner(", ");
+        StringJoiner holds = new StringJoiner(", ");
         long cpu = cpu();
         long until = System.nanoTime() + Math.round(seconds * 1e9);
-        for (long asked = System.nanoTime(); asked < until; asked = System.nanoTime()) {
+        for (long requested = System.nanoTime(); requested < until; requested = System.nanoTime()) {
             lock.acquire();
             long granted = System.nanoTime();
             countUp();
             if (hold > 0) {
                 Thread.sleep(Math.round(hold * 1e3));
             }
-            long givenBack = System.nanoTime();
+            long released = System.nanoTime();
             lock.release();
-            stints.add("[" + asked + ", " + granted + ", " + givenBack + "]");
+            holds.add("[" + requested + ", " + granted + ", " + released + "]");
         }
-        say("{\"stints\": [" + stints + "], \"cpu\": " + (cpu() - cpu) / 1e9 + "}");
+        report("{\"holds\": [" + holds + "], \"cpu\": " + (cpu() - cpu) / 1e9 + "}");
     }
 
-    /** Add 1 in a way that loses updates unless one process at a time does it. */
+    /** Increment the counter non-atomically: concurrent holders would lose updates. */
     private void countUp() throws IOException {
         ByteBuffer number = ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN);
         counter.read(number, 0);
@@ -138,7 +138,7 @@ public class Contender {
         long began = System.nanoTime();
         long pairs = count(threads, workers, seconds);
         double wall = (System.nanoTime() - began) / 1e9;
-        say("{\"rate\": " + pairs / wall + ", \"cpu\": " + (cpu() - cpu) / 1e9 / pairs + "}");
+        report("{\"rate\": " + pairs / wall + ", \"cpu\": " + (cpu() - cpu) / 1e9 / pairs + "}");
         threads.shutdown();
     }
 

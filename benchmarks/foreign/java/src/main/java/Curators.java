@@ -3,7 +3,7 @@ import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
-/** Curator's InterProcessMutex on one session, with the retry policy that its pages show. */
+/** Curator's InterProcessMutex on one session, with the documented retry policy. */
 final class Curators implements Contender.Library {
     private final CuratorFramework client;
 

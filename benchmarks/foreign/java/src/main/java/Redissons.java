@@ -4,9 +4,9 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * Redisson with its default settings: a lease of 30 s that its watchdog renews, reentrant. "redisson"
- * is RLock, which serves in no order; "redisson-fair" is RFairLock, which serves first come, first
- * served, as leaselock does.
+ * Redisson with its default settings: a lease of 30 s that the watchdog renews, reentrant. "redisson"
+ * is RLock, whose waiters have no order; "redisson-fair" is RFairLock, which serves waiters first
+ * come, first served, as leaselock does.
  */
 final class Redissons implements Contender.Library {
     private final RedissonClient client;

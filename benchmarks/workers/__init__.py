@@ -1,0 +1,1 @@
+"""The processes of a benchmark: each runs one module of this package and reports JSON lines."""

@@ -1,0 +1,84 @@
+"""Exit codes: those of sysexits.h where they fit, and the shell's convention for commands.
+
+A store error has no code of its own, only a message. Missing permissions and wrong configuration
+are recognized by phrases in it; tests/cli/test_usage.py checks that they still match.
+"""
+
+from __future__ import annotations
+
+UNMET = 1
+USAGE = 64
+UNREACHABLE = 69
+INTERNAL = 70
+BUSY = 75
+LOST = 76
+DENIED = 77
+CONFIG = 78
+NOT_HELD = 79
+CANNOT_EXECUTE = 126
+NOT_FOUND = 127
+BY_SIGNAL = 128
+
+DENIED_PHRASES = ("permission", "may not read and write", "belongs to user", "read-only")
+CONFIG_PHRASES = ("of another version of leaselock", "is on a network or shared file system")
+
+TABLE = """\
+exit codes:
+  run: that of the command; 128+N when signal N ended it
+    1  no: nothing listed (ls --exit-code), not broken, or a fault found (doctor, chaos)
+   64  wrong usage                    76  the lease was lost while the command ran
+   69  the store cannot be reached    77  permission denied
+   70  an error inside leaselock       78  wrong URL or configuration
+   75  busy (-E sets another)         79  not held, or by another token
+  126  the command cannot be executed, 127 it is not found
+  128+N  signal N came while waiting: 130 interrupted, 143 terminated
+"""
+
+
+class Usage(Exception):
+    """The arguments are valid one by one, but not together."""
+
+
+class Misconfigured(Exception):
+    """The URL or the configuration names no usable store."""
+
+
+class Interrupted(Exception):
+    """A signal ended the wait; nothing is held."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ended by signal {number}")
+        self.number = number
+
+
+class CannotRun(Exception):
+    """The command could not be executed; *code* is the exit code a shell uses for that."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code for an error."""
+    import leaselock
+
+    if isinstance(error, CannotRun):
+        return error.code
+    if isinstance(error, leaselock.StoreError):
+        return _store_error_code(error)
+    by_type = (
+        (leaselock.NotHeld, NOT_HELD),
+        (leaselock.LeaseLost, LOST),
+        (Misconfigured, CONFIG),
+        # ValueError: the library rejects names and numbers out of range before any request.
+        ((Usage, ValueError), USAGE),
+    )
+    return next((code for kind, code in by_type if isinstance(error, kind)), INTERNAL)
+
+
+def _store_error_code(error: Exception) -> int:
+    text = str(error).lower()
+    if isinstance(error.__cause__, PermissionError) or any(p in text for p in DENIED_PHRASES):
+        return DENIED
+    return CONFIG if any(phrase in text for phrase in CONFIG_PHRASES) else UNREACHABLE

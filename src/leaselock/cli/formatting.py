@@ -1,0 +1,66 @@
+"""Durations as text, and text that is safe to print on a terminal."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leaselock import Holder
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of ``500ms``, ``10s``, ``5m``, ``1h30m`` or a bare number of seconds."""
+    if NUMBER.fullmatch(text):
+        return float(text)
+    parts = PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(
+            f"{text!r} is not a duration such as 500ms, 10s, 5m, 1h30m or 2.5 (seconds)"
+        )
+    return sum(float(number) * UNITS[unit] for number, unit in parts)
+
+
+def format_duration(seconds: float) -> str:
+    """Return a readable duration: 850ms, 12.3s, 4m05s, 3h20m, 2d06h."""
+    if seconds < 0.9995:
+        return f"{max(0.0, seconds) * 1000:.0f}ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f}s"
+    if seconds < 3600:
+        return "{}m{:02d}s".format(*divmod(int(seconds), 60))
+    if seconds < 86400:
+        return "{}h{:02d}m".format(*divmod(int(seconds / 60), 60))
+    return "{}d{:02d}h".format(*divmod(int(min(seconds, 1e15) / 3600), 24))
+
+
+def escape(text: str) -> str:
+    """Escape unprintable characters: text from a store must not control the terminal or fake a
+    line of output.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
+
+
+def short_name(holder: Holder) -> str:
+    """Return a holder or waiter as one word: host:pid/thread."""
+    return f"{holder.host}:{holder.pid}/{holder.thread}"
+
+
+def time_since(holder: Holder) -> str:
+    """Return how long ago the hold or the wait began, by this machine's clock."""
+    return format_duration(time.time() - holder.since)
+
+
+def describe(holder: Holder) -> str:
+    """Return a holder with its label and how long it has held the lock."""
+    return f"{holder} for {time_since(holder)}"

@@ -1,0 +1,91 @@
+"""doctor, setup, gc, chaos: the commands that act on a store."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from leaselock.cli import exit_codes
+from leaselock.cli.formatting import escape
+from leaselock.cli.output import say
+from leaselock.cli.show import SCHEMA
+from leaselock.cli.store import open_client
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from leaselock import Finding
+
+
+def do_doctor(options: argparse.Namespace) -> int:
+    """Print what is configured well in the store and what is not."""
+    with open_client(options) as client:
+        findings = client.doctor()
+        url = client.url
+    if options.json:
+        rows = [finding._asdict() for finding in findings]
+        print(json.dumps({"schema": SCHEMA, "backend": url, "findings": rows}))
+    else:
+        print("\n".join(format_finding(finding) for finding in findings))
+    return exit_codes.UNMET if _has_failure(findings, strict=options.strict) else 0
+
+
+def _has_failure(findings: Sequence[Finding], *, strict: bool) -> bool:
+    levels = {finding.level for finding in findings}
+    return "fail" in levels or (strict and "warn" in levels)
+
+
+def format_finding(finding: Finding) -> str:
+    """Return a finding as a line of text."""
+    advice = f" ({finding.advice})" if finding.advice else ""
+    return escape(f"{finding.level:4}  {finding.what}{advice}")
+
+
+def do_setup(options: argparse.Namespace) -> int:
+    """Create what the store needs, or print the statements that would."""
+    with open_client(options) as client:
+        done = client.setup(dry=options.dry)
+        url = client.url
+    if options.json:
+        print(json.dumps({"schema": SCHEMA, "backend": url, "statements": done}))
+    elif options.dry:
+        print("".join(f"{statement};\n" for statement in done), end="")
+    elif not options.quiet:
+        say(f"{url} is ready" if done else f"{url} needs no setup")
+    return 0
+
+
+def do_gc(options: argparse.Namespace) -> int:
+    """Remove records that are no longer needed."""
+    with open_client(options) as client:
+        count = client.gc()
+    if options.json:
+        print(json.dumps({"schema": SCHEMA, "removed": count}))
+    elif not options.quiet:
+        say(f"{count} records removed")
+    return 0
+
+
+def do_chaos(options: argparse.Namespace) -> int:
+    """Run a chaos test and print its result; exit 1 when a guarantee was broken."""
+    import tempfile
+    from pathlib import Path
+
+    from leaselock.testing.chaos.report import figures, markdown
+    from leaselock.testing.chaos.run import run_with_progress
+    from leaselock.testing.chaos.target import Target
+    from leaselock.testing.chaos.timeline import draw, require_matplotlib
+
+    if options.picture:
+        require_matplotlib()
+    with tempfile.TemporaryDirectory(prefix="leaselock-chaos-") as folder:
+        url = options.store or f"sqlite:///{folder}/locks.db"
+        if not options.quiet:
+            say(f"{options.seconds:g} s of faults; the locks are named 'storm *'")
+        target = Target("given store" if options.store else "sqlite", url, idle=15.0)
+        report = run_with_progress(target, options.seed, options.seconds, Path(folder) / "storm")
+    print(json.dumps(figures(report)) if options.json else markdown([report]))
+    if options.picture:
+        draw(report, Path(options.picture))
+    return 0 if report.ok else exit_codes.UNMET

@@ -1,0 +1,65 @@
+"""doctor, setup and gc on the embedded store."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import leaselock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+from leaselock.cli import main
+
+
+def test_doctor_of_a_new_file_reports_ok(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", f"sqlite:///{tmp_path}/locks.db"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"ok    {tmp_path}/locks.db is on a local file system")
+    assert {line.split()[0] for line in lines} == {"ok"}
+
+
+def test_doctor_warns_of_a_file_readable_by_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "locks.db"
+    url = f"sqlite:///{path}"
+    with leaselock.Client(url) as client, client.lock("a"):
+        path.chmod(0o644)
+    assert main(["doctor", url]) == 0
+    assert main(["doctor", "--strict", url]) == 1
+    assert "warn  the file is open to others (mode 644)" in capsys.readouterr().out
+
+
+def test_doctor_fails_for_an_unusable_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "locks.db"
+    path.write_text("this is no database, and must stay as it is")
+    path.chmod(0o600)
+    assert main(["doctor", "--json", f"sqlite:///{path}"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [finding["level"] for finding in document["findings"]] == ["fail"]
+
+
+def test_setup_and_its_alias_init_have_nothing_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    for command in ("setup", "init"):
+        assert main([command, url]) == 0
+        assert "needs no setup" in capsys.readouterr().err
+        assert main([command, "--print", url]) == 0
+        assert capsys.readouterr().out == ""
+
+
+def test_gc_prints_the_number_of_removed_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gc", "--json", f"sqlite:///{tmp_path}/locks.db"]) == 0
+    assert json.loads(capsys.readouterr().out)["removed"] == 0

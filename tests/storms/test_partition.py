@@ -1,0 +1,161 @@
+"""A holder behind a network_faults that swallows everything is told in time, and the lock passes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from tests.backends.rivals import Waiter, take, told
+from tests.servers.net import Net
+from tests.servers.postgres import Postgres
+from tests.servers.process import eventually
+from tests.servers.redis import Redis
+from tests.servers.zookeeper import Ensemble, Server
+
+import leaselock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.servers.process import Place
+
+# These tests mostly wait, on private servers.
+LEASE = 1.0
+# The partition covers a renewal, and leaves time for another one even on a busy machine.
+LONG_LEASE, SHORT = 4.0, 1.5
+RIVAL = """
+import sys, time, leaselock
+with leaselock.Client(sys.argv[1]) as client, client.lock("it", lease=1.0) as lease:
+    print(time.monotonic(), lease.token, flush=True)
+    sys.stdin.read()
+"""
+
+
+def redis(stack: ExitStack, place: Place) -> str:
+    return stack.enter_context(Redis(place=place)).url
+
+
+def zookeeper(stack: ExitStack, place: Place) -> str:
+    ensemble = stack.enter_context(Ensemble(places=[place]))
+    return f"zookeeper://{ensemble.hosts}/partitioned?timeout={{session}}"
+
+
+def postgres(stack: ExitStack, place: Place) -> str:
+    server = stack.enter_context(Postgres(place))
+    with leaselock.Client(server.url) as client:
+        client.setup()
+    return server.url
+
+
+def advisory(stack: ExitStack, place: Place) -> str:
+    return f"{postgres(stack, place)}?protocol=advisory&session={{session}}"
+
+
+class Scene(NamedTuple):
+    """A network_faults with a server in it."""
+
+    net: Net
+    server: Place
+    far: Place
+    store: str
+
+    def url(self, lease: float = LEASE) -> str:
+        """Return its URL. A hold in a session is valid for half of the session timeout."""
+        return self.store.format(session=2 * lease)
+
+    @contextmanager
+    def rival(self) -> Iterator[Callable[[], tuple[float, int]]]:
+        """Start a process in the far namespace that waits for the lock.
+
+        The yielded function returns the time of its grant and its token.
+        """
+        command = [*self.far.enter, sys.executable, "-c", RIVAL, self.url()]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            output = process.stdout
+            assert output is not None
+
+            def granted() -> tuple[float, int]:
+                when, token = output.readline().split()
+                return float(when), int(token)
+
+            try:
+                yield granted
+            finally:
+                process.kill()
+
+
+STORES = [redis, zookeeper, postgres, advisory]
+
+
+@pytest.fixture(scope="module", params=STORES, ids=lambda store: store.__name__)
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    with ExitStack() as stack:
+        net = stack.enter_context(Net())
+        server, far = net.place(), net.place()
+        yield Scene(net, server, far, request.param(stack, server))
+
+
+def test_partition_shorter_than_the_lease_is_survived(scene: Scene) -> None:
+    with leaselock.Client(scene.url(LONG_LEASE)) as client:
+        lease = client.lock("it", lease=LONG_LEASE).acquire()
+        assert lease is not None
+        scene.net.part(scene.net.near, scene.server)
+        time.sleep(SHORT)
+        scene.net.heal()
+        ended = time.monotonic() + LONG_LEASE - SHORT
+        eventually(lambda: lease.lost or time.monotonic() > ended)
+        lease.release()
+
+
+@pytest.mark.parametrize("way", ["both ways", "replies only"])
+def test_loss_by_partition_is_reported_before_the_next_grant(scene: Scene, way: str) -> None:
+    net, server = scene.net, scene.server
+    with ExitStack() as stack:
+        client = stack.enter_context(leaselock.Client(scene.url()))
+        lease = client.lock("it", lease=LEASE).acquire(20.0)
+        assert lease is not None
+        when, granted = told(lease), stack.enter_context(scene.rival())
+        eventually(lambda: client.lock("it").waiters)
+        net.mute(server, net.near)
+        if way == "both ways":
+            net.mute(net.near, server)
+        following, token = granted()
+        assert when() < following
+        assert token > lease.token
+        net.heal()
+        with pytest.raises(leaselock.LeaseLost):
+            lease.release()
+        # The rival is killed, so the lock stays held until its lease ends.
+    with leaselock.Client(scene.url()) as client:
+        take(client, "it").release()
+
+
+def test_server_without_a_quorum_does_not_renew() -> None:
+    """Clients of a server without a quorum learn of the loss before the next grant (hazard I11)."""
+    with Net() as net, Ensemble(places=[net.place() for _ in range(3)]) as ensemble:
+        lone = ensemble.followers()[0]
+        others = [server for server in ensemble.servers if server is not lone]
+        with (
+            leaselock.Client(url_of([lone])) as client,
+            leaselock.Client(url_of(others)) as rival,
+        ):
+            lease = take(client, "it")
+            when, waiter = told(lease), Waiter(rival, "it")
+            eventually(lambda: rival.lock("it").waiters)
+            for other in others:
+                net.part(lone.place, other.place)
+            following = waiter.join()
+            assert when() < waiter.granted
+            assert following.token > lease.token
+            following.release()
+            net.heal()
+
+
+def url_of(servers: list[Server]) -> str:
+    """Return a URL with these servers only."""
+    hosts = ",".join(f"{server.place.host}:{server.port}" for server in servers)
+    return f"zookeeper://{hosts}/partitioned?timeout={2 * LEASE}"

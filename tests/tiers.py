@@ -1,0 +1,153 @@
+"""Which tests `make test`, `make verify` and `make check` run.
+
+A test is in the second tier (`verify`) when it has one of the markers of MARKERS, else in the first
+(`test`), which is deterministic. Most markers stand beside the test; what concerns whole folders,
+files and servers is listed here. `check` is the part of the first tier that needs no server and
+hardly any time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+TIERS = ("all", "test", "verify", "check")
+MARKERS = ("timing", "statistical", "heavy", "variant")
+# Folders and files that are in the second tier as a whole.
+PLACES = {
+    "tests/storms/": "statistical",
+    "tests/hazards/": "heavy",
+    "tests/interop/": "heavy",
+    "tests/controls/": "heavy",
+    "tests/crash/": "statistical",
+    "tests/fuzz/": "statistical",
+    "tests/test_benchmarks.py": "heavy",
+    "tests/test_hazards.py": "heavy",
+    "tests/test_demo.py": "heavy",
+    "tests/test_secrets.py": "heavy",
+    "tests/servers/test_databases.py": "heavy",
+    "tests/servers/test_redis.py": "heavy",
+    "tests/backends/test_zookeeper_faults.py": "heavy",
+    "tests/cli/test_chaos.py": "heavy",
+    "tests/sql/test_race.py": "heavy",
+    "tests/chaos/test_redis_cluster.py": "heavy",
+    "tests/chaos/test_redis_slots.py": "heavy",
+    "tests/chaos/test_redis_clients.py": "variant",
+    "tests/chaos/test_redis_ways.py": "variant",
+    "tests/chaos/test_redis_crowds.py": "timing",
+    "tests/chaos/test_redis_clocks.py": "timing",
+    "tests/chaos/test_redis_states.py": "heavy",
+    "tests/chaos/test_redis_restart.py": "heavy",
+    "tests/chaos/test_redis_replicas.py": "heavy",
+    "tests/chaos/test_redlock_faults.py": "variant",
+}
+# Servers and topologies that are in the second tier, by the fixture or the parameter that names
+# one. Each has a sibling in the first.
+SERVERS = {
+    "mariadb": "heavy",
+    "mariadb_server": "heavy",
+    "pgbouncer": "variant",
+    "sentinel": "variant",
+    "sentinels": "variant",
+    "cluster": "variant",
+    "replicated": "variant",
+}
+CHECK = (
+    "tests/core/",
+    "tests/testing/",
+    "tests/drivers/",
+    "tests/test_architecture.py",
+    "tests/test_documents.py",
+    "tests/simulation/test_simulation.py",
+)
+# Of the tests in these that are played in threads and in asyncio, one of the two is in the second
+# tier, by turns.
+IN_TURN = (
+    "tests/chaos/test_redis_faults.py",
+    "tests/chaos/test_redis_death.py",
+    "tests/backends/test_sql_death.py",
+)
+DRIVERS = ("threads", "asyncio")
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
+
+
+def mark(item: pytest.Item) -> None:
+    """Add the markers of this module."""
+    for place, marker in PLACES.items():
+        if item.nodeid.startswith(place):
+            item.add_marker(marker)
+    for name in servers_of(item) & SERVERS.keys():
+        item.add_marker(SERVERS[name])
+
+
+def servers_of(item: pytest.Item) -> set[str]:
+    """The names of the fixtures and parameters of a test."""
+    names = set(getattr(item, "fixturenames", ()))
+    return names | {value for value in params_of(item) if isinstance(value, str)}
+
+
+def params_of(item: pytest.Item) -> list[object]:
+    """The values of its parameters."""
+    called = getattr(item, "callspec", None)
+    return list(called.params.values()) if called else []
+
+
+def mark_in_turn(items: Iterable[pytest.Item]) -> None:
+    """Add the markers of the drivers whose turn it is not."""
+    twins: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.nodeid.startswith(IN_TURN) and driver_of(item):
+            twins[item.nodeid.replace(DRIVERS[1], DRIVERS[0])].append(item)
+    for number, group in enumerate(twins.values()):
+        if len({driver_of(item) for item in group}) == len(DRIVERS):
+            for item in group:
+                if driver_of(item) != DRIVERS[number % len(DRIVERS)]:
+                    item.add_marker("variant")
+
+
+def driver_of(item: pytest.Item) -> str:
+    """The first driver that a test is played in; empty if it names none."""
+    found = [driver for value in params_of(item) for driver in DRIVERS if value == driver]
+    return found[0] if found else ""
+
+
+def tier_of(item: pytest.Item) -> str:
+    """The tier of a test that has its markers."""
+    return "verify" if any(item.get_closest_marker(name) for name in MARKERS) else "test"
+
+
+def selected(items: Iterable[pytest.Item], tier: str) -> list[pytest.Item]:
+    """Those of a tier, the ones that take longest first."""
+    if tier in ("test", "verify"):
+        items = [item for item in items if tier_of(item) == tier]
+    elif tier == "check":
+        items = [item for item in items if tier_of(item) == "test"]
+        items = [item for item in items if item.nodeid.startswith(CHECK)]
+    return sorted(items, key=lambda item: item.get_closest_marker("first") is None)
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep those of the tier that the command line names."""
+    for item in items:
+        mark(item)
+    mark_in_turn(items)
+    config.stash[COLLECTED] = list(items)
+    kept = selected(items, config.getoption("--tier"))
+    dropped = set(items) - set(kept)
+    if dropped:
+        config.hook.pytest_deselected(items=[item for item in items if item in dropped])
+    items[:] = kept
+
+
+def unused(items: Sequence[pytest.Item]) -> list[str]:
+    """The entries of this module that concern none of the tests."""
+    ids = [item.nodeid for item in items]
+    places = (*PLACES, *CHECK, *IN_TURN)
+    lost = [place for place in places if not any(name.startswith(place) for name in ids)]
+    names = {name for item in items for name in servers_of(item)}
+    return lost + [server for server in SERVERS if server not in names]
