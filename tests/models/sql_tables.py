@@ -1,54 +1,54 @@
-"""The tables of protocol "lease" in memory, and what each of its statements does to them.
+"""A model of the tables of protocol "lease", and of what each statement does to them.
 
-For the model alone. Each method is the statement of that title in `statements/postgres/lease.sql`.
+Each method `do_…` is the statement of that name in `statements/postgres/lease.sql`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.sql.script import Result
+from leaselock.backends.sql.statements import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.sql.script import Part, Script
+    from leaselock.backends.sql.statements import Part, Script
 
-HOLD = ("holder", "client", "tie", "expires", "about", "since")
-HELD = ("holder", "client", "tie", "token", "expires", "about", "since")
-CLAIM = ("holder", "client", "lease", "about", "since")
+HOLD = ("id", "client", "lifetime", "expires", "metadata", "since")
+HELD = ("id", "client", "lifetime", "token", "expires", "metadata", "since")
+CLAIM = ("id", "client", "lease", "metadata", "since")
 
 
 class Tables:
-    """The rows, and what each statement does to them."""
+    """The rows."""
 
     def __init__(
         self, micros: Callable[[], int], lives: Callable[[Any], bool], *, makes: bool = True
     ) -> None:
         self.micros = micros
-        # PostgreSQL's short way in makes the row where there is none; MySQL's does not.
+        # The fast path of PostgreSQL creates a missing row; that of MySQL does not.
         self.makes = makes
         self.lives = lives
         # How often anything may have changed.
         self.changes = 0
         self.locks: dict[str, dict[str, Any]] = {}
         self.waiters: dict[str, list[dict[str, Any]]] = {}
-        self.graves: dict[str, dict[str, int]] = {}
-        self.notices: list[tuple[str, str]] = []
-        self.words: set[tuple[str, str]] = set()
+        self.tombstones: dict[str, dict[str, int]] = {}
+        self.notifications: list[tuple[str, str]] = []
+        self.wakeups: set[tuple[str, str]] = set()
 
     def saved(self, names: tuple[str, ...]) -> Any:
-        """What a transaction may change, as it is."""
+        """A copy of what a transaction may change."""
         return (
             {name: dict(self.locks[name]) for name in names if name in self.locks},
             {n: [dict(w) for w in self.waiters[n]] for n in names if n in self.waiters},
-            {name: dict(self.graves[name]) for name in names if name in self.graves},
+            {name: dict(self.tombstones[name]) for name in names if name in self.tombstones},
         )
 
     def restore(self, names: tuple[str, ...], saved: Any) -> None:
-        """As if the transaction had not been."""
+        """Roll a transaction back."""
         self.changes += 1
-        for table, rows in zip((self.locks, self.waiters, self.graves), saved, strict=True):
+        for table, rows in zip((self.locks, self.waiters, self.tombstones), saved, strict=True):
             for name in names:
                 table.pop(name, None)  # type: ignore[attr-defined]
             table.update(rows)  # type: ignore[attr-defined]
@@ -56,157 +56,159 @@ class Tables:
     def do(self, part: Part) -> Result:
         """One statement."""
         self.changes += 1
-        title, words = (part, {}) if isinstance(part, str) else part
-        rows = getattr(self, "do_" + title.replace(" ", "_"), _nothing)(dict(words))
+        title, values = (part, {}) if isinstance(part, str) else part
+        rows = getattr(self, "do_" + title.replace(" ", "_"), _nothing)(dict(values))
         return rows if isinstance(rows, Result) else Result(rows, len(rows))
 
-    def do_now(self, words: dict[str, Any]) -> list[Any]:
-        """The server's clock."""
+    def do_now(self, values: dict[str, Any]) -> list[Any]:
+        """The clock of the server."""
         return [(self.micros(),)]
 
-    def do_take(self, words: dict[str, Any]) -> list[Any]:
-        """The short way in."""
-        row = self.locks.get(words["name"])
+    def do_acquire_free(self, values: dict[str, Any]) -> list[Any]:
+        """The fast path of acquire."""
+        row = self.locks.get(values["name"])
         now = self.micros()
         if row is None and not self.makes:
             return []
-        if row is not None and (row["holder"] is not None or row["beside"]):
+        if row is not None and (row["id"] is not None or row["pending"]):
             return []
         token = max(now, row["token"] + 1 if row is not None else 0)
-        self.locks[words["name"]] = {
-            **{"token": token, "beside": 0, "tie": "either", "since": now},
-            **{word: words[word] for word in ("holder", "client", "about")},
-            "expires": now + words["lease"],
+        self.locks[values["name"]] = {
+            **{"token": token, "pending": 0, "lifetime": "either", "since": now},
+            **{column: values[column] for column in ("id", "client", "metadata")},
+            "expires": now + values["lease"],
         }
         return [(token,)]
 
-    def _held_by(self, words: dict[str, Any]) -> dict[str, Any] | None:
-        row = self.locks.get(words["name"])
-        return row if row is not None and row["holder"] == words["holder"] else None
+    def _held_by(self, values: dict[str, Any]) -> dict[str, Any] | None:
+        row = self.locks.get(values["name"])
+        return row if row is not None and row["id"] == values["id"] else None
 
-    def do_confirm(self, words: dict[str, Any]) -> list[Any]:
-        """The short way from a hand-over to a whole lease."""
-        row = self._held_by(words)
+    def do_confirm(self, values: dict[str, Any]) -> list[Any]:
+        """The fast path from a hand-off to a whole lease."""
+        row = self._held_by(values)
         if row is None or row["expires"] <= self.micros():
             return []
-        return self.do_renew(words)
+        return self.do_renew(values)
 
-    def do_renew(self, words: dict[str, Any]) -> list[Any]:
-        """Not sooner than a lease from now."""
-        row = self._held_by(words)
+    def do_renew(self, values: dict[str, Any]) -> list[Any]:
+        """End no sooner than a lease from now."""
+        row = self._held_by(values)
         if row is None:
             return []
-        row["expires"] = max(row["expires"], self.micros() + words["lease"])
+        row["expires"] = max(row["expires"], self.micros() + values["lease"])
         return [(row["token"],)]
 
-    def do_drop(self, words: dict[str, Any]) -> list[Any]:
-        """The short way out."""
-        row = self._held_by(words)
-        if row is None or row["beside"]:
+    def do_release_uncontended(self, values: dict[str, Any]) -> list[Any]:
+        """The fast path of release."""
+        row = self._held_by(values)
+        if row is None or row["pending"]:
             return []
-        row["holder"] = None
+        row["id"] = None
         return [()]
 
-    def do_make(self, words: dict[str, Any]) -> list[Any]:
-        """A row to lock."""
+    def do_create_lock(self, values: dict[str, Any]) -> list[Any]:
+        """Create the row."""
         free = dict.fromkeys(HOLD)
-        return [self.locks.setdefault(words["name"], {"token": 0, "beside": 0, **free})]
+        return [self.locks.setdefault(values["name"], {"token": 0, "pending": 0, **free})]
 
-    def do_lock(self, words: dict[str, Any]) -> list[Any]:
-        """The row, which its transaction has locked by now."""
-        row = self.locks.get(words["name"])
-        return [(row["token"], row["beside"], *(row[w] for w in HOLD))] if row else []
+    def do_lock(self, values: dict[str, Any]) -> list[Any]:
+        """The row, which the transaction has locked."""
+        row = self.locks.get(values["name"])
+        return [(row["token"], row["pending"], *(row[w] for w in HOLD))] if row else []
 
-    def do_weed_waiters(self, words: dict[str, Any]) -> list[Any]:
+    def do_expire_waiters(self, values: dict[str, Any]) -> list[Any]:
         """Of one name."""
-        queue = self.waiters.get(words["name"], [])
+        queue = self.waiters.get(values["name"], [])
         gone = [waiter for waiter in queue if waiter["expires"] <= self.micros()]
-        self.waiters[words["name"]] = [waiter for waiter in queue if waiter not in gone]
+        self.waiters[values["name"]] = [waiter for waiter in queue if waiter not in gone]
         return gone
 
-    def do_weed_graves(self, words: dict[str, Any]) -> list[Any]:
+    def do_expire_tombstones(self, values: dict[str, Any]) -> list[Any]:
         """Of one name."""
-        graves = self.graves.get(words["name"], {})
+        graves = self.tombstones.get(values["name"], {})
         gone = [holder for holder, expires in graves.items() if expires <= self.micros()]
         return [graves.pop(holder) for holder in gone]
 
-    def do_buried(self, words: dict[str, Any]) -> list[Any]:
-        """Whether it is."""
-        holder = words["holder"]
-        return [(holder,)] if holder in self.graves.get(words["name"], {}) else []
+    def do_tombstone(self, values: dict[str, Any]) -> list[Any]:
+        """Whether the claim has one."""
+        holder = values["id"]
+        return [(holder,)] if holder in self.tombstones.get(values["name"], {}) else []
 
-    def do_waiters(self, words: dict[str, Any]) -> list[Any]:
-        """Head, tail, and who is beside the one that asks: here they are few, so all of them."""
-        queue = self.waiters.get(words["name"], [])
+    def do_waiters(self, values: dict[str, Any]) -> list[Any]:
+        """All waiters; the real statement returns the head, the tail and the neighbours only."""
+        queue = self.waiters.get(values["name"], [])
         return [
             (
-                *(w["ticket"], *(w[word] for word in CLAIM), w["polls"], w["sign"]),
-                w["sign"] is not None and not self.lives(w["sign"]),
+                *(w["ticket"], *(w[column] for column in CLAIM), w["polls"], w["liveness_key"]),
+                w["liveness_key"] is not None and not self.lives(w["liveness_key"]),
             )
             for w in queue
         ]
 
-    def do_store(self, words: dict[str, Any]) -> list[Any]:
-        """The hold as the rules left it."""
-        self.locks[words.pop("name")] = words
+    def do_update_lock(self, values: dict[str, Any]) -> list[Any]:
+        """The lock as the rules left it."""
+        self.locks[values.pop("name")] = values
         return [()]
 
-    def do_join(self, words: dict[str, Any]) -> list[Any]:
-        """At the tail."""
-        self.waiters.setdefault(words.pop("name"), []).append(words)
+    def do_enqueue(self, values: dict[str, Any]) -> list[Any]:
+        """Append to the queue."""
+        self.waiters.setdefault(values.pop("name"), []).append(values)
         return [()]
 
-    def do_stay(self, words: dict[str, Any]) -> list[Any]:
-        """It was seen."""
-        for waiter in self.waiters.get(words["name"], []):
-            if waiter["holder"] == words["holder"]:
-                waiter.update({word: words[word] for word in ("expires", "polls", "sign")})
+    def do_refresh_waiter(self, values: dict[str, Any]) -> list[Any]:
+        """Refresh the waiter."""
+        for waiter in self.waiters.get(values["name"], []):
+            if waiter["id"] == values["id"]:
+                waiter.update(
+                    {column: values[column] for column in ("expires", "polls", "liveness_key")}
+                )
         return [()]
 
-    def do_quit(self, words: dict[str, Any]) -> list[Any]:
-        """Out of the queue."""
-        queue = self.waiters.get(words["name"], [])
-        self.waiters[words["name"]] = [w for w in queue if w["holder"] != words["holder"]]
+    def do_dequeue(self, values: dict[str, Any]) -> list[Any]:
+        """Remove from the queue."""
+        queue = self.waiters.get(values["name"], [])
+        self.waiters[values["name"]] = [w for w in queue if w["id"] != values["id"]]
         return [()]
 
-    def do_bury(self, words: dict[str, Any]) -> list[Any]:
-        """Given up for good."""
-        self.graves.setdefault(words["name"], {})[words["holder"]] = words["expires"]
+    def do_add_tombstone(self, values: dict[str, Any]) -> list[Any]:
+        """Record a tombstone."""
+        self.tombstones.setdefault(values["name"], {})[values["id"]] = values["expires"]
         return [()]
 
-    def do_wake(self, words: dict[str, Any]) -> list[Any]:
-        """Sent when the transaction is committed."""
-        self.notices.append((words["channel"], words["holder"]))
+    def do_notify(self, values: dict[str, Any]) -> list[Any]:
+        """Delivered when the transaction is committed."""
+        self.notifications.append((values["channel"], values["id"]))
         return [()]
 
-    def do_leave_word(self, words: dict[str, Any]) -> list[Any]:
-        """For a client that has to look."""
-        self.words.add((words["client"], words["holder"]))
+    def do_store_wakeup(self, values: dict[str, Any]) -> list[Any]:
+        """For a client that polls."""
+        self.wakeups.add((values["client"], values["id"]))
         return [()]
 
     # --- looking --------------------------------------------------------------------------------
 
-    def do_one(self, words: dict[str, Any]) -> list[Any]:
-        """Who holds one lock."""
-        row, now = self.locks.get(words["name"]), self.micros()
-        if row is None or row["holder"] is None or row["expires"] <= now:
+    def do_one(self, values: dict[str, Any]) -> list[Any]:
+        """The hold of one lock."""
+        row, now = self.locks.get(values["name"]), self.micros()
+        if row is None or row["id"] is None or row["expires"] <= now:
             return []
-        return [(words["name"], *(row[word] for word in HELD))]
+        return [(values["name"], *(row[column] for column in HELD))]
 
-    def do_all(self, words: dict[str, Any]) -> list[Any]:
-        """Who holds what."""
+    def do_all(self, values: dict[str, Any]) -> list[Any]:
+        """All holds."""
         return [row for name in sorted(self.locks) for row in self.do_one({"name": name})]
 
-    def do_queue(self, words: dict[str, Any]) -> list[Any]:
-        """Who waits for one lock."""
+    def do_queue(self, values: dict[str, Any]) -> list[Any]:
+        """The queue of one lock."""
         return [
-            (words["name"], *(waiter[word] for word in CLAIM))
-            for waiter in sorted(self.waiters.get(words["name"], []), key=_ticket)
+            (values["name"], *(waiter[column] for column in CLAIM))
+            for waiter in sorted(self.waiters.get(values["name"], []), key=_ticket)
             if waiter["expires"] > self.micros()
         ]
 
-    def do_queues(self, words: dict[str, Any]) -> list[Any]:
-        """Who waits for what."""
+    def do_queues(self, values: dict[str, Any]) -> list[Any]:
+        """All queues."""
         return [row for name in sorted(self.waiters) for row in self.do_queue({"name": name})]
 
 
@@ -215,11 +217,11 @@ def _ticket(waiter: dict[str, Any]) -> int:
     return ticket
 
 
-def _nothing(words: dict[str, Any]) -> list[Any]:
+def _nothing(values: dict[str, Any]) -> list[Any]:
     return []
 
 
 def names_of(script: Script) -> tuple[str, ...]:
-    """The rows that a script wants to have locked."""
-    words = [part[1] for part in script if not isinstance(part, str)]
-    return tuple(dict.fromkeys(str(each["name"]) for each in words if "name" in each))
+    """The rows that a script locks."""
+    values = [part[1] for part in script if not isinstance(part, str)]
+    return tuple(dict.fromkeys(str(each["name"]) for each in values if "name" in each))

@@ -59,6 +59,10 @@ class Protocol:
         """End the connection without closing its descriptor; may be called from any thread."""
         raise NotImplementedError
 
+    def readable(self) -> bool:
+        """Whether the peer has sent something, or has ended the connection."""
+        raise NotImplementedError
+
     def release(self) -> None:
         """Close the connection and its descriptors."""
         raise NotImplementedError
@@ -281,8 +285,8 @@ class TaskWire(Wire):
 
         work.add_done_callback(done)
 
-    def _blocking_done(self, work: Future[Any], future: asyncio.Future[Any]) -> None:
-        if self.future is not future or future.done() or self.running is None:
+    def _blocking_done(self, work: Future[Any], future: asyncio.Future[Any] | None) -> None:
+        if future is None or self.future is not future or future.done() or self.running is None:
             self._discard(work)
         elif error := work.exception():
             self._advance(self.running.throw, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaselock.backends import wire
+from leaselock.core.effects import Request
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -16,28 +17,34 @@ if TYPE_CHECKING:
     Steps = Generator[Any, Any, Any]
 
 
-class Connect(NamedTuple):
-    """Establish the connection. → None"""
+class Connect(NamedTuple("Connect", []), Request[None]):
+    """Establish the connection."""
+
+    __slots__ = ()
 
 
-class Execute(NamedTuple):
-    """Execute statements that are sent in one piece. → list[Result]; SqlError if one fails."""
+class Execute(NamedTuple("Execute", [("text", Any)]), Request["list[Result]"]):
+    """Execute statements that are sent in one piece; SqlError if one fails."""
 
-    text: Any
-
-
-class Send(NamedTuple):
-    """Send statements without waiting for their results; `Receive` must follow. → None"""
-
-    text: Any
+    __slots__ = ()
 
 
-class Receive(NamedTuple):
-    """Wait for the results of what was sent. → list[Result]"""
+class Send(NamedTuple("Send", [("text", Any)]), Request[None]):
+    """Send statements without waiting for their results. `Receive` must follow."""
+
+    __slots__ = ()
 
 
-class AwaitNotification(NamedTuple):
-    """Wait for notifications; empty when the time is up. → list[str]"""
+class Receive(NamedTuple("Receive", []), Request["list[Result]"]):
+    """Wait for the results of what was sent."""
+
+    __slots__ = ()
+
+
+class AwaitNotification(NamedTuple("AwaitNotification", []), Request["list[str]"]):
+    """Wait for notifications; the reply is empty when the time is up."""
+
+    __slots__ = ()
 
 
 class Connection(Protocol):

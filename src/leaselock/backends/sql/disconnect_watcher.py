@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock.backends import wire
 from leaselock.backends.wire import READ, TaskWire, ThreadWire
+from leaselock.core.effects import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 READABLE, ENDED = 0x001, 0x2000
 
 
-class AwaitDisconnect(NamedTuple):
-    """Wait for sessions to end or for `wake`. → list of the sessions that have ended"""
+class AwaitDisconnect(NamedTuple("AwaitDisconnect", []), Request["list[SessionConnection]"]):
+    """Wait for sessions to end, or for `wake`."""
+
+    __slots__ = ()
 
 
 class PipeOnly:

@@ -47,7 +47,8 @@ def _proxy(server: ServerInfo) -> Finding:
         return Finding("ok", "no proxy is between the client and the server")
     if server.direct:
         return Finding(
-            "ok", "a proxy is between the client and the server; the URL says that it pools sessions"
+            "ok",
+            "a proxy is between the client and the server; by the URL it pools sessions",
         )
     return Finding(
         "warn",

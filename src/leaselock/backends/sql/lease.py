@@ -1,4 +1,4 @@
-"""Protocol "lease": the rules of `core.rules`, each in a transaction that locks the row of the lock.
+"""Protocol "lease": `core.rules`, each rule in a transaction that locks the row of the lock.
 
 Acquiring a free lock and releasing a lock without waiters take one statement each. These see and
 change one row only, so the server decides by its newest version. The column "pending" counts what

@@ -176,13 +176,15 @@ class SqlLockRow:
         expires = self.clock + micros(TOMBSTONE_LASTS)
         self._count_pending(0 if claim_id in self.tombstones else 1)
         self.tombstones.add(claim_id)
-        self.writes.append(("add tombstone", {"name": self.name, "id": claim_id, "expires": expires}))
+        self.writes.append(
+            ("add tombstone", {"name": self.name, "id": claim_id, "expires": expires})
+        )
 
     def watch(self, client: str) -> None:
         """Nothing to do: deaths are not reported; holds and waiters of dead clients expire."""
 
     def notify(self, claim: Claim) -> None:
-        """Notify the client of the claim at commit; the requester itself is notified by the reply."""
+        """Notify the client of the claim at commit; the requester is notified by the reply."""
         if claim.client == self.requester.client:
             self.local.append(claim.id)
             return

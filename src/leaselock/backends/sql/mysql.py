@@ -8,7 +8,6 @@ until the answer is complete (`mysql_answers`). A connection is never reopened (
 from __future__ import annotations
 
 import os
-import select
 import socket
 import ssl
 import threading
@@ -142,7 +141,7 @@ class Mysql(DatabaseProtocol):
                 return conn
             conn = self.pymysql.connect(**arguments(self.target), **times, defer_connect=True)
             # The limits of PyMySQL are for each read; this one is for the whole handshake.
-            limit = threading.Timer(left, lambda: conn._sock and shut_down(conn._sock))
+            limit = threading.Timer(left, _end_handshake, (conn,))
             limit.daemon = True
             limit.start()
             try:
@@ -213,6 +212,7 @@ class Mysql(DatabaseProtocol):
         except (OSError, *MALFORMED) as error:
             raise self._lost(error) from error
         self.owes = False
+        self.broken = bool(answer.buffer)
         self.status = answer.status
         if answer.error is None:
             return answer.results
@@ -249,6 +249,11 @@ class Mysql(DatabaseProtocol):
             os.close(self.socket.fileno())
             INHERITED.append(self.conn)
         self.broken = True
+
+
+def _end_handshake(conn: Any) -> None:
+    if conn._sock is not None:
+        shut_down(conn._sock)
 
 
 class ThreadConnection(ThreadWire, Mysql):

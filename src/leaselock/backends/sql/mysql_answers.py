@@ -44,6 +44,7 @@ class Answer:
         self.connection_ended = False
         self.complete = False
         self.status = 0
+        # What has come and is not read yet. After the end of the answer it is unexpected.
         self.buffer = b""
         self.sequence = 1
         # Of the result set that is being read: definitions still to come, types, rows.
@@ -56,24 +57,22 @@ class Answer:
         """Take more bytes."""
         buffer = self.buffer + data if self.buffer else data
         place, end = 0, len(buffer)
-        while place + 4 <= end:
+        while place + 4 <= end and not self.complete:
             head = int.from_bytes(buffer[place : place + 4], "little")
             size = head & LARGEST_PACKET
             if place + 4 + size > end:
                 break
-            if self.complete or head >> 24 != self.sequence or size == LARGEST_PACKET:
+            if head >> 24 != self.sequence or size == LARGEST_PACKET:
                 self._unexpected(head >> 24, buffer[place + 4 : place + 4 + size])
                 return
             self.sequence = (self.sequence + 1) % 256
             self._packet(buffer[place + 4 : place + 4 + size])
             place += 4 + size
         self.buffer = buffer[place:]
-        if self.complete and self.buffer:
-            raise ValueError("bytes follow the end of an answer")
 
     def _unexpected(self, sequence: int, packet: bytes) -> None:
         # MariaDB sends an error with the number 0 when it shuts down or ends the session.
-        if self.complete or sequence or packet[0] != ERROR:
+        if sequence or packet[0] != ERROR:
             raise ValueError("a packet out of sequence")
         self._failed(packet)
         self.connection_ended = True

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock.backends.sql.connection import AwaitNotification, Execute
-from leaselock.backends.sql.executor import Executor
 from leaselock.backends.sql.lock_row import channel
 from leaselock.backends.sql.statements import SqlError
 from leaselock.core.backend import WAKE_ALL
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from leaselock.backends.sql.connection import Connection
+    from leaselock.backends.sql.executor import Executor
     from leaselock.backends.sql.pool import Pool
+    from leaselock.backends.sql.statements import Value
 
     Wakeups = Awaitable[tuple[str, ...]]
 
@@ -154,8 +155,8 @@ async def slept(client: str, seconds: float, executor: Executor) -> tuple[str, .
     A second interrupt may end the statements after the sleep. They are repeated next time.
     """
     try:
-        part = ("sleep", {"client": client, "millis": round(seconds * 1000)})
-        await executor.execute((part,))
+        values: dict[str, Value] = {"client": client, "millis": round(seconds * 1000)}
+        await executor.execute((("sleep", values),))
     except SqlError as error:
         if error.state not in INTERRUPTED:
             raise

@@ -8,7 +8,7 @@ client releases the lock. If the client cannot do that any more, the server ends
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.backends.sql.session_locks import SLICE
 from leaselock.core.backend import (
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from leaselock.backends.sql.session_pool import SessionPool
+    from leaselock.core.effects import Request
 
+R = TypeVar("R")
 MARGIN = 0.002
 RELEASE_TIMEOUT = 2.0
 POLL = 0.05
@@ -48,12 +50,12 @@ class SessionBackend(StoreMaintenance):
         self,
         protocol: str,
         sessions: SessionPool,
-        maintain: Callable[[object, float], Awaitable[Any]],
+        send: Callable[[Request[Any], float], Awaitable[Any]],
     ) -> None:
         self.protocol = protocol
         self.sessions = sessions
         self.now = sessions.now
-        self.ask = maintain
+        self.send = send
         target = sessions.pool.target
         # MySQL measures the time that a statement may wait for a row in whole seconds.
         self.coarse = protocol == "row" and target.dialect == "mysql"
@@ -73,12 +75,13 @@ class SessionBackend(StoreMaintenance):
         self.watching = Background()
         self.planned = FOREVER
 
+    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Send one maintenance request to the database."""
+        return self.send(request, until)
+
     def report_to(self, lose: Callable[[str, str], None]) -> None:
         """Set the function to call with the claim and the reason when a hold has ended."""
         self.lose = lose
-
-    def _by(self, request: object, until: float) -> Call[Any]:
-        return Call("seats", By(self.protocol, request), until)  # type: ignore[arg-type]
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try."""
@@ -99,11 +102,11 @@ class SessionBackend(StoreMaintenance):
     async def _granted(self, claim: Claim) -> None:
         ends = self.now() + claim.lease
         self.ends[claim.id] = (ends, claim)
-        if not self.attending.running:
-            await self.attending.start(lambda: self._attend(claim.client), "attendant")
+        if not self.watching.running:
+            await self.watching.start(lambda: self._watch(claim.client), "session-watcher")
         elif ends < self.planned:
             self.planned = ends
-            await Call("ends", Poke(claim.client), self.now() + SOON)  # type: ignore[arg-type]
+            self.sessions.wake_watcher(claim.client)
 
     async def _watch(self, client: str) -> None:
         """Report which connections have ended, and release holds whose lease has ended."""

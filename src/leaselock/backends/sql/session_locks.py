@@ -165,7 +165,9 @@ class SessionLocks:
         self, session: Session, values: dict[str, Value], shared: Shared
     ) -> int | None:
         if session.recorded and not self.postgres:
-            counted, recorded = await shared((("row new token", values), ("row update session", values)))
+            counted, recorded = await shared(
+                (("row new token", values), ("row update session", values))
+            )
             if counted.amount and recorded.amount:
                 return counted.number
         script: Script = ("begin transaction", ("row token", values), "commit transaction")

@@ -25,8 +25,16 @@ if TYPE_CHECKING:
     from leaselock.backends.sql.connection import Connection
     from leaselock.backends.sql.executor import Executor
     from leaselock.backends.sql.pool import Pool
-    from leaselock.core.backend import Acquire, BreakLock, Broken, Busy, Claim, Grant, Inspect
-    from leaselock.core.backend import LockState
+    from leaselock.core.backend import (
+        Acquire,
+        BreakLock,
+        Broken,
+        Busy,
+        Claim,
+        Grant,
+        Inspect,
+        LockState,
+    )
 
 T = TypeVar("T")
 # How much later than its wait a waiting statement may be answered, in seconds.
@@ -107,9 +115,7 @@ class SessionPool:
             return ABSENT
         session, held = found.session, found.session.token is not None
         try:
-            await self._converse(
-                claim, found, lambda own: self.locks.release(session, own), until
-            )
+            await self._converse(claim, found, lambda own: self.locks.release(session, own), until)
         except StoreError:
             # A closed connection holds nothing; but it is not known for how long it held.
             self._drop(claim, found)
@@ -169,9 +175,7 @@ class SessionPool:
             self._drop(claim, found)
         return self.sessions.get(claim.id) is found
 
-    async def inspect(
-        self, protocol: str, request: Inspect, until: float
-    ) -> tuple[LockState, ...]:
+    async def inspect(self, protocol: str, request: Inspect, until: float) -> tuple[LockState, ...]:
         """Holders and waiters."""
         return await self.locks.inspect(protocol, request, self._shared(until))
 
@@ -192,7 +196,7 @@ class SessionPool:
         work: Callable[[Executor], Awaitable[T]],
         until: float,
     ) -> T:
-        """Run a conversation on the connection of a claim. If it fails, the connection is closed."""
+        """Run a conversation on the connection of a claim; if it fails, close the connection."""
         if not found.room.enter_now() and not await found.room.enter(until):
             raise NotApplied(f"another request for the claim to {claim.name!r} was in progress")
         try:
@@ -219,7 +223,8 @@ class SessionPool:
                 f"{protocol!r} needs a session of its own: use protocol 'lease', connect to the "
                 "server itself, or say ?proxy=session if the proxy pools whole sessions"
             )
-        if protocol == "advisory" and self.locks.postgres and "idle_session_timeout" not in settings:
+        new_enough = "idle_session_timeout" in settings or not self.locks.postgres
+        if protocol == "advisory" and not new_enough:
             raise NotApplied(TOO_OLD)
 
     async def _connection(self, claim: Claim, until: float) -> SessionConnection:

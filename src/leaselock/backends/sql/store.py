@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.backends import Opened, check_protocol
 from leaselock.backends.sql.disconnect_watcher import TaskWatcher, ThreadWatcher
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from leaselock.backends.sql.connection import Connection
     from leaselock.backends.sql.executor import Executor
     from leaselock.backends.sql.url import Target
+    from leaselock.core.effects import Request
+
+R = TypeVar("R")
 
 # The server measures leases by its wall clock, which may be adjusted. The drift covers a clock that
 # is slewed, not one that jumps.
@@ -48,7 +51,7 @@ class SqlStore:
         self.sessions = SessionPool(self.pool, make_watcher, now)
         self.pid = os.getpid()
 
-    def request(self, request: object, until: float) -> Awaitable[Any]:
+    def request(self, request: Request[Any], until: float) -> Awaitable[Any]:
         """Carry out a request of protocol "lease", or a maintenance request of any protocol."""
         if isinstance(request, MAINTENANCE):
 
@@ -97,8 +100,15 @@ class LeaseBackend(Queue):
 
     def __init__(self, store: SqlStore) -> None:
         super().__init__(CAPABILITIES)
-        self.ask = store.request
-        self.listen = store.listener.listen
+        self.store = store
+
+    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Send one request to the database."""
+        return self.store.request(request, until)
+
+    def listen(self, client: str) -> Awaitable[tuple[str, ...]]:
+        """Wait for wake-ups."""
+        return self.store.listener.listen(client)
 
 
 def module_of(target: Target) -> ModuleType:

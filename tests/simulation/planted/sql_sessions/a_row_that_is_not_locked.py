@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     import pytest
-
     from leaselock.backends.sql.seats import Steps
 
 STORY = "sql sessions"
