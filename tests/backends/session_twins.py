@@ -19,7 +19,7 @@ from leaselock.core.backend import BreakLock, Broken, Grant, HoldRecord, LockSta
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
@@ -51,7 +51,7 @@ class Suspended:
 
 
 class _Pause:
-    def __await__(self) -> Iterator[None]:
+    def __await__(self) -> Generator[None, None, None]:
         yield
 
 

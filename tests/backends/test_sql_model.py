@@ -90,14 +90,14 @@ class SessionHistory(History):
 
     def __init__(self, twins: SessionTwins) -> None:
         super().__init__(twins)
-        self.twins = twins
+        self.sessions = twins
 
     def play(self, step: Step) -> None:
         claim = self.last[step.client]
         if step.kind not in ("await", "brief"):
             super().play(step)
         elif claim is not None:
-            self.seen[self.twins.wait(claim, BRIEF if step.kind == "brief" else LONG)] += 1
+            self.seen[self.sessions.wait(claim, BRIEF if step.kind == "brief" else LONG)] += 1
 
 
 @contextmanager

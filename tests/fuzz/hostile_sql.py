@@ -49,8 +49,8 @@ MORE, QUERY = 0x08, 3
 
 def granted(token: int) -> dict[str, list[Any]]:
     """The rows of a database that gives."""
-    row, yes = [(token,)], ("a", True)
-    taken = {"acquire free": row, "advisory acquire": row, "row try": [yes]}
+    row: list[Any] = [(token,)]
+    taken = {"acquire free": row, "advisory acquire": row, "row try": [("a", True)]}
     return {**BUSY, **taken, "row token": [(token, 1)]}
 
 

@@ -95,11 +95,16 @@ def store_on(url: str, connection: Any) -> SqlStore:
     return store
 
 
+async def process_of(store: SqlStore, request: Any, until: float) -> Any:
+    """The process that carries out a request."""
+    return await store.request(request, until)
+
+
 def asked(url: str, results: list[Result], request: Any) -> None:
     """Ask in a thread."""
     store = store_on(url, AnsweringConnection(results))
     with contextlib.suppress(StoreError, ConnectionResetError):
-        Threads({}, (store,)).run(store.request(request, math.inf))
+        Threads({}, (store,)).run(process_of(store, request, math.inf))
 
 
 def awaited(url: str, results: list[Result], request: Any) -> None:
@@ -111,7 +116,8 @@ def awaited(url: str, results: list[Result], request: Any) -> None:
 
 async def answer(store: SqlStore, request: Any) -> None:
     """Ask with a deadline that is far away."""
-    await Aio({}, (store,), native=True).run(store.request(request, monotonic() + 60.0))
+    driver = Aio({}, (store,), native=True)
+    await driver.run(process_of(store, request, monotonic() + 60.0))
 
 
 @holds(

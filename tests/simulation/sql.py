@@ -19,7 +19,7 @@ from leaselock.core.effects import FOREVER
 from leaselock.core.hold import State
 
 if TYPE_CHECKING:
-    from leaselock.drivers.simulated_machine import Machine
+    from tests.simulation.world import Machine
 
     from leaselock.backends.sql.store import SqlStore
     from leaselock.core.hold import Hold

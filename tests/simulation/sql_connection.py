@@ -7,7 +7,7 @@ when their keepalive fails, unless they notice earlier by a timeout of their own
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from leaselock.backends.sql.connection import AwaitNotification, Connect, Execute, Receive, Send
 from leaselock.backends.sql.statements import Dialect, SqlError, dialect_of
@@ -18,7 +18,7 @@ from leaselock.errors import NotApplied, OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.drivers.simulated_machine import Machine
+    from tests.simulation.world import Machine
 
     from leaselock.backends.sql.session_pool import SessionConnection
     from leaselock.backends.sql.statements import Result, Script
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUT = 4.0
 KEEPALIVE = 15.0
+TICK = 1e-6
 
 
 class ByName(Dialect):
@@ -58,7 +59,8 @@ class Network:
 
     def delay(self) -> float:
         """How long one message takes."""
-        return self.world._delay(self.world.faults)
+        delay: float = self.world._delay(self.world.faults)
+        return delay
 
     def after(self, until: float, action: Callable[[], None]) -> None:
         """Do something at a time on the machine's clock."""
@@ -88,6 +90,8 @@ class SimulatedConnection:
         self.answer: object = None
         self.reply: Reply | None = None
         self.payloads: list[str] = []
+        # When the last message to the server, and to the client, arrives.
+        self.sent = self.answered = 0.0
 
     @property
     def usable(self) -> bool:
@@ -141,7 +145,7 @@ class SimulatedConnection:
             if self.network.happens(self.network.world.faults.lost_request):
                 self.lose()
             server, session = self.network.server, self.session
-            self.travel(lambda: server.execute(session, request.text, self._answered))
+            self.to_server(lambda: server.execute(session, request.text, self._answered))
         if isinstance(request, Send):
             reply(None)
             return
@@ -167,9 +171,19 @@ class SimulatedConnection:
         if reply is not None:
             reply(outcome)
 
-    def travel(self, arrive: Callable[[], None]) -> None:
-        """A message on its way."""
-        self.network.world.after(self.network.delay(), lambda: arrive() if self.whole else None)
+    def to_server(self, arrive: Callable[[], None]) -> None:
+        """A message on its way; it does not overtake an earlier one."""
+        self.sent = self._travel(self.sent, arrive)
+
+    def to_client(self, arrive: Callable[[], None]) -> None:
+        """The same in the other direction."""
+        self.answered = self._travel(self.answered, arrive)
+
+    def _travel(self, earlier: float, arrive: Callable[[], None]) -> float:
+        world = self.network.world
+        at = max(world.time + self.network.delay(), earlier + TICK)
+        world.after(at - world.time, lambda: arrive() if self.whole else None)
+        return at
 
     def lose(self) -> None:
         """From now on nothing arrives."""
@@ -185,7 +199,7 @@ class SimulatedConnection:
         """The server answers."""
         if self.network.happens(self.network.world.faults.lost_reply):
             self.lose()
-        self.travel(lambda: self._received(results))
+        self.to_client(lambda: self._received(results))
 
     def _received(self, results: object) -> None:
         self.owes, self.answer = False, results
@@ -198,7 +212,7 @@ class SimulatedConnection:
         """The server sends a notification."""
         if self.network.happens(self.network.world.faults.lost_message / 4):
             self.lose()
-        self.travel(lambda: self._heard(payload))
+        self.to_client(lambda: self._heard(payload))
 
     def _heard(self, payload: str) -> None:
         self.payloads.append(payload)
@@ -211,7 +225,7 @@ class SimulatedConnection:
 
     def _ended(self) -> None:
         """The server has ended the session; the client hears of it later."""
-        self.travel(self._seen)
+        self.to_client(self._seen)
 
     def _seen(self) -> None:
         """The client's kernel has seen the end."""
@@ -224,7 +238,7 @@ class SimulatedConnection:
     def end_session(self) -> None:
         """The server hears that the connection has ended."""
         if self.session is not None:
-            self.travel(lambda: self.network.server.end(self.session))
+            self.to_server(lambda: self.network.server.end(self.session))
 
     def cut(self) -> None:
         """End it from the client's side; a dead machine does nothing any more."""
@@ -305,7 +319,8 @@ def simulated_store(network: Network) -> SqlStore:
     store = SqlStore(
         target,
         network.machine.now,
-        lambda: SimulatedConnection(network),
+        # The simulator's driver calls `handle` in place of `call`.
+        lambda: cast("Any", SimulatedConnection(network)),
         lambda: SimulatedWatcher(network),
     )
     use_names(store)
