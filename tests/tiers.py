@@ -26,6 +26,7 @@ PLACES = {
     "tests/controls/": "heavy",
     "tests/crash/": "statistical",
     "tests/fuzz/": "statistical",
+    "tests/linearizability/": "statistical",
     "tests/test_benchmarks.py": "heavy",
     "tests/test_hazards.py": "heavy",
     "tests/test_demo.py": "heavy",

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from leaselock.backends.zookeeper.turn import (
+from leaselock.backends.zookeeper.queue_order import (
     CURATOR,
     HALF,
     KAZOO,

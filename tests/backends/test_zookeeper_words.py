@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaselock.backends.zookeeper.data import read, written
-from leaselock.backends.zookeeper.places import ROOT, decoded, encoded, path_of
-from leaselock.backends.zookeeper.turn import CURATOR, KAZOO
+from leaselock.backends.zookeeper.paths import ROOT, decoded, encoded, path_of
+from leaselock.backends.zookeeper.queue_order import CURATOR, KAZOO
 from leaselock.backends.zookeeper.url import parsed
 from leaselock.core.backend import Claim
 

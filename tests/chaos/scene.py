@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.pace import pace
+
 from leaselock.testing.conformance import Store
 from leaselock.testing.conformance.aio import InAsyncio
 from leaselock.testing.conformance.threads import InThreads
@@ -41,7 +43,8 @@ class Scene:
         self.server = server
         self.proxy = proxy
         self.world = world
-        self.client = world.client(op_timeout=OP_TIMEOUT)
+        self.pace = pace()
+        self.client = world.client(op_timeout=OP_TIMEOUT * self.pace)
         self.watcher = world.connect(server.url)
         world.clients.append(self.watcher)
         self.faults: list[Fault] = []

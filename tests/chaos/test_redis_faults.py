@@ -67,11 +67,12 @@ async def extend(scene: Scene, action: str) -> None:
 
 async def renew(scene: Scene, action: str) -> None:
     """One renewal that fails is no loss: the next one comes in time."""
-    lease = await scene.world.take(scene.lock(lease=SHORT))
+    short = SHORT * scene.pace
+    lease = await scene.world.take(scene.lock(lease=short))
     fault = scene.plan(action)
     await scene.world.until(fault.struck.is_set, PATIENCE)
     struck = scene.world.now()
-    await scene.world.until(lambda: scene.world.now() > struck + SHORT)
+    await scene.world.until(lambda: scene.world.now() > struck + short)
     lease.ensure()
     assert await scene.token() == lease.token
     await lease.release()

@@ -65,7 +65,7 @@ SCHEMES = {
     "rediss+sentinel": "leaselock.backends.redis.nodes",
     "redis+cluster": "leaselock.backends.redis.nodes",
     "rediss+cluster": "leaselock.backends.redis.nodes",
-    "zookeeper": "leaselock.backends.zookeeper.nodes",
+    "zookeeper": "leaselock.backends.zookeeper.store",
     "postgresql": "leaselock.backends.sql.store",
     "postgres": "leaselock.backends.sql.store",
     "mysql": "leaselock.backends.sql.store",
@@ -75,7 +75,7 @@ SCHEMES = {
 OBJECTS = {
     "redis": "leaselock.backends.redis.nodes",
     "valkey": "leaselock.backends.redis.nodes",
-    "kazoo": "leaselock.backends.zookeeper.nodes",
+    "kazoo": "leaselock.backends.zookeeper.store",
     "sqlalchemy": "leaselock.backends.sql.store",
 }
 

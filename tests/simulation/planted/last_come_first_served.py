@@ -1,4 +1,4 @@
-"""The last to come is served first (hazard E5)."""
+"""The last waiter is served first (hazard E5)."""
 
 from __future__ import annotations
 

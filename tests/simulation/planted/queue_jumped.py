@@ -1,4 +1,4 @@
-"""Whoever asks a free lock gets it, though others wait (hazard E5)."""
+"""A request for a free lock is granted although other clients wait (hazard E5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A renewal is believed from the moment its answer arrived (hazard B2)."""
+"""The validity of a renewal is counted from its reply (hazard B2)."""
 
 from __future__ import annotations
 

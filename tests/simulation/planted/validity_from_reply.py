@@ -1,4 +1,4 @@
-"""A grant is believed from the moment its answer arrived (hazard B2)."""
+"""The validity of a grant is counted from its reply (hazard B2)."""
 
 from __future__ import annotations
 
