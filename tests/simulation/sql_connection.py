@@ -59,7 +59,7 @@ class Network:
 
     def delay(self) -> float:
         """How long one message takes."""
-        delay: float = self.world._delay(self.world.faults)
+        delay: float = self.world.delay(self.world.faults)
         return delay
 
     def after(self, until: float, action: Callable[[], None]) -> None:

@@ -18,18 +18,17 @@ are called under the monitor of the driver.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import select
 import socket
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Generator
     from concurrent.futures import Future
 
@@ -194,9 +193,16 @@ class TaskWire(Wire):
     watched = -1
     writing = False
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # Threads do without the event loop, so it is not imported for them.
+        from asyncio import get_running_loop
+
+        self.running_loop = get_running_loop
+
     def call(self, request: Any, until: float) -> asyncio.Future[Any]:
         """Carry out one request."""
-        loop = self.loop = asyncio.get_running_loop()
+        loop = self.loop = self.running_loop()
         future = self.future = loop.create_future()
         if self.closed:
             self._finish(None, OutcomeUnknown(CLOSED))
@@ -271,6 +277,8 @@ class TaskWire(Wire):
 
     def _run_blocking(self, function: Callable[[], Any]) -> None:
         """Run a blocking function in a thread of its own: those of the loop may all be busy."""
+        from concurrent.futures import ThreadPoolExecutor
+
         loop, future = self.loop, self.future
         assert loop is not None
         worker = ThreadPoolExecutor(1, "leaselock-connect")
