@@ -44,7 +44,7 @@ class Room:
         self.ordinary: deque[Signal] = deque()
 
     def enter_now(self, urgent: bool = False) -> bool:
-        """Enter without waiting, if there is room and nobody waits for it."""
+        """Enter without waiting, if there is room and none waits for it."""
         if urgent:
             if self.urgent or self.used >= self.limit + self.spare:
                 return False
