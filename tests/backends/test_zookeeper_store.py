@@ -238,7 +238,7 @@ def test_a_client_is_closed_while_the_server_keeps_silent(
     accepts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also before there is a session: one that is frozen, or whose network drops all."""
-    monkeypatch.setattr(session, "CLOSE_PATIENCE", 0.3)
+    monkeypatch.setattr(session, "CLOSE_TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0), backlog=8 if accepts else 0) as silent:
         address = silent.getsockname()
         crowd = [] if accepts else [socket.create_connection(address)]

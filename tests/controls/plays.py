@@ -17,13 +17,13 @@ from tests.controls.peers import RedisPy, redis_of
 from tests.servers.pgbouncer import PgBouncer
 
 from leaselock.testing.checker import check
-from leaselock.testing.history import History
 from leaselock.testing.hazards.naive_sql import connected
 from leaselock.testing.hazards.outcome import Outcome, failed, survived
 from leaselock.testing.hazards.scene import GRACE, LONG
-from leaselock.testing.recorder import Recorder
+from leaselock.testing.history import History
 from leaselock.testing.polling import poll_until as until
 from leaselock.testing.proxy import Proxy
+from leaselock.testing.recorder import Recorder
 from leaselock.testing.verdict import Kind
 
 if TYPE_CHECKING:

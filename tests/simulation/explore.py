@@ -18,6 +18,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.models.sqlite_model import Model
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.redis import ONE as SETTINGS
 from tests.simulation.redis import Near
@@ -27,12 +28,11 @@ from tests.simulation.redis_net import Link, Network
 from tests.simulation.redis_tasks import Tasks
 from tests.simulation.world import EPOCH, Faults, Machine, World
 
-from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
+from leaselock.backends.memory.store import CAPABILITIES as MEMORY
 from leaselock.backends.redis.model import Server
 from leaselock.backends.redis.protocol import CAPABILITIES as REDIS
 from leaselock.backends.redis.protocol import Handed
 from leaselock.backends.redis.steps import Address
-from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call, Request
@@ -325,7 +325,7 @@ class Wires(Network):
 def table_state(model: Model) -> object:
     """What a table has, and who is told what."""
     entries = {n: (e.held, e.token, e.queue) for n, e in model.table.entries.items()}
-    return entries, model.table.graves, model.unheard, sorted(model.ears), model.machines
+    return entries, model.table.tombstones, model.unheard, sorted(model.ears), model.machines
 
 
 async def user(service: ClientCore, bounds: Bounds) -> None:
@@ -372,7 +372,7 @@ def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) 
         client = direct.of(machine)
         backend: Any = Handed("store", REDIS, client.forget, client.wake_all)
     else:
-        backend = Queue(MEMORY if store == "memory" else SQLITE)
+        backend = Queue(MEMORY if store == "memory" else SQLITE, "store", "ear")
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     judge.enrol(machine, service)
     scene.machines[name] = machine

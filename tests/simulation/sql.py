@@ -103,4 +103,4 @@ class SqlStory(Story):
 
     def make_backend(self, machine: Machine) -> Queue:
         """The queue."""
-        return Queue(CAPABILITIES)
+        return Queue(CAPABILITIES, "store", "ear")

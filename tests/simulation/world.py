@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaselock.core.effects import FOREVER, Call, CallUser, Owner, Sleep, Spawn, Wait
-from leaselock.drivers.system_env import given_up
+from leaselock.drivers.system_env import was_dropped
 from leaselock.errors import LeaselockError, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ class Interrupted(BaseException):
 class Run:
     """One process on its way."""
 
-    __slots__ = ("caller", "ended", "error", "machine", "name", "process", "result", "turn")
+    __slots__ = ("ended", "error", "machine", "name", "owner", "process", "result", "turn")
 
-    def __init__(self, machine: Machine, process: Process[Any], caller: Owner, name: str) -> None:
+    def __init__(self, machine: Machine, process: Process[Any], owner: Owner, name: str) -> None:
         self.machine = machine
         self.process = process
-        self.caller = caller
+        self.owner = owner
         self.name = name
         self.turn = 0
         self.ended = False
@@ -206,7 +206,7 @@ class World:
     def step(self, run: Run, turn: int, answer: object, error: BaseException | None) -> None:
         """Give an answer to the process that waits for it in this turn."""
         machine = run.machine
-        if run.ended or run.turn != turn or given_up(run.process):
+        if run.ended or run.turn != turn or was_dropped(run.process):
             self.quiet = True
             return
         if machine.frozen_until > self.time:
@@ -217,7 +217,7 @@ class World:
         run.turn += 1
         self.steps += 1
         self.moves += 1
-        machine.current = run.caller
+        machine.current = run.owner
         try:
             effect = run.process.send(answer) if error is None else run.process.throw(error)
         except StopIteration as done:

@@ -98,7 +98,9 @@ def _take_once(name: str, until: float, limit: int) -> Taking:
     if (yield from (_wait(name, seconds, limit) if seconds else _try(name, limit))):
         return
     yield Invalidate()
-    raise timed_out(name, "and this server ends the transaction of whoever waits in vain")
+    raise timed_out(
+        name, "another transaction holds it, and this server has ended the one that waited"
+    )
 
 
 def _try(name: str, limit: int) -> Tried:

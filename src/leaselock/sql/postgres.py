@@ -100,7 +100,7 @@ def _limit(until: float) -> str:
 def _holder(bits: int) -> Generator[Ask, tuple[int, str, float] | None, str]:
     row = yield Ask(HOLDER, {"key": bits})
     if row is None:
-        return "it has become free just now"
+        return "it has become free since"
     pid, application, seconds = row
     called = f" ({application})" if application else ""
-    return f"backend {pid}{called} has it, in a transaction of {float(seconds or 0):.0f} s"
+    return f"held by backend {pid}{called}, in a transaction of {float(seconds or 0):.0f} s"

@@ -1,4 +1,4 @@
-"""The store ends a lease when half of it is over."""
+"""The store ends a lease half a second early."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = rules.expired
 
-    def over(shelf: rules.LockRow, held: HoldRecord) -> bool:
+    def over(row: rules.LockRow, held: HoldRecord) -> bool:
         lease = 1.0
-        return real(shelf, held) or held.expires - lease / 2 <= shelf.now
+        return real(row, held) or held.expires - lease / 2 <= row.now
 
     patch.setattr(rules, "expired", over)

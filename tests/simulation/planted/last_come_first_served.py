@@ -1,10 +1,10 @@
-"""The last to come is served first (hazard E5)."""
+"""The last waiter is served first (hazard E5)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.table import MemoryRow
+from leaselock.backends.memory.store import MemoryRow
 
 if TYPE_CHECKING:
     import pytest

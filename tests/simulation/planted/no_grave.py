@@ -1,10 +1,10 @@
-"""A claim that was given up can still be granted by a late request (hazard D2)."""
+"""A claim that was released can still be granted by a late request (hazard D2)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.table import MemoryRow
+from leaselock.backends.memory.store import MemoryRow
 
 if TYPE_CHECKING:
     import pytest

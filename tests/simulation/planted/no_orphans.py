@@ -1,4 +1,4 @@
-"""A cancelled acquire leaves its claim where it is (hazards D1, F1)."""
+"""A cancelled acquire does not release its claim (hazards D1, F1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keeper renews one lease in each turn and forgets the others (hazard C4)."""
+"""The renewer renews one lease in each turn and forgets the others (hazard C4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A renewal is believed from the moment its answer arrived (hazard B2)."""
+"""A renewal is valid from the moment its reply arrived (hazard B2)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A lock is handed over, and nobody wakes the one who got it (hazard E1)."""
+"""The waiter that is granted the lock is not notified (hazard E1)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.table import MemoryRow
+from leaselock.backends.memory.store import MemoryRow
 
 if TYPE_CHECKING:
     import pytest

@@ -1,4 +1,4 @@
-"""A wake-up that comes while the question is under way is cleared away (hazard E1)."""
+"""A notification that arrives while the request is in flight is dropped (hazard E1)."""
 
 from __future__ import annotations
 

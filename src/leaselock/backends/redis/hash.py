@@ -285,7 +285,7 @@ class Hash:
         held = held_of(owner, record, token, left)
         remaining = left / 1000 if held and left >= 0 else None
         waiting = tuple(waiter_of(name, member) for member in members)
-        return LockState(name, held, remaining, waiting)
+        return LockState.exclusive(name, held, remaining, waiting)
 
     def forget(self, holder: str) -> bool:
         """The claim waits no more; says whether it stood in the queue still."""

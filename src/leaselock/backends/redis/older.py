@@ -116,7 +116,7 @@ class Older:
 
     def _sight(self, name: str) -> Steps[LockState]:
         held, remaining = yield from self._held(self._keys(name))
-        return LockState(name, held, remaining, ())
+        return LockState.exclusive(name, held, remaining, ())
 
     def break_lock(self, request: BreakLock) -> Steps[Broken]:
         """Take the lock away."""

@@ -76,7 +76,7 @@ class Ready:
 
     def to_take(self, claim: Claim) -> tuple[str, bytes]:
         """A try that does not wait, and has no place in the queue."""
-        name, holder, _, lease, about, since, tokens, _ = claim
+        name, holder, _, lease, about, since, tokens = claim[:7]
         owner, ms = owner_of(holder), round(lease * 1000)
         terms = ms if tokens == 1 else terms_of(claim)
         member = f"{owner}\n{self.address_of(claim)}\n{terms}\n{since}\n{about}".encode()

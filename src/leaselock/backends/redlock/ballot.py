@@ -103,7 +103,7 @@ def merged(name: str, sights: Mapping[int, LockState], quorum: int) -> LockState
     votes = Counter(sight.held.id for sight in sights.values() if sight.held is not None)
     holder, count = votes.most_common(1)[0] if votes else ("", 0)
     if count < quorum:
-        return LockState(name, None, None, tuple(waiting.values()))
+        return LockState.exclusive(name, None, None, tuple(waiting.values()))
     return _held(name, holder, sights, quorum, tuple(c for h, c in waiting.items() if h != holder))
 
 
@@ -123,7 +123,7 @@ def _held(
         reverse=True,
     )
     held = next(h for h in helds if h.token == token)
-    return LockState(name, held, left[quorum - 1], waiting)
+    return LockState.exclusive(name, held, left[quorum - 1], waiting)
 
 
 def asked_enough(line: int, ballot: Ballot) -> bool:

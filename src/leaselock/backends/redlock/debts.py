@@ -46,7 +46,7 @@ class Debts:
         # Who leaves for good ends every grant; to end one only would leave later ones standing.
         if token is not None and not isinstance(before, Release):
             request = ReleaseGrant(claim, token)
-        owed[claim.id] = (request, self.now() + claim.lease + timing.UNDO_PATIENCE)
+        owed[claim.id] = (request, self.now() + claim.lease + timing.RELEASE_GRACE)
         if len(owed) > MOST:
             del owed[next(iter(owed))]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leaselock.backends.sql.script import SqlError
 from leaselock.core.backend import Finding
-from leaselock.core.clock_check import compared
+from leaselock.core.maintenance import clock_finding
 
 if TYPE_CHECKING:
     from leaselock.backends.sql.script import Steps
@@ -25,7 +25,7 @@ def examined(greeted: Greeted) -> Steps[object]:
     findings.append(Finding("ok", f"{greeted.target.shown} answers: {facts.get('version', '?')}"))
     findings.append((yield from _tables(greeted)))
     (clock,) = yield ("now",)
-    findings.append(compared("the server", clock.rows[0][0] / 1e6, time.time()))
+    findings.append(clock_finding("the server", clock.rows[0][0] / 1e6, time.time()))
     findings.append(_proxy(greeted))
     findings += _postgres(facts) if greeted.dialect.name == "postgres" else _mysql(facts)
     return tuple(findings)

@@ -230,7 +230,7 @@ def _sight(name: str, now: Result, held: list[Row], queue: list[Row]) -> LockSta
         for n, holder, client, lease, about, since in queue
     )
     if not held:
-        return LockState(name, None, None, waiting)
+        return LockState.exclusive(name, None, None, waiting)
     _, holder, client, tie, token, expires, about, since = held[0]
     hold = HoldRecord(holder, client, tie, token, expires / 1e6, about, since / 1e6)
-    return LockState(name, hold, hold.expires - clock, waiting)
+    return LockState.exclusive(name, hold, hold.expires - clock, waiting)

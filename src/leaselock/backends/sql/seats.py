@@ -274,4 +274,4 @@ def _sight(name: str, rows: list[Row]) -> LockState:
     waiting = tuple(
         Claim(name, row[1], row[2], 0.0, row[5], row[6] / 1e6) for row in rows if row[3] is None
     )
-    return LockState(name, held, None, waiting)
+    return LockState.exclusive(name, held, None, waiting)

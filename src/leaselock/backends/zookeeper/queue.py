@@ -236,9 +236,9 @@ def _held(node: object) -> HoldRecord | None:
 def _sight(name: str, queue: Sequence[Node]) -> LockState:
     """Until when it holds, only its session knows."""
     if not queue:
-        return LockState(name, None, None, ())
+        return LockState.exclusive(name, None, None, ())
     waiting = []
     for node in queue[1:]:
         text = read(node.data, node.created)
         waiting.append(Claim(name, node.path, f"{node.session:x}", 0.0, text.about, text.since))
-    return LockState(name, _held(queue[0]), None, tuple(waiting))
+    return LockState.exclusive(name, _held(queue[0]), None, tuple(waiting))

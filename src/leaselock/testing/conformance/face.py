@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from leaselock import Finding, Holder, LockInfo
+    from leaselock import Finding, Holder, LockInfo, Waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -91,7 +91,7 @@ class Lock(Protocol):
         """Who holds it."""
         ...
 
-    async def waiters(self) -> list[Holder]:
+    async def waiters(self) -> list[Waiter]:
         """Who waits for it."""
         ...
 

@@ -137,7 +137,7 @@ class ThreadLock:
         """Who holds it."""
         return self.lock.holder()
 
-    async def waiters(self) -> list[leaselock.Holder]:
+    async def waiters(self) -> list[leaselock.Waiter]:
         """Who waits for it."""
         return self.lock.waiters()
 

@@ -1,4 +1,4 @@
-"""A forked child goes on believing in what its parent holds (hazard F6)."""
+"""A forked child treats its parent's holds as valid (hazard F6)."""
 
 from __future__ import annotations
 

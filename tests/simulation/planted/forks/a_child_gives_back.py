@@ -1,4 +1,4 @@
-"""A forked child gives back what its parent holds (hazard F7)."""
+"""A forked child releases its parent's holds (hazard F7)."""
 
 from __future__ import annotations
 

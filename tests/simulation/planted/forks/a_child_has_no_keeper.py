@@ -1,4 +1,4 @@
-"""A forked child takes its parent's keeper for its own, and renews nothing."""
+"""A forked child takes its parent's renewer for its own, and renews nothing."""
 
 from __future__ import annotations
 

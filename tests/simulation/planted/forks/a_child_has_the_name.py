@@ -1,4 +1,4 @@
-"""A forked child goes by the name of its parent, and by its numbers."""
+"""A forked child uses the identity of its parent, and the same claim ids."""
 
 from __future__ import annotations
 

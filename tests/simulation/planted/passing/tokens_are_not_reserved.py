@@ -1,10 +1,10 @@
-"""The store does not know that a grant has several tokens."""
+"""The store does not reserve the tokens of a grant."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.table import MemoryRow
+from leaselock.backends.memory.store import MemoryRow
 
 if TYPE_CHECKING:
     import pytest
