@@ -1,7 +1,7 @@
-"""The page of hazards leaves none out, and what it says shows the answer exists.
+"""The page of hazards is complete, and its references exist.
 
-Law: every hazard has a row, in order; every reference in the last column names a test, a scenario,
-a planted bug or a source file that is there, or else the row says plainly that there is none.
+Every hazard has a row, in order. Every reference in the last column names an existing test,
+scenario, planted bug or source file; a row without references says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from leaselock.testing.conformance import SCENARIOS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "explanation" / "hazards.md"
-# How many hazards each letter has: a row that vanishes is noticed.
+# The number of hazards for each letter, so that a missing row is detected.
 COUNTS = {"A": 15, "B": 14, "C": 13, "D": 14, "E": 16, "F": 15}
 COUNTS |= {"G": 18, "H": 8, "I": 12, "J": 20, "K": 7, "L": 10}
 IDS = [f"{letter}{n}" for letter, count in COUNTS.items() for n in range(1, count + 1)]
@@ -29,7 +29,7 @@ NAMED = re.compile(r"hazards? ((?:[A-L][0-9]+)(?:, [A-L][0-9]+)*)")
 
 
 class Row(NamedTuple):
-    """One hazard: what can happen, what is done about it, what shows that."""
+    """One hazard: what can happen, what leaselock does, what covers it."""
 
     name: str
     happens: str
@@ -49,13 +49,13 @@ KNOWN = {scenario.name for scenario in SCENARIOS}
 
 @cache
 def functions_in(path: Path) -> frozenset[str]:
-    """What a file defines at its top."""
+    """Return the names of the functions of a file."""
     tree = ast.parse(path.read_text("utf-8"))
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
 
 def problem_of(reference: str) -> str | None:
-    """Why a reference leads nowhere; None when it leads somewhere."""
+    """Return why a reference is invalid; None if it is valid."""
     file, colons, function = reference.partition("::")
     if reference.startswith("scenario "):
         found = reference.removeprefix("scenario ") in KNOWN
@@ -65,26 +65,26 @@ def problem_of(reference: str) -> str | None:
     elif reference.startswith((BUGS, "src/leaselock/")):
         found = (ROOT / file).is_file()
     else:
-        return f"{reference!r} is no reference"
+        return f"{reference!r} is not a reference"
     return None if found else f"{reference!r} does not exist"
 
 
 def problems_of(row: Row) -> list[str]:
-    """What is wrong with the last column of a row."""
+    """Return the problems of the last column of a row."""
     references = re.findall(r"`([^`]*)`", row.shown)
     problems = [problem for reference in references if (problem := problem_of(reference))]
     if not references and not row.shown.startswith(PLAIN):
-        problems.append("neither a reference nor a plain word that there is none")
+        problems.append("no reference, and no statement that there is none")
     if any(r.startswith("src/") for r in references) and "by construction: `src/" not in row.shown:
-        problems.append("a source file shows nothing: say that it is by construction")
+        problems.append("a source file is no test: the row must say by construction")
     return problems
 
 
-def test_every_hazard_has_its_row_in_order() -> None:
+def test_every_hazard_has_a_row_in_order() -> None:
     assert [row.name for row in ROWS] == IDS
 
 
-def test_every_row_is_under_its_letter() -> None:
+def test_every_row_is_in_its_section() -> None:
     _, *sections = re.split(r"^(?=## [A-Z]\. )", PAGE.read_text("utf-8"), flags=re.MULTILINE)
     letters = [section[3] for section in sections]
     assert letters == list(COUNTS)
@@ -92,16 +92,16 @@ def test_every_row_is_under_its_letter() -> None:
         assert {row.name[0] for row in rows_of(section)} == {letter}
 
 
-def test_every_row_has_an_answer() -> None:
+def test_every_row_is_complete() -> None:
     assert [row.name for row in ROWS if not (row.happens and row.answer and row.shown)] == []
 
 
-def test_nothing_is_left_untested() -> None:
+def test_no_row_is_marked_untested() -> None:
     assert [row.name for row in ROWS if "not tested" in row.shown] == []
 
 
 @pytest.mark.parametrize("letter", COUNTS)
-def test_what_shows_the_answers_exists(letter: str) -> None:
+def test_references_exist(letter: str) -> None:
     wrong = {row.name: problems_of(row) for row in ROWS if row.name.startswith(letter)}
     assert {name: problems for name, problems in wrong.items() if problems} == {}
 
@@ -120,11 +120,11 @@ def test_what_shows_the_answers_exists(letter: str) -> None:
         "somewhere",
     ],
 )
-def test_a_reference_that_leads_nowhere_is_found(shown: str) -> None:
-    assert problems_of(Row("A1", "it happens", "it is answered", shown)) != []
+def test_invalid_reference_is_detected(shown: str) -> None:
+    assert problems_of(Row("A1", "a hazard", "a defence", shown)) != []
 
 
-def test_a_hazard_that_a_comment_names_is_on_the_page() -> None:
+def test_hazards_named_in_comments_exist() -> None:
     files = [file for folder in ("src", "tests") for file in (ROOT / folder).rglob("*.py")]
     named = {
         name

@@ -1,4 +1,4 @@
-"""python -m tests.controls [--markdown FILE]: play the controls, and write their page."""
+"""python -m tests.controls [--markdown FILE]: run the controls, and write their page."""
 
 from __future__ import annotations
 
@@ -9,58 +9,63 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.controls.controls import CONTROLS, cells
-from tests.hazards.servers import MAKERS, places
-
-from leaselock.testing.hazards.outcome import Verdict
-from leaselock.testing.hazards.play import play_cells
+from tests.hazards.outcome import Verdict
+from tests.hazards.private_servers import MAKERS, stores
+from tests.hazards.runner import run_cells
 
 if TYPE_CHECKING:
-    from leaselock.testing.hazards.play import Table
+    from tests.hazards.runner import Table
 
 HEAD = """\
 # Negative controls
 
-A green run means something only if the same means find what is known to be broken. Here they are
-turned on other libraries and set-ups, with defects that were reported by their users or seen by us,
-each in the version shown, on real servers: `make controls`, which wrote this page. Each row is a
-test (`tests/controls/test_controls.py`), which fails when the defect is *not* found: then it has
-been mended, and another takes its place. Most are the very plays of
-[the hazard table](hazard-table.md), the others are in `tests/controls/plays.py`; the third column
-names the rows of [the page of hazards](hazards.md).
+The hazard table is credible only if the same trials also find known defects. Here they run on
+other libraries and configurations, with defects that their users have reported or that were
+observed here, in the versions shown, on real servers. `make controls` wrote this page. Each row is
+a test (`tests/controls/test_controls.py`) that fails when the defect is *not* found: then it has
+been fixed and must be replaced. Most trials are those of [the hazard table](hazard-table.md), the
+others are in `tests/controls/trials.py`; the third column names the rows of
+[the page of hazards](hazards.md).
 
-None of this is said to blame: these libraries do much well, and some say plainly what they do not
-promise.
+This page assigns no blame: these libraries do much well, and some state plainly what they do not
+guarantee.
 
 """
 
 
-def played() -> Table:
-    """The outcomes of all controls, on private servers."""
+def run_controls() -> Table:
+    """Run all controls on private servers."""
     with ExitStack() as stack:
-        return play_cells(cells(), places(stack, list(MAKERS)))
+        return run_cells(cells(), stores(stack, list(MAKERS)))
 
 
 def markdown(table: Table) -> str:
-    """The page."""
+    """Return the page."""
     lines = [
-        "| control | known of | hazard | what is known | what was seen |",
+        "| control | package | hazard | known defect | outcome |",
         "|---|---|---|---|---|",
     ]
     for control in CONTROLS.values():
         outcome = table.outcomes[control.cell]
-        words = [control.key, control.who, control.hazard.rows, control.defect, str(outcome)]
-        lines.append(f"| {' | '.join(words)} |")
+        cells = [
+            control.key,
+            control.package_version,
+            control.hazard.rows,
+            control.defect,
+            str(outcome),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return HEAD + "\n".join(lines) + "\n"
 
 
 def main() -> int:
-    """Play, print and write; 1 when a defect was not found."""
+    """Run, print and write; return 1 if a defect was not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.controls", description=__doc__)
     parser.add_argument("--markdown", metavar="FILE")
-    words = parser.parse_args()
-    table = played()
-    if words.markdown:
-        Path(words.markdown).write_text(markdown(table), "utf-8")
+    options = parser.parse_args()
+    table = run_controls()
+    if options.markdown:
+        Path(options.markdown).write_text(markdown(table), "utf-8")
     missed = [c for c in CONTROLS.values() if table.outcomes[c.cell].verdict != Verdict.FAILED]
     for control in CONTROLS.values():
         print(f"{control.key:36} {table.outcomes[control.cell]}")

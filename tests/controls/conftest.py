@@ -1,5 +1,5 @@
-"""Controls are played by `make controls` only, which says where their page is to be written: they
-are about others, and take a while.
+"""Controls run in `make controls` only, which sets where their page is written: they test other
+libraries, and take a while.
 """
 
 from __future__ import annotations

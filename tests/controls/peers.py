@@ -1,7 +1,7 @@
-"""Programs that use other libraries' locks, as parties of the hazard table.
+"""Programs for the hazard table that use other libraries' locks.
 
-Law: each library is used as its own pages show, with its defaults but for how long an answer is
-waited for. What it believes is what its lock object says.
+Each library is used as its documentation shows, with its defaults except for the reply timeout. A
+hold counts as valid if the library's lock object says so.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from leaselock.testing.hazards.party import ANSWER, FOREVER, Grip, NotMine
+from tests.hazards.lock_program import FOREVER, REPLY_TIMEOUT, Grant, NotOwner
 
 
 def redis_of(url: str) -> Any:
-    """A client of redis-py."""
-    return import_module("redis").Redis.from_url(url.partition("?")[0], socket_timeout=ANSWER)
+    """Return a redis-py client."""
+    return import_module("redis").Redis.from_url(
+        url.partition("?")[0], socket_timeout=REPLY_TIMEOUT
+    )
 
 
 class RedisPy:
@@ -28,23 +30,23 @@ class RedisPy:
         self.locks: dict[str, Any] = {}
 
     def of(self, name: str, lease: float | None = None) -> Any:
-        """The lock object of a name; a lease is part of it."""
+        """Return the lock object of a name; the lease is one of its attributes."""
         if lease is not None or name not in self.locks:
             self.locks[name] = self.redis.lock(name, timeout=lease, thread_local=False)
         return self.locks[name]
 
-    def take(self, name: str, lease: float, *, renew: bool, patience: float) -> Grip | None:
+    def acquire(self, name: str, lease: float, *, renew: bool, timeout: float) -> Grant | None:
         """Acquire, with a lease."""
         lock = self.of(name, lease)
-        got = lock.acquire(blocking=bool(patience), blocking_timeout=patience or None)
-        return Grip() if got else None
+        got = lock.acquire(blocking=bool(timeout), blocking_timeout=timeout or None)
+        return Grant() if got else None
 
     def release(self, name: str) -> None:
         """Release."""
         self.of(name).release()
 
-    def until(self) -> float:
-        """It has a token for as long as it has not released."""
+    def valid_until(self) -> float:
+        """Return FOREVER until released: the lock object keeps its token."""
         held = any(lock.local.token is not None for lock in self.locks.values())
         return FOREVER if held else 0.0
 
@@ -60,25 +62,25 @@ class PythonRedisLock:
         self.redis = import_module("redis").Redis.from_url(url, socket_timeout=20.0)
         self.locks: dict[str, Any] = {}
 
-    def take(self, name: str, lease: float, *, renew: bool, patience: float) -> Grip | None:
+    def acquire(self, name: str, lease: float, *, renew: bool, timeout: float) -> Grant | None:
         """Acquire, with a lease of whole seconds."""
         expire = max(1, round(lease))
         lock = import_module("redis_lock").Lock(self.redis, name, expire=expire)
-        # It waits no longer than its lease.
-        waits = {"timeout": min(expire, max(1, round(patience)))} if patience else {}
-        if not lock.acquire(blocking=bool(patience), **waits):
+        # The library rejects a timeout longer than the lease.
+        waits = {"timeout": min(expire, max(1, round(timeout)))} if timeout else {}
+        if not lock.acquire(blocking=bool(timeout), **waits):
             return None
         self.locks[name] = lock
-        return Grip()
+        return Grant()
 
     def release(self, name: str) -> None:
         """Release."""
         if name not in self.locks:
-            raise NotMine
+            raise NotOwner
         self.locks.pop(name).release()
 
-    def until(self) -> float:
-        """Nobody tells it."""
+    def valid_until(self) -> float:
+        """Return FOREVER while held: this method reports no loss."""
         return FOREVER if self.locks else 0.0
 
     def close(self) -> None:
@@ -87,27 +89,27 @@ class PythonRedisLock:
 
 
 class Pottery:
-    """pottery's Redlock; one object for each name, as its page shows."""
+    """pottery's Redlock; one object for each name, as its documentation shows."""
 
     def __init__(self, url: str) -> None:
         self.masters = {redis_of(one) for one in re.split(r",(?=redis://)", url)}
         self.locks: dict[str, Any] = {}
 
-    def take(self, name: str, lease: float, *, renew: bool, patience: float) -> Grip | None:
+    def acquire(self, name: str, lease: float, *, renew: bool, timeout: float) -> Grant | None:
         """Acquire."""
         if name not in self.locks:
             self.locks[name] = import_module("pottery").Redlock(
                 key=name, masters=self.masters, auto_release_time=lease
             )
-        got = self.locks[name].acquire(blocking=bool(patience), timeout=patience or -1)
-        return Grip() if got else None
+        got = self.locks[name].acquire(blocking=bool(timeout), timeout=timeout or -1)
+        return Grant() if got else None
 
     def release(self, name: str) -> None:
         """Release."""
         self.locks[name].release()
 
-    def until(self) -> float:
-        """Nobody tells it."""
+    def valid_until(self) -> float:
+        """Return FOREVER while held: this method reports no loss."""
         return FOREVER if self.locks else 0.0
 
     def close(self) -> None:
@@ -117,36 +119,36 @@ class Pottery:
 
 
 class RedlockPy:
-    """redlock-py: a lock is a value."""
+    """redlock-py, whose locks are values."""
 
     def __init__(self, url: str) -> None:
         masters = [redis_of(one) for one in re.split(r",(?=redis://)", url)]
         self.manager = import_module("redlock").Redlock(masters, retry_count=1)
         self.locks: dict[str, Any] = {}
 
-    def take(self, name: str, lease: float, *, renew: bool, patience: float) -> Grip | None:
-        """Lock; again and again if it shall wait."""
-        deadline = time.monotonic() + patience
+    def acquire(self, name: str, lease: float, *, renew: bool, timeout: float) -> Grant | None:
+        """Lock; poll until the timeout."""
+        deadline = time.monotonic() + timeout
         while not (lock := self.manager.lock(name, int(lease * 1000))):
             if time.monotonic() >= deadline:
                 return None
         self.locks[name] = lock
-        return Grip()
+        return Grant()
 
     def release(self, name: str) -> None:
         """Unlock."""
         self.manager.unlock(self.locks.pop(name))
 
-    def until(self) -> float:
-        """Nobody tells it."""
+    def valid_until(self) -> float:
+        """Return FOREVER while held: this method reports no loss."""
         return FOREVER if self.locks else 0.0
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class Kazoo:
-    """kazoo's Lock recipe. *suffix* is what the server's counter gives its node."""
+    """kazoo's Lock recipe; *suffix* replaces the sequence number that the server appends."""
 
     suffix = ""
 
@@ -162,18 +164,18 @@ class Kazoo:
                 path + self.suffix if sequence else path, *words, **terms
             )
 
-    def take(self, name: str, lease: float, *, renew: bool, patience: float) -> Grip | None:
+    def acquire(self, name: str, lease: float, *, renew: bool, timeout: float) -> Grant | None:
         """Acquire."""
         lock = self.locks[name] = self.client.Lock(f"{self.root}/{name}", "somebody")
-        got = lock.acquire(blocking=bool(patience), timeout=patience or None)
-        return Grip() if got else None
+        got = lock.acquire(blocking=bool(timeout), timeout=timeout or None)
+        return Grant() if got else None
 
     def release(self, name: str) -> None:
         """Release."""
         self.locks[name].release()
 
-    def until(self) -> float:
-        """What the lock object says."""
+    def valid_until(self) -> float:
+        """Return FOREVER while the lock object says that it is acquired."""
         return FOREVER if any(lock.is_acquired for lock in self.locks.values()) else 0.0
 
     def close(self) -> None:
@@ -183,12 +185,12 @@ class Kazoo:
 
 
 class KazooAtTheEnd(Kazoo):
-    """The last one before the counter overflows."""
+    """With the last sequence number before the counter overflows."""
 
     suffix = "2147483647"
 
 
 class KazooBeyond(Kazoo):
-    """The first one after it."""
+    """With the first sequence number after the overflow."""
 
     suffix = "-2147483648"

@@ -9,7 +9,7 @@ from tests.controls.controls import CONTROLS
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "controls.md"
 
 
-def test_the_page_has_every_control_and_each_was_found() -> None:
+def test_page_lists_every_control_as_found() -> None:
     lines = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
     rows = {cells[0]: cells for line in lines if (cells := line.strip("| ").split(" | "))}
     assert list(CONTROLS) == [key for key in rows if key != "control"]
@@ -18,6 +18,6 @@ def test_the_page_has_every_control_and_each_was_found() -> None:
         assert rows[control.key][4].startswith("failed: "), control.key
 
 
-def test_there_are_as_many_as_was_asked_for() -> None:
+def test_minimum_numbers_of_hazards_and_methods() -> None:
     assert len(CONTROLS) >= 10
     assert len({control.package for control in CONTROLS.values()}) >= 5

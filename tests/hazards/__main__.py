@@ -8,27 +8,24 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from tests.hazards.servers import MAKERS, places
-
-from leaselock.testing.hazards.command import Wish, run
-from leaselock.testing.hazards.play import AT_ONCE
-from leaselock.testing.hazards.table import summary, text
+from tests.hazards.private_servers import MAKERS, stores
+from tests.hazards.report import summary, text
+from tests.hazards.runner import PARALLEL, Selection, run
 
 if TYPE_CHECKING:
-    from leaselock.testing.hazards.catalogue import Hazard
-    from leaselock.testing.hazards.outcome import Outcome
-    from leaselock.testing.hazards.ways import Way
+    from tests.hazards.catalogue import Hazard
+    from tests.hazards.methods import Method
+    from tests.hazards.outcome import Outcome
 
 HEAD = """\
 # The hazard table
 
-What the literature warns of, played for real: processes are killed and frozen, answers are lost,
-clocks are set wrong, servers die, and another process looks whether it can have the lock. Each cell
-is the outcome of a run on private servers on one machine, by `make hazards`, which wrote this page;
-[`leaselock hazards URL`](../reference/command-line.md#hazards) plays it on your own test servers.
-The naive ways are the recipes of books and blogs, written with the plain drivers
-(`naive_*.py` in [the code](../../src/leaselock/testing/hazards)); a test sees them fail:
-`tests/hazards/test_hazards_played.py`. No default of leaselock may fail.
+The hazards of the literature, tested on real stores: processes are killed and frozen, replies are
+lost, clocks are set wrong, servers are killed, and another process tries to acquire the lock. Each
+cell is the outcome of a run on private servers on one machine, by `make hazards`, which wrote this
+page. The naive methods are recipes from books and blogs, written with the plain drivers
+(`naive_*.py` in [the code](../../tests/hazards)); a test checks that they fail:
+`tests/hazards/test_hazard_table.py`. No default of leaselock may fail.
 
 ![the table](hazard-table.svg)
 
@@ -36,38 +33,42 @@ The naive ways are the recipes of books and blogs, written with the plain driver
 
 
 def main() -> int:
-    """Play, print the table, and say what is wrong; 1 when something is."""
-    words = arguments()
+    """Run, and print the table and the failures; return 1 if there are any."""
+    options = parse_arguments()
     began = time.monotonic()
 
-    def told(way: Way, hazard: Hazard, outcome: Outcome) -> None:
+    def on_outcome(method: Method, hazard: Hazard, outcome: Outcome) -> None:
         passed = time.monotonic() - began
-        sys.stderr.write(f"{passed:6.1f} s  {hazard.key:16} {way.name:36} {outcome}\n")
+        sys.stderr.write(f"{passed:6.1f} s  {hazard.key:16} {method.name:36} {outcome}\n")
 
-    wish = Wish(words.only, words.way, words.at_once, words.markdown, words.picture)
+    selection = Selection(
+        options.only, options.way, options.at_once, options.markdown, options.picture
+    )
     with ExitStack() as stack:
-        table = run(wish, places(stack, words.stores or list(MAKERS)), told, HEAD)
+        kinds = options.stores or list(MAKERS)
+        table = run(selection, stores(stack, kinds), on_outcome, HEAD)
     print(text(table))
-    complaints = table.complaints()
-    print("\n".join([*complaints, f"{summary(table)}; {time.monotonic() - began:.0f} s"]))
-    return 1 if complaints else 0
+    failures = table.failures()
+    print("\n".join([*failures, f"{summary(table)}; {time.monotonic() - began:.0f} s"]))
+    return 1 if failures else 0
 
 
-def arguments() -> argparse.Namespace:
-    """What is asked for."""
+def parse_arguments() -> argparse.Namespace:
+    """Return the parsed arguments."""
     parser = argparse.ArgumentParser(prog="python -m tests.hazards", description=__doc__)
     add = parser.add_argument
-    add("--only", metavar="HAZARD", action="append", default=[])
-    add("--way", metavar="TEXT", action="append", default=[])
-    add("--at-once", metavar="N", type=int, default=AT_ONCE)
-    add("--markdown", metavar="FILE")
-    add("--picture", metavar="FILE")
+    add("--only", metavar="HAZARD", action="append", default=[], help="run this one (repeatable)")
+    ways = "run the ways of locking that have TEXT in their names (repeatable)"
+    add("--way", metavar="TEXT", action="append", default=[], help=ways)
+    add("--at-once", metavar="N", type=int, default=PARALLEL, help="cells to run in parallel")
+    add("--markdown", metavar="FILE", help="write the table and the observations as Markdown")
+    add("--picture", metavar="FILE", help="draw the table: .svg or .png (needs matplotlib)")
     add("stores", nargs="*", metavar="STORE", help=", ".join(MAKERS))
-    words = parser.parse_args()
-    unknown = sorted(set(words.stores) - set(MAKERS))
+    options = parser.parse_args()
+    unknown = sorted(set(options.stores) - set(MAKERS))
     if unknown:
         parser.error(f"no such store: {', '.join(unknown)}; known are {', '.join(MAKERS)}")
-    return words
+    return options
 
 
 if __name__ == "__main__":

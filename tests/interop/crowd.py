@@ -13,6 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.pace import pace
+
 ROOT = Path(__file__).parents[2]
 # Longer: LEASELOCK_INTEROP_SECONDS=60, as `make interop` does.
 SECONDS = float(os.environ.get("LEASELOCK_INTEROP_SECONDS", "3"))
@@ -30,8 +32,8 @@ class Turn(NamedTuple):
 
 
 def end_of_contest(preparation: float) -> int:
-    """When to stop, for processes that need *preparation* seconds to start."""
-    return time.monotonic_ns() + round((SECONDS + preparation) * 1e9)
+    """When to stop, for processes that need *preparation* seconds to start on an idle machine."""
+    return time.monotonic_ns() + round((SECONDS + preparation) * pace() * 1e9)
 
 
 def contender(kind: str, url: str, name: str, end: int, file: Path) -> subprocess.Popen[bytes]:
@@ -69,7 +71,7 @@ def counts(found: list[Turn]) -> dict[str, int]:
 def finished(processes: list[subprocess.Popen[bytes]]) -> None:
     """All have ended well."""
     try:
-        codes = [process.wait(SECONDS + PATIENCE) for process in processes]
+        codes = [process.wait((SECONDS + PATIENCE) * pace()) for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -1,4 +1,4 @@
-"""The planted bugs: each a file, which says what it is and puts it in."""
+"""The planted bugs: each is a file that describes and plants one bug."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ FOLDER = Path(__file__).parent / "planted"
 
 
 class Bug(NamedTuple):
-    """One file."""
+    """One planted bug."""
 
     name: str
     what: str
     kind: str
     """The story that must find it."""
     first: int
-    """The seed to begin with: not long before the first that finds it."""
+    """The first seed to try, shortly before the first that finds the bug."""
     plant: Callable[[pytest.MonkeyPatch], None]
 
 
 def bug_of(path: Path) -> Bug:
-    """What is in a file. Those of the rules themselves are in no folder; SQLite has them."""
+    """Load a file. Bugs of the common rules are in no folder and use the SQLite story."""
     folder = path.parent.relative_to(FOLDER)
     words = ".".join(("tests.simulation.planted", *folder.parts, path.stem))
     module = importlib.import_module(words)
@@ -41,7 +41,7 @@ BUGS = [bug_of(path) for path in sorted(FOLDER.rglob("*.py"))]
 
 
 def table() -> str:
-    """All of them, as the page has them."""
+    """Return the table of the page."""
     rows = [f"| `{bug.name}` | {bug.kind} | {bug.what} |" for bug in BUGS]
     return "\n".join(["| bug | story | what is wrong |", "|---|---|---|", *rows, ""])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.simulation.explore import HEAD, ROW, STORES, Bounds, explore, row
-from tests.simulation.planted import token_repeats
-from tests.simulation.planted.redis import lock_without_end, whoever_asks_holds
+from tests.simulation.planted import token_repeated
+from tests.simulation.planted.redis import held_by_any_is_held, no_expiry
 
 # Traced, it takes several times as long, and covers nothing that the other stories do not.
 pytestmark = pytest.mark.no_cover
@@ -29,9 +29,9 @@ def test_one_message_is_lost_wherever_it_may_be() -> None:
 @pytest.mark.parametrize(
     ("store", "bug"),
     [
-        ("sqlite", token_repeats),
-        ("redis threads", whoever_asks_holds),
-        ("redis tasks", lock_without_end),
+        ("sqlite", token_repeated),
+        ("redis threads", held_by_any_is_held),
+        ("redis tasks", no_expiry),
     ],
 )
 def test_a_bug_is_found(store: str, bug: object, monkeypatch: pytest.MonkeyPatch) -> None:

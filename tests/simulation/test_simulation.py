@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.simulation.planted import belief_without_end
+from tests.simulation.planted import no_local_expiry
 from tests.simulation.seeds import chunks, line, must_pass, play_all, total
 from tests.simulation.stories import KINDS, play, report
 
@@ -35,7 +35,7 @@ def test_a_seed_is_played_the_same_way_twice(kind: str) -> None:
 
 
 def test_a_failing_seed_prints_a_readable_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    belief_without_end.plant(monkeypatch)
+    no_local_expiry.plant(monkeypatch)
     seed = next(seed for seed in range(ENOUGH) if play("sqlite", seed).violation)
     text = report("sqlite", seed)
     assert text.startswith(f"sqlite, seed {seed}: ")

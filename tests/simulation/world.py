@@ -174,14 +174,14 @@ class World:
         self.steps = 0
         # How often what a machine believes may have changed: by its steps, and by its death.
         self.moves = 0
-        self.agenda: list[tuple[float, float, int, Callable[[], None]]] = []
+        self.agenda: list[tuple[float, float, int, Callable[[], object]]] = []
         self.entries = 0
         self.trace: list[str] | None = None
         self.check: Callable[[], None] = _nothing
         # Set by what happened when it was nothing: a timer that nobody waits for any more.
         self.quiet = False
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Put *action* on the agenda; chance orders what happens at the same moment."""
         self.entries += 1
         entry = (self.time + seconds, self.chance.random(), self.entries, action)
@@ -260,7 +260,7 @@ class World:
         else:
             raise TypeError(f"the core awaited {effect!r}, which is not an effect")
 
-    def _at(self, machine: Machine, until: float, action: Callable[[], None]) -> None:
+    def _at(self, machine: Machine, until: float, action: Callable[[], object]) -> None:
         if until < FOREVER:
             self.after(max(0.0, until / machine.rate - self.time), action)
 
@@ -281,6 +281,11 @@ class World:
         if self.trace is not None:
             self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
         node: Any = self.models[call.node] if isinstance(call.node, str) else call.node
+        if hasattr(node, "start"):
+            # A connection: it plays the network itself, from this very step on.
+            self._perhaps_freeze(machine, faults)
+            node.start(call.request, call.until, lambda answer: self._reply(run, answer, resume))
+            return
         if hasattr(node, "handle"):
             self._call_near(run, call, node, resume)
             return
@@ -305,6 +310,9 @@ class World:
         # What was sent arrives, even when its sender has crashed meanwhile. What a frozen
         # sender has not sent yet does not.
         self.after(thaw, lambda: self._send(machine, arrive))
+
+    def _reply(self, run: Run, answer: object, resume: Callable[..., None]) -> None:
+        self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
 
     def _call_near(
         self, run: Run, call: Call[Any], node: LocalModel, resume: Callable[..., None]

@@ -1,17 +1,18 @@
-"""Stories on ZooKeeper: the production text of the queue on the model of an ensemble."""
+"""Stories on ZooKeeper: the production text of both protocols on the model of an ensemble."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.models.zookeeper_model import Model
 from tests.simulation.judge import BeliefsJudge, Violation
 from tests.simulation.story import HEAL, Story
+from tests.simulation.zoo_connection import SimulatedConnection
 from tests.simulation.zoo_ensemble import HALF, Ensemble, Troubles
 
-from leaselock.backends.zookeeper.model import Model
-from leaselock.backends.zookeeper.queue import Queue
-from leaselock.backends.zookeeper.single import Single
-from leaselock.backends.zookeeper.turn import KAZOO
+from leaselock.backends.zookeeper.queue import QueueBackend
+from leaselock.backends.zookeeper.queue_order import KAZOO
+from leaselock.backends.zookeeper.single import SingleBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
     from tests.simulation.world import Faults, Machine
     from tests.simulation.zoo_servers import Server
 
-    from leaselock.backends.zookeeper.holds import Holds
+    from leaselock.backends.zookeeper.session_backend import SessionBackend
 
 SESSION = 4.0
 ROOT = "/locks"
-# Of an ensemble: how many servers, how late its followers are, and how likely a flight loses its
-# connection; how often something happens to it, how long that lasts, and an election.
+# Of an ensemble: the number of servers, the lag of its followers, and the probability that a batch
+# loses its connection; the probability of a fault per second, its mean duration, and that of an
+# election.
 SIZES = (3, 3, 5)
 LAGS = (0.001, 0.05, 0.5)
 LOSSES = (0.0, 0.02, 0.1)
@@ -33,22 +35,28 @@ AWAY, ELECTION = 5.0, 1.0
 
 
 class ZooJudge(BeliefsJudge):
-    """What a queue of nodes has, it has by their names; so only beliefs and ends are judged."""
+    """The order of the queue is given by the names of its nodes, so this judges only what clients
+    believe, and what is left at the end.
+    """
 
     def at_rest(self) -> None:
-        """Everybody was served, and no node is left."""
+        """Every claim was served, and no ephemeral node is left."""
         self.all_were_served()
         tree: Any = self.model.tree  # type: ignore[attr-defined]
         left = [node.path for node in tree.nodes.values() if node.session]
         if left:
-            raise Violation(f"nobody wants {left}")
+            raise Violation(f"nodes without a claim are left: {left}")
 
 
 class ZooStory(Story):
-    """One seed."""
+    """The protocol "queue" on one server."""
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        self.connections: dict[str, SimulatedConnection] = {}
+        super().__init__(seed, traced)
 
     def make_model(self) -> Any:
-        """An ensemble."""
+        """One server."""
         world = self.world
         return Model(lambda: world.time, world.after, self._runs, SESSION)
 
@@ -57,54 +65,66 @@ class ZooStory(Story):
         return machine.alive and machine.frozen_until <= self.world.time
 
     def make_judge(self) -> ZooJudge:
-        """Of an ensemble."""
+        """The judge of one server."""
         return ZooJudge(self.world, self.model, self.calm, max(self.leases))
 
-    def make_backend(self, machine: Machine) -> Holds:
-        """The queue."""
-        return Queue(ROOT, SESSION, KAZOO, machine.now)
+    def make_backend(self, machine: Machine) -> SessionBackend:
+        """The protocol "queue"."""
+        return QueueBackend(self.connection_of(machine), ROOT, KAZOO, machine.now)
+
+    def connection_of(self, machine: Machine) -> Any:
+        """The machine's connection."""
+        if machine.name not in self.connections:
+            self.connections[machine.name] = SimulatedConnection(self.model, machine)
+        return self.connections[machine.name]
+
+    def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
+        """A child process has a connection of its own."""
+        return {id(self.connection_of(parent)): self.connection_of(child)}
 
     def _faults(self) -> Faults:
-        # A watch that is not delivered is a connection that is lost, and then all look again.
+        # A watch event is lost only with its connection, and then every claim asks again.
         return super()._faults()._replace(lost_message=0.0)
 
 
 class SingleStory(ZooStory):
-    """One node for each lock, as older programs have it."""
+    """The protocol "single" on one server."""
 
-    def make_backend(self, machine: Machine) -> Single:
-        """Whoever makes it, holds."""
-        return Single(ROOT, SESSION, machine.now)
+    def make_backend(self, machine: Machine) -> SingleBackend:
+        """The protocol "single"."""
+        return SingleBackend(self.connection_of(machine), ROOT, machine.now)
 
 
 class EnsembleJudge(ZooJudge):
-    """Of several servers."""
+    """The judge of several servers."""
 
     def at_rest(self) -> None:
-        """They agree, too."""
+        """All servers have the same nodes, too."""
         super().at_rest()
         ensemble: Any = self.model
         if any(server.tree.nodes != ensemble.tree.nodes for server in ensemble.servers):
-            raise Violation("a server has other nodes than were agreed on")
+            raise Violation("a server has other nodes than the committed ones")
 
 
 class EnsembleStory(ZooStory):
-    """Several servers: followers are late, are parted from the leader, and stop; leaders change."""
+    """The protocol "queue" on several servers: followers lag, are partitioned from the leader, and
+    stop; the leader changes.
+    """
 
     model: Ensemble
     unrest = 0.0
 
     def make_model(self) -> Ensemble:
-        """Most have three servers."""
+        """Three servers, sometimes five."""
         world, size = self.world, self.world.chance.choice(SIZES)
         return Ensemble(lambda: world.time, world.after, self._runs, SESSION, world.chance, size)
 
     def make_judge(self) -> EnsembleJudge:
-        """Of several servers."""
+        """The judge of several servers."""
         return EnsembleJudge(self.world, self.model, self.calm, max(self.leases))  # type: ignore[arg-type]
 
     def _faults(self) -> Faults:
-        # Here, what is lost is lost with its connection.
+        # Requests and replies are lost with their connection, by the model of the ensemble.
         chance = self.world.chance
         self.model.troubles = Troubles(chance.choice(LAGS), chance.choice(LOSSES))
         self.unrest = chance.choice(UNREST)
@@ -125,26 +145,26 @@ class EnsembleStory(ZooStory):
         self.model.elect(self.world.chance.expovariate(1 / ELECTION))
 
     def _stop(self) -> None:
-        """Some server ends, and comes back."""
+        """A server stops, and starts again."""
         server = self.world.chance.choice(self.model.servers)
         if self._can_miss(server):
             self.model.stop(server, self.world.chance.expovariate(1 / ELECTION))
             self._later(lambda: self.model.start(server))
 
     def _part(self) -> None:
-        """The leader and a follower do not hear each other for a while."""
+        """The leader and a follower are partitioned for a while."""
         chance, model = self.world.chance, self.model
         server = chance.choice(model.servers)
         if self._can_miss(server) and server is not model.leader:
-            server.parted = True
-            forsaking = chance.random() < HALF
-            self._later(lambda: model.rejoin(server, forsaking))
+            server.partitioned = True
+            dropping = chance.random() < HALF
+            self._later(lambda: model.rejoin(server, dropping))
 
     def _can_miss(self, server: Server) -> bool:
-        """Whether the others are a majority without it."""
+        """Whether the other servers are a majority without it."""
         servers = self.model.servers
-        able = sum(one.up and not one.parted for one in servers)
-        return server.up and not server.parted and able - 1 > len(servers) / 2
+        able = sum(one.up and not one.partitioned for one in servers)
+        return server.up and not server.partitioned and able - 1 > len(servers) / 2
 
     def _later(self, action: Callable[[], None]) -> None:
         self.world.after(self.world.chance.expovariate(1 / AWAY), action)
@@ -155,6 +175,6 @@ class EnsembleStory(ZooStory):
 
 
 class EnsembleSingleStory(EnsembleStory):
-    """One node for each lock, on several servers."""
+    """The protocol "single" on several servers."""
 
     make_backend = SingleStory.make_backend

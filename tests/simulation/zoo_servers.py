@@ -1,7 +1,7 @@
-"""One server of an ensemble, and those who are connected to it; in memory, for simulations.
+"""One server of an ensemble, and the clients connected to it; in memory, for simulations.
 
-Law: what is to be agreed on is answered when the server has all that was agreed on before; what
-is read, by what the server has. Each client is answered in the order in which it asked.
+Invariants: a write is answered when the server has applied every write before it; a read, from what
+the server has applied. A server answers each client in the order of its requests.
 """
 
 from __future__ import annotations
@@ -9,68 +9,69 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock.backends.zookeeper.model import Tree
-from leaselock.backends.zookeeper.requests import GONE, Children, Node, Read
+from tests.models.zookeeper_model import Tree
+
+from leaselock.backends.zookeeper.requests import DELETED, GetChildren, Node, Read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.zoo_ensemble import Ensemble
 
-    from leaselock.backends.zookeeper.requests import Flight, Operation
+    from leaselock.backends.zookeeper.requests import Batch, Operation
 
-READS = (Children, Read)
+READS = (GetChildren, Read)
 
 
-class Ended(NamedTuple):
-    """That a session has ended, as the servers tell one another."""
+class SessionEnded(NamedTuple):
+    """The log record of the end of a session."""
 
     session: int
 
 
-class Agreed(Tree):
-    """The nodes as a majority has them, and all changes that made them."""
+class CommittedTree(Tree):
+    """The nodes as committed by a majority, and the log of all changes."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__(now, lambda path: None)
-        self.log: list[Node | str | Ended] = []
+        self.log: list[Node | str | SessionEnded] = []
 
     def place(self, node: Node) -> None:
-        """Put a node where it belongs."""
+        """Add a node to the tree."""
         super().place(node)
         self.log.append(node)
 
     def remove(self, path: str) -> bool:
-        """Delete a node that has none below it."""
-        gone = super().remove(path)
-        if gone:
+        """Delete a node without children."""
+        removed = super().remove(path)
+        if removed:
             self.log.append(path)
-        return gone
+        return removed
 
 
-class Aloft:
-    """A flight that is under way."""
+class InFlight:
+    """A batch on its way."""
 
-    def __init__(self, flight: Flight, reply: Callable[[object], None]) -> None:
-        self.flight = flight
+    def __init__(self, batch: Batch, reply: Callable[[object], None]) -> None:
+        self.batch = batch
         self.reply = reply
-        self.answers: list[object] = []
+        self.replies: list[object] = []
 
 
-class Asked:
-    """One operation of it; *after* how many changes it is answered, the leader says."""
+class PendingOperation:
+    """One operation of a batch. The leader says *after* how many changes it is answered."""
 
-    __slots__ = ("after", "aloft", "answer", "operation")
+    __slots__ = ("after", "in_flight", "operation", "reply")
 
-    def __init__(self, aloft: Aloft, operation: Operation) -> None:
-        self.aloft = aloft
+    def __init__(self, in_flight: InFlight, operation: Operation) -> None:
+        self.in_flight = in_flight
         self.operation = operation
-        self.answer: object = None
+        self.reply: object = None
         self.after: int | None = 0 if isinstance(operation, READS) else None
 
 
 class Link:
-    """One connection of a machine; to no server, once it is cut."""
+    """One connection of a machine; *server* is None after it was cut."""
 
     def __init__(
         self, machine: str, session: int, server: Server | None, seen: int, since: float
@@ -78,17 +79,17 @@ class Link:
         self.machine = machine
         self.session = session
         self.server = server
-        # So many changes has its client seen, and no server that has fewer answers.
+        # How many changes its client has seen. A server that has applied fewer does not answer.
         self.seen = seen
         self.since = since
-        # Whether what is sent over it vanishes, and its client does not know yet.
+        # Whether messages over it are lost, which its client has not noticed yet.
         self.mute = False
-        self.line: deque[Asked] = deque()
+        self.pending: deque[PendingOperation] = deque()
         self.watches: set[str] = set()
 
 
 class Server:
-    """One of the ensemble: what it has, who is connected, and what the leader is yet to hear."""
+    """One server: its tree, its connections, and the writes to be forwarded to the leader."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble = ensemble
@@ -96,12 +97,12 @@ class Server:
         self.applied = 0
         self.due = 0.0
         self.up = True
-        self.parted = False
+        self.partitioned = False
         self.links: dict[str, Link] = {}
-        self.outbox: list[tuple[Link, Asked]] = []
+        self.outbox: list[tuple[Link, PendingOperation]] = []
 
     def apply(self, end: int) -> None:
-        """Follow, up to so many changes."""
+        """Apply the changes of the log up to *end*."""
         for change in self.ensemble.tree.log[self.applied : end]:
             self.applied += 1
             if isinstance(change, Node):
@@ -109,37 +110,38 @@ class Server:
             elif isinstance(change, str):
                 self.tree.remove(change)
             else:
-                self._hang_up(change.session)
+                self._disconnect(change.session)
         for link in list(self.links.values()):
             self.answer(link)
 
     def answer(self, link: Link) -> None:
-        """Answer what can be answered, in order."""
-        while link.line and self._is_due(link):
-            asked = link.line.popleft()
-            if isinstance(asked.operation, READS):
-                asked.answer = self.tree.seen(asked.operation, link.watches)
-            asked.aloft.answers.append(asked.answer)
-            if len(asked.aloft.answers) == len(asked.aloft.flight.operations):
+        """Answer the operations that are due, in order."""
+        while link.pending and self._is_due(link):
+            one = link.pending.popleft()
+            if isinstance(one.operation, READS):
+                one.reply = self.tree.read(one.operation, link.watches)
+            in_flight = one.in_flight
+            in_flight.replies.append(one.reply)
+            if len(in_flight.replies) == len(in_flight.batch.operations):
                 link.seen = self.applied
-                asked.aloft.reply(self.ensemble.landing(link.session, asked.aloft.answers))
+                in_flight.reply(self.ensemble.result(link.session, in_flight.replies))
 
     def _is_due(self, link: Link) -> bool:
-        after = link.line[0].after
+        after = link.pending[0].after
         return after is not None and self.applied >= max(after, link.seen) and not link.mute
 
     def _gone(self, path: str) -> None:
         for link in self.links.values():
             if path in link.watches:
                 link.watches.discard(path)
-                self.ensemble.tell(link, GONE + path)
+                self.ensemble.tell(link, DELETED + path)
 
-    def _hang_up(self, session: int) -> None:
+    def _disconnect(self, session: int) -> None:
         for link in [link for link in self.links.values() if link.session == session]:
             self.ensemble.cut(link.machine)
 
-    def forsake(self) -> None:
-        """It serves nobody, and what it has not passed on is lost."""
+    def drop_clients(self) -> None:
+        """Cut all connections, and lose the writes that were not forwarded."""
         self.outbox = []
         for machine in list(self.links):
             self.ensemble.cut(machine)

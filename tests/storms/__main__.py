@@ -45,8 +45,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.storms", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=30.0, help="of faults, for each store")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there as well")
-    parser.add_argument("--docs", metavar="FOLDER", help="write storms.md and its pictures there")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument("--docs", metavar="FOLDER", help="write storms.md and pictures to FOLDER")
     parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(TARGETS))
     words = parser.parse_args()
     unknown = sorted(set(words.stores) - set(TARGETS))
@@ -72,7 +72,7 @@ def run_one(name: str, words: argparse.Namespace) -> Report:
 def page(reports: list[Report], seconds: float) -> str:
     """Return the page of the documentation."""
     drawn = [report.target for report in reports if report.target in DRAWN]
-    pictures = "\n\n".join(f"![a storm on {name}](storms/{name}.png)" for name in drawn)
+    pictures = "\n\n".join(f"![chaos run on {name}](storms/{name}.png)" for name in drawn)
     words = PAGE.read_text()
     return words.format(seed=reports[0].seed, seconds=seconds, table=markdown(reports)) + pictures
 

@@ -71,7 +71,7 @@ def redlock_of_five(name: str, stack: ExitStack, folder: Path) -> Target:
 
 
 def sentinel(name: str, stack: ExitStack, folder: Path) -> Target:
-    """Sentinel: the master is killed, and a replica, possibly without its last writes, replaces it."""
+    """Sentinel: the master is killed; a replica, possibly without its last writes, replaces it."""
     servers = stack.enter_context(Sentinels(appendonly=True))
 
     def fail_over(rng: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""A holder behind a network_faults that swallows everything is told in time, and the lock passes on."""
+"""A silent partition: the holder learns of the loss in time, and the lock passes to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store ends a lease half a second early."""
+"""The store ends a lease after half of its duration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new claim gets a free lock although others wait (hazard E5)."""
+"""A request for a free lock is granted although other clients wait (hazard E5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A renewal is valid from the moment its reply arrived (hazard B2)."""
+"""The validity of a renewal is counted from its reply (hazard B2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A grant is valid from the moment its reply arrived (hazard B2)."""
+"""The validity of a grant is counted from its reply (hazard B2)."""
 
 from __future__ import annotations
 

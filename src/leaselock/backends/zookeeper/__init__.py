@@ -1,1 +1,1 @@
-"""Locks in ZooKeeper: an ephemeral node is a contender, and its session is its life."""
+"""Locks in ZooKeeper: a claim is an ephemeral node, which lives as long as its session."""

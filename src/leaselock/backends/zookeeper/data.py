@@ -1,7 +1,7 @@
-"""What a contender says of itself, in its node: JSON, which people read and nothing is decided by.
+"""The data of a node: JSON about its contender, for people to read. No decision depends on it.
 
-Other programs write other things there: kazoo's lock an identifier, Curator's the address of its
-host in four or sixteen bytes. They are shown as far as they can be understood.
+Other programs store other data: kazoo's lock an identifier, Curator's the address of its host in
+four or sixteen bytes. It is shown as far as it can be interpreted.
 """
 
 from __future__ import annotations
@@ -14,40 +14,42 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from leaselock.core.backend import Claim
 
-UNKNOWN = "unknown host"
+UNKNOWN_HOST = "unknown host"
 
 
-class Written(NamedTuple):
-    """What a node's data says."""
+class NodeData(NamedTuple):
+    """The content of a node's data."""
 
-    about: str
+    metadata: str
     since: float
-    holder: str
-    """Whose node it is, if ours. Only protocol "single" needs it."""
+    owner: str
+    """The owner of the node if it is one of ours. Only the protocol "single" needs it."""
 
 
 def written(claim: Claim, owner: str) -> bytes:
-    """The data of a claim's node, which *owner* names."""
-    # `about` is an object that the core has written; to read it would cost more than the rest.
+    """The data of the node of *owner*, for the claim."""
+    # The metadata is a JSON object. Parsing it would cost more than all the rest.
     return f'{claim.metadata[:-1]}, "since": {claim.since:.3f}, "id": "{owner}"}}'.encode()
 
 
-def read(data: bytes, created: float) -> Written:
-    """What is said there; *created* is since when the node is there, by ZooKeeper's clock."""
+def read(data: bytes, created: float) -> NodeData:
+    """The content of *data*. A node of another program counts as waiting since *created*, by the
+    clock of ZooKeeper.
+    """
     try:
-        words = json.loads(data)
-        since, holder = float(words["since"]), str(words["id"])
+        fields = json.loads(data)
+        since, owner = float(fields["since"]), str(fields["id"])
         if not math.isfinite(since):
             raise ValueError(since)
-        # JSON may be written in UTF-16 as well, and then be no text of ours.
-        return Written(data.decode(), since, holder)
+        # json.loads() also accepts UTF-16, which this library never writes.
+        return NodeData(data.decode(), since, owner)
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
-        return Written(_described(data), created, "")
+        return NodeData(_metadata_of(data), created, "")
 
 
-def _described(data: bytes) -> str:
-    host, label = UNKNOWN, data.decode(errors="replace")
+def _metadata_of(data: bytes) -> str:
+    host, label = UNKNOWN_HOST, data.decode(errors="replace")
     if len(data) in (4, 16) and not label.isprintable():
         host, label = str(ipaddress.ip_address(data)), ""
-    words = {"host": host, "pid": 0, "thread": "another library", "label": label or None}
-    return json.dumps(words)
+    fields = {"host": host, "pid": 0, "thread": "another library", "label": label or None}
+    return json.dumps(fields)

@@ -1,43 +1,58 @@
-"""What is asked of ZooKeeper: a flight of operations, sent together, answered in their order.
+"""Requests to a ZooKeeper connection: batches of operations, and what a session needs besides.
 
-A session is first in, first out: what follows in a flight is done after what precedes it, and so
-is all of a later flight. No answer may be lost but the last ones; then the flight is Unknown.
+The operations of a batch are sent together and answered in their order. A session is first in,
+first out: an operation is done after those before it, in the same batch and in earlier ones. A
+reply can be lost only together with all later ones; the outcome of the batch is then unknown.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from leaselock.core.effects import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# The reply to `Create` where the node already exists.
+TAKEN = "taken"
+# Precedes the path in the event of a deleted node.
+DELETED = "-"
+
+
+class CreateSequential(NamedTuple):
+    """Create an ephemeral node, with a sequence number appended to its path by the server.
+
+    Replies the Node, or None without a parent node.
+    """
+
+    path: str
+    data: bytes
 
 
 class Create(NamedTuple):
-    """An ephemeral node with ZooKeeper's number after its path. → Node; None without a parent"""
+    """Create an ephemeral node. Replies the Node, None without a parent node, or TAKEN."""
 
     path: str
     data: bytes
 
 
-class Put(NamedTuple):
-    """An ephemeral node of exactly that path. → Node; None without a parent; TAKEN"""
-
-    path: str
-    data: bytes
-
-
-class Ensure(NamedTuple):
-    """Lasting nodes along a path, as far as there are none. → None"""
+class EnsurePath(NamedTuple):
+    """Create the persistent nodes of a path that do not exist. Replies None."""
 
     path: str
 
 
-class Children(NamedTuple):
-    """The names below a path. → tuple[str, ...]; None where there is no such node"""
+class GetChildren(NamedTuple):
+    """Replies the names of the children as a tuple, or None if there is no such node."""
 
     path: str
 
 
 class Read(NamedTuple):
-    """One node. With *watch*, the ear says its path when it is changed, and GONE before it when it
-    is gone. → Node | None
+    """Replies the Node, or None. With *watch*, the next change of the node is an event: its path,
+    preceded by DELETED if it was deleted.
     """
 
     path: str
@@ -45,61 +60,97 @@ class Read(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a node. → whether it was there (False, too, if there are nodes below it)"""
+    """Delete a node. Replies whether it existed; False, too, if it has children."""
 
     path: str
 
 
-class Agree(NamedTuple):
-    """Let what follows see all that the ensemble has agreed on so far. A majority answers, so it
-    also proves that the session lives. → None
+class QuorumBarrier(NamedTuple):
+    """Make later reads of this session see every write committed so far. Replies None.
+
+    A majority of the servers takes part, so the reply also proves that the session is alive.
     """
 
     path: str
 
 
-Operation = Create | Put | Ensure | Children | Read | Delete | Agree
+Operation = CreateSequential | Create | EnsurePath | GetChildren | Read | Delete | QuorumBarrier
+WRITES = (CreateSequential, Create, Delete, EnsurePath)
 
 
 class Node(NamedTuple):
-    """A node as the server has it."""
+    """A node as a server has it."""
 
     path: str
     token: int
-    """The transaction that created it: greater than that of every earlier node."""
+    """The id of the transaction that created it: greater than that of every older node."""
     session: int
-    """Whose end is its end; 0 for a lasting one."""
+    """The session of an ephemeral node, which is deleted with it; 0 for a persistent node."""
     created: float
     """Unix time, by the server's clock."""
     data: bytes
 
 
-class Flight(NamedTuple):
-    """Operations to be sent together. → Landed"""
-
-    operations: tuple[Operation, ...]
-    number: int = 0
-    """The place among all flights of its client. A session keeps the order by itself: one that
-    was overtaken was lost with its connection, and is never carried out.
-    """
-    session: int = 0
-    """To be done in that session or not at all; 0 in any."""
-
-
-class Poke(NamedTuple):
-    """Asked of the ear: let the `Listen` of that client end with nothing. → None"""
-
-    client: str
-
-
-class Landed(NamedTuple):
-    """Their answers, and the session that asked."""
+class BatchResult(NamedTuple):
+    """The replies to a batch, and the session that sent it."""
 
     session: int
     timeout: float
-    """After so many seconds without a sign of life the ensemble ends the session."""
-    answers: tuple[object, ...]
+    """The servers end the session after so many seconds without a message from it."""
+    replies: tuple[object, ...]
 
 
-TAKEN = "taken"
-GONE = "-"
+class Batch(
+    NamedTuple("Batch", [("operations", tuple[Operation, ...]), ("session", int)]),
+    Request[BatchResult],
+):
+    """Operations to send together, in the given session only, or in any session if that is 0."""
+
+    __slots__ = ()
+
+
+class Connect(NamedTuple("Connect", []), Request[None]):
+    """Wait until the client is connected to a server."""
+
+    __slots__ = ()
+
+
+class ServerStatus(NamedTuple("ServerStatus", []), Request[str]):
+    """Reply what the connected server says to the command ``srvr``."""
+
+    __slots__ = ()
+
+
+class CloseSession(NamedTuple("CloseSession", []), Request[None]):
+    """End the session. The servers delete its ephemeral nodes."""
+
+    __slots__ = ()
+
+
+class Mailbox:
+    """The events that one backend has not read yet. Any thread may add one."""
+
+    def __init__(self) -> None:
+        self.events: deque[str] = deque()
+        self.notify: Callable[[], None] | None = None
+
+    def put(self, event: str) -> None:
+        """Add an event, and wake the reader."""
+        self.events.append(event)
+        self.wake()
+
+    def wake(self) -> None:
+        """End a wait for events, if there is one."""
+        notify = self.notify
+        if notify is not None:
+            notify()
+
+    def take(self) -> tuple[str, ...]:
+        """Remove and return all events."""
+        return tuple(self.events.popleft() for _ in range(len(self.events)))
+
+
+class AwaitEvents(NamedTuple("AwaitEvents", [("mailbox", Mailbox)]), Request[tuple[str, ...]]):
+    """Wait for events: paths of watched nodes, or WAKE_ALL. Replies none after the deadline."""
+
+    __slots__ = ()

@@ -1,8 +1,8 @@
-"""Protocol "single": one ephemeral node, the lock's own, and everybody watches it.
+"""Protocol "single": one ephemeral node, that of the lock, which every waiter watches.
 
-It is what scripts and older programs do, and is kept for them. Each release wakes all who wait
-(the herd), who then race; and where a hold was broken by force, a release that comes too late may
-remove the next one's node, for all of them have the same path.
+Scripts and older programs lock like this, and the protocol exists for them. Each release wakes all
+waiters, which then race (thundering herd). After a forced release, a late release of the former
+holder may delete the node of the next one, because all use the same path.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from leaselock.backends.zookeeper.data import read, written
-from leaselock.backends.zookeeper.holds import RECHECK_INTERVAL, Holds
-from leaselock.backends.zookeeper.places import decoded, owner_of, path_of
+from leaselock.backends.zookeeper.paths import decoded, owner_of, path_of
 from leaselock.backends.zookeeper.requests import (
-    Agree,
-    Children,
+    Create,
     Delete,
-    Ensure,
+    EnsurePath,
+    GetChildren,
     Node,
-    Put,
+    QuorumBarrier,
     Read,
 )
+from leaselock.backends.zookeeper.session_backend import RECHECK_INTERVAL, SessionBackend
 from leaselock.core.backend import Broken, Busy, Claim, Grant, HoldRecord, LockState
 from leaselock.core.effects import Signal, Wait
 from leaselock.errors import NotApplied, OutcomeUnknown
@@ -29,84 +29,86 @@ from leaselock.errors import NotApplied, OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from leaselock.backends.zookeeper.stay import Stay
+    from leaselock.backends.zookeeper.connection import Connection
+    from leaselock.backends.zookeeper.contender import Contender
 
 
-class Single(Holds):
+class SingleBackend(SessionBackend):
     """The one node."""
 
-    def __init__(self, root: str, timeout: float, now: Callable[[], float]) -> None:
-        super().__init__(root, timeout, now)
+    def __init__(self, connection: Connection, root: str, now: Callable[[], float]) -> None:
+        super().__init__(connection, root, now)
         self.removing: dict[str, Signal] = {}
 
     def reset_identity(self) -> None:
-        """After a fork, or in a new loop."""
+        """Forget all claims: after a fork, or in a new event loop."""
         super().reset_identity()
         self.removing = {}
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
-        """One try."""
-        stay, path = self.stay(claim), path_of(self.root, claim.name)
+        """Create the node, or watch it."""
+        contender, path = self.contender(claim), path_of(self.root, claim.name)
         if wait:
-            await self.prepare(claim)
-            self.watch(stay, path)
+            self.prepare_wait(claim)
+            self.watch(contender, path)
         while True:
-            if stay.over:
-                stay = self.again(stay)
-            made = await self._put(stay, path, until)
-            if made and stay.over:
-                self.refuse.append(stay)  # it ended while this was under way
+            if contender.ended:
+                contender = self.reenter(contender)
+            made = await self._create(contender, path, until)
+            if made and contender.ended:
+                self.pending_deletes.append(contender)  # the lease ended during the request
             node = made or await self._read(path, wait, until)
-            if node is None or stay.over:
+            if node is None or contender.ended:
                 continue
-            if made or self._is_ours(stay.owner.__eq__, node):
-                stay.node = node
-                await self.granted(stay)
+            if made or self._is_own(contender.owner.__eq__, node):
+                contender.node = node
+                await self.granted(contender)
                 return Grant(node.token, ())
-            return Busy(_held(node), RECHECK_INTERVAL, ())
+            return Busy(_hold(node), RECHECK_INTERVAL, ())
 
-    async def _put(self, stay: Stay, path: str, until: float) -> Node | None:
-        put = Put(path, written(stay.claim, stay.owner))
-        (made,) = await self.fly(until, put)
+    async def _create(self, contender: Contender, path: str, until: float) -> Node | None:
+        create = Create(path, written(contender.claim, contender.owner))
+        (made,) = await self.batch(until, create)
         while made is None:
-            await self.fly(until, Ensure(self.root))
-            (made,) = await self.fly(until, put)
+            await self.batch(until, EnsurePath(self.root))
+            (made,) = await self.batch(until, create)
         return made if isinstance(made, Node) else None
 
     async def _read(self, path: str, watch: bool, until: float) -> Node | None:
-        (node,) = await self.fly(until, Read(path, watch=watch))
+        (node,) = await self.batch(until, Read(path, watch=watch))
         if not isinstance(node, Node) or node.session:
             return node if isinstance(node, Node) else None
-        # What the protocol "queue" has left behind makes room, unless it is in use.
-        (gone,) = await self.fly(until, Delete(path))
-        if not gone:
+        # Delete the persistent node of the protocol "queue", unless that is in use.
+        (deleted,) = await self.batch(until, Delete(path))
+        if not deleted:
             raise NotApplied(
-                f'{path} is a lock of the protocol "queue" in use, or somebody\'s folder'
+                f'{path} has children: it is a lock of the protocol "queue" in use, or no lock; '
+                "use one protocol for each lock"
             )
         return None
 
-    def _is_ours(self, ours: Callable[[str], bool], node: Node) -> bool:
-        return node.session == self.session and ours(read(node.data, node.created).holder)
+    def _is_own(self, ours: Callable[[str], bool], node: Node) -> bool:
+        return node.session == self.session and ours(read(node.data, node.created).owner)
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
-        """Delete the node if it is ours, by whichever name the claim entered."""
-        mine = owner_of(claim.id)
+        """Delete the node if it belongs to the claim, in whichever of its attempts."""
+        own = owner_of(claim.id)
         held = await self._remove(
-            claim.name, lambda holder: f"{holder}.".startswith(f"{mine}."), until
+            claim.name, lambda owner: f"{owner}.".startswith(f"{own}."), until
         )
         self.drop(claim)
         return held
 
-    async def remove(self, until: float, stays: Iterable[Stay]) -> None:
-        """That the first deletion was not answered does not say that it was not done: the node of
-        that path may be another's by now.
+    async def remove(self, until: float, ended: Iterable[Contender]) -> None:
+        """Delete the nodes of ended holds. A first deletion without a reply may have been executed,
+        and the node of that path may belong to another client by now.
         """
-        for stay in stays:
-            await self._remove(stay.claim.name, stay.owner.__eq__, until)
+        for contender in ended:
+            await self._remove(contender.claim.name, contender.owner.__eq__, until)
 
     async def _remove(self, name: str, ours: Callable[[str], bool], until: float) -> bool:
-        """Only one process looks and deletes at a time, and in one session: what is ours when it
-        looks is so until it is deleted, unless it is broken by force.
+        """Read the node, and delete it if it is ours. One process does so at a time, in one
+        session, so the node stays ours between both requests, unless an operator deletes it.
         """
         path = path_of(self.root, name)
         while (other := self.removing.get(path)) is not None:
@@ -114,48 +116,45 @@ class Single(Holds):
                 raise OutcomeUnknown(f"{path} was still being removed")
         done = self.removing[path] = Signal()
         try:
-            _, node = await self.fly(until, Agree(path), Read(path))
-            if not (isinstance(node, Node) and self._is_ours(ours, node)):
+            _, node = await self.batch(until, QuorumBarrier(path), Read(path))
+            if not (isinstance(node, Node) and self._is_own(ours, node)):
                 return False
-            (gone,) = await self.fly(until, Delete(path), session=node.session)
-            return bool(gone)
+            (deleted,) = await self.batch(until, Delete(path), session=node.session)
+            return bool(deleted)
         finally:
             self.removing.pop(path, None)
             done.set()
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
-        """Who waits is known to nobody."""
+        """The state of one lock, or of all whose names match. The waiters are not known."""
         if name is not None:
             return await self._inspect([name], until)
-        _, nodes = await self.fly(until, Agree(self.root), Children(self.root))
+        _, nodes = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
         found = nodes if isinstance(nodes, tuple) else ()
         names = [text for node in found if (text := decoded(node)) is not None]
         wanted = sorted(text for text in names if fnmatch.fnmatchcase(text, pattern))
-        return [sight for sight in await self._inspect(wanted, until) if sight.held]
+        return [state for state in await self._inspect(wanted, until) if state.held]
 
     async def _inspect(self, names: Sequence[str], until: float) -> list[LockState]:
         reads = [Read(path_of(self.root, name)) for name in names]
-        _, *nodes = await self.fly(until, Agree(self.root), *reads)
-        return [
-            LockState.exclusive(n, _held(node), None, ())
-            for n, node in zip(names, nodes, strict=True)
-        ]
+        _, *nodes = await self.batch(until, QuorumBarrier(self.root), *reads)
+        return [LockState.exclusive(n, _hold(node), None, ()) for n, node in zip(names, nodes, strict=True)]
 
     async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Delete the node."""
         path = path_of(self.root, name)
-        _, node = await self.fly(until, Agree(path), Read(path))
-        held = _held(node)
-        if held is None or token not in (None, held.token):
-            return Broken(held, False, ())
-        (done,) = await self.fly(until, Delete(path))
-        return Broken(held, bool(done), ())
+        _, node = await self.batch(until, QuorumBarrier(path), Read(path))
+        hold = _hold(node)
+        if hold is None or token not in (None, hold.token):
+            return Broken(hold, False, ())
+        (deleted,) = await self.batch(until, Delete(path))
+        return Broken(hold, bool(deleted), ())
 
 
-def _held(node: object) -> HoldRecord | None:
+def _hold(node: object) -> HoldRecord | None:
     if not isinstance(node, Node) or not node.session:
         return None
     text = read(node.data, node.created)
     return HoldRecord(
-        node.path, f"{node.session:x}", "client", node.token, 0.0, text.about, text.since
+        node.path, f"{node.session:x}", "client", node.token, 0.0, text.metadata, text.since
     )

@@ -1,7 +1,7 @@
 """The options in the URL of a ZooKeeper store: ``zookeeper://host1:2181,host2,host3/root?…``.
 
 timeout=10            the session timeout to ask for, in seconds; the servers may change it
-names=kazoo|curator   the format of the names of our nodes (see `turn`)
+names=kazoo|curator   the format of the names of our nodes (see `queue_order`)
 auth=digest:user:pw   credentials; then only they may change our nodes. Also user:pw@ before
                       the hosts
 sasl=DIGEST-MD5       the same user and password by SASL; or GSSAPI, with a Kerberos ticket
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from leaselock.backends import check_protocol
 from leaselock.backends.url import StoreURL, decoded, one_of, parse, seconds, yes_or_no
-from leaselock.backends.zookeeper.places import ROOT
-from leaselock.backends.zookeeper.turn import CURATOR, KAZOO
+from leaselock.backends.zookeeper.paths import ROOT
+from leaselock.backends.zookeeper.queue_order import CURATOR, KAZOO
 
 PROTOCOLS = ("queue", "single")
 MARKS = {"kazoo": KAZOO, "curator": CURATOR}
@@ -27,7 +27,7 @@ TIMEOUT = 10.0
 
 
 class Target(NamedTuple):
-    """A store that is named."""
+    """A store, and how to connect to it."""
 
     hosts: str
     root: str
@@ -36,9 +36,9 @@ class Target(NamedTuple):
     protocol: str
     shown: str
     options: dict[str, Any]
-    """What kazoo's client is made with, besides."""
+    """More arguments for kazoo's client."""
     creator: bool
-    """Our nodes can be touched by these credentials only."""
+    """Only the user with these credentials may change our nodes."""
 
     def __repr__(self) -> str:
         return f"<Target {self.shown}>"  # without the credentials

@@ -1,0 +1,134 @@
+// Judges histories of locks with porcupine, a linearizability checker that others wrote.
+//
+// Usage: porcupine MODEL < operations. Standard input has one operation per line, as JSON. Each lock
+// is a register of its own. Printed is one line per lock that is not linearizable ("illegal NAME") or
+// was not decided in time ("unknown NAME"). The exit code is 0 if there is none, and 1 if there is.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sort"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+const timeout = 120 * time.Second
+
+// Operation is one call of a client, from its invocation to its return. Hold is the same for an
+// acquire and for what ends it; an owner may have several holds of a lock at once if it is
+// reentrant. An expiry is internal: the lease ends between the two instants.
+type Operation struct {
+	Lock   string
+	Client int
+	Kind   string
+	Hold   string
+	Owner  string
+	Token  int64
+	Call   int64
+	Return int64
+}
+
+// state of one lock: Depth counts the acquires of its owner, Hold is the outermost of them.
+type state struct {
+	Owner string
+	Hold  string
+	Depth int
+	Token int64
+}
+
+type rules struct{ reentrant, fenced bool }
+
+var models = map[string]rules{
+	"mutex":            {false, false},
+	"reentrant":        {true, false},
+	"fenced":           {false, true},
+	"reentrant-fenced": {true, true},
+}
+
+func (r rules) step(now state, op Operation) (bool, state) {
+	switch op.Kind {
+	case "acquire":
+		if now.Depth == 0 {
+			legal := !r.fenced || op.Token > now.Token
+			return legal, state{op.Owner, op.Hold, 1, op.Token}
+		}
+		legal := r.reentrant && now.Owner == op.Owner && (!r.fenced || op.Token == now.Token)
+		now.Depth++
+		return legal, now
+	case "release":
+		if r.reentrant && now.Depth > 1 && now.Owner == op.Owner {
+			now.Depth--
+			return true, now
+		}
+		return now.Depth == 1 && now.Hold == op.Hold, state{Token: now.Token}
+	case "expire":
+		return now.Depth > 0 && now.Hold == op.Hold, state{Token: now.Token}
+	}
+	return false, now
+}
+
+func (r rules) model() porcupine.Model {
+	return porcupine.Model{
+		Init: func() interface{} { return state{} },
+		Step: func(now, input, _ interface{}) (bool, interface{}) {
+			legal, next := r.step(now.(state), input.(Operation))
+			return legal, next
+		},
+	}
+}
+
+func read() map[string][]porcupine.Operation {
+	found := map[string][]porcupine.Operation{}
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var op Operation
+		if err := json.Unmarshal(lines.Bytes(), &op); err != nil {
+			fail(err)
+		}
+		found[op.Lock] = append(found[op.Lock], porcupine.Operation{
+			ClientId: op.Client, Input: op, Call: op.Call, Return: op.Return,
+		})
+	}
+	if err := lines.Err(); err != nil {
+		fail(err)
+	}
+	return found
+}
+
+func fail(err interface{}) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(2)
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fail("usage: porcupine MODEL < operations")
+	}
+	r, known := models[os.Args[1]]
+	if !known {
+		fail("no such model: " + os.Args[1])
+	}
+	histories := read()
+	names := make([]string, 0, len(histories))
+	for name := range histories {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	code := 0
+	for _, name := range names {
+		switch porcupine.CheckOperationsTimeout(r.model(), histories[name], timeout) {
+		case porcupine.Illegal:
+			fmt.Println("illegal", name)
+			code = 1
+		case porcupine.Unknown:
+			fmt.Println("unknown", name)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}

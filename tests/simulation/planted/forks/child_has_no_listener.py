@@ -1,0 +1,18 @@
+"""A forked child uses its parent's listener, which does not exist there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.core.queue import Queue
+
+if TYPE_CHECKING:
+    import pytest
+
+STORY = "sqlite"
+FIRST = 20000
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(Queue, "reset_identity", lambda self: None)

@@ -1,0 +1,24 @@
+"""The renewer renews one lease in each round and skips the others (hazard C4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.core.renewer import Renewer
+
+if TYPE_CHECKING:
+    import pytest
+
+    from leaselock.core.hold import Hold
+
+# Not long before the first seed that finds it, which takes its time.
+FIRST = 350
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+
+    def is_due(self: Renewer, hold: Hold, now: float) -> bool:
+        return hold is self.registry.held()[0] and hold.renew and hold.is_valid(now)
+
+    patch.setattr(Renewer, "_is_due", is_due)

@@ -1,0 +1,23 @@
+"""The Redis script does not reserve the tokens of a grant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.lua import rewrite
+
+if TYPE_CHECKING:
+    import pytest
+
+
+STORY = "passing redis"
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    rewrite(
+        patch,
+        "ACQUIRE",
+        "tokens > 1 and string.format('%.0f', token + tokens - 1) or token",
+        "token",
+    )

@@ -1,0 +1,27 @@
+"""A waiter is queued without a subscription (hazard E1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.backends.redis.listener import Listener
+
+if TYPE_CHECKING:
+    import pytest
+
+    from leaselock.backends.redis.listener import Group
+    from leaselock.backends.redis.messages import Subscription
+
+
+# Not long before the first seed that finds it, which takes its time.
+FIRST = 80
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+
+    def none(self: Listener, group: Group) -> list[Subscription]:
+        group.connection.refused.clear()
+        return []
+
+    patch.setattr(Listener, "_missing", none)

@@ -1,0 +1,20 @@
+"""When the task that asks for all tasks of a client is done, no other one continues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.backends.redis.listener import Group
+
+if TYPE_CHECKING:
+    import pytest
+
+
+# Not long before the first seed that finds it, which takes its time.
+FIRST = 1570
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(Group, "wake_first_later", lambda self: None)
+    patch.setattr(Group, "wake_first", lambda self: None)

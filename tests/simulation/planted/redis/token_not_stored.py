@@ -1,0 +1,21 @@
+"""The token is not stored before the grant; a clock that is set back repeats it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.lua import rewrite
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    rewrite(
+        patch,
+        "ACQUIRE RELEASE BREAK_LOCK",
+        "  redis.call('SET', counter, tokens > 1 and string.format('%.0f', token + tokens - 1) "
+        "or token)\n",
+        "",
+    )

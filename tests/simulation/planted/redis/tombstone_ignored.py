@@ -1,0 +1,24 @@
+"""A cancelled claim is granted by a late request (hazard D2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.lua import rewrite
+
+if TYPE_CHECKING:
+    import pytest
+
+
+# Not long before the first seed that finds it, which takes its time.
+FIRST = 200
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    rewrite(
+        patch,
+        "ACQUIRE",
+        "if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end",
+        "if false then return end",
+    )

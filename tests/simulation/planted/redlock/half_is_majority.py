@@ -1,0 +1,18 @@
+"""One vote fewer than a majority is enough (hazard H3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.backends.redlock.votes import Ballot
+
+if TYPE_CHECKING:
+    import pytest
+
+# Not long before the first seed that finds it, which takes its time.
+FIRST = 195
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    patch.setattr(Ballot, "quorum", property(lambda ballot: ballot.masters // 2))

@@ -1,0 +1,21 @@
+"""Leases are compared with another clock than the one that wrote them (hazard B9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leaselock.backends.sql.shelf import LockShelf
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    make = LockShelf.__init__
+
+    def careless(self: LockShelf, *arguments: Any) -> None:
+        make(self, *arguments)
+        self.now += 0.7
+
+    patch.setattr(LockShelf, "__init__", careless)

@@ -1,0 +1,24 @@
+"""The deletion of any predecessor counts as a release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.backends.zookeeper.session_backend import SessionBackend
+
+if TYPE_CHECKING:
+    import pytest
+
+    from leaselock.backends.zookeeper.contender import Contender
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    watch = SessionBackend.watch
+
+    def careless(
+        self: SessionBackend, contender: Contender, path: str, holder: bool = False
+    ) -> None:
+        watch(self, contender, path, holder=True)
+
+    patch.setattr(SessionBackend, "watch", careless)
