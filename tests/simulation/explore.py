@@ -19,17 +19,17 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.models.redis_server import Server
+from tests.models.sqlite_model import Model
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.redis import ONE as SETTINGS
 from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.redis_net import Connections, Network, SimulatedConnection
 from tests.simulation.world import EPOCH, Faults, Machine, World
 
-from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
+from leaselock.backends.memory.store import CAPABILITIES as MEMORY
 from leaselock.backends.redis.backend import CAPABILITIES as REDIS
 from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.store import RedisStore
-from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call, Request
@@ -118,7 +118,7 @@ class Scene(World):
         self.machines: dict[str, Machine] = {}
         self.state: Callable[[], object] = lambda: None
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Something that can happen. Its name tells what led to it, and what it brings."""
         self.children += 1
         name = hash((self.current, self.children, repr(self.salt)))
@@ -324,7 +324,7 @@ class Direct(Network):
 def table_state(model: Model) -> object:
     """What a table has, and who is told what."""
     entries = {n: (e.held, e.token, e.queue) for n, e in model.table.entries.items()}
-    return entries, model.table.graves, model.unheard, sorted(model.ears), model.machines
+    return entries, model.table.tombstones, model.unheard, sorted(model.ears), model.machines
 
 
 async def user(service: ClientCore, bounds: Bounds) -> None:
@@ -372,7 +372,7 @@ def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) 
         backend: Any = RedisStore(SETTINGS, machine.now, connections).backend("hash")
         backend.capabilities = REDIS
     else:
-        backend = Queue(MEMORY if store == "memory" else SQLITE)
+        backend = Queue(MEMORY if store == "memory" else SQLITE, "store", "ear")
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     judge.enrol(machine, service)
     scene.machines[name] = machine

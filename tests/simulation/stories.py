@@ -9,7 +9,7 @@ from tests.simulation.passing import Passing, PassingOnRedis, Sticky, StickyOnRe
 from tests.simulation.story import Outcome, Story
 from tests.simulation.zoo import EnsembleSingleStory, EnsembleStory, SingleStory, ZooStory
 
-from leaselock.backends.memory.nodes import CAPABILITIES
+from leaselock.backends.memory.store import CAPABILITIES
 from leaselock.core.queue import Queue
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class MemoryStory(Story):
 
     def make_backend(self, machine: Machine) -> Queue:
         """How its machines lock."""
-        return Queue(CAPABILITIES)
+        return Queue(CAPABILITIES, "store", "ear")
 
 
 # What no fault in it may break.

@@ -98,7 +98,9 @@ def _take_once(name: str, until: float, limit: int) -> Steps:
     if (yield from (_wait(name, seconds, limit) if seconds else _try(name, limit))):
         return
     yield Invalidate()
-    raise timed_out(name, "and this server ends a transaction whose wait times out")
+    raise timed_out(
+        name, "another transaction holds it, and this server has ended the one that waited"
+    )
 
 
 def _try(name: str, limit: int) -> Tried:

@@ -103,4 +103,4 @@ def _holder(bits: int) -> Generator[Execute, tuple[int, str, float] | None, str]
         return "it has just become free"
     pid, application, seconds = row
     called = f" ({application})" if application else ""
-    return f"backend {pid}{called} has it, in a transaction of {float(seconds or 0):.0f} s"
+    return f"held by backend {pid}{called}, in a transaction of {float(seconds or 0):.0f} s"

@@ -65,6 +65,6 @@ def autocommits() -> NotApplied:
     )
 
 
-def timed_out(name: str, holder: str = "another transaction has it") -> AcquireTimeout:
-    """The error for a wait that timed out."""
-    return AcquireTimeout(name, f"the lock {name!r} was not free in time: {holder}")
+def timed_out(name: str, detail: str = "another transaction holds it") -> AcquireTimeout:
+    """The error of a wait that has ended without the lock."""
+    return AcquireTimeout(name, None, detail=detail)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leaselock.backends.sql.statements import SqlError
 from leaselock.core.backend import Finding
-from leaselock.core.clock_check import compared
+from leaselock.core.maintenance import clock_finding
 
 if TYPE_CHECKING:
     from leaselock.backends.sql.executor import Executor
@@ -25,7 +25,7 @@ async def examine(server: ServerInfo, executor: Executor) -> tuple[Finding, ...]
     findings.append(Finding("ok", f"{server.target.shown} answers: {facts.get('version', '?')}"))
     findings.append(await _tables(server, executor))
     (clock,) = await executor.execute(("now",))
-    findings.append(compared("the server", clock.rows[0][0] / 1e6, time.time()))
+    findings.append(clock_finding("the server", clock.rows[0][0] / 1e6, time.time()))
     findings.append(_proxy(server))
     findings += _postgres(facts) if server.dialect.name == "postgres" else _mysql(facts)
     return tuple(findings)

@@ -245,7 +245,7 @@ def _state(name: str, now: Result, held: list[Row], queue: list[Row]) -> LockSta
         for n, claim_id, client, lease, metadata, since in queue
     )
     if not held:
-        return LockState(name, None, None, waiting)
+        return LockState.exclusive(name, None, None, waiting)
     _, claim_id, client, lifetime, token, expires, metadata, since = held[0]
     hold = HoldRecord(claim_id, client, lifetime, token, expires / 1e6, metadata, since / 1e6)
-    return LockState(name, hold, hold.expires - clock, waiting)
+    return LockState.exclusive(name, hold, hold.expires - clock, waiting)

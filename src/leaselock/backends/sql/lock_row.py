@@ -92,10 +92,10 @@ class SqlLockRow:
         held = HoldRecord(
             claim.id, claim.client, "either", self.token, expires, claim.metadata, self.now
         )
-        self.keep(held)
+        self.save(held)
         return held
 
-    def keep(self, held: HoldRecord) -> None:
+    def save(self, held: HoldRecord) -> None:
         """Record changes of the same hold."""
         self.kept = held
         self.changed = True

@@ -252,4 +252,4 @@ def _state(name: str, rows: list[Row]) -> LockState:
     waiting = tuple(
         Claim(name, row[1], row[2], 0.0, row[5], row[6] / 1e6) for row in rows if row[3] is None
     )
-    return LockState(name, None if row is None else _hold(row), None, waiting)
+    return LockState.exclusive(name, None if row is None else _hold(row), None, waiting)

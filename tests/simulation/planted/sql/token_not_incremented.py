@@ -20,7 +20,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
         before = self.token
         held = grant(self, claim, expires)._replace(token=before)
         self.token = before
-        self.keep(held)
+        self.save(held)
         return held
 
     patch.setattr(SqlLockRow, "grant", careless)
