@@ -62,10 +62,10 @@ def forked(
 
 def _copy_weakly_known(hold: Hold, memo: dict[int, object]) -> None:
     """A weak reference to something is copied as one to the copy of that."""
-    caller = hold.owner()
-    if caller is not None:
-        # As the caller of a thread that is not in the child: nobody is this one any more.
-        stranger = Owner(caller.title)
-        memo[id(caller)] = stranger
-        memo[id(caller.reference)] = stranger.reference
+    owner = hold.owner()
+    if owner is not None:
+        # As the owner of a thread that is not in the child: nobody is this one any more.
+        stranger = Owner(owner.title)
+        memo[id(owner)] = stranger
+        memo[id(owner.reference)] = stranger.reference
     memo[id(weakref.ref(hold))] = weakref.ref(copy.deepcopy(hold, memo))

@@ -18,26 +18,6 @@ if TYPE_CHECKING:
     from leaselock.core.backend import Backend, StoreLifecycle
 
 
-class Node(Protocol):
-    """What a backend gives the driver to ask (the driver's own words for it say more)."""
-
-    def call(self, request: object, until: float) -> object:
-        """Answer one request."""
-        ...
-
-    def interrupt(self) -> None:
-        """End an endless call."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the system."""
-        ...
-
-    def after_fork(self) -> None:
-        """Let go of the parent's."""
-        ...
-
-
 class Opened(NamedTuple):
     """A store, ready to be asked; nothing has been asked yet."""
 
@@ -53,10 +33,12 @@ class Opened(NamedTuple):
     """The nodes are asyncio's own (`drivers.node.AioNode`), not blocking ones."""
     stores: tuple[StoreLifecycle, ...] = ()
     """What the driver interrupts, closes and abandons."""
+    blocking: tuple[Any, ...] = ()
+    """Nodes whose `call` blocks the thread: for asyncio the driver calls each in a thread."""
 
 
 SCHEMES = {
-    "memory": "leaselock.backends.memory.nodes",
+    "memory": "leaselock.backends.memory.store",
     "sqlite": "leaselock.backends.sqlite.nodes",
     "redis": "leaselock.backends.redis.store",
     "rediss": "leaselock.backends.redis.store",
@@ -66,17 +48,17 @@ SCHEMES = {
     "redis+cluster": "leaselock.backends.redis.store",
     "rediss+cluster": "leaselock.backends.redis.store",
     "zookeeper": "leaselock.backends.zookeeper.store",
-    "postgresql": "leaselock.backends.sql.nodes",
-    "postgres": "leaselock.backends.sql.nodes",
-    "mysql": "leaselock.backends.sql.nodes",
-    "mariadb": "leaselock.backends.sql.nodes",
+    "postgresql": "leaselock.backends.sql.store",
+    "postgres": "leaselock.backends.sql.store",
+    "mysql": "leaselock.backends.sql.store",
+    "mariadb": "leaselock.backends.sql.store",
 }
 # The clients that users have already, by the package that their class, or one above it, is from.
 OBJECTS = {
     "redis": "leaselock.backends.redis.store",
     "valkey": "leaselock.backends.redis.store",
     "kazoo": "leaselock.backends.zookeeper.store",
-    "sqlalchemy": "leaselock.backends.sql.nodes",
+    "sqlalchemy": "leaselock.backends.sql.store",
 }
 
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from leaselock.core.backend import Finding
-from leaselock.core.clock_check import compared
+from leaselock.core.maintenance import clock_finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ def _of_server(address: Address, replies: list[Any]) -> list[Finding]:
 def _clock(address: Address, reply: Any, wall: float) -> list[Finding]:
     if isinstance(reply, Exception):
         return [Finding("skip", f"{address}: TIME is not allowed ({reply})", "grant +time")]
-    return [compared(str(address), int(reply[0]) + int(reply[1]) / 1e6, wall)]
+    return [clock_finding(str(address), int(reply[0]) + int(reply[1]) / 1e6, wall)]
 
 
 def _facts(text: str) -> dict[str, str]:

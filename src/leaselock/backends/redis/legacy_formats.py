@@ -368,7 +368,7 @@ class LegacyLock:
 
     async def _inspect(self, name: str, until: float) -> LockState:
         held, remaining = await self._held(self._request(name, until))
-        return LockState(name, held, remaining, ())
+        return LockState.exclusive(name, held, remaining, ())
 
     async def break_lock(self, name: str, only: int | None, until: float) -> Broken:
         """End the hold, or only the grant with that token."""

@@ -56,7 +56,7 @@ class PackedCommands:
 
     def acquire(self, claim: Claim) -> tuple[str, bytes]:
         """A try that does not wait, of a claim that is not in the queue."""
-        name, holder, _, lease, metadata, since, tokens, _ = claim
+        name, holder, _, lease, metadata, since, tokens = claim[:7]
         owner, ms = owner_of(holder), round(lease * 1000)
         terms = ms if tokens == 1 else terms_of(claim)
         member = f"{owner}\n{self.channel_of(claim)}\n{terms}\n{since}\n{metadata}".encode()

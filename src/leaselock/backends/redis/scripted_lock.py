@@ -334,7 +334,7 @@ class ScriptedLock:
         held = held_of(owner, record, token, left)
         remaining = left / 1000 if held and left >= 0 else None
         waiting = tuple(waiter_of(name, member) for member in members)
-        return LockState(name, held, remaining, waiting)
+        return LockState.exclusive(name, held, remaining, waiting)
 
     # --- waiting --------------------------------------------------------------------------------
 

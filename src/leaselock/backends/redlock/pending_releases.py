@@ -48,7 +48,7 @@ class PendingReleases:
         # A release for good ends every grant; replaced by one of a grant, it would leave others.
         if token is not None and not isinstance(before, Release):
             request = ReleaseGrant(claim, token)
-        requests[claim.id] = (request, self.now() + claim.lease + timing.UNDO_PATIENCE)
+        requests[claim.id] = (request, self.now() + claim.lease + timing.RELEASE_GRACE)
         if len(requests) > MOST:
             del requests[next(iter(requests))]
 

@@ -105,7 +105,7 @@ def merged(name: str, states: Mapping[int, LockState], quorum: int) -> LockState
     votes = Counter(state.held.id for state in states.values() if state.held is not None)
     holder, count = votes.most_common(1)[0] if votes else ("", 0)
     if count < quorum:
-        return LockState(name, None, None, tuple(waiting.values()))
+        return LockState.exclusive(name, None, None, tuple(waiting.values()))
     return _held(name, holder, states, quorum, tuple(c for h, c in waiting.items() if h != holder))
 
 
@@ -125,7 +125,7 @@ def _held(
         reverse=True,
     )
     held = next(h for h in helds if h.token == token)
-    return LockState(name, held, left[quorum - 1], waiting)
+    return LockState.exclusive(name, held, left[quorum - 1], waiting)
 
 
 def has_enough(queue_master: int, ballot: Ballot) -> bool:

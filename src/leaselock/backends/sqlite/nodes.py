@@ -143,7 +143,7 @@ class Store:
         if token is not None:
             return Grant(token, ())
         name = request.claim.name
-        reply = self._whole(until, lambda c: rules.acquire(FileShelf(c, name), request))
+        reply = self._whole(until, lambda c: _acquire(FileShelf(c, name), request))
         if isinstance(reply, Busy):
             self.waiting.add(request.claim.id)
         return reply
@@ -222,7 +222,7 @@ class Store:
         if held is not None and rules.expired(shelf, held):
             held = None
         remaining = held.expires - context.now if held and held.lifetime != "client" else None
-        return LockState(name, held, remaining, shelf.queue())
+        return LockState.exclusive(name, held, remaining, shelf.queue())
 
     def _examine(self, request: Doctor, until: float) -> object:
         return findings(self.file.open(until), self.file.path)
@@ -283,15 +283,20 @@ class Ear:
         self.ended = False
 
 
+def _acquire(row: FileShelf, request: Acquire) -> Grant | Busy:
+    reply = rules.acquire(row, request)
+    return reply._replace(waiting=row.length()) if isinstance(reply, Busy) else reply
+
+
 def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The file that a ``sqlite:`` URL names; it is opened by the first request."""
     default = default_protocol(parse(url), PROTOCOLS, "SQLite")
     file = File(path_of(url), now)
 
+    store, ear = Store(file), Ear(file)
+
     def backend(protocol: str | None) -> Queue:
         check_protocol(protocol, PROTOCOLS, "SQLite")
-        return Queue(CAPABILITIES)
+        return Queue(CAPABILITIES, store, ear)
 
-    return Opened(
-        backend, default, {"store": Store(file), "ear": Ear(file)}, f"sqlite:///{file.path}"
-    )
+    return Opened(backend, default, {}, f"sqlite:///{file.path}", blocking=(store, ear))

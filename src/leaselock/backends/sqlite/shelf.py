@@ -76,7 +76,7 @@ class FileShelf:
         about, since = claim.metadata, micros / 1e6
         return HoldRecord(claim.id, claim.client, "either", token, expires, about, since)
 
-    def keep(self, held: HoldRecord) -> None:
+    def save(self, held: HoldRecord) -> None:
         """Record changes of the same hold."""
         self.execute(SQL["keep"], (held.lifetime, held.expires, self.name, held.id))
 
@@ -117,6 +117,11 @@ class FileShelf:
     def quit(self, holder: str) -> bool:
         """Take out of the queue."""
         return self.execute(SQL["quit"], (holder,)).rowcount > 0
+
+    def length(self) -> int:
+        """How many claims are in the queue."""
+        ((length,),) = self.execute(SQL["length"], (self.name,)).fetchall()
+        return int(length)
 
     def alive(self, client: str) -> bool:
         """Whether the client lives; the one that asks does."""

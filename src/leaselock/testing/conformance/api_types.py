@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from leaselock import Finding, Holder, LockInfo
+    from leaselock import Finding, Holder, LockInfo, Waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,7 +90,7 @@ class Lock(Protocol):
         """Return the holder."""
         ...
 
-    async def waiters(self) -> list[Holder]:
+    async def waiters(self) -> list[Waiter]:
         """Return the waiters."""
         ...
 

@@ -137,7 +137,7 @@ class ThreadLock:
         """Return the holder."""
         return self.lock.holder()
 
-    async def waiters(self) -> list[leaselock.Holder]:
+    async def waiters(self) -> list[leaselock.Waiter]:
         """Return the waiters."""
         return self.lock.waiters()
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from leaselock.core.renewer import RAN_OUT
+from leaselock.core.hold import RAN_OUT
 from leaselock.errors import ClientClosed, LeaseLost
 from leaselock.testing.conformance.child_process import Child, Fork
 
