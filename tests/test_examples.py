@@ -29,7 +29,7 @@ EXPECTED = {
     "threads.py": ["five deposits: 50", "held: valid for 30 seconds"],
     "asyncio_.py": ["ann, ben, cleo", "another task, after 0.1 s: None"],
     "fencing.py": ["new holder's write: True", "late holder's write: False", "report is new"],
-    "decorator.py": ["not written twice: 'report' could not be had", "written by the first"],
+    "decorator.py": ["not written twice: could not acquire 'report'", "written by the first"],
 }
 
 
