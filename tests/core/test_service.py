@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.models.sqlite_model import Model
 from tests.simulation.world import EPOCH, Faults, Machine, Run, World
 
-from leaselock.backends.sqlite.model import Model
-from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core.backend import (
     Acquire,
     BreakLock,

@@ -13,11 +13,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.models.sqlite_model import Model
 from tests.simulation.world import Faults, Machine, Run, World
 
 from leaselock.backends import open_store
-from leaselock.backends.sqlite.model import Model
-from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core import rules
 from leaselock.core.client_core import ClientCore
 from leaselock.core.lease_handle import LeaseHandle

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.models.sqlite_model import Model
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.redis import ONE as SETTINGS
 from tests.simulation.redis import Near
@@ -32,8 +33,7 @@ from leaselock.backends.redis.model import Server
 from leaselock.backends.redis.protocol import CAPABILITIES as REDIS
 from leaselock.backends.redis.protocol import Handed
 from leaselock.backends.redis.steps import Address
-from leaselock.backends.sqlite.model import Model
-from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
+from leaselock.backends.sqlite.store import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call, Request
 from leaselock.core.queue import Queue

@@ -11,9 +11,9 @@ from leaselock.core.rules import CONFIRM_WITHIN
 from leaselock.core.table import MemoryRow
 
 if TYPE_CHECKING:
+    from tests.models.sqlite_model import Model
     from tests.simulation.world import Machine, World
 
-    from leaselock.backends.sqlite.model import Model
     from leaselock.core.client_core import ClientCore
     from leaselock.core.hold import Hold
     from leaselock.core.hold_registry import HoldRegistry

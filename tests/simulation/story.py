@@ -9,13 +9,13 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.models.sqlite_model import Model
 from tests.simulation.forks import forked
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.user import User
 from tests.simulation.world import EPOCH, Faults, Machine, World
 
-from leaselock.backends.sqlite.model import Model
-from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core.client_core import ClientCore
 from leaselock.core.queue import Queue
 from leaselock.errors import NotHeld, StoreError

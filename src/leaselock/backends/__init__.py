@@ -57,7 +57,7 @@ class Opened(NamedTuple):
 
 SCHEMES = {
     "memory": "leaselock.backends.memory.nodes",
-    "sqlite": "leaselock.backends.sqlite.nodes",
+    "sqlite": "leaselock.backends.sqlite.store",
     "redis": "leaselock.backends.redis.nodes",
     "rediss": "leaselock.backends.redis.nodes",
     "unix": "leaselock.backends.redis.nodes",
