@@ -10,7 +10,7 @@ from tests.models.sqlite_model import Model
 from tests.simulation.world import EPOCH, Faults, Machine, Run, World
 
 from leaselock.backends.memory.store import MemoryRow, Table
-from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core.backend import (
     Acquire,
     BreakLock,

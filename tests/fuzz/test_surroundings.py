@@ -18,7 +18,7 @@ from tests.fuzz.test_urls import PIECES, REST
 
 import leaselock
 from leaselock.api.connect import VARIABLE, connect
-from leaselock.backends.sqlite.clients import WORD
+from leaselock.backends.sqlite.client_registry import MESSAGE_SIZE
 from leaselock.backends.sqlite.file import File
 from leaselock.cli.child import STACK, command_environment, enclosing_locks
 from leaselock.cli.exit_codes import Misconfigured
@@ -27,7 +27,7 @@ from leaselock.cli.store import OUTER_URL, open_client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.backends.sqlite.life import Life
+    from leaselock.backends.sqlite.liveness import Liveness
 
 # Any bytes but those that no variable can have.
 VALUE = st.binary(max_size=12).map(lambda b: b.replace(b"\0", b"")) | (PIECES | REST).map(
@@ -64,12 +64,12 @@ def test_any_environment_is_a_store_or_is_refused(url: bytes, stack: bytes, oute
 
 
 @cache
-def life() -> Life:
+def life() -> Liveness:
     """A client's, in a file of this process."""
     folder = tempfile.mkdtemp()
     file = File(f"{folder}/locks.db", monotonic)
     file.open(monotonic() + 10.0)
-    return file.live("0" * 32)
+    return file.begin_client("0" * 32)
 
 
 @holds(words=st.binary(min_size=1, max_size=60))
@@ -77,7 +77,7 @@ def test_any_word_in_the_fifo_is_a_hint(words: bytes) -> None:
     own = life()
     os.write(own.wake, words)
     # What is read in one go begins anew with the next.
-    os.write(own.wake, b"\1" * (WORD - len(words) % WORD))
+    os.write(own.wake, b"\1" * (MESSAGE_SIZE - len(words) % MESSAGE_SIZE))
     for name in own.await_wakeup():
         assert name == "" or name.startswith(f"{own.client}:")
 
