@@ -158,6 +158,7 @@ def test_doctor_knows_what_is_overridden(
     assert ("wait_timeout" in told) == isinstance(server, MariaDB)
 
 
+@pytest.mark.heavy
 def test_doctor_knows_of_servers_that_refuse_to_write() -> None:
     """READ COMMITTED and a log of statements do not go together, and a read-only server is one."""
     with MariaDB(**{"log-bin": "on", "binlog-format": "STATEMENT", "server-id": "1"}) as own:

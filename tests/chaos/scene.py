@@ -32,7 +32,7 @@ LEASE = 60.0
 # Much less than a lease, much more than a slow machine needs.
 PATIENCE = 20.0
 # What stays on purpose: the token counters, and what remembers a claim that was given up.
-KEPT = ("redisson_lock_token:", "leaselock:grave:", "redisson_unlock_latch:")
+KEPT = ("redisson_lock_token:", "leaselock:tombstone:", "redisson_unlock_latch:")
 SCRIPT = b"EVALSHA"
 
 

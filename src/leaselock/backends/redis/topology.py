@@ -1,27 +1,28 @@
-"""Which server has a key: one, the master that sentinels name, or the master of a slot.
+"""Which server has a key: the only one, the master that sentinels name, or the master of a slot.
 
-Finding out is part of the conversation. What was found is believed until a server says otherwise
-or cannot be reached; a master that sentinels named is asked for again every second, so that one
-that was cut off from them is left soon (hazard G12).
+What was found is used until a server says otherwise or cannot be reached. A master that sentinels
+named is asked for again every second, so that one that was cut off from them is left soon (hazard
+G12).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leaselock.backends.redis.keys import SLOTS, slot_of
-from leaselock.backends.redis.steps import Address, Send, Unreachable
+from leaselock.backends.redis.messages import Address, Command, Unreachable
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
-    from leaselock.backends.redis.steps import Steps
+# Sends commands to one server by a deadline (`Executor.send`).
+Sender = Callable[[Address, Sequence[Command], float], Awaitable[list[Any]]]
+NAMED_FOR = 1.0
 
-BELIEVED = 1.0
 
-
-class Route(Protocol):
+class Topology(Protocol):
     """Where to send what concerns a key."""
 
     divided: bool
@@ -30,14 +31,14 @@ class Route(Protocol):
     """Messages travel in the slot of their channel."""
 
     def known(self, key: str) -> Address | None:
-        """The server that has *key*, if that is known."""
+        """The server of *key*, if it is known."""
         ...
 
-    def find(self, key: str) -> Steps[Address]:
+    async def find(self, key: str, send: Sender, until: float) -> Address:
         """Find out which server has *key*."""
         ...
 
-    def masters(self) -> Steps[Sequence[Address]]:
+    async def masters(self, send: Sender, until: float) -> Sequence[Address]:
         """All servers that have keys."""
         ...
 
@@ -45,12 +46,12 @@ class Route(Protocol):
         """What is known may be wrong; *address* did not answer, or cannot serve."""
         ...
 
-    def late(self, key: str) -> bool:
-        """Whether others should be asked before the server of *key*, which did not answer."""
+    def is_silent(self, key: str) -> bool:
+        """Whether to ask others before the server of *key*, which did not answer."""
         ...
 
     def moved(self, slot: int, address: Address) -> None:
-        """A server said who has a slot now."""
+        """A server said which server has a slot now."""
         ...
 
 
@@ -66,20 +67,18 @@ class Single:
         """The one."""
         return self.address
 
-    def find(self, key: str) -> Steps[Address]:
+    async def find(self, key: str, send: Sender, until: float) -> Address:
         """The one."""
         return self.address
-        yield
 
-    def masters(self) -> Steps[Sequence[Address]]:
+    async def masters(self, send: Sender, until: float) -> Sequence[Address]:
         """The one."""
         return (self.address,)
-        yield
 
     def forget(self, address: Address | None = None) -> None:
         """There is no other."""
 
-    def late(self, key: str) -> bool:
+    def is_silent(self, key: str) -> bool:
         """There is no other."""
         return False
 
@@ -108,13 +107,13 @@ class Sentinels:
         """The master named last, for a while."""
         return self.master if self.now() < self.until else None
 
-    def find(self, key: str) -> Steps[Address]:
+    async def find(self, key: str, send: Sender, until: float) -> Address:
         """Ask one sentinel after the other, and the master whether it is one."""
         reasons: list[str] = []
         for sentinel in list(self.sentinels):
             try:
-                address = yield from self._named_by(sentinel)
-                yield from self._check(address)
+                address = await self._named_by(sentinel, send, until)
+                await self._check(address, send, until)
             except (Unreachable, StoreError) as error:
                 if not reasons:
                     # It may have kept silent for all the time there was: another is first then.
@@ -122,7 +121,7 @@ class Sentinels:
                 reasons.append(f"{sentinel}: {error}")
                 continue
             self.sentinels = [sentinel, *self._without(sentinel)]
-            self.master, self.until = address, self.now() + BELIEVED
+            self.master, self.until = address, self.now() + NAMED_FOR
             return address
         self.forget()
         raise Unreachable(f"no sentinel names a master {self.service!r} ({'; '.join(reasons)})")
@@ -130,31 +129,31 @@ class Sentinels:
     def _without(self, sentinel: Address) -> Iterator[Address]:
         return (other for other in self.sentinels if other != sentinel)
 
-    def _named_by(self, sentinel: Address) -> Steps[Address]:
+    async def _named_by(self, sentinel: Address, send: Sender, until: float) -> Address:
         words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
-        (reply,) = yield Send(sentinel, (words,))
+        (reply,) = await send(sentinel, (words,), until)
         if isinstance(reply, Exception):
             raise Unreachable(str(reply))
         if not reply:
             raise Unreachable("it knows no such master")
         return Address(reply[0].decode(), int(reply[1]))
 
-    def _check(self, address: Address) -> Steps[None]:
-        (role,) = yield Send(address, (("ROLE",),))
+    async def _check(self, address: Address, send: Sender, until: float) -> None:
+        (role,) = await send(address, (("ROLE",),), until)
         if isinstance(role, Exception):
             raise Unreachable(str(role))
         if role[0] != b"master":
             raise Unreachable(f"{address} is no master yet")
 
-    def masters(self) -> Steps[Sequence[Address]]:
+    async def masters(self, send: Sender, until: float) -> Sequence[Address]:
         """The master."""
-        return ((self.known("") or (yield from self.find(""))),)
+        return (self.known("") or await self.find("", send, until),)
 
     def forget(self, address: Address | None = None) -> None:
         """Ask again."""
         self.until = 0.0
 
-    def late(self, key: str) -> bool:
+    def is_silent(self, key: str) -> bool:
         """There is one master."""
         return False
 
@@ -173,7 +172,7 @@ class Cluster:
     def __init__(self, seeds: Sequence[Address]) -> None:
         self.seeds = list(seeds)
         self.slots: dict[int, Address] = {}
-        self.believed = True
+        self.is_current = True
         self.known_masters: list[Address] = []
         # Asked last, for one that keeps silent leaves no time for the others, and one that is cut
         # off from them has an old map.
@@ -182,27 +181,27 @@ class Cluster:
 
     def known(self, key: str) -> Address | None:
         """The master of the key's slot."""
-        return self.slots.get(slot_of(key)) if self.believed else None
+        return self.slots.get(slot_of(key)) if self.is_current else None
 
-    def late(self, key: str) -> bool:
+    def is_silent(self, key: str) -> bool:
         """Whether the master of the key's slot, as far as is known, is asked last."""
         return self.slots.get(slot_of(key)) in self.silent
 
-    def find(self, key: str) -> Steps[Address]:
+    async def find(self, key: str, send: Sender, until: float) -> Address:
         """Read the map from any node, and look there."""
-        yield from self._read_map()
+        await self._read_map(send, until)
         address = self.slots.get(slot_of(key))
         if address is None:
             raise Unreachable(f"no node of the cluster has slot {slot_of(key)}")
         return address
 
-    def _read_map(self) -> Steps[None]:
+    async def _read_map(self, send: Sender, until: float) -> None:
         reasons: list[str] = []
         known = dict.fromkeys([*self.known_masters, *self.seeds])
         self.silent = self.silent & known.keys()
         for address in sorted(known, key=self.silent.__contains__):
             try:
-                slots, sharded = yield Send(address, (("CLUSTER", "SLOTS"), SHARDED))
+                slots, sharded = await send(address, (("CLUSTER", "SLOTS"), SHARDED), until)
             except (Unreachable, StoreError) as error:
                 if not reasons:
                     self._avoid(address)
@@ -221,17 +220,17 @@ class Cluster:
         for first, last, master, *_ in ranges:
             address = _announced(master, asked)
             slots.update(dict.fromkeys(range(_slot(first), _slot(last) + 1), address))
-        self.slots, self.believed = slots, True
+        self.slots, self.is_current = slots, True
         self.known_masters = list(dict.fromkeys(slots.values()))
 
-    def masters(self) -> Steps[Sequence[Address]]:
+    async def masters(self, send: Sender, until: float) -> Sequence[Address]:
         """All masters."""
-        yield from self._read_map()
+        await self._read_map(send, until)
         return self.known_masters
 
     def forget(self, address: Address | None = None) -> None:
         """Read the map again, and not from *address* if another has it."""
-        self.believed = False
+        self.is_current = False
         if address is not None:
             self._avoid(address)
 

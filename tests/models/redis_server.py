@@ -3,7 +3,7 @@ restart.
 
 For simulations and for comparison with the real server; nothing else imports it. It carries out
 commands; how they travel is the business of who simulates that. The scripts are the production
-ones, run by Lua itself (`model_scripts`), so that a bug of theirs is found here, too.
+ones, run by Lua itself (`redis_lua`), so that a bug of theirs is found here, too.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import copy
 from hashlib import sha1
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock.backends.redis.model_data import Data, ErrorReply
-from leaselock.backends.redis.model_scripts import interpreter
+from tests.models.redis_data import Data, ErrorReply
+from tests.models.redis_lua import interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leaselock.backends.redis.model_data import Reply, Value
-    from leaselock.backends.redis.steps import Command, Word
+    from tests.models.redis_data import Reply, Value
+
+    from leaselock.backends.redis.messages import Command, Word
 
 
 # What is no command on keys. Other spellings of them are not asked for.

@@ -1,4 +1,4 @@
-"""What URLs, names and the data of nodes say, ours and others'."""
+"""URLs, names, and the data of nodes of this library and of others."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from leaselock.backends.zookeeper.queue_order import CURATOR, KAZOO
 from leaselock.backends.zookeeper.url import parsed
 from leaselock.core.backend import Claim
 
-ABOUT = '{"host": "h", "pid": 7, "thread": "T", "label": "ü"}'
+METADATA = '{"host": "h", "pid": 7, "thread": "T", "label": "ü"}'
 
 
-def test_the_least_that_a_url_says() -> None:
+def test_a_url_without_options() -> None:
     target = parsed("zookeeper://zoo")
     assert (target.hosts, target.root, target.timeout) == ("zoo", ROOT, 10.0)
     assert (target.mark, target.protocol, target.creator) == (KAZOO, "queue", False)
     assert target.options == {}
 
 
-def test_the_most_that_a_url_says() -> None:
+def test_a_url_with_all_options() -> None:
     target = parsed(
         "zookeeper://me:s3cret@a:1,[::1]:2/locks/of%20us/?timeout=2.5&names=curator"
         "&protocol=single&tls=yes&ca=/ca.pem&cert=/c.pem&key=/k.pem"
@@ -39,7 +39,7 @@ def test_the_most_that_a_url_says() -> None:
     assert "s3cret" not in target.shown
 
 
-def test_other_credentials() -> None:
+def test_forms_of_credentials() -> None:
     digest = parsed("zookeeper://a?auth=digest:me:pw&acl=open")
     assert digest.options == {"auth_data": [("digest", "me:pw")]}
     assert not digest.creator
@@ -58,7 +58,7 @@ def test_other_credentials() -> None:
         *("zookeeper://a/b//c", "zookeeper://a/../b", "zookeeper://a?tls=maybe"),
     ],
 )
-def test_what_makes_no_sense(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parsed(url)
 
@@ -74,15 +74,15 @@ def test_a_name_has_one_path_below_the_root(name: str) -> None:
 
 
 @pytest.mark.parametrize("node", ["%41", "%C3", "ä", "a%2fb", "%doctor-0000000001", ".", "a/b"])
-def test_what_no_name_is_written_as(node: str) -> None:
+def test_nodes_that_are_no_locks(node: str) -> None:
     assert decoded(node) is None
 
 
-def test_what_we_write_is_read_again() -> None:
-    claim = Claim("a", "c:1", "c", 30.0, ABOUT, 1234.5678)
+def test_written_data_is_read_again() -> None:
+    claim = Claim("a", "c:1", "c", 30.0, METADATA, 1234.5678)
     text = read(written(claim, "c-1"), 1.0)
-    assert (text.since, text.holder) == (1234.568, "c-1")
-    words = json.loads(text.about)
+    assert (text.since, text.owner) == (1234.568, "c-1")
+    words = json.loads(text.metadata)
     assert (words["host"], words["pid"], words["label"]) == ("h", 7, "ü")
 
 
@@ -98,12 +98,12 @@ def test_what_we_write_is_read_again() -> None:
         (b'{"since": "x"}', "unknown host", '{"since": "x"}'),
     ],
 )
-def test_what_others_write(data: bytes, host: str, label: Any) -> None:
+def test_data_of_other_programs(data: bytes, host: str, label: Any) -> None:
     text = read(data, 99.0)
-    words = json.loads(text.about)
-    assert (words["host"], words["label"], text.since, text.holder) == (host, label, 99.0, "")
+    words = json.loads(text.metadata)
+    assert (words["host"], words["label"], text.since, text.owner) == (host, label, 99.0, "")
 
 
 @given(st.binary(max_size=200))
-def test_nothing_that_others_write_is_an_error(data: bytes) -> None:
-    json.loads(read(data, 1.0).about)
+def test_any_data_is_readable(data: bytes) -> None:
+    json.loads(read(data, 1.0).metadata)

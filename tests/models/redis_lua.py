@@ -10,12 +10,12 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.redis.model_data import ErrorReply
+from tests.models.redis_data import ErrorReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leaselock.backends.redis.model_data import Reply
+    from tests.models.redis_data import Reply
 
 
 class Interpreter:
