@@ -34,7 +34,7 @@ VALUE = st.binary(max_size=12).map(lambda b: b.replace(b"\0", b"")) | (PIECES | 
     lambda text: text.encode("utf-8", "replace").replace(b"\0", b"")
 )
 MASTERS = 3
-PATIENCE = 0.15
+TIMEOUT = 0.15
 
 
 @contextlib.contextmanager
@@ -103,10 +103,10 @@ def test_redlock_needs_a_majority_of_votes(
     began = monotonic()
     url = ",".join(master.url for master in masters())
     with (
-        leaselock.Client(url, op_timeout=PATIENCE) as client,
+        leaselock.Client(url, op_timeout=TIMEOUT) as client,
         contextlib.suppress(leaselock.LeaselockError),
     ):
-        if client.lock("a", lease=5.0).acquire(PATIENCE) is not None:
+        if client.lock("a", lease=5.0).acquire(TIMEOUT) is not None:
             votes = sum(bool(master.granted) for master in masters()[bool(noise) :])
             assert votes + bool(noise) > MASTERS // 2
-    assert monotonic() < began + 2 * PATIENCE + SLACK
+    assert monotonic() < began + 2 * TIMEOUT + SLACK
