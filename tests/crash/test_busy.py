@@ -1,4 +1,4 @@
-"""A holder that cannot renew, for its processor or its interpreter is not its own: it knows."""
+"""A holder without a processor or without the GIL cannot renew, and learns of its loss."""
 
 from __future__ import annotations
 
