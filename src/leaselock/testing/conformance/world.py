@@ -29,6 +29,8 @@ Body = Callable[..., Coroutine[Any, Any, T]]
 # How long to wait for what must happen: it only bounds a failure.
 PATIENCE = 120.0
 LOOK_EVERY = 0.003
+# How long a client waits for an answer: no scenario is about a server that gives none.
+OP_TIMEOUT = 20.0
 
 
 class Late(AssertionError):
@@ -93,7 +95,11 @@ class World(abc.ABC):
 
     def client(self, **terms: Any) -> Client:
         """A further client of the same store."""
-        client = self.connect(self.url, **{"local_handoffs": self.store.local_handoffs} | terms)
+        usual = {
+            "local_handoffs": self.store.local_handoffs,
+            "op_timeout": OP_TIMEOUT * self.store.pace,
+        }
+        client = self.connect(self.url, **usual | terms)
         self.clients.append(client)
         return client
 
