@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from tests.backends.zoo import SESSION, Waiter, Zoo, orphans, take, told
+from tests.backends.zoo import SESSION, Waiter, Zoo, connection_of, orphans, take, told
 from tests.servers.process import HOST, eventually
 
 import leaselock
@@ -163,7 +163,7 @@ def test_an_ended_session_is_noticed_in_the_next_one(zoo: Zoo) -> None:
     lease = take(client, "theft")
     waiter = Waiter(rival, "theft")
     eventually(lambda: len(zoo.nodes("theft")) == 2)
-    session = client._driver.nodes["store"].session.client.client_id  # type: ignore[attr-defined]
+    session = connection_of(client).client.client_id
     thief = type(zoo.witness)(zoo.ensemble.hosts, client_id=session)
     thief.start()
     thief.stop()

@@ -1,4 +1,4 @@
-"""What the real servers have after ours and others' requests: watches, numbers, rights, upkeep."""
+"""On real servers: watches, sequence numbers, access rights, maintenance, and lifecycle."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from tests.backends.zoo import connection_of
 from tests.servers.ensembles import fresh
 from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.zookeeper import session
+from leaselock.backends.zookeeper import connection
 from leaselock.backends.zookeeper.url import parsed
 from leaselock.errors import NotApplied
 
@@ -42,7 +43,7 @@ def witness(ensemble: Ensemble) -> Iterator[Any]:
 def test_a_queue_is_no_longer_than_an_answer_can_be(
     ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is one too many is told so, and leaves no node behind (hazard I9)."""
+    """A waiter too many is refused, and leaves no node (hazard I9)."""
     monkeypatch.setattr("leaselock.backends.zookeeper.queue.MOST_WAITERS", 1)
     url = fresh(ensemble)
     with leaselock.Client(url) as one, leaselock.Client(url) as two:
@@ -57,8 +58,8 @@ def test_a_queue_is_no_longer_than_an_answer_can_be(
 
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 @pytest.mark.parametrize(("protocol", "woken"), [("queue", 1), ("single", WAITERS)])
-def test_whom_a_release_wakes(ensemble: Ensemble, protocol: str, woken: int) -> None:
-    """By the servers' own figures: one of a hundred; or, by the simple recipe, all of them."""
+def test_how_many_waiters_a_release_wakes(ensemble: Ensemble, protocol: str, woken: int) -> None:
+    """By the servers' statistics: one of a hundred, or all of them with the protocol "single"."""
     asyncio.run(_release_before(ensemble, fresh(ensemble, protocol=protocol), woken))
 
 
@@ -83,8 +84,8 @@ async def _until(condition: Callable[[], bool]) -> None:
     await asyncio.to_thread(eventually, condition)
 
 
-def test_numbers_that_begin_anew_keep_their_order(ensemble: Ensemble, witness: Any) -> None:
-    """Of 2147483647 and -2147483648 the first is the older one (hazard I4)."""
+def test_sequence_numbers_that_overflow_keep_their_order(ensemble: Ensemble, witness: Any) -> None:
+    """2147483647 is older than -2147483648 (hazard I4)."""
     url = fresh(ensemble)
     folder = f"{parsed(url).root}/a"
     witness.ensure_path(folder)
@@ -101,7 +102,7 @@ def test_numbers_that_begin_anew_keep_their_order(ensemble: Ensemble, witness: A
 
 
 def test_a_token_rises_when_the_folder_was_removed(ensemble: Ensemble, witness: Any) -> None:
-    """The numbers of the nodes begin at 0 again, the transactions do not (hazard I5)."""
+    """The sequence numbers restart at 0, the transaction ids do not (hazard I5)."""
     url = fresh(ensemble)
     with leaselock.Client(url) as client:
         tokens = []
@@ -114,7 +115,7 @@ def test_a_token_rises_when_the_folder_was_removed(ensemble: Ensemble, witness: 
 
 
 def test_a_folder_may_be_removed_at_any_moment(ensemble: Ensemble) -> None:
-    """As the servers do with a container that is empty (hazard I8)."""
+    """The servers do that with an empty container node (hazard I8)."""
     url, done = fresh(ensemble), threading.Event()
     with leaselock.Client(url) as client, leaselock.Client(url) as sweeper:
         swept: list[int] = []
@@ -134,10 +135,10 @@ def test_a_folder_may_be_removed_at_any_moment(ensemble: Ensemble) -> None:
 
 
 @pytest.mark.parametrize(("asked", "given"), [(0.1, 0.2), (3.0, 3.0), (100.0, 60.0)])
-def test_the_servers_have_the_last_word_on_the_session(
+def test_the_servers_decide_the_session_timeout(
     ensemble: Ensemble, asked: float, given: float
 ) -> None:
-    """And a lease is believed for half of what they gave (hazard B14)."""
+    """A lease is valid for half of the negotiated timeout (hazard B14)."""
     with leaselock.Client(fresh(ensemble, timeout=asked)) as client:
         with client.lock("a", lease=600.0):
             pass
@@ -160,8 +161,8 @@ def test_credentials_keep_others_out(ensemble: Ensemble) -> None:
         assert [f.level for f in stranger.doctor()][-1] == "fail"
 
 
-def test_a_client_of_kazoo_s_names_the_store(ensemble: Ensemble, witness: Any) -> None:
-    """Its chroot is the root; it is neither used nor changed, and need not be started."""
+def test_a_store_is_opened_with_a_kazoo_client(ensemble: Ensemble, witness: Any) -> None:
+    """Its chroot is the root. It is neither used nor changed, and need not be started."""
     theirs = KazooClient(f"{ensemble.hosts}/of/theirs", timeout=3.0)
     with leaselock.Client(theirs) as client, client.lock("a"):
         assert len(witness.get_children("/of/theirs/a")) == 1
@@ -170,7 +171,7 @@ def test_a_client_of_kazoo_s_names_the_store(ensemble: Ensemble, witness: Any) -
         leaselock.Client(theirs.handler)
 
 
-def test_upkeep(ensemble: Ensemble, witness: Any) -> None:
+def test_maintenance(ensemble: Ensemble, witness: Any) -> None:
     url = fresh(ensemble)
     root = parsed(url).root
     with leaselock.Client(url) as client:
@@ -194,22 +195,23 @@ def test_a_hold_cannot_be_detached(ensemble: Ensemble) -> None:
         lease.ensure()
 
 
-def test_nobody_answers() -> None:
-    """Refused, for nothing was sent; and the doctor says so."""
+def test_no_server_is_reachable() -> None:
+    """NotApplied, because nothing was sent; the doctor reports it."""
     with leaselock.Client("zookeeper://127.0.0.1:1/x", op_timeout=0.3) as client:
         with pytest.raises(NotApplied, match="reached"):
             client.lock("a").acquire()
         assert [finding.level for finding in client.doctor()] == ["fail"]
 
 
-def sockets(connection: Any) -> set[str]:
-    """What kazoo has open."""
-    found = (connection._socket, connection._read_sock, connection._write_sock)
+def sockets(kazoo: Any) -> set[str]:
+    """The sockets that kazoo has open."""
+    private = kazoo._connection
+    found = (private._socket, private._read_sock, private._write_sock)
     return {os.readlink(f"/proc/self/fd/{one.fileno()}") for one in found if one is not None}
 
 
 def links() -> Iterator[str]:
-    """What this process has open."""
+    """The descriptors that this process has open."""
     for descriptor in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             yield os.readlink(f"/proc/self/fd/{descriptor}")
@@ -221,9 +223,9 @@ def test_a_forked_child_shares_no_socket() -> None:
         client = leaselock.Client(f"zookeeper://127.0.0.1:{port}/x?timeout=60", op_timeout=0.3)
         with pytest.raises(NotApplied, match="reached"):
             client.lock("a").acquire()
-        connection = client._driver.nodes["store"].session.client._connection  # type: ignore[attr-defined]
-        eventually(lambda: len(sockets(connection)) == 3)
-        ours = sockets(connection)
+        kazoo = connection_of(client).client
+        eventually(lambda: len(sockets(kazoo)) == 3)
+        ours = sockets(kazoo)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
@@ -234,11 +236,11 @@ def test_a_forked_child_shares_no_socket() -> None:
 
 
 @pytest.mark.parametrize("accepts", [True, False])
-def test_a_client_is_closed_while_the_server_keeps_silent(
+def test_a_client_is_closed_while_the_server_is_silent(
     accepts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also before there is a session: one that is frozen, or whose network drops all."""
-    monkeypatch.setattr(session, "CLOSE_PATIENCE", 0.3)
+    """Also before there is a session: the server is frozen, or the network drops everything."""
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0), backlog=8 if accepts else 0) as silent:
         address = silent.getsockname()
         crowd = [] if accepts else [socket.create_connection(address)]
@@ -254,20 +256,21 @@ def test_a_client_is_closed_while_the_server_keeps_silent(
             one.close()
 
 
-def test_what_a_closed_client_is_told_is_no_news() -> None:
-    """Its thread may end later than the next client of the same store has begun."""
-    heard: list[str] = []
-    asked = session.Session(parsed("zookeeper://127.0.0.1:1/x"), heard.append)
-    old = asked.start()
-    asked.close()
-    asked.number = 7
-    asked._state(old, "LOST")
-    assert (asked.number, heard) == (7, [])
+def test_events_of_a_closed_client_are_ignored() -> None:
+    """Its thread may end after the next client of the same connection has begun."""
+    made = connection.BlockingConnection(parsed("zookeeper://127.0.0.1:1/x"), time.monotonic)
+    mailbox = made.subscribe()
+    made.start()
+    old = made.client
+    made.close()
+    made.session = 7
+    made._state_changed(old, "LOST")
+    assert (made.session, mailbox.take()) == (7, ())
 
 
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
-def test_the_two_protocols_do_not_pass_each_other(ensemble: Ensemble) -> None:
-    """A name that is locked by one of them cannot be locked by the other."""
+def test_the_two_protocols_exclude_each_other(ensemble: Ensemble) -> None:
+    """A lock that one of them holds cannot be acquired by the other."""
     url = fresh(ensemble)
     with leaselock.Client(url) as client, leaselock.Client(url) as other:
         simple = other.lock("a", protocol="single")
@@ -278,7 +281,7 @@ def test_the_two_protocols_do_not_pass_each_other(ensemble: Ensemble) -> None:
         eventually(lambda: not client.lock("a").locked())
 
 
-def test_single_warns_of_the_herd(ensemble: Ensemble) -> None:
-    herd = pytest.warns(leaselock.UnsafeProtocolWarning, match="everyone")
+def test_single_warns_of_the_thundering_herd(ensemble: Ensemble) -> None:
+    herd = pytest.warns(leaselock.UnsafeProtocolWarning, match="every waiter")
     with leaselock.Client(fresh(ensemble)) as client, herd:
         client.lock("a", protocol="single")

@@ -73,3 +73,9 @@ class Zoo:
 def orphans(client: leaselock.Client | leaselock.AsyncClient) -> bool:
     """Whether it has something yet to give back."""
     return any(desk.registry.pending_releases for desk in client._service.contexts.values())
+
+
+def connection_of(client: leaselock.Client | leaselock.AsyncClient) -> Any:
+    """The client's connection."""
+    (connection,) = client._driver.stores
+    return connection

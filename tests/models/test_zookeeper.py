@@ -1,6 +1,6 @@
-"""Whatever happens, a real ZooKeeper answers as its model does: generated histories, by protocol.
+"""A real ZooKeeper replies as its model does: generated histories, for each protocol.
 
-Questions and answers are lost with their connection, sessions end under living clients.
+Requests and replies are lost with their connection, and sessions end while their clients live.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from tests.models.histories import KINDS, History, Step, steps
 from tests.models.zookeeper_twins import ZooTwins
 from tests.servers.zookeeper import Ensemble
-
-from leaselock.backends.zookeeper import model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,12 +46,12 @@ def server() -> Iterator[tuple[Ensemble, Any]]:
 
 
 class ZooHistory(History):
-    """Connections and sessions end, too; time passes without waiting for it."""
+    """Connections and sessions end, too. The test moves the clock."""
 
     twins: ZooTwins
 
     def claim(self, step: Step) -> Claim:
-        # Protocol "single" reads it, so it is an object, as the core writes it.
+        # The protocol "single" parses it, so it is an object, as the core writes it.
         return super().claim(step)._replace(metadata=f'{{"label": {step.slot}}}')
 
     def play(self, step: Step) -> None:
@@ -70,14 +68,11 @@ class ZooHistory(History):
 
 @contextmanager
 def history_on(server: tuple[Ensemble, Any], protocols: str) -> Iterator[ZooHistory]:
-    with pytest.MonkeyPatch.context() as patch:
-        # Here nobody fails to hear what it is told.
-        patch.setattr(model, "TELLINGS", 1)
-        twins = ZooTwins(*server, f"/twins{next(ROOTS)}", protocols.split())
-        try:
-            yield ZooHistory(twins)
-        finally:
-            twins.close()
+    twins = ZooTwins(*server, f"/twins{next(ROOTS)}", protocols.split())
+    try:
+        yield ZooHistory(twins)
+    finally:
+        twins.close()
 
 
 @pytest.mark.parametrize("protocols", PROTOCOLS)

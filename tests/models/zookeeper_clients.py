@@ -1,10 +1,11 @@
-"""A client of the library as the twins of ZooKeeper play it, and the process that a request is."""
+"""A client in the comparison of ZooKeeper with its model, and the process of a request."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.zookeeper.nodes import Store
+from leaselock.backends.zookeeper.connection import BlockingConnection
+from leaselock.backends.zookeeper.requests import Mailbox
 from leaselock.backends.zookeeper.url import parsed
 from leaselock.core.backend import (
     WAKE_ALL,
@@ -19,39 +20,52 @@ from leaselock.core.backend import (
 from leaselock.drivers import system_env
 
 if TYPE_CHECKING:
-    from leaselock.backends.zookeeper.queue import Queue
-    from leaselock.backends.zookeeper.single import Single
+    from leaselock.backends.zookeeper.session_backend import SessionBackend
 
-# Who asks for no claim.
+# The client of requests without a claim.
 OPERATOR = "operator"
 
 
-class Client:
-    """One client: its protocol, its session on the real side, and its processes that listen."""
+class Stub:
+    """What a backend has as its connection. The test carries out its requests."""
 
-    def __init__(self, url: str, backend: Queue | Single) -> None:
+    connected = True
+    interrupted = False
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+
+    def subscribe(self) -> Mailbox:
+        """A mailbox, which the test fills."""
+        return Mailbox()
+
+
+class Client:
+    """One client: its backend, its connection on the real side, and its listening processes."""
+
+    def __init__(self, url: str, backend: SessionBackend) -> None:
         self.backend = backend
-        self.words: list[str] = []
-        self.store = Store(parsed(url), self.words.append, system_env.now)
+        self.connection = BlockingConnection(parsed(url), system_env.now)
+        self.mailbox = self.connection.subscribe()
+        # Events of the model that were not compared yet.
+        self.told: list[str] = []
+        self.sent = 0
         self.listeners: list[tuple[Any, float]] = []
-        self.unheard: list[str] = []
         self.fault = ""
 
     def heard(self) -> list[str]:
-        """What the real side has said of nodes since the last time."""
-        said = [word for word in self.words if word != WAKE_ALL]
-        self.words.clear()
-        return said
+        """The events about nodes on the real side since the last call."""
+        return [event for event in self.mailbox.take() if event != WAKE_ALL]
 
     def close(self) -> None:
-        """End the session, and whoever listens."""
+        """End the session and the listening processes."""
         for process, _ in self.listeners:
             process.close()
-        self.store.close()
+        self.connection.close()
 
 
 def asker(request: object) -> str:
-    """The client whose request it is."""
+    """The client that sends the request."""
     if isinstance(request, Renew):
         return request.claims[0].client
     return (
@@ -59,12 +73,12 @@ def asker(request: object) -> str:
     )
 
 
-def process_of(backend: Queue | Single, request: object, until: float) -> Any:
-    """The process that a request is."""
+def process_of(backend: Any, request: object, until: float) -> Any:
+    """The process that carries out the request."""
     if isinstance(request, Acquire):
         return backend.acquire(request.claim, wait=request.wait, until=until)
     if isinstance(request, Release):
-        return _left(backend.release(request.claim, tombstone=request.tombstone, until=until))
+        return _released(backend.release(request.claim, tombstone=request.tombstone, until=until))
     if isinstance(request, SetLifetime):
         return backend.set_lifetime(request.claim, request.lifetime, until)
     if isinstance(request, Renew):
@@ -75,8 +89,8 @@ def process_of(backend: Queue | Single, request: object, until: float) -> Any:
     return _tuple(backend.inspect(request.name, request.pattern, until))
 
 
-async def _left(leaving: Any) -> Released:
-    return Released("held" if await leaving else "absent", ())
+async def _released(process: Any) -> Released:
+    return Released("held" if await process else "absent", ())
 
 
 async def _tuple(process: Any) -> tuple[object, ...]:

@@ -18,20 +18,17 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.models.redis_server import Server
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.redis import ONE as SETTINGS
-from tests.simulation.redis import Near
-from tests.simulation.redis_client import Client
 from tests.simulation.redis_judge import RedisJudge
-from tests.simulation.redis_net import Link, Network
-from tests.simulation.redis_tasks import Tasks
+from tests.simulation.redis_net import Connections, Network, SimulatedConnection
 from tests.simulation.world import EPOCH, Faults, Machine, World
 
 from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
-from leaselock.backends.redis.model import Server
-from leaselock.backends.redis.protocol import CAPABILITIES as REDIS
-from leaselock.backends.redis.protocol import Handed
-from leaselock.backends.redis.steps import Address
+from leaselock.backends.redis.backend import CAPABILITIES as REDIS
+from leaselock.backends.redis.messages import Address
+from leaselock.backends.redis.store import RedisStore
 from leaselock.backends.sqlite.model import Model
 from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
@@ -152,8 +149,15 @@ class Scene(World):
         if call.node == "body":
             self.message(None, resume)
             return
+        if isinstance(call.node, SimulatedConnection):
+
+            def told(answer: object) -> None:
+                self.salt = answer
+                self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
+
+            call.node.start(call.request, call.until, told)
+            return
         node: Any = self.models[call.node]
-        turn = run.turn
 
         # What an ear hears is not lost: it is in the process that asks it.
         lost = _gone if call.node == "store" else None
@@ -161,10 +165,6 @@ class Scene(World):
         def reply(answer: object) -> None:
             self.message(answer, lambda: self._arrive(run.machine, answer, resume), lost=lost)
 
-        if isinstance(node, Direct):
-            lost = None
-            node.handle(run.machine, call, lambda: run.turn == turn and not run.ended, reply)
-            return
         self._at(run.machine, call.until, lambda: resume(None, StoreErrorNow()))
         machine = run.machine.name
         self.message(call.request, lambda: node.ask(machine, call.request, reply), lost=lost)
@@ -260,45 +260,39 @@ class StoreErrorNow(StoreError):
         super().__init__("no answer in time")
 
 
-class Lane(Link):
-    """A link that keeps its order, whatever comes between."""
+class Lane(SimulatedConnection):
+    """A connection that keeps its order, whatever comes between."""
 
-    def __init__(self, net: Network, machine: Machine, address: Address, owner: Any) -> None:
-        super().__init__(net, machine, address, owner)
-        self.number = len(self.host.links)
+    number = 0
 
-    def _travel(self, way: int, arrive: Callable[[], None]) -> None:
+    def _travel(self, way: int, arrive: Callable[[], object]) -> None:
         scene: Any = self.net.world
         scene.message(
             None,
             lambda: arrive() if self.whole else None,
             (self.machine.name, self.number, way),
-            # A message alone is not lost: nothing passes any more, and nobody is told.
+            # A message alone is not lost: nothing passes any more, and neither end knows.
             lambda: self.cut(aloud=False),
         )
 
 
-class Direct(Near):
-    """The nodes of Redis's clients."""
+class Direct(Network):
+    """A server, and connections without chance."""
 
-    def __init__(self, scene: Scene, kind: type[Client]) -> None:
-        net = Wires(scene)
-        super().__init__(net, lambda machine: kind(net, machine, SETTINGS, "hash"))
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
         self.master = Address("master", 1)
         self.server = Server(lambda: int((EPOCH + scene.time) * 1e6))
-        self.net.listen(self.master, self.server)
+        self.listen(self.master, self.server)
         self.names = [NAME]
-        self.world = scene
-        self.model = self
+        # What the judge looks for in a story.
+        self.model = self.net = self
+        self.numbers = 0
 
     def state(self) -> object:
         """What the server has, and who listens."""
         heard = {c: len(its) for c, its in self.server.channels.items() if its}
         return self.server.data.values, self.server.data.ends, heard
-
-
-class Wires(Network):
-    """Links without chance."""
 
     def delay(self) -> float:
         """None."""
@@ -308,18 +302,23 @@ class Wires(Network):
         """What happens is chosen elsewhere."""
         return False
 
-    def connect(
-        self, machine: Machine, address: Address, owner: Any, then: Callable[[Link | None], None]
-    ) -> None:
-        """At once."""
-        self.world.after(0.0, lambda: then(Lane(self, machine, address, owner)))
+    def connection(self, kind: Connections, address: Address, changed: Any) -> SimulatedConnection:
+        """One that keeps its order."""
+        self.numbers += 1
+        made = Lane(kind, address, changed)
+        made.number = self.numbers
+        return made
 
-    def forget(self, machine: Machine) -> None:
-        """Its links are cut, and the server knows."""
+    def arrive_connected(self, connection: SimulatedConnection, arrive: Callable[[], None]) -> None:
+        """At once."""
+        self.world.after(0.0, arrive)
+
+    def die(self, name: str) -> None:
+        """The connections of a machine are cut, and the server knows."""
         for host in self.hosts.values():
-            for link in [link for link in host.links if link.machine is machine]:
+            for link in [link for link in host.links if link.machine.name == name]:
                 link.open = link.whole = False
-                link.connection.close()
+                link.server_side.close()
 
 
 def table_state(model: Model) -> object:
@@ -350,8 +349,8 @@ def scene_of(
     """The processes of one run, on their store."""
     scene = Scene(path, bounds, seen)
     if store.startswith("redis"):
-        direct = Direct(scene, Tasks if store == "redis tasks" else Client)
-        scene.models = {"store": direct}
+        direct = Direct(scene)
+        scene.models = {"store": direct}  # type: ignore[dict-item]
         scene.state = direct.state
         judge: Judge = RedisJudge(direct, False, LEASE)
     else:
@@ -369,8 +368,9 @@ def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) 
     machine = Still(scene, name)
     if store.startswith("redis"):
         direct: Any = scene.models["store"]
-        client = direct.of(machine)
-        backend: Any = Handed("store", REDIS, client.forget, client.wake_all)
+        connections = Connections(direct, machine, store == "redis tasks")
+        backend: Any = RedisStore(SETTINGS, machine.now, connections).backend("hash")
+        backend.capabilities = REDIS
     else:
         backend = Queue(MEMORY if store == "memory" else SQLITE)
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)

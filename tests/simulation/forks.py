@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leaselock.core.effects import Owner, Signal
 
@@ -52,6 +52,10 @@ def forked(
     for one in memo.values():
         if isinstance(one, Signal):
             one.wakers.clear()  # whoever waited for it is not in the child
+    for one in [*memo.values()]:
+        store: Any = one
+        if all(hasattr(one, method) for method in ("interrupt", "close", "abandon")):
+            store.abandon()  # a store, as drivers do in a child
     copies.service.abandon(REASON, False)
     return copies
 

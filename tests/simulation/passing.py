@@ -16,8 +16,8 @@ from tests.simulation.story import Story
 from tests.simulation.world import EPOCH
 
 from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
+from leaselock.backends.redis.backend import WITH_TOKEN_RANGES
 from leaselock.backends.redis.keys import keys_of
-from leaselock.backends.redis.protocol import RESERVING
 from leaselock.core.hold import State
 from leaselock.core.local import Local
 from leaselock.core.queue import Queue
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.world import Machine
 
-    from leaselock.backends.redis.protocol import Handed
+    from leaselock.backends.redis.backend import RedisBackend
     from leaselock.core.backend import Claim
     from leaselock.core.hold import Hold
     from leaselock.core.turns import Anchor, Member
@@ -207,10 +207,10 @@ class PassingOnRedis(Passing, RedisStory):
         judge.begin()
         return judge
 
-    def make_backend(self, machine: Machine) -> Handed:  # type: ignore[override]
+    def make_backend(self, machine: Machine) -> RedisBackend:  # type: ignore[override]
         """The production text."""
         backend = RedisStory.make_backend(self, machine)
-        backend.capabilities = RESERVING._replace(notifies_contention=self.cached)
+        backend.capabilities = WITH_TOKEN_RANGES._replace(notifies_contention=self.cached)
         return backend
 
 

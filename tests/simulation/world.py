@@ -281,6 +281,11 @@ class World:
         if self.trace is not None:
             self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
         node: Any = self.models[call.node] if isinstance(call.node, str) else call.node
+        if hasattr(node, "start"):
+            # A connection: it plays the network itself, from this very step on.
+            self._perhaps_freeze(machine, faults)
+            node.start(call.request, call.until, lambda answer: self._reply(run, answer, resume))
+            return
         if hasattr(node, "handle"):
             self._call_near(run, call, node, resume)
             return
@@ -297,7 +302,7 @@ class World:
             if self.chance.random() < lost:
                 answer = ()  # what an ear did not hear is gone, but it goes on listening
             if answer != () or endless:
-                self.after(self.delay(faults), lambda: self._arrive(machine, answer, resume))
+                self.after(self._delay(faults), lambda: self._arrive(machine, answer, resume))
 
         def arrive() -> None:
             node.ask(machine.name, call.request, reply)
@@ -305,6 +310,9 @@ class World:
         # What was sent arrives, even when its sender has crashed meanwhile. What a frozen
         # sender has not sent yet does not.
         self.after(thaw, lambda: self._send(machine, arrive))
+
+    def _reply(self, run: Run, answer: object, resume: Callable[..., None]) -> None:
+        self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
 
     def _call_near(
         self, run: Run, call: Call[Any], node: LocalModel, resume: Callable[..., None]
@@ -324,7 +332,7 @@ class World:
     def _send(self, machine: Machine, arrive: Callable[[], None]) -> None:
         self.quiet = True
         if machine.alive:
-            self.after(self.delay(self.faults), arrive)
+            self.after(self._delay(self.faults), arrive)
 
     def _arrive(self, machine: Machine, answer: object, resume: Callable[..., None]) -> None:
         self._perhaps_freeze(machine, self.faults)
@@ -335,7 +343,7 @@ class World:
         else:
             resume(answer)
 
-    def delay(self, faults: Faults) -> float:
+    def _delay(self, faults: Faults) -> float:
         slow = 1000.0 if self.chance.random() < faults.slow else 1.0
         return min(LONGEST_DELAY, self.chance.expovariate(1.0 / faults.delay) * slow)
 

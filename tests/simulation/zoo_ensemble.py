@@ -252,7 +252,7 @@ class Ensemble(Model):
         self._publish()
 
     def elect(self, seconds: float) -> None:
-        """Elect another leader, which takes so long. All servers then have every committed write."""
+        """Elect another leader, which takes so long. The servers then have every write."""
         self.elected_at = self.now() + seconds
         able = [server for server in self.servers if server.up and not server.partitioned]
         self.leader = self.chance.choice(able)

@@ -58,25 +58,25 @@ class Opened(NamedTuple):
 SCHEMES = {
     "memory": "leaselock.backends.memory.nodes",
     "sqlite": "leaselock.backends.sqlite.nodes",
-    "redis": "leaselock.backends.redis.nodes",
-    "rediss": "leaselock.backends.redis.nodes",
-    "unix": "leaselock.backends.redis.nodes",
-    "redis+sentinel": "leaselock.backends.redis.nodes",
-    "rediss+sentinel": "leaselock.backends.redis.nodes",
-    "redis+cluster": "leaselock.backends.redis.nodes",
-    "rediss+cluster": "leaselock.backends.redis.nodes",
+    "redis": "leaselock.backends.redis.store",
+    "rediss": "leaselock.backends.redis.store",
+    "unix": "leaselock.backends.redis.store",
+    "redis+sentinel": "leaselock.backends.redis.store",
+    "rediss+sentinel": "leaselock.backends.redis.store",
+    "redis+cluster": "leaselock.backends.redis.store",
+    "rediss+cluster": "leaselock.backends.redis.store",
     "zookeeper": "leaselock.backends.zookeeper.store",
-    "postgresql": "leaselock.backends.sql.nodes",
-    "postgres": "leaselock.backends.sql.nodes",
-    "mysql": "leaselock.backends.sql.nodes",
-    "mariadb": "leaselock.backends.sql.nodes",
+    "postgresql": "leaselock.backends.sql.store",
+    "postgres": "leaselock.backends.sql.store",
+    "mysql": "leaselock.backends.sql.store",
+    "mariadb": "leaselock.backends.sql.store",
 }
 # The clients that users have already, by the package that their class, or one above it, is from.
 OBJECTS = {
-    "redis": "leaselock.backends.redis.nodes",
-    "valkey": "leaselock.backends.redis.nodes",
+    "redis": "leaselock.backends.redis.store",
+    "valkey": "leaselock.backends.redis.store",
     "kazoo": "leaselock.backends.zookeeper.store",
-    "sqlalchemy": "leaselock.backends.sql.nodes",
+    "sqlalchemy": "leaselock.backends.sql.store",
 }
 
 
@@ -104,7 +104,7 @@ def _several(urls: str) -> object:
 
 
 def _redlock(targets: Sequence[object], now: Callable[[], float], *, aio: bool) -> Opened:
-    opened: Opened = import_module("leaselock.backends.redlock.masters").open_masters(
+    opened: Opened = import_module("leaselock.backends.redlock.master").open_masters(
         targets, now, aio=aio
     )
     return opened

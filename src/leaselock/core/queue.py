@@ -33,7 +33,7 @@ from leaselock.core.singleton_process import Background
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
 
 
 class Queue(StoreMaintenance):
@@ -44,13 +44,17 @@ class Queue(StoreMaintenance):
         self.signals: dict[str, Signal] = {}
         self.listening = Background()
 
+    def listen(self, client: str) -> Awaitable[Iterable[str]]:
+        """Wait for messages of other clients."""
+        return Call("ear", Listen(client), FOREVER)
+
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. The signal is ready before the question leaves, so no wake-up is missed."""
         if wait:
             self._prepare(claim)
             if not self.listening.running:
                 await self.listening.start(lambda: self._listen(claim.client), "listener")
-        reply = await Call("store", Acquire(claim, wait), until)
+        reply = await self.request(Acquire(claim, wait), until)
         if reply.notified:
             self._wake(reply.notified)
         return reply
@@ -65,7 +69,7 @@ class Queue(StoreMaintenance):
     async def _listen(self, client: str) -> None:
         try:
             while True:
-                self._wake(await Call("ear", Listen(client), FOREVER))
+                self._wake(await self.listen(client))
         except StoreError:
             # The client was closed, or its ear is gone: nobody is missed by that, for every
             # wait also looks again by itself; the next wait starts another listener.
@@ -84,26 +88,26 @@ class Queue(StoreMaintenance):
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
         """Renew all in one request."""
-        return await Call("store", Renew(claims), until)
+        return await self.request(Renew(claims), until)
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release, or leave the queue."""
-        reply = await Call("store", Release(claim, tombstone), until)
+        reply = await self.request(Release(claim, tombstone), until)
         if reply.notified:
             self._wake(reply.notified)
         return reply.was == "held"
 
     async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
-        return await Call("store", SetLifetime(claim, tie), until)
+        return await self.request(SetLifetime(claim, tie), until)
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """Who holds, who waits."""
-        return await Call("store", Inspect(name, pattern), until)
+        return await self.request(Inspect(name, pattern), until)
 
     async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Take the lock away."""
-        reply = await Call("store", BreakLock(name, token), until)
+        reply = await self.request(BreakLock(name, token), until)
         self._wake(reply.notified)
         return reply
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "zookeeper ensemble"
-FIRST = 21400
+FIRST = 6000
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
