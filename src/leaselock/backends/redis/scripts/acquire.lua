@@ -62,6 +62,6 @@ end
 local held_by = holder() or ''
 local about = redis.call('GET', record) or ''
 -- Notify a client that caches the lock while it does not use it.
-local who, place = string.match(about, '^%d+\n%a+\n%d+\n([^\n]*)\n([^\n]*)\n%d+ %d+ sticky\n')
+local who, place = string.match(about, '^%d+\n%a+\n%d+\n([^\n]*)\n([^\n]*)\n%d+ %d+ cached\n')
 if who == held_by then tell(channels .. place, who) end
 return {0, left, rank, ticket, held_by, about, redis.call('GET', counter) or '0'}
