@@ -41,7 +41,7 @@ def test_what_a_stranger_laid_beside_a_file_in_tmp(suffix: str, public: Path) ->
         assert f"'{beside}' belongs to another user, {OTHER}, in a directory" in answer
         (public / "locks.db").unlink()
     os.chown(beside, NOBODY, NOBODY)
-    assert prepare_as(User(), f"{public}/locks.db").startswith("Place")
+    assert prepare_as(User(), f"{public}/locks.db").startswith("Location")
 
 
 def test_clients_that_are_a_file(tmp_path: Path) -> None:
