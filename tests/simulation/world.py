@@ -302,7 +302,7 @@ class World:
             if self.chance.random() < lost:
                 answer = ()  # what an ear did not hear is gone, but it goes on listening
             if answer != () or endless:
-                self.after(self._delay(faults), lambda: self._arrive(machine, answer, resume))
+                self.after(self.delay(faults), lambda: self._arrive(machine, answer, resume))
 
         def arrive() -> None:
             node.ask(machine.name, call.request, reply)
@@ -332,7 +332,7 @@ class World:
     def _send(self, machine: Machine, arrive: Callable[[], None]) -> None:
         self.quiet = True
         if machine.alive:
-            self.after(self._delay(self.faults), arrive)
+            self.after(self.delay(self.faults), arrive)
 
     def _arrive(self, machine: Machine, answer: object, resume: Callable[..., None]) -> None:
         self._perhaps_freeze(machine, self.faults)
@@ -343,7 +343,7 @@ class World:
         else:
             resume(answer)
 
-    def _delay(self, faults: Faults) -> float:
+    def delay(self, faults: Faults) -> float:
         slow = 1000.0 if self.chance.random() < faults.slow else 1.0
         return min(LONGEST_DELAY, self.chance.expovariate(1.0 / faults.delay) * slow)
 

@@ -370,7 +370,7 @@ def test_a_server_with_settings_that_spoil_a_lock() -> None:
         server.do("SET GLOBAL read_only = 1")
         with (
             engine.begin() as connection,
-            pytest.raises(NotApplied, match="this server only reads"),
+            pytest.raises(NotApplied, match="this server is read-only"),
         ):
             wanted(connection)
         engine.dispose()

@@ -6,7 +6,7 @@ A backend is loaded when a store of its kind is opened, and its client library n
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock.backends.url import parse
 
@@ -48,17 +48,17 @@ SCHEMES = {
     "redis+cluster": "leaselock.backends.redis.store",
     "rediss+cluster": "leaselock.backends.redis.store",
     "zookeeper": "leaselock.backends.zookeeper.store",
-    "postgresql": "leaselock.backends.sql.nodes",
-    "postgres": "leaselock.backends.sql.nodes",
-    "mysql": "leaselock.backends.sql.nodes",
-    "mariadb": "leaselock.backends.sql.nodes",
+    "postgresql": "leaselock.backends.sql.store",
+    "postgres": "leaselock.backends.sql.store",
+    "mysql": "leaselock.backends.sql.store",
+    "mariadb": "leaselock.backends.sql.store",
 }
 # The clients that users have already, by the package that their class, or one above it, is from.
 OBJECTS = {
     "redis": "leaselock.backends.redis.store",
     "valkey": "leaselock.backends.redis.store",
     "kazoo": "leaselock.backends.zookeeper.store",
-    "sqlalchemy": "leaselock.backends.sql.nodes",
+    "sqlalchemy": "leaselock.backends.sql.store",
 }
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.core.backend import CollectGarbage, Doctor, Finding, Setup
 from leaselock.core.effects import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
+
+    from leaselock.core.effects import Request
+
+R = TypeVar("R")
 
 # Seconds: more than a reply takes, and less than the shortest sensible lease.
 MAX_CLOCK_OFFSET = 1.0
@@ -17,20 +21,24 @@ MAX_CLOCK_OFFSET = 1.0
 class StoreMaintenance:
     """Sends each maintenance request to the store as it is."""
 
-    node: Any = "store"
+    node: Any = None
     """The connection to the store."""
 
+    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Send one request to the store."""
+        return Call(self.node, request, until)
+
     async def doctor(self, until: float) -> Sequence[Finding]:
-        """Examine the configuration of the store."""
-        return await Call(self.node, Doctor(), until)
+        """Report how the store is set up."""
+        return await self.request(Doctor(), until)
 
     async def setup(self, dry: bool, until: float) -> Sequence[str]:
         """Create what the store needs, or with *dry* only list it; return the statements."""
-        return await Call(self.node, Setup(dry), until)
+        return await self.request(Setup(dry), until)
 
     async def collect_garbage(self, until: float) -> int:
         """Remove records that are no longer needed; return how many."""
-        return await Call(self.node, CollectGarbage(), until)
+        return await self.request(CollectGarbage(), until)
 
 
 def clock_finding(where: str, theirs: float, ours: float) -> Finding:

@@ -33,7 +33,7 @@ from leaselock.core.singleton_process import Background
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
 
 
 class Queue(StoreMaintenance):
@@ -48,6 +48,10 @@ class Queue(StoreMaintenance):
         self.signals: dict[str, Signal] = {}
         self.listening = Background()
 
+    def listen(self, client: str) -> Awaitable[Iterable[str]]:
+        """Wait for messages of other clients."""
+        return Call(self.listener, Listen(client), FOREVER)
+
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. The signal exists before the request is sent, so no wake-up is missed."""
         if wait:
@@ -58,7 +62,7 @@ class Queue(StoreMaintenance):
                 signal.is_set = False
             if not self.listening.running:
                 await self.listening.start(lambda: self._listen(claim.client), "listener")
-        reply = await Call(self.node, Acquire(claim, wait), until)
+        reply = await self.request(Acquire(claim, wait), until)
         if reply.notified:
             self._wake(reply.notified)
         return reply
@@ -66,7 +70,7 @@ class Queue(StoreMaintenance):
     async def _listen(self, client: str) -> None:
         try:
             while True:
-                self._wake(await Call(self.listener, Listen(client), FOREVER))
+                self._wake(await self.listen(client))
         except StoreError:
             # The client was closed, or the listener has failed. Every wait also looks again by
             # itself, and the next one starts another listening process.
@@ -85,26 +89,26 @@ class Queue(StoreMaintenance):
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
         """Renew all in one request."""
-        return await Call(self.node, Renew(claims), until)
+        return await self.request(Renew(claims), until)
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release, or leave the queue."""
-        reply = await Call(self.node, Release(claim, tombstone), until)
+        reply = await self.request(Release(claim, tombstone), until)
         if reply.notified:
             self._wake(reply.notified)
         return reply.was == "held"
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
-        return await Call(self.node, SetLifetime(claim, lifetime), until)
+        return await self.request(SetLifetime(claim, lifetime), until)
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
-        """The state of one lock, or of all that match."""
-        return await Call(self.node, Inspect(name, pattern), until)
+        """Who holds, who waits."""
+        return await self.request(Inspect(name, pattern), until)
 
     async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
-        """End the hold of the lock."""
-        reply = await Call(self.node, BreakLock(name, token), until)
+        """Take the lock away."""
+        reply = await self.request(BreakLock(name, token), until)
         self._wake(reply.notified)
         return reply
 

@@ -1,4 +1,4 @@
-"""The ear of protocol "lease" after its connection was lost, and while the old one lingers."""
+"""The listener of protocol "lease" after its connection was lost, and while the old one lingers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.servers.postgres import Postgres
 
-# Whether the rival waits already.
+# Whether the other session waits already.
 SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE '%GET_LOCK%, 20)'"
 WAITS = (
     "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND application_name = 'rival'"
@@ -34,18 +34,18 @@ def lease(server: Postgres | MariaDB) -> Iterator[Stage]:
     made.close()
 
 
-def signs(stage: Stage) -> list[object]:
-    """What the waiters show that they live by; nothing where they cannot be called."""
-    rows = stage.server.query(f"SELECT sign FROM {stage.table('waiter')}")
-    return [sign.decode() if isinstance(sign, bytes) else sign for (sign,) in rows]
+def liveness_keys(stage: Stage) -> list[object]:
+    """The liveness keys of the waiters; None for one that cannot be notified."""
+    rows = stage.server.query(f"SELECT liveness_key FROM {stage.table('waiter')}")
+    return [key.decode() if isinstance(key, bytes) else key for (key,) in rows]
 
 
 @contextlib.contextmanager
-def lingering(stage: Stage, sign: object) -> Iterator[None]:
-    """Have another session keep the sign, when all of ours are cut."""
+def lingering(stage: Stage, key: object) -> Iterator[None]:
+    """Let another session hold the key, after all of ours were cut."""
     if isinstance(stage.server, MariaDB):
         with stage.server.asked() as cursor, ThreadPoolExecutor(1) as other:
-            taken = other.submit(cursor.execute, f"SELECT GET_LOCK('{sign}', 20)")
+            taken = other.submit(cursor.execute, f"SELECT GET_LOCK('{key}', 20)")
             eventually(lambda: stage.server.query(SLEEPS))
             stage.cut(*stage.sessions())
             taken.result()
@@ -53,7 +53,7 @@ def lingering(stage: Stage, sign: object) -> Iterator[None]:
     else:
         url = f"{stage.server.url}?application_name=rival"
         with psycopg.connect(url, autocommit=True) as connection, ThreadPoolExecutor(1) as other:
-            taken = other.submit(connection.execute, f"SELECT pg_advisory_lock({sign})")
+            taken = other.submit(connection.execute, f"SELECT pg_advisory_lock({key})")
             eventually(lambda: stage.server.query(WAITS))
             stage.cut(*stage.sessions())
             taken.result()
@@ -61,22 +61,22 @@ def lingering(stage: Stage, sign: object) -> Iterator[None]:
 
 
 @pytest.mark.timing
-def test_an_ear_that_could_not_sign_tries_again(lease: Stage) -> None:
-    """The server may keep the session of a line that was lost, and with it the client's sign."""
+def test_a_listener_that_could_not_lock_its_key_tries_again(lease: Stage) -> None:
+    """The server may keep the session of a lost connection, and with it the liveness key."""
     held = take(lease.client(), "a")
     waiter = Waiter(lease.client(), "a")
-    eventually(lambda: None not in signs(lease) and signs(lease))
-    (sign,) = signs(lease)
-    with lingering(lease, sign):
-        eventually(lambda: signs(lease) == [None])
-    eventually(lambda: signs(lease) == [sign])
+    eventually(lambda: None not in liveness_keys(lease) and liveness_keys(lease))
+    (key,) = liveness_keys(lease)
+    with lingering(lease, key):
+        eventually(lambda: liveness_keys(lease) == [None])
+    eventually(lambda: liveness_keys(lease) == [key])
     held.release()
     waiter.join().release()
 
 
-def test_an_ear_bears_what_is_no_text(postgres: Postgres) -> None:
-    """Whoever may connect may notify, in a database without an encoding with any bytes: the server
-    ends the connection that should hear them.
+def test_a_listener_survives_a_notification_that_is_not_text(postgres: Postgres) -> None:
+    """Any user may notify, in a database without an encoding with any bytes. The server then ends
+    the listening connection.
     """
     postgres.query("CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0")
     url = postgres.url.replace("/postgres", "/bytes")

@@ -1,8 +1,8 @@
-"""A real database and the simulation's model of its sessions, side by side: the same answers.
+"""A real database and the model of its sessions, side by side: the same answers.
 
-Law: the library's own conversations are held with both, each claim on a session of its own; what
-they come to is the same. Of times only the order of tokens is compared. Whoever waits in the real
-server waits in the model; how long a wait lasts is the real one's to say, what it brings is not.
+The conversations of the library run on both, each claim on a session of its own, and have the same
+results. Of times only the order of tokens is compared. What waits in the real server waits in the
+model. The real server decides how long a wait lasts, and the model must agree on its result.
 """
 
 from __future__ import annotations
@@ -10,64 +10,103 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tests.backends.seat_worlds import ANSWERED, BRIEF, LONG, Modelled, Real
+from tests.backends.session_worlds import BRIEF, LONG, Modelled, Real, outcome
+from tests.backends.sessions import ANSWERED
 from tests.servers.process import eventually
 
-from leaselock.backends.sql.script import SqlError
-from leaselock.backends.sql.seats import Own
+from leaselock.backends.sql.statements import SqlError
 from leaselock.core.backend import BreakLock, Broken, Grant, HoldRecord, LockState, Release
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
+    from leaselock.backends.sql.statements import Result, Script
     from leaselock.core.backend import Claim
 
-__all__ = ["BRIEF", "LONG", "SeatTwins"]
+__all__ = ["BRIEF", "LONG", "SessionTwins"]
+
+
+class Suspended:
+    """An executor whose statement is answered later, by `answer`."""
+
+    def __init__(self, world: Modelled, connection: Any) -> None:
+        self.world = world
+        self.connection = connection
+        self.got: list[Any] = []
+        self.asked = False
+
+    async def execute(self, script: Script) -> list[Result]:
+        """The first script waits in the server; what follows does not."""
+        if self.asked:
+            return self.world.run(self.connection, script)
+        self.asked = True
+        self.world.server.execute(self.connection, script, self.got.append)
+        if not self.got:
+            await _Pause()
+        return outcome(self.got[0])
+
+
+class _Pause:
+    def __await__(self) -> Generator[None, None, None]:
+        yield
 
 
 class Waiting:
     """A wait on both sides."""
 
-    def __init__(self, twins: SeatTwins, claim: Claim, patience: float) -> None:
+    def __init__(self, twins: SessionTwins, claim: Claim, patience: float) -> None:
         self.twins = twins
         self.claim = claim
         self.real, self.modelled = (world.places[claim.id] for world in twins.worlds)
-        self.got: list[Any] = []
         world = twins.modelled
-        self.steps = world.seats.wait(self.modelled.seat, patience)
-        self.item = next(self.steps, None)
+        self.executor = Suspended(world, self.modelled.connection)
+        self.steps = world.locks.wait(
+            self.modelled.session,
+            patience,
+            self.executor,  # type: ignore[arg-type]
+        )
         world.timers.clear()
-        if isinstance(self.item, Own):
-            world.server.ask(self.modelled.line, self.item.script, self.got.append)
+        self.ended = self._step()
         self.too_late = [end for after, end in world.timers if after == patience]
         self.future: Future[None] = twins.pool.submit(self._really, patience)
-        eventually(lambda: self.future.done() or twins.real.blocked(self.real.line))
+        eventually(lambda: self.future.done() or twins.real.blocked(self.real.connection))
+
+    @property
+    def got(self) -> list[Any]:
+        """What the model has answered."""
+        return self.executor.got
+
+    def _step(self) -> bool:
+        try:
+            self.steps.send(None)
+        except StopIteration:
+            return True
+        return False
 
     def _really(self, patience: float) -> None:
-        world = self.twins.real
-        world.drive(self.real, world.seats.wait(self.real.seat, patience))
+        direct = self.twins.real.direct
+        own = direct.executor(self.real.connection)
+        direct.run(self.twins.real.locks.wait(self.real.session, patience, own))
 
     def over(self) -> bool:
         """Whether it has ended on both sides; on both it ends as in the real one."""
-        if self.item is not None and not self.got:
+        if not self.ended and not self.got:
             if not self.future.done():
                 return False
-            # Nobody let it in, so its time must have been over.
+            # It was not granted, so its time must be up.
             for end in self.too_late:
                 end()
         self.future.result(ANSWERED)
-        if self.item is not None:
-            world = self.twins.modelled
-            world.go_on(self.modelled, self.steps, self._followed)
-        assert self.real.seat.got == self.modelled.seat.got, (self.claim, self.real.seat.got)
+        if not self.ended:
+            self.ended = self._step()
+        assert self.ended
+        real, modelled = self.real.session.has_row, self.modelled.session.has_row
+        assert real == modelled, (self.claim, real)
         return True
-
-    def _followed(self) -> Any:
-        if isinstance(self.got[0], SqlError):
-            return self.steps.throw(self.got[0])
-        return self.steps.send(self.got[0])
 
     def cut(self) -> None:
         """Its sessions end under it."""
@@ -76,7 +115,7 @@ class Waiting:
         assert isinstance(self.future.exception(ANSWERED), StoreError | SqlError)
 
 
-class SeatTwins:
+class SessionTwins:
     """Both, and the clients of both."""
 
     queues, votes = True, False
@@ -110,7 +149,7 @@ class SeatTwins:
     def wait(self, claim: Claim, patience: float) -> str:
         """Have a claim that has a seat wait in the server; what it comes to by now."""
         # MySQL waits for rows by the second, which the library knows: it does not wait so briefly.
-        coarse = self.real.dialect.rings and self.real.protocol == "row" and patience == BRIEF
+        coarse = self.real.dialect.interrupts and self.real.protocol == "row" and patience == BRIEF
         if coarse or self.real.place(claim) is None or claim.id in self.waits:
             return "stands"
         wait = self.waits[claim.id] = Waiting(self, claim, patience)
@@ -127,9 +166,9 @@ class SeatTwins:
             if wait.over():
                 del self.waits[holder]
         for holder, place in self.modelled.places.items():
-            if not place.line.alive:
-                line = self.real.places[holder].line
-                eventually(lambda line=line: not self.real.lives(line))  # type: ignore[misc]
+            if not place.connection.alive:
+                other = self.real.places[holder].connection
+                eventually(lambda other=other: not self.real.lives(other))  # type: ignore[misc]
 
     def _translated(self, request: Any) -> Any:
         if isinstance(request, BreakLock) and request.token is not None:
@@ -180,8 +219,7 @@ class SeatTwins:
 
     def close(self) -> None:
         """Hang up."""
-        for line in self.real.lines:
-            line.cut()
+        for connection in self.real.connections:
+            connection.cut()
         self.pool.shutdown()
-        for line in self.real.lines:
-            line.close()
+        self.real.direct.close()

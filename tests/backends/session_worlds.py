@@ -1,7 +1,6 @@
-"""Two worlds of sessions, in which the library's own conversations are held: a real database, and
-the simulation's model of one.
+"""Sessions of a real database, and of the model of one, for the conversations of the library.
 
-Law: each claim that holds or waits has a session to itself, and what is nobody's own another one.
+Each claim that holds or waits has its own session. One more session executes other scripts.
 """
 
 from __future__ import annotations
@@ -9,15 +8,16 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from tests.backends.sessions import Direct, finished
 from tests.servers.databases import emptied
 from tests.servers.postgres import Postgres
 from tests.servers.process import eventually
-from tests.simulation.sql_client import Titles
+from tests.simulation.sql_connection import ByName
 from tests.simulation.sql_server import Server
 
-from leaselock.backends.sql.nodes import Store
-from leaselock.backends.sql.script import SqlError, asked, dialect_of
-from leaselock.backends.sql.seats import Own, Seat, Seats
+from leaselock.backends.sql.session_locks import Session, SessionLocks
+from leaselock.backends.sql.statements import SqlError, dialect_of
+from leaselock.backends.sql.store import store_of
 from leaselock.backends.sql.url import parsed
 from leaselock.core.backend import Acquire, BreakLock, Inspect, Release, Released, Renew
 from leaselock.drivers import system_env
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from tests.servers.mariadb import MariaDB
 
-    from leaselock.backends.sql.script import Result, Script
+    from leaselock.backends.sql.statements import Result, Script
     from leaselock.core.backend import Claim
 
-ANSWERED, SILENCE = 20.0, 600.0
+SILENCE = 600.0
 # Seconds that a wait may last: until somebody ends it, or no time at all.
 LONG, BRIEF = 15.0, 0.01
 BLOCKED = {
@@ -47,18 +47,30 @@ THERE = {
 
 
 class Place:
-    """A session on one side, and who sits there."""
+    """A connection on one side, and the state of its session."""
 
-    def __init__(self, line: Any, seat: Seat) -> None:
-        self.line = line
-        self.seat = seat
+    def __init__(self, connection: Any, session: Session) -> None:
+        self.connection = connection
+        self.session = session
+
+
+class WorldExecutor:
+    """Executes scripts on one connection of a world."""
+
+    def __init__(self, world: World, connection: Any) -> None:
+        self.world = world
+        self.connection = connection
+
+    async def execute(self, script: Script) -> list[Result]:
+        """Execute a script."""
+        return self.world.run(self.connection, script)
 
 
 class World:
-    """One side: a place for each claim, and one session for what is nobody's own."""
+    """One side: a place for each claim, and one more session."""
 
-    def __init__(self, seats: Seats, protocol: str) -> None:
-        self.seats = seats
+    def __init__(self, locks: SessionLocks, protocol: str) -> None:
+        self.locks = locks
         self.protocol = protocol
         self.places: dict[str, Place] = {}
         self.idle: dict[str, list[Place]] = {}
@@ -69,36 +81,25 @@ class World:
         """Another session, and its number in the server."""
         raise NotImplementedError
 
-    def run(self, line: Any, script: Script) -> list[Result]:
+    def run(self, connection: Any, script: Script) -> list[Result]:
         """Have a session carry out a script."""
         raise NotImplementedError
 
-    def lives(self, line: Any) -> bool:
+    def lives(self, connection: Any) -> bool:
         """Whether the server has not ended it."""
         raise NotImplementedError
 
-    def end(self, line: Any) -> None:
+    def end(self, connection: Any) -> None:
         """End it."""
         raise NotImplementedError
 
-    def drive(self, place: Place | None, steps: Any) -> Any:
-        """A conversation, from here to its end."""
-        return self.go_on(place, steps, lambda: next(steps))
+    def own(self, place: Place) -> Any:
+        """Executes scripts on the connection of a place."""
+        return WorldExecutor(self, place.connection)
 
-    def go_on(self, place: Place | None, steps: Any, begin: Callable[[], Any]) -> Any:
-        """The rest of one."""
-        try:
-            item = begin()
-            while True:
-                line = place.line if place and isinstance(item, Own) else self.shared
-                try:
-                    results = self.run(line, item.script)
-                except SqlError as error:
-                    item = steps.throw(error)
-                else:
-                    item = steps.send(results)
-        except StopIteration as done:
-            return done.value
+    def shared_executor(self, script: Script) -> Any:
+        """Executes a script on the other session."""
+        return WorldExecutor(self, self.shared).execute(script)
 
     def answer(self, request: Any) -> object:
         """What a request comes to, of those that do not wait."""
@@ -109,14 +110,14 @@ class World:
         if isinstance(request, Renew):
             return tuple(self._lives(claim) for claim in request.claims)
         if isinstance(request, Inspect):
-            return self.drive(None, self.seats.inspect(self.protocol, request))
+            return finished(self.locks.inspect(self.protocol, request, self.shared_executor))
         assert isinstance(request, BreakLock)
-        return self.drive(None, self.seats.break_lock(self.protocol, request))
+        return finished(self.locks.break_lock(self.protocol, request, self.shared_executor))
 
     def place(self, claim: Claim) -> Place | None:
         """Where a claim sits, if its session lives."""
         place = self.places.get(claim.id)
-        return place if place is not None and self.lives(place.line) else None
+        return place if place is not None and self.lives(place.connection) else None
 
     def _ask(self, request: Acquire) -> object:
         claim = request.claim
@@ -124,58 +125,60 @@ class World:
         if place is None:
             idle = self.idle.get(claim.client)
             place = idle.pop() if idle else self.begun(claim)
-            place.seat.claim, place.seat.protocol = claim, self.protocol
+            place.session.claim, place.session.protocol = claim, self.protocol
             self.places[claim.id] = place
-        reply = self.drive(place, self.seats.ask(place.seat, request))
-        if place.seat.token is None and not request.wait:
+        reply: object = finished(
+            self.locks.acquire(place.session, request, self.own(place), self.shared_executor)
+        )
+        if place.session.token is None and not request.wait:
             self.lay_down(claim)
         return reply
 
     def begun(self, claim: Claim) -> Place:
         """A place on a new session."""
-        line, number = self.connect()
-        place = Place(line, Seat(f"{claim.client}:{next(self.serials)}", number))
+        connection, number = self.connect()
+        place = Place(connection, Session(f"{claim.client}:{next(self.serials)}", number))
         self.sit(place)
         return place
 
     def sit(self, place: Place) -> None:
         """Set up its session."""
-        self.drive(place, self.seats.tenancy(SILENCE))
+        finished(self.locks.prepare(SILENCE, self.own(place)))
 
     def _leave(self, claim: Claim) -> Released:
         place = self.place(claim)
         if place is None:
             return Released("absent", ())
-        held = place.seat.token is not None
-        self.drive(place, self.seats.free(place.seat))
+        held = place.session.token is not None
+        finished(self.locks.release(place.session, self.own(place)))
         self.lay_down(claim)
         return Released("held" if held else "waiting", ())
 
     def _lives(self, claim: Claim) -> bool:
         place = self.place(claim)
         if place is not None:
-            self.drive(place, self.seats.alive())
+            finished(self.locks.ping(self.own(place)))
         return place is not None
 
     def lay_down(self, claim: Claim) -> None:
         """The claim is over; its session is for the next of its client."""
         place = self.places.pop(claim.id)
-        place.seat.clear()
+        place.session.clear()
         self.idle.setdefault(claim.client, []).append(place)
 
     def die(self, client: str) -> None:
         """A client's sessions end, all of them."""
-        seats = [place.seat.claim for place in self.places.values()]
-        for claim in [claim for claim in seats if claim and claim.client == client]:
+        claims = [place.session.claim for place in self.places.values()]
+        for claim in [claim for claim in claims if claim and claim.client == client]:
             self.stop(claim)
         for place in self.idle.pop(client, []):
-            self.end(place.line)
+            self.end(place.connection)
 
     def stop(self, claim: Claim) -> None:
         """The claim's session is over."""
         place = self.places.pop(claim.id, None)
         if place is not None:
-            self.end(place.line)
+            self.end(place.connection)
 
 
 class Real(World):
@@ -183,44 +186,45 @@ class Real(World):
 
     def __init__(self, server: Postgres | MariaDB, protocol: str) -> None:
         self.server = server
-        self.store = Store(parsed(f"{emptied(server)}?session={SILENCE}"), system_env.now)
-        self.dialect = self.store.dialect
-        self.lines: list[Any] = []
+        url = f"{emptied(server)}?session={SILENCE}"
+        self.direct = Direct(store_of(parsed(url), system_env.now))
+        self.dialect = self.direct.dialect
+        self.connections: list[Any] = []
         self.witness, _ = self.connect()
-        super().__init__(Seats(self.dialect), protocol)
+        super().__init__(SessionLocks(self.dialect), protocol)
 
     def connect(self) -> tuple[Any, int]:
         """A connection of the library's."""
-        line = self.store.connect(system_env.now() + ANSWERED)
-        self.lines.append(line)
-        return line, line.backend
+        connection = self.direct.connect()
+        self.connections.append(connection)
+        return connection, connection.backend
 
-    def run(self, line: Any, script: Script) -> list[Result]:
+    def run(self, connection: Any, script: Script) -> list[Result]:
         """As the library does."""
-        return asked(line, self.dialect, script, system_env.now() + ANSWERED)
+        return self.direct.execute(connection, script)
 
     def sit(self, place: Place) -> None:
         """MySQL's waits for rows have a limit of their session."""
         super().sit(place)
-        if self.dialect.rings:
-            self.run(place.line, _raw(f"SET SESSION innodb_lock_wait_timeout = {LONG:.0f}"))
+        if self.dialect.interrupts:
+            self.run(place.connection, _raw(f"SET SESSION innodb_lock_wait_timeout = {LONG:.0f}"))
 
-    def lives(self, line: Any) -> bool:
+    def lives(self, connection: Any) -> bool:
         """As the server has it."""
-        text = THERE[self.dialect.name].format(line.backend)
+        text = THERE[self.dialect.name].format(connection.backend)
         return bool(self.run(self.witness, _raw(text))[0].rows[0][0])
 
-    def blocked(self, line: Any) -> bool:
+    def blocked(self, connection: Any) -> bool:
         """Whether it waits for a lock, as the administrator sees it."""
-        return bool(self.server.query(BLOCKED[self.dialect.name].format(line.backend))[0][0])
+        return bool(self.server.query(BLOCKED[self.dialect.name].format(connection.backend))[0][0])
 
-    def end(self, line: Any) -> None:
+    def end(self, connection: Any) -> None:
         """And wait until the server has seen it, which MySQL may take its time for."""
         if isinstance(self.server, Postgres):
-            line.cut()
+            connection.cut()
         else:
-            self.server.do(f"KILL {line.backend}")
-        eventually(lambda: not self.lives(line))
+            self.server.do(f"KILL {connection.backend}")
+        eventually(lambda: not self.lives(connection))
 
 
 class Modelled(World):
@@ -230,28 +234,28 @@ class Modelled(World):
         self.clock = count(1)
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.server = Server(self.clock.__next__, lambda *timer: self.timers.append(timer))
-        super().__init__(Seats(Titles(*dialect_of("postgres"))), protocol)
+        super().__init__(SessionLocks(ByName(*dialect_of("postgres"))), protocol)
 
     def connect(self) -> tuple[Any, int]:
         """A session."""
         session = self.server.begin(lambda: None)
         return session, session.number
 
-    def run(self, line: Any, script: Script) -> list[Result]:
+    def run(self, connection: Any, script: Script) -> list[Result]:
         """All but a wait is answered at once."""
         got: list[Any] = []
-        self.server.ask(line, script, got.append)
+        self.server.execute(connection, script, got.append)
         if not got:
             raise OutcomeUnknown("the session is over, or waits")
         return outcome(got[0])
 
-    def lives(self, line: Any) -> bool:
+    def lives(self, connection: Any) -> bool:
         """What the server knows."""
-        return bool(line.alive)
+        return bool(connection.alive)
 
-    def end(self, line: Any) -> None:
+    def end(self, connection: Any) -> None:
         """At once."""
-        self.server.end(line)
+        self.server.end(connection)
 
 
 def _raw(text: str) -> Script:
