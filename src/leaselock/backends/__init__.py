@@ -6,7 +6,7 @@ A backend is loaded when a store of its kind is opened, and its client library n
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock.backends.url import parse
 
