@@ -16,7 +16,7 @@ GROUP = 54000
 # The imports come first: the other user may not be able to read this source tree.
 _PROGRAM = """
 import os, sys
-from leaselock.backends.sqlite import place
+from leaselock.backends.sqlite import location
 from leaselock.errors import NotApplied
 
 uid, gid, umask, groups, *paths = sys.argv[1:]
@@ -29,7 +29,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for path in paths:
     try:
-        print(place.prepare(path or place.path_of("sqlite:///")))
+        print(location.prepare(path or location.path_of("sqlite:///")))
     except NotApplied as error:
         print("NotApplied:", error)
 """

@@ -17,7 +17,7 @@ import pytest
 from tests.models.process import Client, Process, claim, sight
 from tests.models.worlds import Clock
 
-from leaselock.backends.sqlite import nodes
+from leaselock.backends.sqlite import store
 from leaselock.backends.sqlite.file import RECHECK_INTERVAL
 from leaselock.core.backend import (
     Acquire,
@@ -66,7 +66,7 @@ def test_a_file_that_was_removed_or_replaced_is_not_believed(
     client.ask("n")
     change(path)
     # The file is looked at once in so many milliseconds.
-    while now() < client.file.looked + RECHECK_INTERVAL:
+    while now() < client.file.checked + RECHECK_INTERVAL:
         continue
     mine = claim("here", "n")
     for request in (Acquire(mine, True), Renew([mine]), BreakLock("n", None), Inspect(None, "*")):
@@ -250,7 +250,7 @@ def test_tokens_rise_though_the_clock_is_set_back(
     clients: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(nodes, "time", clock)
+    monkeypatch.setattr(store, "time", clock)
     client = clients("here")
     tokens = []
     for step in (0, 0, -10_000_000, 1, 20_000_000):

@@ -27,7 +27,7 @@ from tests.models.worlds import (
     claim_of,
 )
 
-from leaselock.backends.sqlite import nodes
+from leaselock.backends.sqlite import store
 from leaselock.core.backend import (
     WAKE_ALL,
     Acquire,
@@ -155,7 +155,7 @@ class Twins:
 def on_files() -> Iterator[Twins]:
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nodes, "time", clock)
+        patch.setattr(store, "time", clock)
         real = Files(Path(folder).resolve() / "locks.db", clock)
         try:
             yield Twins(real, FilesModel(clock), clock)
@@ -230,7 +230,7 @@ def test_who_waits_for_a_detached_hold_is_not_told_of_its_dead_client(worlds: Wo
 
 
 @WORLDS
-def test_graves_are_weeded_alike_when_one_is_dug_again(worlds: Worlds) -> None:
+def test_both_expire_tombstones_alike_when_one_is_renewed(worlds: Worlds) -> None:
     with worlds() as twins:
         history = ((0, 0.0), (1, 1.0), (0, 99.0), (2, 22.0))
         for slot, pause in history:

@@ -30,7 +30,7 @@ from leaselock.backends.memory.store import CAPABILITIES as MEMORY
 from leaselock.backends.redis.backend import CAPABILITIES as REDIS
 from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.store import RedisStore
-from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
+from leaselock.backends.sqlite.store import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call, Request
 from leaselock.core.queue import Queue
@@ -309,7 +309,9 @@ class Direct(Network):
         made.number = self.numbers
         return made
 
-    def arrive_connected(self, connection: SimulatedConnection, arrive: Callable[[], object]) -> None:
+    def arrive_connected(
+        self, connection: SimulatedConnection, arrive: Callable[[], object]
+    ) -> None:
         """At once."""
         self.world.after(0.0, arrive)
 
