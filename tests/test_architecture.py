@@ -26,7 +26,7 @@ SOURCE = ROOT / "src" / "leaselock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 PUBLIC_NAMES = [
     *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease", "Holder", "LockInfo"),
-    "Finding",
+    *("Waiter", "Finding"),
     *("LeaselockError", "AcquireTimeout", "NotHeld", "LeaseLost", "InvalidName", "ClientClosed"),
     *("StoreError", "NotApplied", "OutcomeUnknown", "UnsafeProtocolWarning", "__version__"),
     *("StaleVersion", "FenceRejected", "RowNotFound"),

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import hiredis
 from tests.servers.resp import packed
 
-from leaselock.backends.redis.keys import grave, keys_of, release_channel, wake_channel
+from leaselock.backends.redis.keys import keys_of, release_channel, tombstone, wake_channel
 from leaselock.backends.redis.scripts import ACQUIRE, RELEASE
 
 CLIENT = "0123456789abcdef" * 2
@@ -25,7 +25,7 @@ LEASE, CONFIRM, RECHECK = 30000, 3000, 3000
 
 def commands(name: str) -> tuple[bytes, bytes]:
     """Return the packed commands of acquire and release."""
-    keys = (*keys_of(name, divided=False), grave(name, OWNER))
+    keys = (*keys_of(name, divided=False), tombstone(name, OWNER))
     wake, freed = wake_channel(name), release_channel(name)
     acquire = (OWNER, LEASE, MEMBER, 0, "", CONFIRM, "PUBLISH", wake, RECHECK)
     release = (OWNER, MEMBER, 0, CONFIRM, "PUBLISH", wake, freed, RECHECK)

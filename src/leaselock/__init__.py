@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from leaselock.api.aio import AsyncClient, AsyncLease, AsyncLock
     from leaselock.api.threads import Client, Lease, Lock
     from leaselock.core.backend import Finding
-    from leaselock.core.inspection import Holder, LockInfo
+    from leaselock.core.inspection import Holder, LockInfo, Waiter
     from leaselock.errors import (
         AcquireTimeout,
         ClientClosed,
@@ -30,7 +30,7 @@ _WHERE = {
     "leaselock.api.aio": ("AsyncClient", "AsyncLease", "AsyncLock"),
     "leaselock.api.threads": ("Client", "Lease", "Lock"),
     "leaselock.core.backend": ("Finding",),
-    "leaselock.core.inspection": ("Holder", "LockInfo"),
+    "leaselock.core.inspection": ("Holder", "LockInfo", "Waiter"),
     "leaselock.errors": (
         "AcquireTimeout",
         "ClientClosed",
@@ -71,6 +71,7 @@ __all__ = [
     "StaleVersion",
     "StoreError",
     "UnsafeProtocolWarning",
+    "Waiter",
     "__version__",
 ]
 

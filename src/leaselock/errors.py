@@ -1,45 +1,82 @@
-"""Every exception that a caller can see.
+"""Every exception that a user can see.
 
     LeaselockError
-    ├── AcquireTimeout      (also TimeoutError)   the time passed, somebody else holds the lock
-    ├── NotHeld             (also RuntimeError)   given back by one who does not hold it
+    ├── AcquireTimeout      (also TimeoutError)   the time passed while another owner held the lock
+    ├── NotHeld             (also RuntimeError)   released by a thread or task that does not hold it
     ├── LeaseLost                                 the lease ended while it was in use
     ├── InvalidName         (also ValueError)     refused before any store was asked
-    ├── Closed                                    the client was closed
+    ├── ClientClosed                              the client was closed
     ├── StaleVersion                              the row has changed since it was read
     ├── FenceRejected                             a newer holder has written the row
-    ├── RowMissing          (also LookupError)    there is no such row
-    └── StoreError                                the store did not do what it was asked
-        ├── Refused                               certainly not applied
-        └── Unknown                               perhaps applied: no answer arrived
+    ├── RowNotFound         (also LookupError)    there is no such row
+    └── StoreError                                the store has not confirmed a request
+        ├── NotApplied                            certainly not applied
+        └── OutcomeUnknown                        perhaps applied: no answer arrived
 
-Every retry and every undo of the core turns on the difference between the last two.
+Every retry and every compensation of the core depends on the difference between the last two.
 Nothing is imported here.
 """
 
+TYPE_CHECKING = False  # as type checkers know it, without loading typing
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class LeaselockError(Exception):
-    """The root of everything that leaselock raises on purpose."""
+    """The base class of all exceptions that leaselock raises on purpose."""
 
     __module__ = "leaselock"
 
 
 class AcquireTimeout(LeaselockError, TimeoutError):
-    """The lock was not free within the time allowed."""
+    """The lock was not free within the time allowed. It is raised by `with`; `Lock.acquire` returns
+    None instead.
+
+    >>> try:
+    ...     with client.lock("order:5", timeout=2.5):
+    ...         charge(order)
+    ... except leaselock.AcquireTimeout as error:
+    ...     print(error)
+    could not acquire 'order:5' within 2.5 s: held by web-3, process 4711, MainThread for 12.0 s
+    """
 
     __module__ = "leaselock"
 
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(name, message)
+    name: str
+    """The name of the lock."""
+    timeout: "float | None"
+    """Seconds allowed; None where the time was not limited."""
+    holder: "Any"
+    """The `Holder` at the last request; None where the store did not know it."""
+    waiting: "int | None"
+    """How many clients waited then, this one included; None where the store does not count them."""
+    detail: str
+    """What is known about the holder, in words; empty where the store does not say."""
+
+    def __init__(
+        self,
+        name: str,
+        timeout: "float | None",
+        holder: "Any" = None,
+        waiting: "int | None" = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(name, timeout, holder, waiting, detail)
         self.name = name
-        self.message = message
+        self.timeout = timeout
+        self.holder = holder
+        self.waiting = waiting
+        self.detail = detail
 
     def __str__(self) -> str:
-        return self.message
+        text = f"could not acquire {self.name!r}"
+        if self.timeout is not None:
+            text += f" within {self.timeout:g} s"
+        return f"{text}: {self.detail}" if self.detail else text
 
 
 class NotHeld(LeaselockError, RuntimeError):
-    """The caller does not hold this lock, and nothing was changed."""
+    """The caller does not hold this lock. Nothing was changed."""
 
     __module__ = "leaselock"
 
@@ -53,7 +90,10 @@ class NotHeld(LeaselockError, RuntimeError):
 
 
 class LeaseLost(LeaselockError):
-    """The lease can no longer be believed: somebody else may hold the lock now."""
+    """The lease is not valid any more: another owner may hold the lock now.
+
+    *token* is its fencing token, *reason* why it was lost.
+    """
 
     __module__ = "leaselock"
 
@@ -80,9 +120,9 @@ class ClientClosed(LeaselockError):
 
 
 class StaleVersion(LeaselockError):
-    """The row has not the version it was read with: somebody has changed it. Nothing was written.
+    """The row has changed since it was read. Nothing was written.
 
-    *found* is the version that it has.
+    *expected* is the version that was read, *found* the version that the row has.
     """
 
     __module__ = "leaselock"
@@ -102,10 +142,10 @@ class StaleVersion(LeaselockError):
 
 
 class FenceRejected(LeaselockError):
-    """The row has been written with a newer fencing token. Nothing was written.
+    """The row was written with a newer fencing token. Nothing was written.
 
-    *found* is the token in the row. It equals *token* when a write that may happen once only had
-    happened already.
+    *found* is the token in the row. It equals *token* when a write that may happen only once had
+    already happened.
     """
 
     __module__ = "leaselock"
@@ -119,7 +159,7 @@ class FenceRejected(LeaselockError):
 
     def __str__(self) -> str:
         if self.found == self.token:
-            return f"{self.table} {self.key} has been written with token {self.token} already"
+            return f"{self.table} {self.key} was already written with token {self.token}"
         return (
             f"{self.table} {self.key} refuses token {self.token}: "
             f"a newer holder, with token {self.found}, has written it"
@@ -127,7 +167,7 @@ class FenceRejected(LeaselockError):
 
 
 class RowNotFound(LeaselockError, LookupError):
-    """There is no row with this key; nothing was written."""
+    """There is no row with this key. Nothing was written."""
 
     __module__ = "leaselock"
 
@@ -141,13 +181,13 @@ class RowNotFound(LeaselockError, LookupError):
 
 
 class StoreError(LeaselockError):
-    """The store did not do what it was asked."""
+    """The store has not confirmed a request."""
 
     __module__ = "leaselock"
 
 
 class NotApplied(StoreError):
-    """The store said no, or was never reached: certainly nothing was applied."""
+    """The store refused the request, or was never reached: certainly nothing was applied."""
 
     __module__ = "leaselock"
 
@@ -159,6 +199,6 @@ class OutcomeUnknown(StoreError):
 
 
 class UnsafeProtocolWarning(UserWarning):
-    """The chosen way of locking can let two holders in; the message says when."""
+    """The chosen protocol can let two holders in; the message says when."""
 
     __module__ = "leaselock"

@@ -64,7 +64,7 @@ class Stage:
     def holding(self) -> int:
         """The number of the connection that holds."""
         ((number,),) = self.server.query(
-            f"SELECT backend FROM {self.table('seat')} WHERE token IS NOT NULL"
+            f"SELECT backend FROM {self.table('session')} WHERE token IS NOT NULL"
         )
         return int(number)
 
@@ -88,9 +88,9 @@ class Stage:
         if self.mariadb:
             return self.server.query(MARIADB_LOCKS.format(key=word(ADVISORY, name)))
         locks = self.server.query(POSTGRES_LOCKS)
-        # By protocol "lease" each client that listens has one for itself, to show that it lives.
-        signs = [("advisory", "ExclusiveLock")] if self.protocol == "lease" else []
-        return [lock for lock in locks if lock not in signs]
+        # By protocol "lease" each client that listens holds its liveness key.
+        keys = [("advisory", "ExclusiveLock")] if self.protocol == "lease" else []
+        return [lock for lock in locks if lock not in keys]
 
     def close(self) -> None:
         """End the clients."""

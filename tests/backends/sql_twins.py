@@ -1,8 +1,8 @@
 """A real database and the model of its tables, side by side: the same scripts, then the same rows.
 
-Law: what the library would send is sent to both; the library sees the real results. Both live at
-the server's time: it is asked for it before each script, nothing is asked while a row is about to
-end, and where the two wrote their own times, a little apart, the model takes the server's.
+Every script of the library is executed on both, and the library sees the real results. Both use
+the time of the server: it is read before each script, no script is sent while a row is about to
+expire, and where the two wrote times that differ a little, the model takes those of the server.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from tests.backends.sessions import Direct, finished
+from tests.models.sql_tables import Tables
 from tests.servers.databases import emptied
 
 from leaselock.backends.sql.lease import Lease, client_of
-from leaselock.backends.sql.model_tables import Tables
-from leaselock.backends.sql.nodes import Store
-from leaselock.backends.sql.script import asked
-from leaselock.backends.sql.shelf import Asker
+from leaselock.backends.sql.lock_row import Requester
+from leaselock.backends.sql.store import store_of
 from leaselock.backends.sql.url import parsed
 from leaselock.drivers import system_env
 
@@ -24,24 +24,25 @@ if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
-    from leaselock.backends.sql.script import Part, Result, Script
+    from leaselock.backends.sql.statements import Part, Result, Script
     from leaselock.core.backend import Claim
 
 # Microseconds that two clocks may be apart, on a machine with much else to do.
 APART = 30_000
-ANSWERED = 20.0
 # Of these only the amount matters, of the others the rows; what is in neither shows in the tables.
-AMOUNTS = {"drop", "renew", "weed waiters", "weed graves"}
-TOKENS = {"take", "confirm"}
-ROWS = {"now", "lock", "buried", "one", "all", "queue", "queues"}
+AMOUNTS = {"release uncontended", "renew", "expire waiters", "expire tombstones"}
+TOKENS = {"acquire free", "confirm"}
+ROWS = {"now", "lock", "tombstone", "one", "all", "queue", "queues"}
 COLUMNS = {
-    "lock": ("name", "token", "beside", "holder", "client", "tie", "expires", "about", "since"),
-    "waiter": (
-        *("name", "ticket", "holder", "client", "lease", "about", "since", "expires"),
-        *("polls", "sign"),
+    "lock": (
+        *("name", "token", "pending", "id", "client", "lifetime", "expires", "metadata", "since"),
     ),
-    "grave": ("name", "holder", "expires"),
-    "wake": ("client", "holder"),
+    "waiter": (
+        *("name", "ticket", "id", "client", "lease", "metadata", "since", "expires"),
+        *("polls", "liveness_key"),
+    ),
+    "tombstone": ("name", "id", "expires"),
+    "wake": ("client", "id"),
 }
 
 
@@ -57,14 +58,13 @@ class SqlTwins:
     pause = 0.1
 
     def __init__(self, server: Postgres | MariaDB) -> None:
-        self.store = Store(parsed(emptied(server)), system_env.now)
-        self.line = self.store.connect(system_env.now() + ANSWERED)
-        self.witness = self.store.connect(system_env.now() + ANSWERED)
-        self.dialect = self.store.dialect
+        self.direct = Direct(store_of(parsed(emptied(server)), system_env.now))
+        self.connection, self.witness = self.direct.connect(), self.direct.connect()
+        self.dialect = self.direct.dialect
         self.micros = 0
         self.apart = APART
-        rings = self.dialect.rings
-        self.tables = Tables(lambda: self.micros, lambda sign: False, makes=not rings)
+        interrupts = self.dialect.interrupts
+        self.tables = Tables(lambda: self.micros, lambda key: False, makes=not interrupts)
         self.clients: dict[str, Lease] = {}
         self.told = 0
 
@@ -72,19 +72,14 @@ class SqlTwins:
         """The library's answer."""
         client = client_of(request)
         lease = self.clients.setdefault(client, Lease(self.dialect))
-        steps = lease.about(request, Asker(client, polls=self.dialect.rings, sign=None))
-        try:
-            script = next(steps)
-            while True:
-                script = steps.send(self.handle(script))
-        except StopIteration as done:
-            return done.value
+        requester = Requester(client, polls=self.dialect.interrupts, liveness_key=None)
+        return finished(lease.answer(request, requester, self))  # type: ignore[arg-type]
 
     def forget(self, claim: Claim) -> None:
         """Nothing is kept of it here."""
 
     def die(self, client: str) -> None:
-        """Nobody here listens, so nobody's death is seen."""
+        """No client listens here, so no death is noticed."""
 
     def stranger(self, name: str) -> None:
         """There is no other program."""
@@ -95,14 +90,16 @@ class SqlTwins:
 
     # --- both at once ---------------------------------------------------------------------------
 
-    def handle(self, script: Script) -> list[Result]:
+    async def execute(self, script: Script) -> list[Result]:
         """The same on both; the real results, which are those of the model."""
         opens = "begin" not in script and self._in_transaction
         now = self.micros = self.micros if opens else self._moment()
-        real = asked(self.line, self.dialect, script, system_env.now() + ANSWERED)
+        real = self.direct.execute(self.connection, script)
         model = [self.tables.do(part) for part in script]
-        self.told += len(self.tables.notices) + sum(_title(p) == "leave word" for p in script)
-        self.tables.notices.clear()
+        self.told += len(self.tables.notifications) + sum(
+            _title(p) == "store wakeup" for p in script
+        )
+        self.tables.notifications.clear()
         self._in_transaction = "begin" in script
         self._check_moment(now)
         for part, one, other in zip(script, real, model, strict=True):
@@ -114,7 +111,7 @@ class SqlTwins:
     _in_transaction = False
 
     def _time(self) -> int:
-        (result,) = asked(self.witness, self.dialect, ("now",), system_env.now() + ANSWERED)
+        (result,) = self.direct.execute(self.witness, ("now",))
         return int(result.rows[0][0])
 
     def _moment(self) -> int:
@@ -139,7 +136,7 @@ class SqlTwins:
         tables = self.tables
         ends = [row["expires"] for row in tables.locks.values() if row["expires"] is not None]
         ends += [waiter["expires"] for queue in tables.waiters.values() for waiter in queue]
-        return ends + [end for graves in tables.graves.values() for end in graves.values()]
+        return ends + [end for its in tables.tombstones.values() for end in its.values()]
 
     def _compare(self, part: Part, real: Result, model: Result) -> None:
         title = _title(part)
@@ -167,7 +164,7 @@ class SqlTwins:
         for table, columns in COLUMNS.items():
             text = f"SELECT {', '.join(columns)} FROM leaselock_{table}"
             script: Script = (("raw", {"text": text}),)
-            (found,) = asked(self.witness, self.dialect, script, system_env.now() + ANSWERED)
+            (found,) = self.direct.execute(self.witness, script)
             rows = sorted(([*map(_plain, row)] for row in found.rows), key=repr)
             ours = sorted(([*map(_plain, row)] for row in getattr(self, f"_{table}")()), key=repr)
             assert self._alike(sorted(rows, key=_key), sorted(ours, key=_key)), (table, rows, ours)
@@ -184,12 +181,12 @@ class SqlTwins:
         queues = self.tables.waiters.items()
         return [[name, *(w[column] for column in columns)] for name, queue in queues for w in queue]
 
-    def _grave(self) -> list[list[Any]]:
-        graves = self.tables.graves.items()
-        return [[name, holder, end] for name, its in graves for holder, end in its.items()]
+    def _tombstone(self) -> list[list[Any]]:
+        found = self.tables.tombstones.items()
+        return [[name, claim, end] for name, its in found for claim, end in its.items()]
 
     def _wake(self) -> list[list[Any]]:
-        return [[*word] for word in self.tables.words]
+        return [[*word] for word in self.tables.wakeups]
 
     def _take_lock(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
@@ -198,19 +195,18 @@ class SqlTwins:
     def _take_waiter(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
             queue = self.tables.waiters[row.pop("name")]
-            next(w for w in queue if w["holder"] == row["holder"]).update(row)
+            next(w for w in queue if w["id"] == row["id"]).update(row)
 
-    def _take_grave(self, rows: list[dict[str, Any]]) -> None:
+    def _take_tombstone(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
-            self.tables.graves[row["name"]][row["holder"]] = row["expires"]
+            self.tables.tombstones[row["name"]][row["id"]] = row["expires"]
 
     def _take_wake(self, rows: list[dict[str, Any]]) -> None:
         """There is no time in it that matters."""
 
     def close(self) -> None:
-        """Hang up."""
-        self.line.close()
-        self.witness.close()
+        """Close the connections."""
+        self.direct.close()
 
 
 def _title(part: Part) -> str:

@@ -16,13 +16,15 @@ from tests.servers.rights import beside, user
 from tests.servers.sentinel import NAME, Sentinel
 
 import leaselock
+from leaselock.backends.redis.blocking import KERNEL_LIMIT, BlockingConnection, timeval
 from leaselock.backends.redis.codec import packed
-from leaselock.backends.redis.line import A_MOMENT, Line, interval
+from leaselock.backends.redis.messages import Connect, Send
+from leaselock.backends.redis.multiplexed import MultiplexedConnection
 from leaselock.backends.redis.settings import settings_of
-from leaselock.backends.redis.wire import Wire
+from leaselock.backends.redis.store import RedisStore
 from leaselock.drivers.system_env import now
 from leaselock.errors import NotApplied, StoreError
-from leaselock.testing.conformance.waiting import heartbeat
+from leaselock.testing.conformance.waiting import repeated_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,11 +139,11 @@ def test_who_may_not_unsubscribe_may_listen_again(server: Redis) -> None:
     settings = settings_of(f"redis://stays:pw@{HOST}:{server.port}")
 
     async def story() -> None:
-        wire = Wire(settings.addresses[0], now, nothing, nothing, nothing)
-        await wire.connect(settings, now() + PATIENCE)
+        wire = MultiplexedConnection(settings, settings.addresses[0], now, nothing)
+        await wire.call(Connect(), now() + PATIENCE)
         for verb in ("SUBSCRIBE", "UNSUBSCRIBE", "SUBSCRIBE"):
-            wire.tell(verb, "channel")
-        (reply,) = await wire.ask(packed((("EXISTS", "nothing"),)), 1, now() + PATIENCE)
+            wire.tell(packed(((verb, "channel"),)), ((verb, "channel"),))
+        (reply,) = await wire.call(question("EXISTS", "nothing"), now() + PATIENCE)
         assert reply == 0
         assert not wire.refused
         wire.close()
@@ -151,32 +153,45 @@ def test_who_may_not_unsubscribe_may_listen_again(server: Redis) -> None:
 
 
 def nothing(*_: object) -> None:
-    """Nobody listens."""
+    """Changes of the connection are of no interest."""
+
+
+def question(*command: str) -> Send:
+    """One command."""
+    return Send(packed((command,)), 1, ())
+
+
+def connected(settings: Any) -> BlockingConnection:
+    """A connection to the server."""
+    made = BlockingConnection(settings, settings.addresses[0], now, nothing)
+    made.call(Connect(), now() + PATIENCE)
+    return made
 
 
 def test_a_line_with_tls_that_lay_idle_is_used_again() -> None:
     with Redis(tls=True) as server:
         settings = settings_of(server.url)
-        line = Line(settings, settings.addresses[0], now, now() + PATIENCE)
-        assert line.ask(packed((("EXISTS", "a"),)), 1, now() + PATIENCE) == [0]
-        line.used -= LONG
-        assert line.fresh()
-        assert line.ask(packed((("EXISTS", "a"),)), 1, now() + PATIENCE) == [0]
+        line = connected(settings)
+        assert line.call(question("EXISTS", "a"), now() + PATIENCE) == [0]
+        line.last_used -= LONG
+        assert line.is_usable()
+        assert line.call(question("EXISTS", "a"), now() + PATIENCE) == [0]
         server.kill()
-        line.used -= LONG
-        eventually(lambda: not line.fresh())
+        line.last_used -= LONG
+        eventually(lambda: not line.is_usable())
         line.close()
 
 
 def test_a_forked_child_has_no_line_that_was_in_use(server: Redis) -> None:
     client = leaselock.Client(server.url, op_timeout=PATIENCE)
     assert not client.lock("a").locked()
-    store: Any = client._driver.nodes["store"]
+    (store,) = client._driver.stores
+    assert isinstance(store, RedisStore)
     thread = threading.Thread(target=client.lock("a").locked)
     server.pause()
     try:
         thread.start()
-        eventually(lambda: not any(store.idle.values()))
+        eventually(lambda: not any(store.pool.idle.values()))
         assert connections(server.port) == 1
         child = os.fork()
         if not child:
@@ -213,10 +228,10 @@ def test_without_the_right_to_watch_nothing_is_deleted_unwatched(server: Redis) 
 def test_an_answer_that_comes_in_small_pieces_has_a_deadline(server: Redis) -> None:
     """However soon each of them comes."""
     settings, over = settings_of(server.url), threading.Event()
-    line = Line(settings, settings.addresses[0], now, now() + PATIENCE)
+    line = connected(settings)
     line.sock.close()
     line.sock, other = socket.socketpair()
-    line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval(A_MOMENT))
+    line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval(KERNEL_LIMIT))
 
     def trickle() -> None:
         other.sendall(b"$100000\r\n")
@@ -229,22 +244,22 @@ def test_an_answer_that_comes_in_small_pieces_has_a_deadline(server: Redis) -> N
     end.start()
     began = now()
     with pytest.raises(leaselock.OutcomeUnknown, match="did not answer in time"):
-        line.ask(packed((("GET", "a"),)), 1, now() + 0.3)
+        line.call(question("GET", "a"), now() + 0.3)
     assert now() - began < PATIENCE / 2
     end.cancel()
     over.set()
     thread.join()
     line.close()
     other.close()
-    with pytest.raises(leaselock.OutcomeUnknown, match="did not answer"):
-        line.ask(packed((("GET", "a"),)), 1, now() + 0.3)
+    with pytest.raises(leaselock.NotApplied, match="closed"):
+        line.call(question("GET", "a"), now() + 0.3)
 
 
 @pytest.mark.timing
 def test_signals_do_not_prolong_a_question_or_a_wait(server: Redis) -> None:
     """The kernel begins a time-out anew after each of them."""
     with (
-        heartbeat(),
+        repeated_signals(),
         leaselock.Client(server.url) as other,
         leaselock.Client(server.url, op_timeout=1.0) as client,
     ):

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.models.redis_runner import Runner, commands_of
+from tests.models.redis_server import Connection, Server
 from tests.models.worlds import claim_of
-from tests.simulation.redis_client import unpacked
 
-from leaselock.backends.redis.conversations import Conversations
-from leaselock.backends.redis.model import Connection, Server
-from leaselock.backends.redis.settings import settings_of
-from leaselock.backends.redis.steps import Pause, Send
+from leaselock.backends.redis.keys import owner_of, tombstone
 from leaselock.core.backend import Acquire, Busy, Grant
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.redis.steps import Steps
+    from leaselock.backends.redis.messages import Address, Send
 
 CLAIM = claim_of("0" * 32, "a", 1, 30.0)
 
@@ -30,36 +28,31 @@ class Scene:
         self.replicas = 0
         self.server = Server(self._time, lambda wanted: self.replicas)
         self.line = Connection(self.server, lambda channel, word: None)
-        url = settings_of("redis://nowhere?replicas=1")
-        self.talks = Conversations(url, lambda: 0.0, lambda claim: claim.id, "hash")
+        self.runner = Runner("redis://nowhere?replicas=1", self._send)
+        self.backend = self.runner.store.backend("hash")
+        self.lost: Callable[[Send], bool] = lambda message: False
         self.late: list[Send] = []
 
     def _time(self) -> int:
         self.micros += 1
         return self.micros
 
-    def deliver(self, step: Send) -> list[Any]:
-        return [self.line.do(command) for command in unpacked(step.commands)]
+    def _send(self, address: Address, message: Send) -> list[Any]:
+        if self.lost(message):
+            self.late.append(message)
+            raise OutcomeUnknown("no answer")
+        return self.deliver(message)
+
+    def deliver(self, message: Send) -> list[Any]:
+        return [self.line.do(command) for command in commands_of(message)]
 
     def ask(
-        self, lost: Callable[[Send], bool] = lambda step: False, *, wait: bool = False
+        self, lost: Callable[[Send], bool] = lambda message: False, *, wait: bool = False
     ) -> object:
-        """Try; what is *lost* is delivered by nobody yet."""
-        steps: Steps[Any] = self.talks.about(Acquire(CLAIM, wait), False)
+        """Try; what is *lost* is not delivered yet."""
+        self.lost = lost
         try:
-            step = next(steps)
-            while True:
-                if isinstance(step, Pause):
-                    step = steps.send(False)
-                    continue
-                assert isinstance(step, Send)
-                if lost(step):
-                    self.late.append(step)
-                    step = steps.throw(OutcomeUnknown("no answer"))
-                else:
-                    step = steps.send(self.deliver(step))
-        except StopIteration as done:
-            return done.value
+            return self.runner.run(self.backend.carry_out(Acquire(CLAIM, wait), 0.0))
         except StoreError as error:
             return error
 
@@ -67,9 +60,9 @@ class Scene:
         return b"a" in self.server.data.values
 
 
-def gives_back(step: Send) -> bool:
+def gives_back(message: Send) -> bool:
     # Nothing else is sent with the key of the lock and without a WAIT.
-    return not any(command[0] == "WAIT" for command in unpacked(step.commands))
+    return not any(command[0] == b"WAIT" for command in commands_of(message))
 
 
 def test_a_grant_that_was_given_back_in_vain_is_not_taken_when_asked_for_again() -> None:
@@ -95,7 +88,6 @@ def test_what_was_given_back_for_sure_may_be_asked_for_again() -> None:
 
 def test_a_claim_that_was_given_up_for_good_waits_for_nothing() -> None:
     scene = Scene()
-    grave = "leaselock:grave:{a}:" + "-".join(("0" * 8, "0" * 4, "0" * 4, "0" * 4, "0" * 12)) + ":1"
-    scene.line.do(("SET", grave, "", "PX", 1000))
+    scene.line.do(("SET", tombstone("a", owner_of(CLAIM.id)), "", "PX", 1000))
     assert isinstance(scene.ask(), Busy)
     assert "given up" in str(scene.ask(wait=True))

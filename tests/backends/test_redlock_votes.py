@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.models.worlds import claim_of
 
-from leaselock.backends.redis.protocol import CAPABILITIES
-from leaselock.backends.redlock.masters import Master
+from leaselock.backends.redis.backend import CAPABILITIES
+from leaselock.backends.redlock.master import Master
 from leaselock.backends.redlock.protocol import Redlock
 from leaselock.core.backend import (
     Acquire,
@@ -23,7 +23,7 @@ from leaselock.core.backend import (
     Renew,
     SetLifetime,
 )
-from leaselock.core.effects import Call, Effect, Spawn, Wait
+from leaselock.core.effects import Effect, Spawn, Wait
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ class Masters:
     """Five of them, who say what they are told to; one step after the other."""
 
     def __init__(self) -> None:
-        masters = [Master(f"master{i}", f"m{i}", _nothing, _never) for i in range(5)]
+        masters: Any = [Master(f"m{i}", Locks(self, i)) for i in range(5)]  # type: ignore[arg-type]
         self.locks = Redlock(masters, CAPABILITIES, lambda: 0.0, lambda: 0.5)
         self.say: dict[type, tuple[Any, ...]] = {}
-        self.asked: list[tuple[str, Any]] = []
+        self.asked: list[tuple[int, Any]] = []
 
     def run(self, process: Process[Any]) -> Any:
         """Step it to its end; whatever it spawns first."""
@@ -60,10 +60,6 @@ class Masters:
             answer, error = self._answer(effect)
 
     def _answer(self, effect: Effect[Any]) -> tuple[Any, Exception | None]:
-        if isinstance(effect, Call):
-            self.asked.append((effect.node, effect.request))
-            said = self.say[type(effect.request)][int(effect.node.removeprefix("master"))]
-            return (None, said) if isinstance(said, Exception) else (said, None)
         if isinstance(effect, Spawn):
             self.run(effect.process)
         return isinstance(effect, Wait) and effect.signal.is_set, None
@@ -72,25 +68,36 @@ class Masters:
         """A try that got one vote, which could not be given back; and then one that won."""
         self.say = {Acquire: (BUSY, BUSY, OLD, BUSY, BUSY), ReleaseGrant: (LOST,) * 5}
         assert isinstance(self.run(self.locks.acquire(CLAIM, wait=True, until=SOON)), Busy)
-        self.locks.all.suspects.clear()
+        self.locks.all.failed.clear()
         self.say = {Acquire: WON, ReleaseGrant: (LOST,) * 5}
         grant = self.run(self.locks.acquire(CLAIM, wait=True, until=SOON))
         assert grant == NEW
 
 
-def _nothing(holder: str) -> None:
-    """Nobody waits."""
+class Locks:
+    """Those of one master."""
 
+    def __init__(self, masters: Masters, number: int) -> None:
+        self.masters = masters
+        self.number = number
 
-def _never() -> None:
-    """Nobody closes."""
+    async def carry_out(self, request: Any, until: float) -> Any:
+        """What the master is told to say."""
+        self.masters.asked.append((self.number, request))
+        said = self.masters.say[type(request)][self.number]
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    def forget(self, claim: Any) -> None:
+        """No claim waits."""
 
 
 def renewed(masters: Masters, *words: bool | Exception) -> Any:
     """What comes of a renewal of which the masters say that."""
     answers = [[word] if isinstance(word, bool) else word for word in words]
     masters.say[Renew] = tuple(answers)
-    masters.locks.all.suspects.clear()
+    masters.locks.all.failed.clear()
     return masters.run(masters.locks.renew([CLAIM], SOON))
 
 
@@ -132,8 +139,8 @@ def test_who_does_not_wait_owes_what_could_not_be_given_back() -> None:
         Release: (BACK,) * 5,
     }
     assert isinstance(masters.run(masters.locks.acquire(CLAIM, wait=False, until=SOON)), Busy)
-    assert masters.asked[-1] == ("master2", Release(CLAIM, tombstone=True))
-    assert not any(masters.locks.debts.owed.values())
+    assert masters.asked[-1] == (2, Release(CLAIM, tombstone=True))
+    assert not any(masters.locks.pending_releases.requests.values())
 
 
 def test_nor_may_what_was_undone_have_another_token_by_then() -> None:
@@ -142,16 +149,16 @@ def test_nor_may_what_was_undone_have_another_token_by_then() -> None:
     masters.say |= {ReleaseGrant: (BACK,) * 5, Release: (BACK,) * 5}
     assert isinstance(masters.run(masters.locks.acquire(CLAIM, wait=False, until=SOON)), Busy)
     told = {node for node, request in masters.asked if isinstance(request, Release)}
-    assert told == {"master0", "master1", "master2"}
+    assert told == {0, 1, 2}
 
 
 def test_a_late_vote_of_who_left_is_given_back_for_good_with_all_that_may_follow() -> None:
     masters = Masters()
     masters.say = {Release: (BACK,) * 5}
-    masters.locks.debts.owe(2, CLAIM)
-    masters.locks.debts.owe(2, CLAIM, OLD.token)
-    assert masters.run(masters.locks.debts.repay(2))
-    assert masters.asked == [("master2", Release(CLAIM, tombstone=True))]
+    masters.locks.pending_releases.add(2, CLAIM)
+    masters.locks.pending_releases.add(2, CLAIM, OLD.token)
+    assert masters.run(masters.locks.pending_releases.send(2))
+    assert masters.asked == [(2, Release(CLAIM, tombstone=True))]
 
 
 def test_of_who_does_not_wait_nothing_is_kept() -> None:
@@ -163,5 +170,5 @@ def test_of_who_does_not_wait_nothing_is_kept() -> None:
     }
     masters.run(masters.locks.acquire(CLAIM, wait=False, until=SOON))
     masters.locks.forget(CLAIM)
-    known = (masters.locks.latest, masters.locks.undone, masters.locks.unsure)
+    known = (masters.locks.latest, masters.locks.undone, masters.locks.uncertain)
     assert not any(known)

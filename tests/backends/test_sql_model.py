@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.backends.seat_twins import BRIEF, LONG, SeatTwins
+from tests.backends.session_twins import BRIEF, LONG, SessionTwins
 from tests.backends.sql_twins import SqlTwins, Unlucky
 from tests.models.histories import KINDS, History, Step, steps
 
-from leaselock.backends.sql import shelf
+from leaselock.backends.sql import lock_row
 from leaselock.core import rules
 
 if TYPE_CHECKING:
@@ -32,17 +32,17 @@ QUICK = settings(
 # A hand-over, and the row of a waiter, end soon, too.
 CONFIRM_WITHIN, WAITER_LASTS = 0.12, 0.25
 LEAST, MOST = 2, 40
-MOST_SITTINGS, SEED = 500, 8
+MOST_STEPS, SEED = 500, 8
 
 
 @contextmanager
 def history_on(server: Postgres | MariaDB) -> Iterator[History]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rules, "CONFIRM_WITHIN", CONFIRM_WITHIN)
-        patch.setattr(shelf, "WAITER_LASTS", WAITER_LASTS)
+        patch.setattr(lock_row, "WAITER_LASTS", WAITER_LASTS)
         twins = SqlTwins(server)
         try:
-            # What a machine with much else to do leaves undecided is no history.
+            # A machine under load may be too slow to decide an outcome.
             with suppress(Unlucky):
                 yield History(twins)
         finally:
@@ -78,44 +78,46 @@ def test_a_long_history_shows_everything(server: Postgres | MariaDB) -> None:
 
 # --- protocols "row" and "advisory" ---------------------------------------------------------------
 
-# There is nothing to bury, to undo or to tie there; and a wait is the server's.
-SEATED = (
+# These protocols have no tombstones, no ReleaseGrant and no SetLifetime; the server itself waits.
+SESSION_STEPS = (
     *("ask", "ask", "wait", "wait", "wait", "again", "leave", "leave", "renew", "die"),
     *("break", "break token", "look", "look all", "await", "await", "await", "brief"),
 )
 
 
-class Sittings(History):
+class SessionHistory(History):
     """What has been asked of sessions so far."""
 
-    def __init__(self, twins: SeatTwins) -> None:
+    def __init__(self, twins: SessionTwins) -> None:
         super().__init__(twins)
-        self.seats = twins
+        self.sessions = twins
 
     def play(self, step: Step) -> None:
         claim = self.last[step.client]
         if step.kind not in ("await", "brief"):
             super().play(step)
         elif claim is not None:
-            self.seen[self.seats.wait(claim, BRIEF if step.kind == "brief" else LONG)] += 1
+            self.seen[self.sessions.wait(claim, BRIEF if step.kind == "brief" else LONG)] += 1
 
 
 @contextmanager
-def sittings_on(server: Postgres | MariaDB, protocol: str) -> Iterator[Sittings]:
-    twins = SeatTwins(server, protocol)
+def sessions_on(server: Postgres | MariaDB, protocol: str) -> Iterator[SessionHistory]:
+    twins = SessionTwins(server, protocol)
     try:
-        yield Sittings(twins)
+        yield SessionHistory(twins)
     finally:
         twins.close()
 
 
 @pytest.mark.parametrize("protocol", ["row", "advisory"])
-def test_a_database_gives_seats_as_its_model(server: Postgres | MariaDB, protocol: str) -> None:
+def test_the_sessions_of_a_database_behave_as_their_model(
+    server: Postgres | MariaDB, protocol: str
+) -> None:
     # Each costs a second, for its sessions begin and end.
-    @given(history=steps(SEATED))
+    @given(history=steps(SESSION_STEPS))
     @settings(QUICK, max_examples=max(1, EXAMPLES // 4))
     def played(history: list[Step]) -> None:
-        with sittings_on(server, protocol) as played:
+        with sessions_on(server, protocol) as played:
             for step in history:
                 played.play(step)
 
@@ -123,7 +125,9 @@ def test_a_database_gives_seats_as_its_model(server: Postgres | MariaDB, protoco
 
 
 @pytest.mark.parametrize("protocol", ["row", "advisory"])
-def test_long_sittings_show_everything(server: Postgres | MariaDB, protocol: str) -> None:
+def test_a_long_history_of_sessions_shows_everything(
+    server: Postgres | MariaDB, protocol: str
+) -> None:
     lots = random.Random(f"{SEED} {protocol}")
     wanted = {
         "Acquire Grant",
@@ -135,9 +139,9 @@ def test_long_sittings_show_everything(server: Postgres | MariaDB, protocol: str
         "Broken False",
     }
     wanted |= {"Renew tuple", "Inspect tuple", "let in", "waits"}
-    with sittings_on(server, protocol) as history:
-        for _ in range(MOST_SITTINGS):
+    with sessions_on(server, protocol) as history:
+        for _ in range(MOST_STEPS):
             if wanted <= set(history.seen):
                 break
-            history.play(Step(lots.choice(SEATED), *map(lots.randrange, (3, 2, 3, 12))))
+            history.play(Step(lots.choice(SESSION_STEPS), *map(lots.randrange, (3, 2, 3, 12))))
         assert wanted <= set(history.seen), history.seen

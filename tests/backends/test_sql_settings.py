@@ -17,10 +17,11 @@ from tests.servers.databases import emptied
 from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends import open_store
-from leaselock.core.backend import Listen
-from leaselock.core.effects import FOREVER
+from leaselock.backends.sql.store import store_of
+from leaselock.backends.sql.url import parsed
+from leaselock.drivers.aio import Aio
 from leaselock.drivers.system_env import now
+from leaselock.drivers.threads import Threads
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def test_transactions_see_what_is_committed_whatever_is_usual(
     url = f"{emptied(postgres)}?protocol={protocol}&options={usual}"
     with leaselock.Client(url) as client, psycopg.connect(postgres.url) as another:
         take(client, "a").release()
-        another.execute("UPDATE leaselock_lock SET about = '' WHERE name = 'a'")
+        another.execute("UPDATE leaselock_lock SET metadata = '' WHERE name = 'a'")
         waiter = Waiter(client, "a")
         eventually(lambda: postgres.query(WAITS))
         another.commit()
@@ -81,7 +82,7 @@ def test_a_connection_that_stands_still_takes_no_other_with_it(postgres: Postgre
     stage = Stage(postgres, "advisory", session=3.0)
     client = stage.client()
     leases = [take(client, name) for name in ("a", "b", "c")]
-    ((number,),) = postgres.query("SELECT backend FROM leaselock_seat WHERE name = 'a'")
+    ((number,),) = postgres.query("SELECT backend FROM leaselock_session WHERE name = 'a'")
     os.kill(number, signal.SIGSTOP)
     try:
         eventually(lambda: leases[0].lost)
@@ -120,22 +121,26 @@ def test_a_bell_may_ring_at_any_moment(mariadb: MariaDB) -> None:
     stage.close()
 
 
-def test_an_ear_that_is_refused_says_so(
+def test_a_listener_that_is_refused_raises_not_applied(
     postgres: Postgres, as_worker: Callable[[Postgres | MariaDB], str]
 ) -> None:
-    """In words of ours, as whoever asked for it expects: waiters look by themselves then."""
+    """As the queue expects; waiters then ask again by themselves."""
     url, client = as_worker(postgres), "c" * 32
-    sign = "FUNCTION pg_try_advisory_lock(bigint)"
-    postgres.query(f"REVOKE EXECUTE ON {sign} FROM PUBLIC")
+    key = "FUNCTION pg_try_advisory_lock(bigint)"
+    postgres.query(f"REVOKE EXECUTE ON {key} FROM PUBLIC")
     try:
-        blocking = open_store(url, now).nodes["ear"]
+        blocking = store_of(parsed(url), now)
         with pytest.raises(NotApplied, match="pg_try_advisory_lock"):
-            blocking.call(Listen(client), FOREVER)
-        ear = open_store(url, now, aio=True).nodes["ear"]
+            Threads({}, (blocking,)).run(blocking.listener.listen(client))
+
+        async def task() -> None:
+            store = store_of(parsed(url), now, aio=True)
+            await Aio({}, (store,)).run(store.listener.listen(client))
+
         with pytest.raises(NotApplied, match="pg_try_advisory_lock"):
-            asyncio.run(ear.call(Listen(client), FOREVER))
+            asyncio.run(task())
     finally:
-        postgres.query(f"GRANT EXECUTE ON {sign} TO PUBLIC")
+        postgres.query(f"GRANT EXECUTE ON {key} TO PUBLIC")
 
 
 def test_a_try_in_vain_leaves_nothing_in_memory(postgres: Postgres) -> None:
@@ -144,7 +149,7 @@ def test_a_try_in_vain_leaves_nothing_in_memory(postgres: Postgres) -> None:
         client = stage.client()
         for _ in range(3):
             assert client.lock("a").acquire(timeout=0) is None
-    assert not client._driver.nodes["store"].lease.waiting  # type: ignore[attr-defined]
+    assert not client._driver.stores[0].lease.waiting  # type: ignore[attr-defined]
     stage.close()
 
 

@@ -10,10 +10,10 @@ import leaselock
 
 WRONG = {
     "postgresql://h/d?protocol=queue": "it knows lease, row, advisory",
-    "postgresql://h/d?session=0.5": r"\?session= is 1 to 3600 seconds, not 0.5",
-    "postgresql://h/d?session=soon": r"\?session= is 1 to 3600 seconds, not soon",
-    "mysql://h/d?pool=0": r"\?pool= is a number of connections from 1 to 1000",
-    "mysql://h/d?proxy=yes": r"\?proxy= is how a proxy pools: session or transaction",
+    "postgresql://h/d?session=0.5": r"\?session= must be 1 to 3600 seconds, not '0.5'",
+    "postgresql://h/d?session=soon": r"\?session= must be 1 to 3600 seconds, not 'soon'",
+    "mysql://h/d?pool=0": r"\?pool= must be a number from 1 to 1000",
+    "mysql://h/d?proxy=yes": r"\?proxy= must be session or transaction",
     "mysql://h/d?ssl=off": r"\?ssl= is yes or no",
     "mysql://h/d?ssl=no&ssl_ca=/ca.pem": "with no, there is no ssl_ca=",
     "mysql://h/d?ssl_key=/key.pem": "an ssl_key= has a cert",

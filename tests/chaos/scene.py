@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tests.pace import pace
 
 from leaselock.testing.conformance import Store
-from leaselock.testing.conformance.aio import InAsyncio
-from leaselock.testing.conformance.threads import InThreads
+from leaselock.testing.conformance.asyncio_world import AsyncioWorld
+from leaselock.testing.conformance.thread_world import ThreadWorld
 from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
     from tests.servers.redis import Redis
 
-    from leaselock.testing.conformance.face import Lock
+    from leaselock.testing.conformance.api_types import Lock
     from leaselock.testing.conformance.world import World
     from leaselock.testing.proxy import Fault
 
 STORE = Store("redis", lambda folder: "", protocols=("hash",))
-WORLDS: dict[str, type[World]] = {"threads": InThreads, "asyncio": InAsyncio}
+WORLDS: dict[str, type[World]] = {"threads": ThreadWorld, "asyncio": AsyncioWorld}
 OP_TIMEOUT = 0.6
 LEASE = 60.0
 # Much less than a lease, much more than a slow machine needs.
 PATIENCE = 20.0
 # What stays on purpose: the token counters, and what remembers a claim that was given up.
-KEPT = ("redisson_lock_token:", "leaselock:grave:", "redisson_unlock_latch:")
+KEPT = ("redisson_lock_token:", "leaselock:tombstone:", "redisson_unlock_latch:")
 SCRIPT = b"EVALSHA"
 
 
@@ -60,7 +60,7 @@ class Scene:
     async def warm(self) -> None:
         """Have the connections made and the scripts loaded, so that a fault strikes the request."""
         for lock in (self.lock(), self.direct()):
-            lease = await self.world.take(lock)
+            lease = await self.world.must_acquire(lock)
             await lease.release()
 
     def plan(self, action: str, where: bytes = SCRIPT, nth: int = 1) -> Fault:
@@ -77,7 +77,7 @@ class Scene:
     async def late(self) -> None:
         """Deliver what was held, to a server where somebody else has the lock by now."""
         held = [fault for fault in self.faults if fault.action.startswith("hold")]
-        other = await self.world.take(self.direct())
+        other = await self.world.must_acquire(self.direct())
         for fault in held:
             fault.pass_on()
         # Two round trips: what arrived before the first one has been carried out by then.
@@ -95,7 +95,7 @@ class Scene:
         async def over() -> bool:
             return not await self.watcher.locks("*") and not self.left()
 
-        await self.world.until(over, PATIENCE)
+        await self.world.wait_until(over, PATIENCE)
 
     def left(self) -> list[str]:
         """The keys that should not be there."""
@@ -110,7 +110,7 @@ def play(
     with Proxy(server.port) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}/0"
         world = WORLDS[colour](STORE, url, folder)
-        world.run(world.whole(_told(server, proxy, world, story)))
+        world.run(world.run_and_close(_told(server, proxy, world, story)))
 
 
 async def _told(

@@ -53,7 +53,7 @@ async def try_once(scene: Scene, action: str) -> None:
 
 async def extend(scene: Scene, action: str) -> None:
     """It has more time, or nobody knows; it is held in any case."""
-    lease = await scene.world.take(scene.lock())
+    lease = await scene.world.must_acquire(scene.lock())
     scene.plan(action)
     try:
         await lease.extend(2 * LEASE)
@@ -68,11 +68,11 @@ async def extend(scene: Scene, action: str) -> None:
 async def renew(scene: Scene, action: str) -> None:
     """One renewal that fails is no loss: the next one comes in time."""
     short = SHORT * scene.pace
-    lease = await scene.world.take(scene.lock(lease=short))
+    lease = await scene.world.must_acquire(scene.lock(lease=short))
     fault = scene.plan(action)
-    await scene.world.until(fault.struck.is_set, PATIENCE)
+    await scene.world.wait_until(fault.struck.is_set, PATIENCE)
     struck = scene.world.now()
-    await scene.world.until(lambda: scene.world.now() > struck + short)
+    await scene.world.wait_until(lambda: scene.world.now() > struck + short)
     lease.ensure()
     assert await scene.token() == lease.token
     await lease.release()
@@ -80,7 +80,7 @@ async def renew(scene: Scene, action: str) -> None:
 
 async def release(scene: Scene, action: str) -> None:
     """It is free, or nobody knows yet; but it is not lost."""
-    lease = await scene.world.take(scene.lock())
+    lease = await scene.world.must_acquire(scene.lock())
     scene.plan(action)
     try:
         await lease.release()
@@ -91,9 +91,9 @@ async def release(scene: Scene, action: str) -> None:
 
 async def release_to_a_waiter(scene: Scene, action: str) -> None:
     """Who waits directly gets it."""
-    lease = await scene.world.take(scene.lock())
+    lease = await scene.world.must_acquire(scene.lock())
     waiter = scene.world.spawn(take_and_give_back, scene)
-    await scene.world.until_waiting(scene.direct(), 1)
+    await scene.world.wait_for_waiters(scene.direct(), 1)
     scene.plan(action)
     with contextlib.suppress(OutcomeUnknown):
         await lease.release()
@@ -101,14 +101,14 @@ async def release_to_a_waiter(scene: Scene, action: str) -> None:
 
 
 async def take_and_give_back(scene: Scene) -> int:
-    lease = await scene.world.take(scene.direct())
+    lease = await scene.world.must_acquire(scene.direct())
     await lease.release()
     return lease.token
 
 
 async def break_one_grant(scene: Scene, action: str) -> None:
     """With a token, it hits that grant or none, however late it arrives."""
-    lease = await scene.world.take(scene.direct())
+    lease = await scene.world.must_acquire(scene.direct())
     scene.plan(action)
     try:
         await scene.client.break_lock("a", token=lease.token)
@@ -125,7 +125,7 @@ async def break_one_grant(scene: Scene, action: str) -> None:
 
 async def locks(scene: Scene, action: str) -> None:
     """All are listed, or it is Unknown."""
-    lease = await scene.world.take(scene.direct())
+    lease = await scene.world.must_acquire(scene.direct())
     scene.plan(action)
     try:
         reports = await scene.client.locks("*")
@@ -138,10 +138,10 @@ async def locks(scene: Scene, action: str) -> None:
 
 async def wait(scene: Scene, action: str) -> None:
     """Whatever happens on the way into the queue, who waits gets the lock."""
-    lease = await scene.world.take(scene.direct())
+    lease = await scene.world.must_acquire(scene.direct())
     scene.plan(action, b"SUBSCRIBE")
     waiter = scene.world.spawn(outwait, scene)
-    await scene.world.until(scene.faults[0].struck.is_set, PATIENCE)
+    await scene.world.wait_until(scene.faults[0].struck.is_set, PATIENCE)
     await lease.release()
     token = await waiter.join()
     assert token is None or token > lease.token
@@ -149,7 +149,7 @@ async def wait(scene: Scene, action: str) -> None:
 
 async def outwait(scene: Scene) -> int | None:
     try:
-        lease = await scene.world.take(scene.lock(), PATIENCE)
+        lease = await scene.world.must_acquire(scene.lock(), PATIENCE)
     except OutcomeUnknown:
         return None
     await lease.release()
@@ -171,7 +171,7 @@ def test_fault(story: Story, action: str, colour: str, server: Redis, tmp_path: 
 
 async def nested(scene: Scene) -> None:
     lock = scene.lock()
-    lease = await scene.world.take(lock)
+    lease = await scene.world.must_acquire(lock)
     scene.proxy.silence()
     inner = await lock.acquire(0)
     assert inner is not None
@@ -189,11 +189,11 @@ def test_a_nested_acquire_asks_nobody(colour: str, server: Redis, tmp_path: Path
 
 async def handed_to_the_deaf(scene: Scene) -> None:
     """A waiter whose line went dead is handed the lock: the one behind waits a claim, no more."""
-    lease = await scene.world.take(scene.direct())
+    lease = await scene.world.must_acquire(scene.direct())
     deaf = scene.world.spawn(outwait, scene)
-    await scene.world.until_waiting(scene.direct(), 1)
+    await scene.world.wait_for_waiters(scene.direct(), 1)
     behind = scene.world.spawn(take_and_give_back, scene)
-    await scene.world.until_waiting(scene.direct(), 2)
+    await scene.world.wait_for_waiters(scene.direct(), 2)
     scene.proxy.silence()
     await lease.release()
     assert await behind.join() > lease.token
@@ -210,7 +210,7 @@ def test_a_deaf_waiter_delays_the_next_one_for_a_short_time(
 
 async def released_in_a_partition(scene: Scene) -> None:
     """Nobody can be told of the release; when the line is back, the keeper gives it back."""
-    lease = await scene.world.take(scene.lock())
+    lease = await scene.world.must_acquire(scene.lock())
     scene.proxy.silence()
     with pytest.raises(OutcomeUnknown):
         await lease.release()

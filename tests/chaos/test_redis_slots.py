@@ -1,6 +1,6 @@
 """A cluster's slots: names, renewals and subscriptions, while servers disagree on who has a slot.
 
-Law: no answer is taken for another's, and what concerns one slot or server is no other's loss.
+Invariant: no answer is taken for another's, and what concerns one slot or server ends no other lease.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pytest
 from tests.servers.process import HOST, eventually
 
 import leaselock
+from leaselock.backends.redis.blocking import BlockingConnection
 from leaselock.backends.redis.codec import packed
-from leaselock.backends.redis.line import Line
+from leaselock.backends.redis.messages import Address, Connect, Send
+from leaselock.backends.redis.multiplexed import MultiplexedConnection
 from leaselock.backends.redis.settings import settings_of
-from leaselock.backends.redis.steps import Address
-from leaselock.backends.redis.wire import Wire
 from leaselock.drivers.system_env import now
 
 if TYPE_CHECKING:
@@ -90,17 +90,18 @@ def test_in_threads_a_subscription_that_ends_twice_shifts_no_answer(cluster: Clu
     """The server ends it, as its slot moves, while we end it, too, and are refused."""
     settings, until = settings_of(cluster.url), now() + PATIENCE
     slot = cluster.slot(CHANNELS[0])
-    line = Line(settings, Address(HOST, cluster.owner(slot).port), now, until)
+    line = BlockingConnection(settings, Address(HOST, cluster.owner(slot).port), now, nothing)
+    line.call(Connect(), until)
     begun = [("SSUBSCRIBE", channel) for channel in CHANNELS]
-    line.ask(packed((*begun, question("none"))), 1, until, begun)
-    assert line.refusal is None
+    line.call(Send(packed((*begun, question("none"))), 1, begun), until)
+    assert not line.refused
     cluster.move_slot(slot)
     over = [("SUNSUBSCRIBE", channel) for channel in CHANNELS]
     assert line.tell(packed(over), over)
     replies = []
     for word in WORDS:
         try:
-            replies += line.ask(packed((question(word),)), 1, until)
+            replies += line.call(Send(packed((question(word),)), 1, ()), until)
         except leaselock.OutcomeUnknown:
             break  # its user closes it
     assert replies == [[word.encode(), 0] for word in WORDS[: len(replies)]]
@@ -112,16 +113,16 @@ def test_in_asyncio_a_subscription_that_ends_twice_shifts_no_answer(cluster: Clu
     slot = cluster.slot(CHANNELS[0])
 
     async def story() -> list[Any]:
-        wire = Wire(Address(HOST, cluster.owner(slot).port), now, nothing, nothing, nothing)
-        await wire.connect(settings, until)
-        for channel in CHANNELS:
-            wire.tell("SSUBSCRIBE", channel)
-        await wire.ask(packed((question("none"),)), 1, until)
+        address = Address(HOST, cluster.owner(slot).port)
+        wire = MultiplexedConnection(settings, address, now, nothing)
+        await wire.call(Connect(), until)
+        begun = [("SSUBSCRIBE", channel) for channel in CHANNELS]
+        await wire.call(Send(packed((*begun, question("none"))), 1, begun), until)
         assert not wire.refused
         cluster.move_slot(slot)  # meanwhile, the loop reads nothing
-        for channel in CHANNELS:
-            wire.tell("SUNSUBSCRIBE", channel)
-        asked = [wire.ask(packed((question(word),)), 1, until) for word in WORDS]
+        over = [("SUNSUBSCRIBE", channel) for channel in CHANNELS]
+        wire.tell(packed(over), over)
+        asked = [wire.call(Send(packed((question(word),)), 1, ()), until) for word in WORDS]
         replies = await asyncio.gather(*asked, return_exceptions=True)
         wire.close()
         await asyncio.sleep(0)

@@ -19,8 +19,8 @@ from tests.servers.redis import Redis
 from tests.servers.sentinel import NAME, Sentinel
 
 import leaselock
-from leaselock.backends.redis import hash as conversations
-from leaselock.backends.redis.keys import grave, keys_of, release_channel, wake_channel
+from leaselock.backends.redis import scripted_lock
+from leaselock.backends.redis.keys import keys_of, release_channel, tombstone, wake_channel
 
 if TYPE_CHECKING:
     import socket
@@ -67,7 +67,7 @@ def test_a_release_that_is_told_in_another_kind_of_channel_is_found(
     colour: str, empty: Redis, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As another version of Redisson would, in Redisson's own format (hazard E10)."""
-    monkeypatch.setattr(conversations, "LOOK_AGAIN_MS", 500)
+    monkeypatch.setattr(scripted_lock, "RECHECK_MS", 500)
     empty.ask("HSET", "a", "00000000-0000-0000-0000-000000000001:1", 1)
     empty.ask("PEXPIRE", "a", 60_000)
     with leaselock.Client(empty.url) as client:
@@ -96,7 +96,7 @@ ODD = [
     *("a", "{a}", "{{a}}", "a}", "{a", "redisson_lock", "leaselock:", "leaselock:lock:{a}"),
     *keys_of("a", False),
     *keys_of("{a}", False),
-    *(grave("a", "0:1"), release_channel("a"), wake_channel("a"), "redisson_unlock_latch:{a}"),
+    *(tombstone("a", "0:1"), release_channel("a"), wake_channel("a"), "redisson_unlock_latch:{a}"),
 ]
 NAMES = list(dict.fromkeys([*ODD, *(key for name in ODD for key in keys_of(name, False))]))
 

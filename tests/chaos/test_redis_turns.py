@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leaselock
-from leaselock.backends.redis import turns
-from leaselock.backends.redis.aio import AioStore
+from leaselock.backends.redis import pool
+from leaselock.backends.redis.multiplexed import MultiplexedConnection
 from leaselock.backends.redis.settings import settings_of
-from leaselock.core.backend import Acquire, Claim, Grant
+from leaselock.backends.redis.store import RedisStore
+from leaselock.core.backend import Claim, Grant
+from leaselock.drivers.aio import Aio
 
 if TYPE_CHECKING:
     from tests.servers.redis import Redis
@@ -26,20 +28,17 @@ SOON = 5.0
 
 @pytest.fixture(autouse=True)
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MOST", MOST)
+    monkeypatch.setattr(pool, "PLACES", MOST)
 
 
 def locks_of(client: leaselock.AsyncClient) -> list[leaselock.AsyncLock]:
     return [client.lock(f"turn {number}") for number in range(CROWD)]
 
 
-def ask(store: AioStore, name: str) -> asyncio.Task[object]:
+def ask(driver: Aio, store: RedisStore, name: str) -> asyncio.Task[object]:
     claim = Claim(name, f"holder of {name}", "client", 30.0, "", 0.0)
-
-    async def answer() -> object:
-        return await store.call(Acquire(claim, wait=False), store.now() + OP_TIMEOUT)
-
-    return asyncio.create_task(answer())
+    acquire = store.backend("hash").acquire(claim, wait=False, until=store.now() + OP_TIMEOUT)
+    return asyncio.create_task(driver.run(acquire))
 
 
 def test_everybody_has_a_turn(server: Redis) -> None:
@@ -97,9 +96,13 @@ def test_an_asker_who_was_cancelled_is_no_sign_of_a_silent_server(server: Redis)
 
     async def scene() -> object:
         nonlocal late
-        store = AioStore(settings_of(server.url), now, "hash")
-        asking = [ask(store, f"frozen {number}") for number in range(MOST)]
-        behind = ask(store, "behind")
+        store = RedisStore(settings_of(server.url), now, MultiplexedConnection)
+        driver = Aio({}, (store,), native=True)
+        server.cont()
+        assert await ask(driver, store, "connected")
+        server.pause()
+        asking = [ask(driver, store, f"frozen {number}") for number in range(MOST)]
+        behind = ask(driver, store, "behind")
         await asyncio.sleep(0)
         late += 2 * OP_TIMEOUT
         for task in asking:
@@ -109,7 +112,7 @@ def test_an_asker_who_was_cancelled_is_no_sign_of_a_silent_server(server: Redis)
         try:
             return await behind
         finally:
-            await store.finish()
+            await driver.close()
 
     server.ask("FLUSHALL")
     server.pause()
@@ -119,15 +122,25 @@ def test_an_asker_who_was_cancelled_is_no_sign_of_a_silent_server(server: Redis)
         server.cont()
 
 
-def test_the_turn_of_one_who_was_cancelled_just_then_passes_on() -> None:
+def test_the_place_of_a_task_that_was_cancelled_just_then_passes_on(server: Redis) -> None:
     async def scene() -> None:
-        line = turns.Turns(lambda: 0.0)
-        line.asking = MOST
-        first, second = (asyncio.create_task(line.come(1.0)) for _ in range(2))
+        store = RedisStore(settings_of(server.url), time.monotonic, MultiplexedConnection)
+        driver = Aio({}, (store,), native=True)
+        until = time.monotonic() + 30.0
+        address = store.settings.addresses[0]
+
+        def get() -> asyncio.Task[object]:
+            return asyncio.create_task(driver.run(store.pool.get(address, until, limited=True)))
+
+        found: Any = await get()
+        for _ in range(MOST - 1):
+            await get()
+        first, second = get(), get()
         await asyncio.sleep(0)
-        line.end()
+        store.pool.put(found[0])
         first.cancel()
-        assert await asyncio.wait_for(second, 5.0) == 1.0
+        await asyncio.wait_for(second, 5.0)
         assert first.cancelled()
+        await driver.close()
 
     asyncio.run(scene())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from leaselock.testing.conformance.face import Client
+    from leaselock.testing.conformance.api_types import Client
     from leaselock.testing.conformance.world import World
 
 COLOURS = ("threads", "asyncio")
@@ -56,19 +56,19 @@ def test_a_user_with_these_rights_can_do_everything(
     async def story() -> None:
         lock = world.lock("orders:5")
         for _ in range(3):
-            lease = await world.take(lock)
+            lease = await world.must_acquire(lock)
             waiter = world.spawn(taken, world)
-            await world.until_waiting(lock, 1)
+            await world.wait_for_waiters(lock, 1)
             await lease.extend(PATIENCE)
             assert [report.name for report in await world.first.locks("*")] == ["orders:5"]
             await lease.release()
             assert await waiter.join() > lease.token
 
-    world.run(world.whole(story()))
+    world.run(world.run_and_close(story()))
 
 
 async def taken(world: World) -> int:
-    lease = await world.take(world.lock("orders:5"))
+    lease = await world.must_acquire(world.lock("orders:5"))
     await lease.release()
     return lease.token
 
@@ -89,7 +89,7 @@ def test_without_channels_a_wait_is_refused_and_nothing_is_mixed_up(
     async def story() -> None:
         other = world.connect(guarded.url)
         world.clients.append(other)
-        held = await world.take(other.lock("orders:5"))
+        held = await world.must_acquire(other.lock("orders:5"))
         for _ in range(3):
             told = await refusal(world.lock("orders:5").acquire(PATIENCE))
             assert "permission" in told
@@ -100,7 +100,7 @@ def test_without_channels_a_wait_is_refused_and_nothing_is_mixed_up(
             assert holder.token == held.token
         await held.release()
 
-    world.run(world.whole(story()))
+    world.run(world.run_and_close(story()))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -112,7 +112,7 @@ def test_a_refused_subscription_spoils_no_answer_of_others(
     async def story() -> None:
         other = world.connect(guarded.url)
         world.clients.append(other)
-        held = await world.take(other.lock("orders:held"))
+        held = await world.must_acquire(other.lock("orders:held"))
         for _ in range(20):
             refused = world.spawn(refusal, world.lock("orders:held").acquire(PATIENCE))
             free = [world.spawn(in_and_out, world, other, f"orders:{n}") for n in range(5)]
@@ -123,12 +123,12 @@ def test_a_refused_subscription_spoils_no_answer_of_others(
             assert [await one.join() for one in busy] == [None] * 5
         await held.release()
 
-    world.run(world.whole(story()))
+    world.run(world.run_and_close(story()))
 
 
 async def in_and_out(world: World, other: Client, name: str) -> None:
     """What is granted is so, and what is given back is free."""
-    lease = await world.take(world.lock(name))
+    lease = await world.must_acquire(world.lock(name))
     assert await holder_of(other, name) == lease.token
     await lease.release()
     assert await holder_of(other, name) is None
@@ -151,7 +151,7 @@ def test_who_may_let_nothing_expire_makes_no_lock_without_an_end(
             await world.lock("orders:5").acquire(timeout=0)
         assert guarded.ask("EXISTS", "orders:5") == 0
 
-    world.run(world.whole(story()))
+    world.run(world.run_and_close(story()))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -162,10 +162,10 @@ def test_a_lock_outside_of_the_users_keys_is_refused(
 
     async def story() -> None:
         assert "permission" in await refusal(world.lock("others:5").acquire(0))
-        lease = await world.take(world.lock("orders:5"))
+        lease = await world.must_acquire(world.lock("orders:5"))
         await lease.release()
 
-    world.run(world.whole(story()))
+    world.run(world.run_and_close(story()))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -181,4 +181,4 @@ def test_who_is_not_let_in_is_told_without_the_password(
         assert password not in told
         assert password not in repr(world.first)
 
-    world.run(world.whole(story()))
+    world.run(world.run_and_close(story()))

@@ -1,9 +1,9 @@
-"""Which share of the suite is played on which store, and in which tier.
+"""Which part of the suite runs on which store, and in which tier.
 
-In memory and on SQLite everything is played in the first tier. On each family of servers every
-scenario is, in threads or in asyncio by turns; the other driver is in the second tier. So are the
-variants of a store: every scenario is played on one of them, or several, by turns. With
-LEASELOCK_CONFORMANCE=all, which `make conformance` sets, it is on each and in both drivers.
+In memory and on SQLite everything runs in the first tier. On each kind of server every scenario
+runs there with threads or asyncio, in alternation; the other driver is in the second tier. So are
+the variants of a store: each scenario runs on one or several of them, in rotation. With
+LEASELOCK_CONFORMANCE=all, which `make conformance` sets, each runs on every variant and driver.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.pace import pace
 
-from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, play
+from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, run_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ ALL = os.environ.get("LEASELOCK_CONFORMANCE") == "all"
 
 
 def drivers(scenario: Scenario) -> Sequence[str]:
-    """Those that a scenario is about."""
+    """Return the drivers that a scenario is about."""
     return [driver for driver in DRIVERS if driver in scenario.needs] or DRIVERS
 
 
@@ -32,7 +32,7 @@ EVERY = [(scenario, driver) for scenario in SCENARIOS for driver in drivers(scen
 
 
 def in_turn(*first: object) -> list[Any]:
-    """The parameters (*first*, a scenario, a driver): one driver of each is in the first tier."""
+    """Return parameters (*first*, scenario, driver); one driver of each is in the first tier."""
     return list(_in_turn(first))
 
 
@@ -40,14 +40,14 @@ def _in_turn(first: tuple[object, ...]) -> Iterator[Any]:
     for n, scenario in enumerate(SCENARIOS):
         own = drivers(scenario)
         for driver in own:
-            # A scenario and the next one of its theme are in different drivers.
+            # Consecutive scenarios of a module alternate between the drivers.
             its_turn = driver == own[n % len(own)]
             marks = () if its_turn else pytest.mark.variant
             yield pytest.param(*first, scenario, driver, marks=marks)
 
 
 def shared(variants: Sequence[str], at_once: int = 1) -> list[Any]:
-    """Each scenario with so many of the variants, and the drivers whose turn it is."""
+    """Return each scenario with *at_once* of the variants, and drivers in rotation."""
     found = _shared(variants, len(variants) if ALL else at_once)
     return [pytest.param(*values, marks=pytest.mark.variant) for values in found]
 
@@ -62,12 +62,12 @@ def _shared(variants: Sequence[str], at_once: int) -> Iterator[tuple[str, Scenar
 
 
 def name(value: object) -> str:
-    """How a parameter is called."""
+    """Return the test id of a parameter."""
     return value if isinstance(value, str) else repr(value)
 
 
 def run(scenario: Scenario, store: Store, driver: str, folder: Path) -> None:
-    """Play it, at the pace of this machine; a skip if the store does not promise what it needs."""
-    if reason := scenario.unfit(store, driver):
+    """Run it, at the pace of this machine; skip it if the store lacks a needed capability."""
+    if reason := scenario.skip_reason(store, driver):
         pytest.skip(reason)
-    play(scenario, store.slower(pace()), driver, folder)
+    run_scenario(scenario, store.slower(pace()), driver, folder)

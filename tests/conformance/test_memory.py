@@ -1,4 +1,4 @@
-"""The conformance suite on rooms in memory."""
+"""The conformance suite on stores in memory."""
 
 from itertools import count
 from pathlib import Path
@@ -13,8 +13,8 @@ STORE = Store(
     "memory",
     lambda folder: f"memory://room{next(NUMBERS)}",
     protocols=("queue",),
-    processes=False,
-    life=True,
+    multiprocess=False,
+    detects_death=True,
 )
 PASSING = STORE._replace(name="memory passing", local_handoffs=16, fair=False)
 

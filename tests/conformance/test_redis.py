@@ -1,6 +1,6 @@
 """The conformance suite on Redis: one server in both protocols, a replica, Sentinel, a cluster.
 
-All are asked by a user who may do only what the page of the store lists, sentinels included.
+The clients log in as users with only the rights that the store's page lists, to sentinels as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ USERS = (ALL, user("worker", "pw", "~*"))
 
 
 def users(*topics: str) -> tuple[str, str]:
-    """The same where a worker needs more."""
+    """Return the users, with additional rights of the worker."""
     return ALL, user("worker", "pw", "~*", more=[right for t in topics for right in beside(t)])
 
 
@@ -36,14 +36,14 @@ def store_on(
     servers: Callable[[], Sequence[Redis]],
     protocols: tuple[str, ...] = ("hash", "string"),
 ) -> Store:
-    """A store whose servers are emptied for each scenario."""
+    """Return a store whose servers are emptied for each scenario."""
 
     def fresh(folder: Path) -> str:
         for server in servers():
             server.ask("FLUSHALL")
         return url
 
-    return Store(name, fresh, protocols=protocols, claim_time=CONFIRM_WITHIN)
+    return Store(name, fresh, protocols=protocols, confirm_within=CONFIRM_WITHIN)
 
 
 def as_worker(server: Redis | Sentinels) -> str:
@@ -58,7 +58,7 @@ def single() -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def passing(single: Store) -> Store:
-    """The same server; the threads or tasks of each client pass leases among themselves."""
+    """Return the same server with local hand-off in each client."""
     return single._replace(name="passing", local_handoffs=16, fair=False)
 
 

@@ -1,4 +1,4 @@
-"""The conformance suite on the older formats, as far as each can: what it cannot, it says."""
+"""The conformance suite on the legacy formats, as far as each supports it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def store_on(server: Redis, form: str) -> Store:
         fresh,
         protocols=(form, "hash"),
         fair=False,
-        queue=False,
-        owner=form != "incr",
-        expiry=form in ("setnx-expire", "getset"),
-        # EXPIRE counts in whole seconds.
+        has_queue=False,
+        identifies_owner=form != "incr",
+        leases_expire=form in ("setnx-expire", "getset"),
+        # EXPIRE takes whole seconds.
         lease=1.0 if form == "setnx-expire" else 0.4,
     )
 

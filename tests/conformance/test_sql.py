@@ -1,7 +1,7 @@
 """The conformance suite on PostgreSQL and MariaDB, in each protocol, as a user with few rights.
 
-Each scenario is played in every protocol; which database, and whether threads or asyncio, goes
-round. In all combinations: LEASELOCK_CONFORMANCE=all.
+Each scenario runs with every protocol; the database and the driver rotate. With
+LEASELOCK_CONFORMANCE=all, all combinations run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SESSION = 6.0
 def store_on(
     server: object, protocol: str, database: str = "", worker: Callable[[Any], str] = str
 ) -> Store:
-    # PyMySQL is pure Python: on a busy machine a crowd takes its time.
+    # PyMySQL is pure Python: on a busy machine many waiters are slow.
     slow = 20.0 if database == "mariadb" else 10.0
 
     def fresh(folder: Path) -> str:
@@ -35,21 +35,28 @@ def store_on(
         return f"{worker(server)}?protocol={protocol}&session={SESSION}"
 
     if protocol == "lease":
-        # One that dies in its turn is noticed when the next looks again.
-        return Store(protocol, fresh, PROTOCOLS, claim_time=RECHECK_INTERVAL, slow=slow, crowd=200)
+        # The death of a granted waiter is noticed when the next one rechecks.
+        return Store(
+            protocol,
+            fresh,
+            PROTOCOLS,
+            confirm_within=RECHECK_INTERVAL,
+            reply_factor=slow,
+            max_waiters=200,
+        )
     return Store(
         protocol,
         fresh,
         PROTOCOLS,
-        # The server has a queue, but whoever waits asks anew every second.
+        # The server has a queue, but each waiter repeats its request every second.
         fair=False,
-        life=True,
-        detach=False,
-        claim_time=2 * SESSION,
-        slow=slow,
-        # Each that waits has a connection, of which a small server has not many.
-        crowd=50,
-        session=SESSION,
+        detects_death=True,
+        detachable=False,
+        confirm_within=2 * SESSION,
+        reply_factor=slow,
+        # Each waiter takes a connection, and a small server allows few.
+        max_waiters=50,
+        session_timeout=SESSION,
     )
 
 

@@ -11,7 +11,7 @@ STORE = Store(
     "sqlite",
     lambda folder: f"sqlite:///{folder}/locks.db",
     protocols=("queue",),
-    life=True,
+    detects_death=True,
 )
 
 

@@ -1,7 +1,7 @@
 """The conformance suite on an ensemble of three servers.
 
-The queue is asked by a user who may do only what the page of the store lists, where world may do
-nothing; the simple recipe by anybody.
+Clients of `queue` log in as a user with only the rights that the store's page lists, and `world`
+has none; those of `single` do not log in.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from tests.servers.zookeeper import TICK_MS, Ensemble
 from leaselock.testing.conformance import Scenario, Store
 
 SESSION = 3.0
-# The ensemble ends a session at a tick.
+# The ensemble expires sessions at ticks.
 SILENCE = SESSION + 2 * TICK_MS / 1000
 
 
-# What the simple recipe promises, too; it shows no waiters, and serves a thousand in no good time.
+# Modules that apply to `single`, too; it shows no waiters, and is slow with many of them.
 THEMES = ("owners", "reentrancy", "tokens")
 SIMPLE = [(s, driver) for s, driver in EVERY if s.name.partition(".")[0] in THEMES]
 
@@ -31,10 +31,10 @@ def _store(url: Callable[..., str], *protocols: str) -> Store:
         lambda folder: url(timeout=SESSION, protocol=protocols[0]),
         protocols=protocols,
         fair=protocols[0] == "queue",
-        detach=False,
-        claim_time=SILENCE,
-        session=SESSION,
-        crowd=300,
+        detachable=False,
+        confirm_within=SILENCE,
+        session_timeout=SESSION,
+        max_waiters=300,
     )
 
 

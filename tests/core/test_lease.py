@@ -1,4 +1,4 @@
-"""A hold's states, all of them, and what may be believed when."""
+"""A hold: its states and its validity; the timing of retries."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import weakref
 
 import pytest
 
-from leaselock.core import timing
-from leaselock.core.backend import Claim
+from leaselock.core import timing, validity
+from leaselock.core.backend import Capabilities, Claim
 from leaselock.core.effects import FOREVER
-from leaselock.core.hold import NEXT, Hold, State, nobody
+from leaselock.core.hold import NEXT, Hold, State, no_owner
 from leaselock.errors import LeaseLost
 
 CLAIM = Claim("a", "c:1", "c", 30.0, "{}", 0.0)
@@ -33,7 +33,7 @@ def test_nothing_leads_back() -> None:
     assert State.HELD not in NEXT.values()
 
 
-def test_a_hold_is_believed_until_its_time_and_not_beyond() -> None:
+def test_a_hold_is_valid_until_its_time_and_not_beyond() -> None:
     hold = Hold(CLAIM, 7, 30.0, renew=True)
     hold.check(29.9)
     assert hold.is_valid(29.9)
@@ -46,7 +46,7 @@ def test_a_hold_is_believed_until_its_time_and_not_beyond() -> None:
     assert not hold.lose("again")
 
 
-def test_good_news_never_shortens_a_belief() -> None:
+def test_a_renewal_never_shortens_the_validity() -> None:
     hold = Hold(CLAIM, 7, 30.0, renew=True)
     hold.confirmed(20.0)
     assert hold.valid_until == 30.0
@@ -54,7 +54,7 @@ def test_good_news_never_shortens_a_belief() -> None:
     assert hold.valid_until == 40.0
 
 
-def test_the_bereaved_are_told_once_and_keep_nothing_alive() -> None:
+def test_loss_callbacks_are_called_once_and_keep_nothing_alive() -> None:
     class Thing:
         pass
 
@@ -64,23 +64,38 @@ def test_the_bereaved_are_told_once_and_keep_nothing_alive() -> None:
     hold.loss_callbacks.append((print, weakref.ref(Thing()), weakref.ref(handle), lambda h: h))
     hold.loss_callbacks.append((print, weakref.ref(lease), weakref.ref(Thing()), lambda h: h))
     gc.collect()
-    assert hold.bereaved() == [(print, lease), (print, handle)]
-    assert hold.bereaved() == []
-    assert nobody() is None  # type: ignore[func-returns-value]
+    assert hold.take_callbacks() == [(print, lease), (print, handle)]
+    assert hold.take_callbacks() == []
+    assert no_owner() is None  # type: ignore[func-returns-value]
     assert hold.owner() is None
 
 
-def test_pace() -> None:
-    assert timing.believed_until(100.0, 10.0, 0.01, 0.05) == pytest.approx(109.85)
-    assert timing.believed_until(100.0, 0.1, 0.0, 0.05) == pytest.approx(100.09)
+def store(drift: float, margin: float, session: float = FOREVER) -> Capabilities:
+    return Capabilities(drift, margin, life=True, inheritable=False, session_timeout=session)
+
+
+def test_a_lease_ends_earlier_by_drift_and_margin() -> None:
+    assert validity.lease_end(store(0.01, 0.05), 100.0, 10.0) == pytest.approx(109.85)
+    assert validity.lease_end(store(0.0, 0.05), 100.0, 0.1) == pytest.approx(100.09)
+
+
+def test_a_hold_is_valid_to_the_end_of_its_lease_or_for_half_a_session() -> None:
+    assert validity.valid_until(store(0.01, 0.05), 100.0, 10.0) == pytest.approx(109.85)
+    assert validity.valid_until(store(0.0, 0.0, 8.0), 100.0, 10.0) == pytest.approx(104.0)
+    assert validity.valid_until(store(0.0, 0.0, 8.0), 100.0, 3.0) == pytest.approx(103.0)
+    assert validity.proof_interval(store(0.0, 0.0, 8.0), 10.0) == pytest.approx(4.0)
+    assert validity.renew_early(store(0.0, 0.0), 12.0) == pytest.approx(1.0)
+    assert validity.renew_at(store(0.0, 0.0), 100.0, 30.0) == pytest.approx(110.0)
 
 
 @pytest.mark.parametrize("left", [0.001, 0.05, 3.0, 86400.0])
-def test_what_is_asked_for_a_time_is_good_until_then_and_little_longer(left: float) -> None:
-    drift, margin, until = 0.001, 0.005, 100.0 + left
-    lease = timing.lease_until(100.0, until, drift, margin)
-    assert until <= timing.believed_until(100.0, lease, drift, margin) <= until + 0.0051
-    assert timing.renew_at(100.0, 30.0) == pytest.approx(110.0)
+def test_a_lease_for_a_time_ends_then_or_little_later(left: float) -> None:
+    can, until = store(0.001, 0.005), 100.0 + left
+    lease = validity.lease_for(can, 100.0, until)
+    assert until <= validity.lease_end(can, 100.0, lease) <= until + 0.0051
+
+
+def test_how_long_to_wait_for_an_answer_and_between_the_tries() -> None:
     assert timing.answer_by(100.0, 100.0, 5.0) == 101.0
     assert timing.answer_by(100.0, 102.5, 5.0) == 102.5
     assert timing.answer_by(100.0, FOREVER, 5.0) == 105.0

@@ -1,4 +1,4 @@
-"""A client's processes that pass a lease among themselves, step by step."""
+"""Local hand-off, step by step."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Scene, Store
 
-from leaselock.backends.memory.nodes import CAPABILITIES
+from leaselock.backends.memory.store import CAPABILITIES
 from leaselock.core.backend import Acquire, Release, Renew, SetLifetime
 from leaselock.core.effects import FOREVER, Sleep
-from leaselock.core.local import Local
+from leaselock.core.local_handoff import LocalHandoff
 from leaselock.core.validation import MOST_LOCAL_HANDOFFS, checked_local_handoffs
 from leaselock.errors import LeaseLost, NotApplied
 
@@ -40,13 +40,13 @@ def asked(store: Store, kind: type) -> int:
     return sum(isinstance(request, kind) for request in store.seen)
 
 
-def test_passes_are_a_number_in_its_range() -> None:
+def test_local_handoffs_is_a_number_in_its_range() -> None:
     assert checked_local_handoffs(0) == 0
     for wrong in (True, 1.5, "3"):
-        with pytest.raises(TypeError, match="passes is an int"):
+        with pytest.raises(TypeError, match="local_handoffs is an int"):
             checked_local_handoffs(wrong)
     for wrong in (-1, MOST_LOCAL_HANDOFFS + 1):
-        with pytest.raises(ValueError, match="from 0 to"):
+        with pytest.raises(ValueError, match="local_handoffs is from 0 to"):
             checked_local_handoffs(wrong)
 
 
@@ -56,7 +56,7 @@ def test_a_store_that_cannot_reserve_tokens_refuses_it() -> None:
         mutex_of(service)
 
 
-def test_a_lease_is_passed_on_without_a_question_and_with_the_next_token() -> None:
+def test_a_lease_is_handed_on_without_a_request_and_with_the_next_token() -> None:
     scene = Scene()
     machine, service = client_of(scene)
     tokens: list[int] = []
@@ -75,7 +75,7 @@ def test_a_lease_is_passed_on_without_a_question_and_with_the_next_token() -> No
     assert (asked(scene.store, Acquire), asked(scene.store, Release)) == (1, 1)
 
 
-def test_others_of_the_client_have_it_no_longer_than_a_turn() -> None:
+def test_a_lease_is_handed_on_for_a_limited_time() -> None:
     scene = Scene()
     machine, service = client_of(scene)
 
@@ -91,7 +91,7 @@ def test_others_of_the_client_have_it_no_longer_than_a_turn() -> None:
     assert asked(scene.store, Release) == 2
 
 
-def test_who_has_a_passed_lease_is_told_that_the_store_has_it_no_more() -> None:
+def test_the_holder_of_a_lease_that_was_handed_on_learns_of_its_loss() -> None:
     scene = Scene()
     machine, service = client_of(scene)
 
@@ -126,11 +126,11 @@ def test_a_try_of_a_store_that_refuses_leaves_nothing() -> None:
 
     scene.do(machine, one())
     layer: Any = service.contexts[None].registry.backend
-    assert isinstance(layer, Local)
-    assert (layer.members, layer.lines) == ({}, {})
+    assert isinstance(layer, LocalHandoff)
+    assert (layer.waiters, layer.queues) == ({}, {})
 
 
-def test_what_nobody_of_the_client_has_is_not_given_back() -> None:
+def test_a_claim_that_has_no_lease_is_not_released() -> None:
     scene = Scene()
     machine, service = client_of(scene)
     told: list[bool] = []
@@ -149,7 +149,7 @@ def test_what_nobody_of_the_client_has_is_not_given_back() -> None:
     assert asked(scene.store, Release) == 1
 
 
-def test_what_is_detached_is_not_passed_on() -> None:
+def test_a_detached_lease_is_not_handed_on() -> None:
     scene = Scene()
     machine, service = client_of(scene)
 
@@ -172,7 +172,7 @@ def test_what_is_detached_is_not_passed_on() -> None:
     assert asked(scene.store, SetLifetime) == 1
 
 
-def test_a_plain_lock_beside_goes_through() -> None:
+def test_a_lock_without_local_handoffs_goes_to_the_store() -> None:
     scene = Scene()
     machine, service = client_of(scene)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.models.sqlite_model import Model
 from tests.simulation.world import EPOCH, Faults, Machine, Run, World
 
+from leaselock.backends.memory.store import MemoryRow, Table
 from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core.backend import (
     Acquire,
@@ -24,10 +26,10 @@ from leaselock.core.backend import (
 )
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import Call, CallUser, Owner, Sleep, Spawn
-from leaselock.core.inspection import Holder, busy_message, waiter_of
+from leaselock.core.inspection import Holder, Waiter, waiter_of
 from leaselock.core.queue import Queue
-from leaselock.core.table import MemoryRow, Table
 from leaselock.errors import (
+    AcquireTimeout,
     ClientClosed,
     LeaselockError,
     LeaseLost,
@@ -68,7 +70,7 @@ class Refusing(Queue):
     """A backend whose store can be out of reach."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(CAPABILITIES)
+        super().__init__(CAPABILITIES, "store", "ear")
         self.store = store
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
@@ -343,7 +345,7 @@ def broken_by(scene: Scene, then: Callable[[Any], Coroutine[Any, Any, object]]) 
         await operator.break_lock("a", handle.hold.token)
         await then(handle)
 
-    with pytest.raises(LeaseLost, match=r"broken|any more"):
+    with pytest.raises(LeaseLost, match=r"broken|no longer"):
         scene.do(machine, whole())
 
 
@@ -515,8 +517,41 @@ def test_the_table_knows_its_requests_and_no_others() -> None:
 def test_what_others_wrote_is_shown_whatever_it_is() -> None:
     claim = Claim("a", "c:1", "c", 30.0, "nonsense", 5.0)
     assert waiter_of(claim).host == "unknown host"
-    assert busy_message("a", Busy(None, 1.0, ()), None, 1.0) == "'a' could not be had"
     assert str(Holder("h", 1, "t", 0.0, "why", None, None)) == "h, process 1, t (why)"
+    assert str(Waiter("h", 1, "t", 0.0, None)) == "h, process 1, t"
+
+
+def test_the_error_of_a_timeout_has_the_holder_and_the_number_of_waiters() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    other, its = scene.client("two")
+    scene.do(other, mutex_of(its).acquire(None))
+    held = scene.store.table.entries["a"].held
+    assert held is not None
+    with pytest.raises(AcquireTimeout) as caught:
+        scene.do(machine, mutex_of(service, timeout=2.5).enter())
+    error = caught.value
+    assert (error.name, error.timeout, error.holder.token) == ("a", 2.5, held.token)
+    assert error.waiting == 1
+    assert str(error) == (
+        f"could not acquire 'a' within 2.5 s: held by {error.holder} for {error.detail[-5:]}"
+    )
+    assert str(AcquireTimeout("a", None)) == "could not acquire 'a'"
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.holder) == (str(error), error.holder)
+
+
+def test_the_error_of_a_timeout_without_a_known_holder() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    backend: Any = service.contexts[None].registry.backend
+
+    async def busy(claim: Claim, *, wait: bool, until: float) -> Busy:
+        return Busy(None, 1.0, ())
+
+    backend.acquire = busy
+    with pytest.raises(AcquireTimeout, match="could not acquire 'a' within 0 s$"):
+        scene.do(machine, mutex_of(service, timeout=0.0).enter())
 
 
 def test_the_simulated_driver_tells_and_refuses_what_is_no_effect() -> None:

@@ -96,7 +96,7 @@ def test_what_a_session_holds_is_given_back_however_long_that_takes() -> None:
     waiting = scene.begin(machine, mutex_of(service, lease=1.0).acquire(0.2))
     scene.world.play(60.0)
     assert waiting.ended
-    (release_later,) = service.contexts[None].registry.pending_releases.values()
+    (release_later,) = service.contexts[None].registry.pending_releases
     assert release_later.until == FOREVER
     scene.store.silent = ()
     scene.world.play(65.0)

@@ -1,4 +1,4 @@
-"""What is rare between a client's members and its store, one step at a time."""
+"""Rare situations between the local waiters of a client and its store, step by step."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from tests.core.test_local import asked, client_of, mutex_of
 from tests.core.test_service import Scene
 
 from leaselock.core.backend import Acquire, Busy, Claim, Grant, Release
-from leaselock.core.cached_lease import start
 from leaselock.core.effects import Sleep
-from leaselock.core.turns import Anchor
+from leaselock.core.local_handoff import SharedLease, start_watch
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from tests.simulation.world import Machine
 
-    from leaselock.core.local import Local
+    from leaselock.core.local_handoff import LocalHandoff
 
 
 def claim_of(serial: int) -> Claim:
     return Claim("a", f"m0.1:{serial}", "m0.1", 30.0, "{}", 0.0, 4)
 
 
-def layer_of(scene: Scene) -> tuple[Machine, Local]:
+def layer_of(scene: Scene) -> tuple[Machine, LocalHandoff]:
     machine, service = client_of(scene)
     mutex_of(service)
     layer: Any = service.contexts[None].registry.backend
@@ -34,56 +33,56 @@ def layer_of(scene: Scene) -> tuple[Machine, Local]:
 def test_a_grant_that_is_confirmed_keeps_its_token() -> None:
     _, layer = layer_of(Scene())
     claim = claim_of(1)
-    member, anchor = layer.member_for(claim), Anchor(claim)
-    assert layer._seated(member, anchor, Grant(7, ()), 0.0).token == 7
-    anchor.end()
-    assert layer._seated(member, anchor, Grant(7, ()), 0.0).token == 7
-    assert anchor.token == 7
-    anchor.owner = None
-    layer._renewed(anchor, 0.0, held=False)
-    assert not anchor.fits(claim.lease, 0.0)
+    waiter, lease = layer.waiter_for(claim), SharedLease(claim)
+    assert layer._granted(waiter, lease, Grant(7, ()), 0.0).token == 7
+    lease.expire()
+    assert layer._granted(waiter, lease, Grant(7, ()), 0.0).token == 7
+    assert lease.token == 7
+    lease.holder = None
+    layer._renewed(lease, 0.0, held=False)
+    assert not lease.fits(claim.lease, 0.0)
 
 
-def test_who_comes_too_late_does_not_overtake() -> None:
+def test_a_waiter_that_comes_too_late_does_not_overtake() -> None:
     scene = Scene()
     machine, layer = layer_of(scene)
-    member, late = layer.member_for(claim_of(1)), Anchor(claim_of(2))
-    other = layer.member_for(claim_of(3))
-    member.line.anchor = Anchor(other.claim)
-    member.line.join(other)
-    member.anchor, late.owner, late.holds = member.anchor or late, member, True
-    reply = scene.do(machine, layer._ask(member.claim, True, 5.0))
+    waiter, late = layer.waiter_for(claim_of(1)), SharedLease(claim_of(2))
+    other = layer.waiter_for(claim_of(3))
+    waiter.queue.lease = SharedLease(other.claim)
+    waiter.queue.enqueue(other)
+    waiter.lease, late.holder, late.granted = waiter.lease or late, waiter, True
+    reply = scene.do(machine, layer._acquire(waiter.claim, True, 5.0))
     assert isinstance(reply, Busy)
-    assert list(member.line.members) == [other.claim.id, member.claim.id]
-    assert member.debt is None
-    assert isinstance(scene.do(machine, layer._ask(member.claim, False, 10.0)), Busy)
+    assert list(waiter.queue.waiters) == [other.claim.id, waiter.claim.id]
+    assert waiter.to_release is None
+    assert isinstance(scene.do(machine, layer._acquire(waiter.claim, False, 10.0)), Busy)
 
 
-def test_what_is_retied_is_passed_on_no_more() -> None:
+def test_a_lease_with_another_lifetime_is_not_handed_on() -> None:
     scene = Scene()
     machine, layer = layer_of(scene)
     claim = claim_of(1)
-    assert isinstance(scene.do(machine, layer._ask(claim, True, 5.0)), Grant)
-    member = layer.members[claim.id]
+    assert isinstance(scene.do(machine, layer._acquire(claim, True, 5.0)), Grant)
+    waiter = layer.waiters[claim.id]
     assert scene.do(machine, layer.set_lifetime(claim, "either", 10.0)).held
-    assert member.anchor is not None
-    assert not member.anchor.fits(claim.lease, 0.0)
-    member.line.anchor = None
+    assert waiter.lease is not None
+    assert not waiter.lease.fits(claim.lease, 0.0)
+    waiter.queue.lease = None
     assert scene.do(machine, layer.set_lifetime(claim, "lease", 15.0)).held
-    assert layer.members == {}
+    assert layer.waiters == {}
 
 
-def test_what_nobody_can_watch_is_not_kept() -> None:
+def test_a_lease_without_a_watcher_is_not_cached() -> None:
     _, layer = layer_of(Scene())
     claim = claim_of(1)
-    member, anchor = layer.member_for(claim), Anchor(claim)
-    anchor.begin(7, 0.0, 0.0, 30.0)
-    process = start(layer, member.line, anchor)
+    waiter, lease = layer.waiter_for(claim), SharedLease(claim)
+    lease.grant(7, 0.0, 0.0, 30.0)
+    process = start_watch(layer, waiter.queue, lease)
     effect: Any = process.send(None)
     effect.process.close()
     with pytest.raises(KeyboardInterrupt):
         process.throw(KeyboardInterrupt())
-    assert not anchor.fits(claim.lease, 0.0)
+    assert not lease.fits(claim.lease, 0.0)
 
 
 def test_a_plain_lock_waits_and_is_detached_as_before() -> None:
@@ -106,7 +105,7 @@ def test_a_plain_lock_waits_and_is_detached_as_before() -> None:
     scene.do(machine, second())
 
 
-def test_what_is_kept_is_seen_as_held() -> None:
+def test_a_cached_lease_is_shown_as_held() -> None:
     scene = Scene()
     machine, service = client_of(scene)
 
@@ -120,7 +119,7 @@ def test_what_is_kept_is_seen_as_held() -> None:
     scene.do(machine, one())
 
 
-def test_what_was_kept_is_given_back_for_a_while_and_not_for_ever() -> None:
+def test_the_release_of_a_cached_lease_is_repeated_for_a_limited_time() -> None:
     scene = Scene()
     machine, service = client_of(scene)
     scene.store.silent = (Release,)
@@ -139,8 +138,8 @@ def test_what_was_kept_is_given_back_for_a_while_and_not_for_ever() -> None:
 
 
 @pytest.mark.parametrize("timeout", [0.0, 5.0])
-def test_what_was_taken_out_of_the_line_is_given_back_later_if_not_now(timeout: float) -> None:
-    """Also by one whose own question was refused: what it took out is known to nobody else."""
+def test_a_lease_taken_out_of_the_queue_is_released_later_if_not_now(timeout: float) -> None:
+    """Even if the request of the waiter itself is refused: no other waiter knows the lease."""
     scene = Scene()
     machine, service = client_of(scene)
 
@@ -158,4 +157,4 @@ def test_what_was_taken_out_of_the_line_is_given_back_later_if_not_now(timeout: 
     scene.store.refused = ()
     scene.world.play(scene.world.time + 5.0)
     assert scene.store.table.entries["a"].held is None
-    assert (layer.members, layer.lines) == ({}, {})
+    assert (layer.waiters, layer.queues) == ({}, {})

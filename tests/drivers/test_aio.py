@@ -13,7 +13,7 @@ import leaselock
 from leaselock.core.effects import FOREVER, CallUser, Process, Signal, Sleep, Wait
 from leaselock.drivers.aio import Aio, BodyGuard, _current_task
 from leaselock.drivers.in_thread import InThread, _answer, _fail
-from leaselock.drivers.system_env import given_up, now
+from leaselock.drivers.system_env import now, was_dropped
 
 
 def test_what_is_no_effect_is_named() -> None:
@@ -48,7 +48,7 @@ def test_another_open_loop_is_refused_and_the_process_closed() -> None:
     process = waits()
     with pytest.raises(RuntimeError, match="another event loop"):
         asyncio.run(driver.run(process))
-    assert given_up(process)
+    assert was_dropped(process)
     loop.close()
 
 
@@ -73,7 +73,7 @@ def test_a_task_cancelled_before_its_first_step_closes_its_process() -> None:
         task.cancel()
         await asyncio.wait([task])
         await asyncio.sleep(0)
-        assert given_up(process)
+        assert was_dropped(process)
         assert driver.background == set()
 
     asyncio.run(main())
@@ -139,7 +139,7 @@ def test_a_body_that_its_loop_has_left_behind_is_not_cancelled() -> None:
 
 def test_a_callback_may_close_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not wait for itself."""
-    monkeypatch.setattr("leaselock.drivers.aio.CLOSE_PATIENCE", 60.0)
+    monkeypatch.setattr("leaselock.drivers.aio.CLOSE_TIMEOUT", 60.0)
 
     async def main() -> None:
         client = leaselock.AsyncClient("memory://closed by a callback")

@@ -51,7 +51,7 @@ def test_who_is_done_does_the_next_work(crew: ThreadPool, done: SimpleQueue[Any]
     second = done.get(timeout=PATIENCE)
     assert first[0] == second[0]
     assert (first[1], second[1]) == ("leaselock-one", "leaselock-two")
-    crew.dismiss(PATIENCE)
+    crew.close(PATIENCE)
     assert crew.threads == set()
 
 
@@ -81,13 +81,13 @@ def test_who_is_called_while_he_leaves_stays(
     crew.idle = Taken()
     crew.start(nothing(), "one")
     assert [done.get(timeout=PATIENCE)[1] for _ in range(2)] == ["leaselock-one", "leaselock-late"]
-    crew.dismiss(PATIENCE)
+    crew.close(PATIENCE)
 
 
 def test_who_comes_back_while_all_leave_leaves_too(
     crew: ThreadPool, done: SimpleQueue[Any]
 ) -> None:
-    crew.leaving = True
+    crew.closing = True
     crew.start(nothing(), "one")
     done.get(timeout=PATIENCE)
     for thread in list(crew.threads):

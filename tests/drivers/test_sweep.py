@@ -17,12 +17,12 @@ from tests.models.sqlite_model import Model
 from tests.simulation.world import Faults, Machine, Run, World
 
 from leaselock.backends import open_store
+from leaselock.backends.memory.store import MemoryRow
 from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core import rules
 from leaselock.core.client_core import ClientCore
 from leaselock.core.lease_handle import LeaseHandle
 from leaselock.core.queue import Queue
-from leaselock.core.table import MemoryRow
 from leaselock.drivers.aio import Aio
 from leaselock.drivers.system_env import now
 from leaselock.drivers.threads import Threads
@@ -95,7 +95,7 @@ class Struck(Threads):
 
 def party(driver: Any, url: str) -> ClientCore:
     opened = open_store(url, now)
-    driver.__init__(opened.nodes)
+    driver.__init__(opened.nodes, opened.stores, opened.blocking)
     return ClientCore(driver, opened.backend, protocol=opened.protocol, label=None, op_timeout=2.0)
 
 
@@ -218,7 +218,10 @@ class Scene:
     def service(self, name: str) -> tuple[Machine, ClientCore]:
         machine = Machine(self.world, name)
         return machine, ClientCore(
-            machine, lambda protocol: Queue(CAPABILITIES), label=None, op_timeout=2.0
+            machine,
+            lambda protocol: Queue(CAPABILITIES, "store", "ear"),
+            label=None,
+            op_timeout=2.0,
         )
 
     def do(self, machine: Machine, process: Coroutine[Any, Any, Any]) -> Any:

@@ -15,7 +15,7 @@ import pytest
 import leaselock
 from leaselock.core.effects import FOREVER, CallUser, Owner, Process, Signal, Sleep, Spawn, Wait
 from leaselock.drivers import node
-from leaselock.drivers.system_env import LONGEST_WAIT, SystemEnv, given_up, now, patience
+from leaselock.drivers.system_env import LONGEST_WAIT, SystemEnv, now, time_left, was_dropped
 from leaselock.drivers.threads import Threads, _at_exit
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def test_a_long_wait_is_made_of_several(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_patience_is_bounded() -> None:
-    assert patience(FOREVER) == LONGEST_WAIT
-    assert patience(now() - 1) == 0.0
+    assert time_left(FOREVER) == LONGEST_WAIT
+    assert time_left(now() - 1) == 0.0
 
 
 def test_a_thread_is_another_caller_whatever_its_number() -> None:
@@ -95,7 +95,7 @@ def test_a_thread_is_another_caller_whatever_its_number() -> None:
         thread.start()
         thread.join()
         numbers.add(thread.ident)
-    assert len({id(caller) for caller in seen}) == 21
+    assert len({id(owner) for owner in seen}) == 21
     assert len(numbers) < 20, "no number was given out again; the test shows nothing"
 
 
@@ -109,15 +109,15 @@ def test_a_thread_that_cannot_be_started_leaves_its_process_closed(
     process = waits()
     with pytest.raises(RuntimeError, match="start new thread"):
         Threads({}).run(waits(Spawn(process, "x")))  # type: ignore[arg-type]
-    assert given_up(process)
+    assert was_dropped(process)
 
 
 def test_a_process_that_was_given_up_is_not_begun() -> None:
     process: Process[Any] = waits()
     process.close()
     driver = Threads({})
-    driver._begin(process)
-    assert given_up(process)
+    driver._in_background(process)
+    assert was_dropped(process)
 
 
 def test_an_error_of_a_callback_is_reported_and_goes_no_further(
@@ -180,12 +180,12 @@ def test_close_joins_what_runs_but_not_itself() -> None:
         await Spawn(ends_with(signal), "x")
 
     driver.run(spawns())
-    driver.crew.threads.add(threading.current_thread())
+    driver.pool.threads.add(threading.current_thread())
     driver.step(signal.set)
     driver.close()
     assert nowhere.calls == ["interrupt", "close"]
-    driver.crew.threads.discard(threading.current_thread())
-    assert driver.crew.threads == set()
+    driver.pool.threads.discard(threading.current_thread())
+    assert driver.pool.threads == set()
 
 
 class LoggedStore:

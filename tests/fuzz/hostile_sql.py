@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tests.fuzz.hostile import Listener, Piece, mangled
 
-from leaselock.backends.sql.script import dialect_of
+from leaselock.backends.sql.statements import dialect_of
 
 if TYPE_CHECKING:
     import socket
@@ -23,20 +23,25 @@ if TYPE_CHECKING:
 POLITE = ("START", "GREET")
 NUMBER, FAR = 7, 9 * 10**15
 HELD = (3, 1, "x:1", "x", "either", FAR, "{}", 0)
-SEAT = ("a", "x:1", "x", 3, 9, "{}", 0)
+SESSION = ("a", "x:1", "x", 3, 9, "{}", 0)
 ALWAYS: dict[str, list[Any]] = {
-    "greet": [(NUMBER,)],
+    "identify": [(NUMBER,)],
     "fact": [("1",)],
-    "tenancy": [("", "idle_session_timeout")],
-    "sign": [(True,)],
-    "seat": [(True,)],
-    "alive": [(1,)],
+    "session settings": [("", "idle_session_timeout")],
+    "lock liveness key": [(True,)],
+    "record waiter": [(True,)],
+    "ping": [(1,)],
     "now": [(1,)],
-    "row there": [(1,)],
+    "row exists": [(1,)],
 }
 # The last statement of a commit to MySQL is one that every connection begins with.
-GREETING = {"greet", "fact", "tenancy", "usual", "commit", ""}
-BUSY: dict[str, list[Any]] = {**ALWAYS, "lock": [HELD], "seat of holder": [SEAT], "seats": [SEAT]}
+GREETING = {"identify", "fact", "session settings", "session defaults", "commit", ""}
+BUSY: dict[str, list[Any]] = {
+    **ALWAYS,
+    "lock": [HELD],
+    "holding session": [SESSION],
+    "sessions": [SESSION],
+}
 # Requests for a connection that is encrypted, by which PostgreSQL's clients begin.
 ENCRYPTED = (80877103, 80877104)
 MORE, QUERY = 0x08, 3
@@ -44,8 +49,9 @@ MORE, QUERY = 0x08, 3
 
 def granted(token: int) -> dict[str, list[Any]]:
     """The rows of a database that gives."""
-    row, yes = [(token,)], ("a", True)
-    return {**BUSY, "take": row, "advisory take": row, "row try": [yes], "row count": [(token, 1)]}
+    row: list[Any] = [(token,)]
+    taken = {"acquire free": row, "advisory acquire": row, "row try": [("a", True)]}
+    return {**BUSY, **taken, "row token": [(token, 1)]}
 
 
 def changed(whole: bytes, plan: bytes) -> bytes:
@@ -252,7 +258,7 @@ class MysqlLike(Database):
         return b"".join(packet(1 + number, body) for number, body in enumerate(said))
 
     def _one(self, title: str, rows: list[Any] | None, more: int) -> list[bytes]:
-        if title == "take" and rows:
+        if title == "acquire free" and rows:
             return [done(1, rows[0][0], more)]
         if rows is None:
             return [done(more=more)]

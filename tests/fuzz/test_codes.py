@@ -12,11 +12,13 @@ from tests.fuzz import test_lines as lines
 from tests.fuzz.hostile import Piece
 from tests.fuzz.hostile_sql import READY, message, packet
 
-from leaselock.backends.redis.nodes import Store
+from leaselock.backends.redis.blocking import BlockingConnection
+from leaselock.backends.redis.executor import ADVICE, TEMPORARY
 from leaselock.backends.redis.settings import settings_of
-from leaselock.backends.redis.talk import ADVICE, PASSING
+from leaselock.backends.redis.store import RedisStore
 from leaselock.core.backend import Grant
 from leaselock.drivers.system_env import now
+from leaselock.drivers.threads import Threads
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 PATIENCE = 30.0
@@ -45,13 +47,15 @@ def asked_redis(pieces: list[Piece], patience: float) -> tuple[object, int]:
     """What one question comes to, and how often the server was asked."""
     server = lines.server()
     server.play(pieces)
-    store = Store(settings_of(server.url), now, "hash")
+    store = RedisStore(settings_of(server.url), now, BlockingConnection)
+    driver = Threads({}, (store,))
+    acquire = store.backend("hash").acquire(lines.CLAIMS[0], wait=True, until=now() + patience)
     try:
-        return store.call(lines.WAITS[0], now() + patience), server.turn
+        return driver.run(acquire), server.turn
     except NotApplied as error:
         return error, server.turn
     finally:
-        store.close()
+        driver.close()
 
 
 def error(code: str) -> Piece:
@@ -59,7 +63,7 @@ def error(code: str) -> Piece:
     return Piece("raw", f"-{code} it is so\r\n".encode())
 
 
-@pytest.mark.parametrize("code", sorted(PASSING - {"MOVED", "ASK"}))
+@pytest.mark.parametrize("code", sorted(TEMPORARY - {"MOVED", "ASK"}))
 def test_what_passes_in_redis_is_asked_again(code: str) -> None:
     answer, turns = asked_redis([error(code), error(code), Piece("grant")], PATIENCE)
     assert isinstance(answer, Grant)

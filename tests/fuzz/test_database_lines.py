@@ -9,7 +9,7 @@ import struct
 import threading
 from functools import cache
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import strategies as st
@@ -31,15 +31,30 @@ from tests.fuzz.hostile_sql import (
 )
 from tests.fuzz.properties import holds
 
-from leaselock.backends.sql import aio_ear, ear
-from leaselock.backends.sql.nodes import _nodes
-from leaselock.backends.sql.seats import Await, By
+from leaselock.backends.sql import notification_listener
+from leaselock.backends.sql.store import SqlStore, store_of
 from leaselock.backends.sql.url import parsed
 from leaselock.core.backend import Acquire, Claim, Doctor, Grant, Inspect, Listen, Release, Renew
+from leaselock.drivers.aio import Aio
+from leaselock.drivers.threads import Threads
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+class By(NamedTuple):
+    """A request by protocol "row" or "advisory"."""
+
+    protocol: str
+    request: Any
+
+
+class Await(NamedTuple):
+    """Let the claim wait in the server."""
+
+    claim: Claim
+
 
 PATIENCE = 0.1
 # How much later an answer may come on a machine with much else to do.
@@ -108,58 +123,69 @@ def server(kind: str) -> Database:
     return made
 
 
-def node_of(request: object) -> str:
-    """Who is asked that."""
-    if isinstance(request, By):
-        return "seats"
-    return "ear" if isinstance(request, Listen) else "store"
+def process_of(store: SqlStore, request: Any, until: float) -> Any:
+    """The process that carries out a request."""
+    if isinstance(request, Listen):
+        return store.listener.listen(request.client)
+    if not isinstance(request, By):
+        return store.request(request, until)
+    sessions, (protocol, asked) = store.sessions, request
+    if isinstance(asked, Acquire):
+        return sessions.acquire(protocol, asked, until)
+    if isinstance(asked, Await):
+        return sessions.wait(asked.claim, until)
+    if isinstance(asked, Release):
+        return sessions.release(asked.claim, until)
+    if isinstance(asked, Renew):
+        return sessions.renew(asked.claims, until)
+    return sessions.inspect(protocol, asked, until)
 
 
 def asked(kind: str, requests: Sequence[object], patience: float) -> list[object]:
-    """What each request comes to: an answer, or an error of ours."""
-    nodes = _nodes(parsed(server(kind).url + "/d"), monotonic, False)
+    """The result of each request in a thread: an answer, or an error of the library."""
+    store = store_of(parsed(server(kind).url + "/d"), monotonic)
+    driver = Threads({}, (store,))
     answers: list[object] = []
     for request in requests:
         began = monotonic()
-        # What it hears has no end of its own.
-        timer = threading.Timer(patience, nodes["ear"].interrupt)
+        # Listening has no deadline of its own.
+        timer = threading.Timer(patience, driver.step, (store.listener.interrupt,))
         timer.start()
         try:
-            answers.append(nodes[node_of(request)].call(request, began + patience))
+            answers.append(driver.run(process_of(store, request, began + patience)))
         except StoreError as error:
             answers.append(error)
         finally:
             timer.cancel()
         assert monotonic() < began + patience + SLACK
-    for node in nodes.values():
-        node.close()
+    driver.close()
     return answers
 
 
 def awaited(kind: str, requests: Sequence[object], patience: float) -> list[object]:
-    """The same of tasks, which ask at the same time; of a claim's own connection only one does."""
+    """The same in tasks, at the same time; requests of one claim's connection one by one."""
     at_once = not any(isinstance(request, By) for request in requests)
 
-    async def one(node: Any, request: object) -> object:
+    async def one(driver: Aio, store: SqlStore, request: object) -> object:
         began = monotonic()
         try:
-            return await node.call(request, began + patience)
+            return await driver.run(process_of(store, request, began + patience))
         except StoreError as error:
             return error
         finally:
             assert monotonic() < began + patience + SLACK
 
     async def all_of_them() -> list[object]:
-        nodes = _nodes(parsed(server(kind).url + "/d"), monotonic, True)
-        asyncio.get_running_loop().call_later(patience, nodes["ear"].interrupt)
+        store = store_of(parsed(server(kind).url + "/d"), monotonic, aio=True)
+        driver = Aio({}, (store,), native=True)
+        asyncio.get_running_loop().call_later(patience, store.listener.interrupt)
         try:
-            asking = [one(nodes[node_of(request)], request) for request in requests]
+            asking = [one(driver, store, request) for request in requests]
             if at_once:
                 return await asyncio.gather(*asking)
             return [await answer for answer in asking]
         finally:
-            for node in nodes.values():
-                await node.finish()
+            await driver.close()
 
     return asyncio.run(all_of_them())
 
@@ -169,9 +195,8 @@ def answers(
 ) -> Iterator[list[object]]:
     """What they come to, by threads and by tasks."""
     with pytest.MonkeyPatch.context() as patch:
-        # Who hears connects in its own time.
-        for module in (ear, aio_ear):
-            patch.setattr(module, "CONNECT_PATIENCE", patience)
+        # The listener connects with a timeout of its own.
+        patch.setattr(notification_listener, "CONNECT_TIMEOUT", patience)
         yield from (ask(kind, requests, patience) for ask in (asked, awaited))
 
 

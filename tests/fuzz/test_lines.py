@@ -15,15 +15,20 @@ from tests.fuzz.hostile import BUSY, HELLO, POLITE, Hostile, Piece, pushed
 from tests.fuzz.properties import holds
 from tests.fuzz.test_replies import FORMS
 
-from leaselock.backends.redis.aio import AioStore
+from leaselock.backends.redis.blocking import BlockingConnection
 from leaselock.backends.redis.keys import owner_of
-from leaselock.backends.redis.nodes import Store
+from leaselock.backends.redis.multiplexed import MultiplexedConnection
 from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.store import RedisStore
 from leaselock.core.backend import Acquire, AwaitWakeup, Claim, Doctor, Grant, Inspect, Renew
+from leaselock.drivers.aio import Aio
+from leaselock.drivers.threads import Threads
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from leaselock.backends.redis.backend import RedisBackend
 
 PATIENCE = 0.15
 # How much later an answer may come on a machine with much else to do.
@@ -66,41 +71,52 @@ def server() -> Hostile:
     return Hostile()
 
 
+async def carried_out(backend: RedisBackend, request: object, until: float) -> object:
+    """The answer to any request."""
+    if isinstance(request, AwaitWakeup):
+        return await backend.await_wakeup(request.claim, until)
+    if isinstance(request, Doctor):
+        return await backend.doctor(until)
+    return await backend.carry_out(request, until)
+
+
 def asked(form: str, requests: Sequence[object]) -> list[object]:
     """What each request comes to: an answer, or an error of ours."""
-    store = Store(settings_of(server().url), monotonic, form)
+    store = RedisStore(settings_of(server().url), monotonic, BlockingConnection)
+    driver, backend = Threads({}, (store,)), store.backend(form)
     answers: list[object] = []
     for request in requests:
         began = monotonic()
         try:
-            answers.append(store.call(request, began + PATIENCE))
+            answers.append(driver.run(carried_out(backend, request, began + PATIENCE)))
         except StoreError as error:
             answers.append(error)
         assert monotonic() < began + PATIENCE + SLACK
-    store.close()
+    driver.close()
     return answers
 
 
 def awaited(form: str, requests: Sequence[object], *, at_once: bool = True) -> list[object]:
     """The same of tasks, which ask at the same time, or of one."""
 
-    async def one(store: AioStore, request: object) -> object:
+    async def one(driver: Aio, backend: RedisBackend, request: object) -> object:
         began = monotonic()
         try:
-            return await store.call(request, began + PATIENCE)
+            return await driver.run(carried_out(backend, request, began + PATIENCE))
         except StoreError as error:
             return error
         finally:
             assert monotonic() < began + PATIENCE + SLACK
 
     async def all_of_them() -> list[object]:
-        store = AioStore(settings_of(server().url), monotonic, form)
+        store = RedisStore(settings_of(server().url), monotonic, MultiplexedConnection)
+        driver, backend = Aio({}, (store,), native=True), store.backend(form)
         try:
             if at_once:
-                return await asyncio.gather(*(one(store, request) for request in requests))
-            return [await one(store, request) for request in requests]
+                return await asyncio.gather(*(one(driver, backend, each) for each in requests))
+            return [await one(driver, backend, each) for each in requests]
         finally:
-            await store.finish()
+            await driver.close()
 
     return asyncio.run(all_of_them())
 

@@ -9,17 +9,21 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.fuzz.hostile_sql import done, packet
 from tests.servers.tls import Certificates
 
-from leaselock.backends.sql.mysql import Wire
+from leaselock.backends.sql.connection import Execute
+from leaselock.backends.sql.mysql import ThreadConnection
+from leaselock.backends.sql.url import parsed
 from leaselock.drivers.system_env import now
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def serve(theirs: socket.socket, context: ssl.SSLContext) -> None:
-    """Shake hands, then say half of what there is to say."""
+    """Complete the handshake, then send one whole record and half of another."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = context.wrap_bio(incoming, outgoing, server_side=True)
     while True:
@@ -29,9 +33,9 @@ def serve(theirs: socket.socket, context: ssl.SSLContext) -> None:
         except ssl.SSLWantReadError:
             theirs.sendall(outgoing.read())
             incoming.write(theirs.recv(1 << 16))
-    server.write(b"whole")
+    server.write(packet(1, done(7)))
     theirs.sendall(outgoing.read())
-    server.write(b"half of it")
+    server.write(packet(1, done(7)))
     theirs.sendall(outgoing.read()[:20])
 
 
@@ -43,10 +47,13 @@ def test_half_a_record_is_waited_for_no_longer_than_the_deadline(tmp_path: Path)
     thread = threading.Thread(target=serve, args=(theirs, context))
     thread.start()
     with theirs, made.context().wrap_socket(ours, server_hostname="127.0.0.1") as sock:
-        wire = Wire(SimpleNamespace(_sock=sock), now, now() + 10.0)
-        wire.settle()
-        assert wire.read(5) == b"whole"
-        wire.until = now() + 0.2
-        with pytest.raises(TimeoutError):
-            wire.read(5)
+        sock.setblocking(False)
+        connection = ThreadConnection(parsed("mysql://h/d"), now)
+        connection.socket, connection.conn = sock, SimpleNamespace(close=sock.close)
+        ((_, amount, _),) = connection.call(Execute("DO 1"), now() + 10.0)
+        assert amount == 7
+        with pytest.raises(OutcomeUnknown, match="did not answer in time"):
+            connection.call(Execute("DO 1"), now() + 0.2)
+        assert not connection.usable
+        connection.close()
         thread.join()

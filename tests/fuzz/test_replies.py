@@ -6,19 +6,15 @@ import contextlib
 import json
 import math
 import zlib
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import hiredis
 from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 from tests.fuzz.test_words import JSON
+from tests.models.redis_runner import Runner
 
-from leaselock.backends.redis.aio import AioStore
-from leaselock.backends.redis.nodes import Store
 from leaselock.backends.redis.records import held_of, waiter_of
-from leaselock.backends.redis.settings import settings_of
-from leaselock.backends.redis.steps import Pause
 from leaselock.backends.zookeeper.data import read
 from leaselock.backends.zookeeper.paths import decoded, encoded
 from leaselock.backends.zookeeper.queue_order import (
@@ -42,13 +38,13 @@ from leaselock.core.backend import (
     SetLifetime,
 )
 from leaselock.core.inspection import holder_of
-from leaselock.errors import StoreError
+from leaselock.errors import OutcomeUnknown, StoreError
 from leaselock.testing.record_format import RECORD_SIZE, CorruptHistory, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.redis.steps import Guarded, Send
+    from leaselock.backends.redis.messages import Address, Send
 
 TIME = st.floats(0, 2**32)
 # Ours, kazoo's and Curator's, and what is nearly that.
@@ -119,42 +115,18 @@ ROLE = st.lists(WORD, min_size=1, max_size=3)
 REPLIES = st.lists(REPLY | SLOTS | SHAPED | ROLE | WORD, min_size=1, max_size=12)
 
 
-def answering(replies: list[Any]) -> Callable[[Any], Any]:
-    """What carries a step out without a server: these are the replies, over and over."""
+def answering(replies: list[Any]) -> Callable[[Address, Send], list[Any]]:
+    """Answers without a server: these are the replies, over and over, until enough is asked."""
     turn = 0
 
-    def take(step: Send | Guarded | Pause) -> Any:
+    def answer(address: Address, message: Send) -> list[Any]:
         nonlocal turn
-        if isinstance(step, Pause) or turn > 100:
-            return False
-        count = 1 if isinstance(step.commands, bytes) else len(step.commands)
-        count = 3 if hasattr(step, "inspect") else count
-        turn += count
-        return [replies[(turn + i) % len(replies)] for i in range(count)]
+        if turn > 100:
+            raise OutcomeUnknown("no more")
+        turn += message.count
+        return [replies[(turn + i) % len(replies)] for i in range(message.count)]
 
-    return take
-
-
-class Senseless(Store):
-    """A store whose servers answer so."""
-
-    def __init__(self, url: str, form: str, replies: list[Any]) -> None:
-        self.answer = answering(replies)
-        super().__init__(settings_of(url), monotonic, form)
-
-    def _take(self, step: Any, until: float) -> Any:
-        return self.answer(step)
-
-
-class AioSenseless(AioStore):
-    """The same for tasks."""
-
-    def __init__(self, url: str, form: str, replies: list[Any]) -> None:
-        self.answer = answering(replies)
-        super().__init__(settings_of(url), monotonic, form)
-
-    async def _take(self, step: Any, until: float) -> Any:
-        return self.answer(step)
+    return answer
 
 
 @holds(
@@ -168,20 +140,14 @@ def test_any_reply_of_redis_is_understood_or_is_an_error_of_ours(
 ) -> None:
     if isinstance(request, (RaiseToken, ReleaseGrant)) and form not in ("hash", "string", "vote"):
         return
-    with contextlib.suppress(StoreError):
-        Senseless(url, form, replies).call(request, math.inf)
-
-    with contextlib.suppress(StoreError):
-        run(AioSenseless(url, form, replies).call(request, math.inf))
-
-
-def run(task: Any) -> None:
-    """Carry out what never waits, without a loop, which would take its time to make."""
-    try:
-        task.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("it waits")
+    for shared in (False, True):
+        runner = Runner(url, answering(replies), shared=shared)
+        backend = runner.store.backend(form)
+        with contextlib.suppress(StoreError):
+            if isinstance(request, Doctor):
+                runner.run(backend.doctor(0.0))
+            else:
+                runner.run(backend.carry_out(request, 0.0))
 
 
 @holds(owner=WORD, record=WORD | st.binary(), token=WORD, left=NUMBER)

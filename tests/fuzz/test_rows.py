@@ -1,4 +1,4 @@
-"""The rows of a database: whatever they are, a question ends in an answer or an error of ours."""
+"""Arbitrary rows of a database: every request ends with a reply or an error of the library."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 from tests.fuzz.test_replies import CLAIM
 
-from leaselock.backends.sql.aio import AioStore
-from leaselock.backends.sql.nodes import Store
-from leaselock.backends.sql.script import Result
+from leaselock.backends.sql.connection import Connect
+from leaselock.backends.sql.statements import Result
+from leaselock.backends.sql.store import SqlStore
 from leaselock.backends.sql.url import parsed
 from leaselock.core.backend import (
     Acquire,
@@ -27,6 +27,8 @@ from leaselock.core.backend import (
     SetLifetime,
     Setup,
 )
+from leaselock.drivers.aio import Aio
+from leaselock.drivers.threads import Threads
 from leaselock.errors import StoreError
 
 REQUESTS = (
@@ -50,63 +52,72 @@ ROW = st.tuples(*[CELL] * 9) | st.lists(CELL, max_size=9).map(tuple)
 RESULT = st.builds(Result, st.lists(ROW, max_size=2), st.integers(0, 2), st.integers(0, 2))
 
 
-class Line:
-    """A connection to a server that answers so."""
+class AnsweringConnection:
+    """A connection to a server that answers with these results."""
 
-    worn = False
+    reused = usable = False
 
     def __init__(self, results: list[Result]) -> None:
         self.results = results
-        self.kept: set[str] | None = set()
-        self.turn = 0
+        self.prepared: set[str] | None = set()
+        self.number = self.backend = 0
+        self.calls = 0
 
-    def run(self, text: object, until: float) -> list[Result]:
+    def call(self, request: object, until: float) -> Any:
         """The next few of them."""
-        self.turn += 1
-        if self.turn > 20:
+        if isinstance(request, Connect):
+            return None
+        self.calls += 1
+        if self.calls > 20:
             raise ConnectionResetError
-        return [self.results[(self.turn + i) % len(self.results)] for i in range(20)]
-
-    def fresh(self) -> bool:
-        """It is never used again."""
-        return False
+        return [self.results[(self.calls + i) % len(self.results)] for i in range(20)]
 
     def close(self) -> None:
-        """There is none."""
+        """Nothing to close."""
 
 
-class AioLine(Line):
+class AnsweringTask(AnsweringConnection):
     """The same for tasks."""
 
-    async def run(self, text: object, until: float) -> list[Result]:  # type: ignore[override]
-        return super().run(text, until)
+    async def call(self, request: object, until: float) -> Any:
+        """The next few of them."""
+        return super().call(request, until)
 
 
-def asked(url: str, line: Line, request: Any) -> None:
-    """Ask by a thread."""
+def store_on(url: str, connection: Any) -> SqlStore:
+    """A store whose every connection is this one, without setting it up."""
+    store = SqlStore(parsed(url), monotonic, lambda: connection, lambda: None)
 
-    class Senseless(Store):
-        def _taken(self, until: float, bare: bool) -> Any:
-            return line
+    async def connect(until: float, bare: bool = False) -> Any:
+        return connection
 
+    store.pool.connect = connect  # type: ignore[method-assign]
+    return store
+
+
+async def process_of(store: SqlStore, request: Any, until: float) -> Any:
+    """The process that carries out a request."""
+    return await store.request(request, until)
+
+
+def asked(url: str, results: list[Result], request: Any) -> None:
+    """Ask in a thread."""
+    store = store_on(url, AnsweringConnection(results))
     with contextlib.suppress(StoreError, ConnectionResetError):
-        Senseless(parsed(url), monotonic).call(request, math.inf)
+        Threads({}, (store,)).run(process_of(store, request, math.inf))
 
 
-def awaited(url: str, line: Line, request: Any) -> None:
-    """Ask by a task."""
-
-    class Senseless(AioStore):
-        async def _taken(self, until: float, bare: bool) -> Any:
-            return line
-
+def awaited(url: str, results: list[Result], request: Any) -> None:
+    """Ask in a task."""
+    store = store_on(url, AnsweringTask(results))
     with contextlib.suppress(StoreError, ConnectionResetError):
-        asyncio.run(answer(Senseless(parsed(url), monotonic), request))
+        asyncio.run(answer(store, request))
 
 
-async def answer(store: AioStore, request: Any) -> None:
-    """What it answers, soon: nobody is waited for."""
-    await store.call(request, monotonic() + 60.0)
+async def answer(store: SqlStore, request: Any) -> None:
+    """Ask with a deadline that is far away."""
+    driver = Aio({}, (store,), native=True)
+    await driver.run(process_of(store, request, monotonic() + 60.0))
 
 
 @holds(
@@ -117,5 +128,5 @@ async def answer(store: AioStore, request: Any) -> None:
 def test_any_rows_are_understood_or_are_an_error_of_ours(
     url: str, request: Any, results: list[Result]
 ) -> None:
-    asked(url, Line(results), request)
-    awaited(url, AioLine(results), request)
+    asked(url, results, request)
+    awaited(url, results, request)

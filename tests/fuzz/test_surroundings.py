@@ -53,7 +53,8 @@ def surrounded(**words: bytes) -> Iterator[None]:
 def test_any_environment_is_a_store_or_is_refused(url: bytes, stack: bytes, outer: bytes) -> None:
     with surrounded(**{VARIABLE: url, STACK: stack, OUTER_URL: outer}):
         with contextlib.suppress(ValueError, leaselock.LeaselockError):
-            for node in connect(None, monotonic).nodes.values():
+            opened = connect(None, monotonic)
+            for node in (*opened.nodes.values(), *opened.stores):
                 node.close()
         with contextlib.suppress(Misconfigured):
             open_client(SimpleNamespace(backend=None, op_timeout=None)).close()  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from leaselock.cli.maintenance import format_finding
 from leaselock.cli.show import COLUMNS, lock_document, lock_lines, table, table_row
 from leaselock.core import validation
 from leaselock.core.backend import Claim, Finding, HoldRecord, LockState
-from leaselock.core.inspection import Holder, report_of
+from leaselock.core.inspection import Holder, lock_info
 from leaselock.errors import InvalidName
 
 # What steers a terminal, turns the direction of writing, ends a line, or is half a character.
@@ -79,7 +79,7 @@ def test_whatever_others_wrote_is_shown_and_steers_nothing(
     since = float(since) if abs(since) < 2**1000 or since != since else 0.0
     claim = Claim(name, "h", "c", 1.0, about, since)
     held = HoldRecord("h", "c", "either", 1, 0.0, about, since)
-    report = report_of(LockState(name, held, since, (claim, claim)))
+    report = lock_info(LockState.exclusive(name, held, since, (claim, claim)))
     assert isinstance(report.holder, Holder)
     shown = [*lock_lines(report), *table([COLUMNS, table_row(report)]).split("\n")]
     # The columns are two lines, and nothing in a name or a label makes a third.

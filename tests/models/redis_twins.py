@@ -12,18 +12,22 @@ from contextlib import suppress
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
+from tests.models.redis_data import Hash, Sorted
+from tests.models.redis_runner import Runner, commands_of
+from tests.models.redis_server import Connection, Server
 from tests.servers.process import eventually
 from tests.servers.resp import packed, read_reply
-from tests.simulation.redis_client import unpacked
 
-from leaselock.backends.redis.conversations import Conversations
 from leaselock.backends.redis.keys import release_channel
-from leaselock.backends.redis.model import Connection, Server
-from leaselock.backends.redis.model_data import Hash, Sorted
-from leaselock.backends.redis.scripts import ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE
-from leaselock.backends.redis.settings import settings_of
-from leaselock.backends.redis.steps import Guarded, Pause, Unreachable
-from leaselock.core.backend import Acquire
+from leaselock.backends.redis.scripts import (
+    ACQUIRE,
+    BREAK_LOCK,
+    INSPECT,
+    RAISE_TOKEN,
+    RELEASE,
+    RENEW,
+    SET_LIFETIME,
+)
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -31,10 +35,10 @@ if TYPE_CHECKING:
 
     from tests.servers.redis import Redis
 
-    from leaselock.backends.redis.steps import Send, Steps
+    from leaselock.backends.redis.messages import Address, Send
     from leaselock.core.backend import Claim
 
-SCRIPTS = (ACQUIRE, EVICT, FENCE, LOOK, RELEASE, RENEW, RETIE)
+SCRIPTS = (ACQUIRE, BREAK_LOCK, INSPECT, RAISE_TOKEN, RELEASE, RENEW, SET_LIFETIME)
 # A script whose TIME is what its last two words say.
 GIVEN = """local given, server = {ARGV[#ARGV - 1], ARGV[#ARGV]}, redis
 ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
@@ -126,8 +130,9 @@ class Twins:
         self.form = form
         # How often a lock was seen that was left to Redisson.
         self.left = 0
-        settings = settings_of("redis://nowhere")
-        self.talks = Conversations(settings, lambda: 0.0, lambda claim: claim.id, form)
+        self.runner = Runner("redis://nowhere", self._send)
+        self.backend = self.runner.store.backend(form)
+        self.asker: Claim | None = None
         self.ears: dict[str, Ear] = {}
         self.channels: dict[str, tuple[str, ...]] = {}
 
@@ -135,35 +140,19 @@ class Twins:
 
     def ask(self, request: object) -> object:
         """The library's answer to a request, or its error."""
-        waits = isinstance(request, Acquire) and request.claim.id in self.channels
+        self.asker = getattr(request, "claim", None)
         try:
-            return self._converse(self.talks.about(request, waits))
-        except (StoreError, Unreachable) as error:
+            return self.runner.run(self.backend.carry_out(request, 0.0))
+        except StoreError as error:
             return error
 
-    def _converse(self, steps: Steps[Any]) -> object:
-        try:
-            step = next(steps)
-            while True:
-                step = steps.send(self._take(step))
-        except StopIteration as done:
-            return done.value
-
-    def _take(self, step: Send | Guarded | Pause) -> object:
-        if isinstance(step, Pause):
-            return False
-        if isinstance(step, Guarded):
-            replies = self.handle(step.inspect)
-            if replies[-1] != step.value:
-                self.handle([("UNWATCH",)])
-                return [*replies, None]
-            return [*replies, self.handle(step.transaction())[-1]]
-        if step.waiting is not None:
-            claim = step.waiting.claim
-            if claim.id not in self.channels:
-                self.ear(claim.client).subscribe(step.waiting.channels)
-                self.channels[claim.id] = step.waiting.channels
-        return self.handle(unpacked(step.commands))
+    def _send(self, address: Address, message: Send) -> list[Any]:
+        if message.subscriptions:
+            assert self.asker is not None
+            channels = tuple(channel for _, channel in message.subscriptions)
+            self.ear(self.asker.client).subscribe(channels)
+            self.channels[self.asker.id] = channels
+        return self.handle(commands_of(message))
 
     def ear(self, client: str) -> Ear:
         """The one of a client."""
@@ -173,7 +162,7 @@ class Twins:
 
     def forget(self, claim: Claim) -> None:
         """It waits no more."""
-        self.talks.forget(claim.id)
+        self.backend.forget(claim)
         channels = self.channels.pop(claim.id, ())
         if channels and claim.client in self.ears:
             kept = {c for its in self.channels.values() for c in its}
@@ -199,7 +188,7 @@ class Twins:
         keys = self._keys()
         self._check_moment(now)
         for command, one, other in zip(commands, real, model, strict=True):
-            if command[0] == "SCAN":
+            if command[0] == b"SCAN":
                 one[1].sort()  # their order is anybody's guess
             assert same(one, other, self.apart), (command, one, other)
         self._compare(keys)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from leaselock.backends.memory.store import Table
 from leaselock.core.backend import WAKE_ALL, Acquire, Listen
-from leaselock.core.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

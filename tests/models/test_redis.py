@@ -16,7 +16,7 @@ from tests.models.histories import KINDS, History, Step, steps
 from tests.models.redis_twins import Twins, Unlucky
 from tests.servers.redis import Redis
 
-from leaselock.backends.redis import hash as conversations
+from leaselock.backends.redis import scripted_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 QUICK = settings(max_examples=20)
 FORMS = ("hash", "string", "vote", "setnx-expire", "getset", "setnx", "incr")
 QUEUED = ("hash", "string", "vote")
-CLAIM_MS = 40
+CONFIRM_WITHIN_MS = 40
 LEAST, MOST = 4, 40
 
 
@@ -37,7 +37,7 @@ def server() -> Iterator[Redis]:
 @contextmanager
 def history_on(server: Redis, form: str) -> Iterator[History]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conversations, "CLAIM_MS", CLAIM_MS)
+        patch.setattr(scripted_lock, "CONFIRM_WITHIN_MS", CONFIRM_WITHIN_MS)
         twins = Twins(server, form, queues=form in QUEUED)
         try:
             # What a machine with much else to do leaves undecided is no history.

@@ -109,7 +109,7 @@ def test_a_restart_ends_every_hold_and_wait(path: Path, clients: Callable[[str],
         write(path, "UPDATE lock SET lifetime = 'lease', expires = 1e12")
     write(path, *OTHER_BOOT)
     client = clients("after")
-    assert sight(client, "n") == LockState("n", None, None, ())
+    assert sight(client, "n") == LockState.exclusive("n", None, None, ())
     again = client.ask("n")
     assert again is not None
     assert again > token

@@ -97,7 +97,7 @@ def test_a_message_to_the_dead_is_no_trouble(path: Path, clients: Callable[[str]
         assert here.leave("n") == "held"
         first.kill()
         assert here.leave("n") == "absent"
-        assert sight(here, "n") == LockState("n", None, None, ())
+        assert sight(here, "n") == LockState.exclusive("n", None, None, ())
         assert here.ask("n") is not None
     here.file.registry().notify("nobody", 1)
 
@@ -145,7 +145,7 @@ def test_a_file_that_stays_busy_is_refused_in_time(
     held = sight(client, "n").held
     assert held is not None
     assert (held.client, held.lifetime) == ("here", "either")
-    assert sight(client, "m") == LockState("m", None, None, ())
+    assert sight(client, "m") == LockState.exclusive("m", None, None, ())
 
 
 def test_a_frozen_transaction_ends_with_its_process(

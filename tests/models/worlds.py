@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tests.models.sqlite_model import Model
 
-from leaselock.backends.memory.nodes import Room
-from leaselock.backends.memory.nodes import Store as MemoryStore
+from leaselock.backends.memory.store import Room, Table
+from leaselock.backends.memory.store import Store as MemoryStore
 from leaselock.backends.sqlite.file import File
 from leaselock.backends.sqlite.store import Listener
 from leaselock.backends.sqlite.store import Store as FileStore
 from leaselock.core.backend import WAKE_ALL, Acquire, Claim, LifetimeSet, Listen
-from leaselock.core.table import Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,7 +151,7 @@ class Memory:
         return self.of(client).call(request, self.clock.now())
 
     def heard(self, client: str) -> list[str]:
-        ear, words = self.room.ears.get(client), []
+        ear, words = self.room.messages.get(client), []
         while ear is not None and not ear.empty():
             word = ear.get()
             assert word is not None

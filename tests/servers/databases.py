@@ -9,7 +9,7 @@ from tests.servers.postgres import USER, Postgres
 if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
 
-TABLES = ("lock", "waiter", "grave", "wake", "row", "seat")
+TABLES = ("lock", "waiter", "tombstone", "wake", "row", "session")
 # What the page of the store asks for, and nothing else.
 WORKER = "worker"
 RIGHTS = "SELECT, INSERT, UPDATE, DELETE"

@@ -18,21 +18,18 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.models.redis_server import Server
 from tests.models.sqlite_model import Model
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.redis import ONE as SETTINGS
-from tests.simulation.redis import Near
-from tests.simulation.redis_client import Client
 from tests.simulation.redis_judge import RedisJudge
-from tests.simulation.redis_net import Link, Network
-from tests.simulation.redis_tasks import Tasks
+from tests.simulation.redis_net import Connections, Network, SimulatedConnection
 from tests.simulation.world import EPOCH, Faults, Machine, World
 
-from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
-from leaselock.backends.redis.model import Server
-from leaselock.backends.redis.protocol import CAPABILITIES as REDIS
-from leaselock.backends.redis.protocol import Handed
-from leaselock.backends.redis.steps import Address
+from leaselock.backends.memory.store import CAPABILITIES as MEMORY
+from leaselock.backends.redis.backend import CAPABILITIES as REDIS
+from leaselock.backends.redis.messages import Address
+from leaselock.backends.redis.store import RedisStore
 from leaselock.backends.sqlite.store import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call, Request
@@ -51,7 +48,7 @@ LEASE = 2.0
 NAME = "a"
 
 
-Lost = Callable[[], None] | None
+Lost = Callable[[], object] | None
 
 
 class Fixed(Random):
@@ -108,10 +105,10 @@ class Scene(World):
         self.seen = seen
         self.left = [bounds.losses, bounds.deaths, bounds.delays]
         self.counts: list[int] = []
-        self.ready: dict[int, tuple[Callable[[], None], object, Lost]] = {}
+        self.ready: dict[int, tuple[Callable[[], object], object, Lost]] = {}
         # What a machine does by itself, between two messages, comes at once and in one order.
-        self.steps_due: dict[int, Callable[[], None]] = {}
-        self.timers: list[tuple[float, int, int, Callable[[], None]]] = []
+        self.steps_due: dict[int, Callable[[], object]] = {}
+        self.timers: list[tuple[float, int, int, Callable[[], object]]] = []
         self.logs: dict[str, int] = {}
         self.current, self.children = 0, 0
         self.salt: object = None
@@ -121,7 +118,7 @@ class Scene(World):
         self.machines: dict[str, Machine] = {}
         self.state: Callable[[], object] = lambda: None
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Something that can happen. Its name tells what led to it, and what it brings."""
         self.children += 1
         name = hash((self.current, self.children, repr(self.salt)))
@@ -134,7 +131,7 @@ class Scene(World):
         self.salt, self.lane, self.lost, self.travels = None, None, None, False
 
     def message(
-        self, salt: object, arrive: Callable[[], None], lane: object = None, lost: Lost = None
+        self, salt: object, arrive: Callable[[], object], lane: object = None, lost: Lost = None
     ) -> None:
         """Something that travels, in its lane; *lost* is what happens when it does not arrive."""
         self.lane, self.salt, self.lost, self.travels = lane, salt, lost, True
@@ -152,8 +149,15 @@ class Scene(World):
         if call.node == "body":
             self.message(None, resume)
             return
+        if isinstance(call.node, SimulatedConnection):
+
+            def told(answer: object) -> None:
+                self.salt = answer
+                self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
+
+            call.node.start(call.request, call.until, told)
+            return
         node: Any = self.models[call.node]
-        turn = run.turn
 
         # What an ear hears is not lost: it is in the process that asks it.
         lost = _gone if call.node == "store" else None
@@ -161,10 +165,6 @@ class Scene(World):
         def reply(answer: object) -> None:
             self.message(answer, lambda: self._arrive(run.machine, answer, resume), lost=lost)
 
-        if isinstance(node, Direct):
-            lost = None
-            node.handle(run.machine, call, lambda: run.turn == turn and not run.ended, reply)
-            return
         self._at(run.machine, call.until, lambda: resume(None, StoreErrorNow()))
         machine = run.machine.name
         self.message(call.request, lambda: node.ask(machine, call.request, reply), lost=lost)
@@ -190,7 +190,7 @@ class Scene(World):
         self.steps_due.pop(name)()
         self.check()
 
-    def _options(self) -> Iterator[Callable[[], None]]:
+    def _options(self) -> Iterator[Callable[[], object]]:
         lanes: set[object] = set()
         messages: list[int] = []
         for name, (_, lane, lost) in self.ready.items():
@@ -220,7 +220,7 @@ class Scene(World):
         self.seen.add(state)
         return 0
 
-    def _happening(self, name: int) -> Callable[[], None]:
+    def _happening(self, name: int) -> Callable[[], object]:
         def happen() -> None:
             action, _, _ = self.ready.pop(name)
             self.current, self.children = name, 0
@@ -228,7 +228,7 @@ class Scene(World):
 
         return happen
 
-    def _losing(self, name: int) -> Callable[[], None]:
+    def _losing(self, name: int) -> Callable[[], object]:
         def lose() -> None:
             self.left[0] -= 1
             _, _, lost = self.ready.pop(name)
@@ -238,7 +238,7 @@ class Scene(World):
 
         return lose
 
-    def _dying(self, machine: Machine) -> Callable[[], None]:
+    def _dying(self, machine: Machine) -> Callable[[], object]:
         def die() -> None:
             self.left[1] -= 1
             self.current, self.children = hash((machine.name, "dies")), 0
@@ -260,45 +260,39 @@ class StoreErrorNow(StoreError):
         super().__init__("no answer in time")
 
 
-class Lane(Link):
-    """A link that keeps its order, whatever comes between."""
+class Lane(SimulatedConnection):
+    """A connection that keeps its order, whatever comes between."""
 
-    def __init__(self, net: Network, machine: Machine, address: Address, owner: Any) -> None:
-        super().__init__(net, machine, address, owner)
-        self.number = len(self.host.links)
+    number = 0
 
-    def _travel(self, way: int, arrive: Callable[[], None]) -> None:
+    def _travel(self, way: int, arrive: Callable[[], object]) -> None:
         scene: Any = self.net.world
         scene.message(
             None,
             lambda: arrive() if self.whole else None,
             (self.machine.name, self.number, way),
-            # A message alone is not lost: nothing passes any more, and nobody is told.
+            # A message alone is not lost: nothing passes any more, and neither end knows.
             lambda: self.cut(aloud=False),
         )
 
 
-class Direct(Near):
-    """The nodes of Redis's clients."""
+class Direct(Network):
+    """A server, and connections without chance."""
 
-    def __init__(self, scene: Scene, kind: type[Client]) -> None:
-        net = Wires(scene)
-        super().__init__(net, lambda machine: kind(net, machine, SETTINGS, "hash"))
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
         self.master = Address("master", 1)
         self.server = Server(lambda: int((EPOCH + scene.time) * 1e6))
-        self.net.listen(self.master, self.server)
+        self.listen(self.master, self.server)
         self.names = [NAME]
-        self.world = scene
-        self.model = self
+        # What the judge looks for in a story.
+        self.model = self.net = self
+        self.numbers = 0
 
     def state(self) -> object:
         """What the server has, and who listens."""
         heard = {c: len(its) for c, its in self.server.channels.items() if its}
         return self.server.data.values, self.server.data.ends, heard
-
-
-class Wires(Network):
-    """Links without chance."""
 
     def delay(self) -> float:
         """None."""
@@ -308,24 +302,31 @@ class Wires(Network):
         """What happens is chosen elsewhere."""
         return False
 
-    def connect(
-        self, machine: Machine, address: Address, owner: Any, then: Callable[[Link | None], None]
+    def connection(self, kind: Connections, address: Address, changed: Any) -> SimulatedConnection:
+        """One that keeps its order."""
+        self.numbers += 1
+        made = Lane(kind, address, changed)
+        made.number = self.numbers
+        return made
+
+    def arrive_connected(
+        self, connection: SimulatedConnection, arrive: Callable[[], object]
     ) -> None:
         """At once."""
-        self.world.after(0.0, lambda: then(Lane(self, machine, address, owner)))
+        self.world.after(0.0, arrive)
 
-    def forget(self, machine: Machine) -> None:
-        """Its links are cut, and the server knows."""
+    def die(self, name: str) -> None:
+        """The connections of a machine are cut, and the server knows."""
         for host in self.hosts.values():
-            for link in [link for link in host.links if link.machine is machine]:
+            for link in [link for link in host.links if link.machine.name == name]:
                 link.open = link.whole = False
-                link.connection.close()
+                link.server_side.close()
 
 
 def table_state(model: Model) -> object:
     """What a table has, and who is told what."""
     entries = {n: (e.held, e.token, e.queue) for n, e in model.table.entries.items()}
-    return entries, model.table.graves, model.unheard, sorted(model.ears), model.machines
+    return entries, model.table.tombstones, model.unheard, sorted(model.ears), model.machines
 
 
 async def user(service: ClientCore, bounds: Bounds) -> None:
@@ -350,8 +351,8 @@ def scene_of(
     """The processes of one run, on their store."""
     scene = Scene(path, bounds, seen)
     if store.startswith("redis"):
-        direct = Direct(scene, Tasks if store == "redis tasks" else Client)
-        scene.models = {"store": direct}
+        direct = Direct(scene)
+        scene.models = {"store": direct}  # type: ignore[dict-item]
         scene.state = direct.state
         judge: Judge = RedisJudge(direct, False, LEASE)
     else:
@@ -369,10 +370,11 @@ def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) 
     machine = Still(scene, name)
     if store.startswith("redis"):
         direct: Any = scene.models["store"]
-        client = direct.of(machine)
-        backend: Any = Handed("store", REDIS, client.forget, client.wake_all)
+        connections = Connections(direct, machine, store == "redis tasks")
+        backend: Any = RedisStore(SETTINGS, machine.now, connections).backend("hash")
+        backend.capabilities = REDIS
     else:
-        backend = Queue(MEMORY if store == "memory" else SQLITE)
+        backend = Queue(MEMORY if store == "memory" else SQLITE, "store", "ear")
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     judge.enrol(machine, service)
     scene.machines[name] = machine

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leaselock.core.effects import Owner, Signal
 
@@ -52,16 +52,20 @@ def forked(
     for one in memo.values():
         if isinstance(one, Signal):
             one.wakers.clear()  # whoever waited for it is not in the child
+    for one in [*memo.values()]:
+        store: Any = one
+        if all(hasattr(one, method) for method in ("interrupt", "close", "abandon")):
+            store.abandon()  # a store, as drivers do in a child
     copies.service.abandon(REASON, False)
     return copies
 
 
 def _copy_weakly_known(hold: Hold, memo: dict[int, object]) -> None:
     """A weak reference to something is copied as one to the copy of that."""
-    caller = hold.owner()
-    if caller is not None:
-        # As the caller of a thread that is not in the child: nobody is this one any more.
-        stranger = Owner(caller.title)
-        memo[id(caller)] = stranger
-        memo[id(caller.reference)] = stranger.reference
+    owner = hold.owner()
+    if owner is not None:
+        # As the owner of a thread that is not in the child: nobody is this one any more.
+        stranger = Owner(owner.title)
+        memo[id(owner)] = stranger
+        memo[id(owner.reference)] = stranger.reference
     memo[id(weakref.ref(hold))] = weakref.ref(copy.deepcopy(hold, memo))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leaselock.backends.memory.store import MemoryRow
 from leaselock.core import rules
 from leaselock.core.effects import FOREVER
 from leaselock.core.hold import State
 from leaselock.core.rules import CONFIRM_WITHIN
-from leaselock.core.table import MemoryRow
 
 if TYPE_CHECKING:
     from tests.models.sqlite_model import Model
     from tests.simulation.world import Machine, World
 
+    from leaselock.backends.memory.store import Entry
     from leaselock.core.client_core import ClientCore
     from leaselock.core.hold import Hold
     from leaselock.core.hold_registry import HoldRegistry
-    from leaselock.core.table import Entry
 
 # Beside the lease: a claim time for each waiter that may be frozen, and slow answers.
 STALL = 8 * CONFIRM_WITHIN + 10.0
@@ -122,7 +122,7 @@ class Judge:
         """Nobody tries for ever to give back what ends by itself, or is passed over."""
         for name, registry in self.registry.items():
             if registry.pending_releases and self.machines[name].alive:
-                for release_later in registry.pending_releases.values():
+                for release_later in registry.pending_releases:
                     self.given_up_by[release_later.claim.id] = release_later.until
 
     def _believer(self, hold: Hold, machine: Machine, believers: dict[str, str]) -> None:

@@ -15,23 +15,22 @@ from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.story import Story
 from tests.simulation.world import EPOCH
 
-from leaselock.backends.memory.nodes import CAPABILITIES as MEMORY
+from leaselock.backends.memory.store import CAPABILITIES as MEMORY
+from leaselock.backends.redis.backend import WITH_TOKEN_RANGES
 from leaselock.backends.redis.keys import keys_of
-from leaselock.backends.redis.protocol import RESERVING
 from leaselock.core.hold import State
-from leaselock.core.local import Local
+from leaselock.core.local_handoff import MAX_HANDOFF, LocalHandoff
 from leaselock.core.queue import Queue
-from leaselock.core.turns import MAX_HANDOFF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.simulation.world import Machine
 
-    from leaselock.backends.redis.protocol import Handed
+    from leaselock.backends.redis.backend import RedisBackend
     from leaselock.core.backend import Claim
     from leaselock.core.hold import Hold
-    from leaselock.core.turns import Anchor, Member
+    from leaselock.core.local_handoff import LocalWaiter, SharedLease
 
 MOMENT = 0.01
 # In which a word that somebody waits has come, and its answer.
@@ -41,19 +40,19 @@ ENOUGH = 0.5
 class Members(Judge):
     """What must be true of members and their anchors."""
 
-    def layers(self) -> Iterator[tuple[str, Local]]:
+    def layers(self) -> Iterator[tuple[str, LocalHandoff]]:
         """Those of the machines that live."""
         for name, service in self.services.items():
             layer = service.contexts[None].registry.backend
-            if self.machines[name].alive and isinstance(layer, Local):
+            if self.machines[name].alive and isinstance(layer, LocalHandoff):
                 yield name, layer
 
-    def anchor_of(self, hold: Hold) -> Anchor | None:
+    def anchor_of(self, hold: Hold) -> SharedLease | None:
         """What a hold hangs on."""
         for _, layer in self.layers():
-            member = layer.members.get(hold.claim.id)
-            if member is not None:
-                return member.anchor
+            waiter = layer.waiters.get(hold.claim.id)
+            if waiter is not None:
+                return waiter.lease
         return None
 
     def in_store(self, hold: Hold) -> str:
@@ -69,36 +68,37 @@ class Members(Judge):
             return True
         if holder in self.cached:
             return True  # what is kept ends with its lease, if all goes wrong
-        for name, member in self._members(holder):
+        for name, waiter in self._members(holder):
             registry = self.services[name].contexts[None].registry
-            hold = self.is_valid.get(member.claim.id)
-            ends = member.claim.id not in registry.pending_releases
+            hold = self.is_valid.get(waiter.claim.id)
+            ends = waiter.claim.id not in registry.pending_releases
             if registry.in_flight.active or not ends or (hold and hold.state is not State.FREE):
                 return True
         return False
 
-    def _members(self, holder: str) -> Iterator[tuple[str, Member]]:
+    def _members(self, holder: str) -> Iterator[tuple[str, LocalWaiter]]:
         """Those who hang on the anchor with that claim."""
         for name, layer in self.layers():
-            for member in layer.members.values():
-                known = (member.anchor, member.debt, member.line.anchor)
+            for waiter in layer.waiters.values():
+                known = (waiter.lease, waiter.to_release, waiter.queue.lease)
                 if any(anchor and anchor.claim.id == holder for anchor in known):
-                    yield name, member
+                    yield name, waiter
 
     def hold_of(self, holder: str) -> Hold | None:
         """That of whoever was given the lease last."""
-        for _, member in self._members(holder):
-            if member.anchor is not None and member.anchor.owner is member:
-                return self.is_valid.get(member.claim.id)
+        for _, waiter in self._members(holder):
+            if waiter.lease is not None and waiter.lease.holder is waiter:
+                return self.is_valid.get(waiter.claim.id)
         return self.is_valid.get(holder)
 
     def check(self) -> None:
         """After each step."""
         for name, layer in self.layers():
-            self.orphaned |= self.services[name].contexts[None].registry.pending_releases.keys()
-            for line in layer.lines.values():
-                if line.anchor is not None and line.anchor.claim.cached:
-                    self.cached.add(line.anchor.claim.id)
+            pending = self.services[name].contexts[None].registry.pending_releases
+            self.orphaned |= pending.by_id.keys()
+            for line in layer.queues.values():
+                if line.lease is not None and line.lease.claim.cached:
+                    self.cached.add(line.lease.claim.id)
         super().check()
 
     def _granted(self, hold: Hold, machine: Machine) -> None:
@@ -107,9 +107,9 @@ class Members(Judge):
         if anchor is not None:
             self._check_turn(hold, anchor)
 
-    def _check_turn(self, hold: Hold, anchor: Anchor) -> None:
+    def _check_turn(self, hold: Hold, anchor: SharedLease) -> None:
         """No more grants than were reserved, and none much later than the first."""
-        turn = (anchor.claim.id, anchor.first)
+        turn = (anchor.claim.id, anchor.first_token)
         self.grants_of[turn] += 1
         since = self.begun.setdefault(turn, self.world.time)
         if self.grants_of[turn] > hold.claim.tokens:
@@ -150,7 +150,7 @@ class Members(Judge):
             # The keeper does not try for ever to give back what a store that is away has. And a
             # forked child keeps what it can do nothing with.
             ours = self.services[name].contexts[None].registry.client
-            left = {who for who, member in layer.members.items() if member.claim.client == ours}
+            left = {who for who, waiter in layer.waiters.items() if waiter.claim.client == ours}
             if not left <= self.orphaned:
                 raise Violation(f"{name} is left with {left}")
 
@@ -195,7 +195,7 @@ class Passing(Story):
 
     def make_backend(self, machine: Machine) -> Queue:
         """How its machines lock."""
-        return Queue(MEMORY)
+        return Queue(MEMORY, "store", "ear")
 
 
 class PassingOnRedis(Passing, RedisStory):
@@ -207,10 +207,10 @@ class PassingOnRedis(Passing, RedisStory):
         judge.begin()
         return judge
 
-    def make_backend(self, machine: Machine) -> Handed:  # type: ignore[override]
+    def make_backend(self, machine: Machine) -> RedisBackend:  # type: ignore[override]
         """The production text."""
         backend = RedisStory.make_backend(self, machine)
-        backend.capabilities = RESERVING._replace(notifies_contention=self.cached)
+        backend.capabilities = WITH_TOKEN_RANGES._replace(notifies_contention=self.cached)
         return backend
 
 

@@ -9,61 +9,28 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.redis_client import Client
+from tests.models.redis_server import Server
 from tests.simulation.redis_judge import RedisJudge
-from tests.simulation.redis_net import Network, Sentinel
-from tests.simulation.redis_tasks import Tasks
+from tests.simulation.redis_net import Connections, Network, Sentinel
 from tests.simulation.story import HEAL, Story
 from tests.simulation.world import EPOCH
 
-from leaselock.backends.redis.model import Server
-from leaselock.backends.redis.protocol import CAPABILITIES, Handed
+from leaselock.backends.redis.backend import CAPABILITIES, RedisBackend
+from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.settings import settings_of
-from leaselock.backends.redis.steps import Address
+from leaselock.backends.redis.store import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.world import Machine
 
-    from leaselock.core.effects import Call
 
 ONE = settings_of("redis://master:1")
 WATCHED = settings_of("redis+sentinel://s1:1,s2:2,s3:3/main")
 DRIFT = 0.0005
 # The longest that a server is away, that it is busy, and that its clock is set back.
 AWAY, BUSY, BACK = 2.0, 1.0, 3.0
-
-
-class Near:
-    """The nodes of all machines."""
-
-    def __init__(self, net: Network, make: Callable[[Machine], Client]) -> None:
-        self.net = net
-        self.make = make
-        self.clients: dict[str, Client] = {}
-
-    def of(self, machine: Machine) -> Client:
-        """The one of that machine."""
-        client = self.clients.get(machine.name)
-        if client is None:
-            client = self.clients[machine.name] = self.make(machine)
-        return client
-
-    def handle(
-        self,
-        machine: Machine,
-        call: Call[Any],
-        wanted: Callable[[], bool],
-        reply: Callable[[object], None],
-    ) -> None:
-        """One request of a machine."""
-        self.of(machine).call(call, wanted, reply)
-
-    def die(self, name: str) -> None:
-        """Its links end."""
-        if name in self.clients:
-            self.net.forget(self.clients[name].machine)
 
 
 class RedisStory(Story):
@@ -86,7 +53,7 @@ class RedisStory(Story):
             self.net.listen(address, Sentinel(lambda: self.master))
         if not self.calm:
             world.after(chance.expovariate(0.5), self._trouble)
-        return Near(self.net, self._client)
+        return self.net
 
     def server(self) -> Server:
         """A new one, by the clock of all."""
@@ -99,26 +66,21 @@ class RedisStory(Story):
     def _replicas(self, wanted: int) -> int:
         return wanted if self.calm or self.world.chance.random() < 0.9 else 0
 
-    def _client(self, machine: Machine) -> Client:
-        kind = self.world.chance.choice((Client, Tasks))
-        return kind(self.net, machine, self.settings, self.kept)
-
-    def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
-        """Its own links."""
-        client = self.model.of(parent)
-        self.model.clients[child.name] = copy = type(client)(
-            self.net, child, self.settings, self.kept
-        )
-        return {id(client): copy}
+    def store_of(self, machine: Machine) -> RedisStore:
+        """A store of the production text, for threads or for tasks."""
+        shared = self.world.chance.choice((False, True))
+        connections = Connections(self.net, machine, shared)
+        return RedisStore(self.settings, machine.now, connections)
 
     def make_judge(self) -> RedisJudge:
         """Who sees what the server has."""
         return RedisJudge(self, self.calm, max(self.leases))
 
-    def make_backend(self, machine: Machine) -> Handed:
+    def make_backend(self, machine: Machine) -> RedisBackend:
         """The production text."""
-        client = self.model.of(machine)
-        return Handed("store", CAPABILITIES, client.forget, client.wake_all)
+        backend = self.store_of(machine).backend(self.kept)
+        backend.capabilities = CAPABILITIES
+        return backend
 
     # --- what goes wrong ------------------------------------------------------------------------
 

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.judge import CALM_STALL, Judge, Violation
 
-from leaselock.backends.redis.hash import CLAIM_MS, LOOK_AGAIN_MS
 from leaselock.backends.redis.keys import holder_of, keys_of, wake_channel
+from leaselock.backends.redis.listener import RECHECK_MS
+from leaselock.backends.redis.scripted_lock import CONFIRM_WITHIN_MS
 from leaselock.core.effects import FOREVER
 from leaselock.core.hold import State
 
 if TYPE_CHECKING:
-    from leaselock.backends.redis.model import Server
-    from leaselock.backends.redis.model_data import Data
+    from tests.models.redis_data import Data
+    from tests.models.redis_server import Server
+
     from leaselock.core.hold import Hold
 
 # Beside the lease: a claim time for each waiter that may be frozen or whose link is dead without a
 # word, the looks that follow, a server that is away or busy, and a clock that is set back.
-STALL = (8 * CLAIM_MS + LOOK_AGAIN_MS) / 1000 + 20.0
+STALL = (8 * CONFIRM_WITHIN_MS + RECHECK_MS) / 1000 + 20.0
 
 
 class Keys(NamedTuple):
@@ -190,7 +192,7 @@ class RedisJudge(Judge):
         # That a lease has run out, its waiters learn when they look.
         if keys.holder and self._ended(keys):
             self.ran_out.add(name)
-        quiet = LOOK_AGAIN_MS / 1000 if name in self.ran_out else 0.0
+        quiet = RECHECK_MS / 1000 if name in self.ran_out else 0.0
         limit = quiet + CALM_STALL if self.calm and not lost else self.stall
         if self.world.time - since > limit:
             raise Violation(f"{name!r} was idle for {limit} s while somebody waited")

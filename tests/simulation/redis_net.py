@@ -1,29 +1,37 @@
-"""The network between simulated clients and models of Redis: links that keep the order, and break.
+"""The network between simulated clients and models of Redis: connections keep the order, and break.
 
-A link is cut aloud, so that both ends soon know, or in silence: then its client learns by its own
-deadline, and the server only after a while, during which it counts the dead listener as alive.
+A connection breaks with notice, so that both ends soon know, or silently: then its client learns
+by its own deadline, and the server after a while, during which it counts the dead client as
+connected.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from tests.models.redis_data import ErrorReply
+from tests.models.redis_runner import unpacked
+from tests.models.redis_server import Connection as ServerSide
 from tests.simulation.world import LONGEST_DELAY
 
-from leaselock.backends.redis.model import Connection
-from leaselock.backends.redis.model_data import ErrorReply
+from leaselock.backends.redis.messages import Connect, Send, Unreachable
+from leaselock.core.effects import FOREVER
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tests.models.redis_server import Server
     from tests.simulation.world import Machine, World
 
-    from leaselock.backends.redis.model import Server
-    from leaselock.backends.redis.steps import Address, Command
+    from leaselock.backends.redis.messages import Address, Command, Listen, Subscription
+    from leaselock.core.effects import Signal
 
-# How long a server believes in a link that is cut in silence.
+# How long a server keeps a connection that broke silently.
 KEEPALIVE = 8.0
-Answer = "Callable[[list[Any] | None], None]"
+# The least time that a request gets.
+SOON = 0.001
 
 
 class Host:
@@ -34,18 +42,18 @@ class Host:
         self.up = True
         self.readonly = False
         self.busy_until = 0.0
-        self.links: list[Link] = []
+        self.links: list[SimulatedConnection] = []
 
-    def do(self, connection: Connection, command: Command) -> object:
-        """One command; what a replica does not do, it refuses."""
+    def do(self, connection: ServerSide, command: Command) -> object:
+        """One command; a replica refuses to write."""
         if not self.readonly:
             return connection.do(command)
-        if command[0] == "ROLE":
+        if command[0] == b"ROLE":
             return [b"slave"]
         return ErrorReply("READONLY You can't write against a read only replica.")
 
     def stop(self) -> None:
-        """End the process: all links are cut, and everybody knows."""
+        """End the process: all connections break, with notice."""
         self.up = False
         links, self.links = self.links, []
         for link in links:
@@ -60,7 +68,7 @@ class Sentinel:
         self.channels: dict[bytes, Any] = {}
 
     def do(self, words: Sequence[bytes]) -> Any:
-        """The only question."""
+        """The only command."""
         address = self.master()
         return [address.host.encode(), b"%d" % address.port]
 
@@ -68,98 +76,283 @@ class Sentinel:
         """It keeps no data."""
 
 
-class Link:
-    """One connection of a machine to a host."""
+class Timer:
+    """A step to take later, by a machine that may be frozen or dead then."""
 
-    def __init__(self, net: Network, machine: Machine, address: Address, owner: Any) -> None:
-        self.net = net
+    def __init__(self, machine: Machine, seconds: float, action: Callable[[], None]) -> None:
         self.machine = machine
-        self.address = address
-        self.owner = owner
-        self.host = net.hosts[address]
-        self.connection = Connection(self.host.server, self._push)
-        self.open = True
-        self.whole = True
-        self.heard = False
-        self.holder = ""
-        self.last_heard = net.world.time
-        self.times = [0.0, 0.0]
-        self.asked: list[Callable[[list[Any] | None], None]] = []
-        self.loop: Any = None
-        self.refused: dict[str, Exception] = {}
-        self.host.links.append(self)
+        self.action: Callable[[], None] | None = action
+        machine.world.after(seconds, self._ring)
 
-    def _travel(self, way: int, arrive: Callable[[], None]) -> None:
-        """Nothing overtakes what was sent before it."""
+    def cancel(self) -> None:
+        """Do nothing."""
+        self.action = None
+
+    def _ring(self) -> None:
+        machine = self.machine
+        thaw = machine.frozen_until - machine.world.time
+        if thaw > 0.0:
+            machine.world.after(thaw, self._ring)
+        elif machine.alive and self.action is not None:
+            self.action()
+        else:
+            machine.world.quiet = True
+
+
+class Request:
+    """A request that was sent, and what to do with its replies."""
+
+    __slots__ = ("asked", "reply")
+
+    def __init__(self, asked: float, reply: Callable[[object], None]) -> None:
+        self.asked = asked
+        self.reply = reply
+
+
+class SimulatedConnection:
+    """A connection of a machine to a host, as threads have it or, shared, as tasks have it."""
+
+    def __init__(
+        self,
+        kind: Connections,
+        address: Address,
+        changed: Callable[[Any], None],
+    ) -> None:
+        self.net = kind.net
+        self.machine = kind.machine
+        self.shared = kind.SHARED
+        self.address = address
+        self.changed = changed
+        self.users = 0
+        self.open = False
+        self.last_used = self.net.world.time
+        self.generation: object = None
+        self.transactions: Any = None
+        self.refused: dict[str, Exception] = {}
+        self.pushes: deque[tuple[str, str | None]] = deque()
+        self.closed = False
+        # Whether anything passes, and when the last of each direction arrives.
+        self.whole = True
+        self.times = [0.0, 0.0]
+        self.requests: list[Request] = []
+        self.wake: Callable[[], None] | None = None
+        self.host: Host
+        self.server_side: ServerSide
+
+    def __repr__(self) -> str:
+        return str(self.address)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> SimulatedConnection:
+        """A forked child has a descriptor of it, which it lets go."""
+        child = SimulatedConnection(
+            Connections(self.net, self.machine, self.shared), self.address, _no
+        )
+        memo[id(self)] = child
+        return child
+
+    def start(self, message: Any, until: float, reply: Callable[[object], None]) -> None:
+        """Carry out a message; what is sent leaves in this very step of the client."""
+        left = max(SOON, until - self.machine.now())
+        if isinstance(message, Connect):
+            self._connect(left, reply)
+        elif isinstance(message, Send):
+            self._send(message, left, reply)
+        else:
+            self._listen(message, left, reply)
+
+    # --- the client's end -----------------------------------------------------------------------
+
+    def _connect(self, seconds: float, reply: Callable[[object], None]) -> None:
+        request = Request(self.net.world.time, reply)
+        self.requests.append(request)
+
+        def arrive() -> None:
+            self.host = self.net.hosts[self.address]
+            if request not in self.requests:
+                self.net.world.quiet = True
+                return
+            self.requests.remove(request)
+            if not self.host.up:
+                reply(Unreachable("nothing listens there"))
+                return
+            self.server_side = ServerSide(self.host.server, self._push)
+            self.host.links.append(self)
+            self.open = True
+            reply(None)
+
+        self.net.arrive_connected(self, arrive)
+        self.net.world.after(seconds, lambda: self._too_late(request))
+
+    def _send(self, message: Send, seconds: float, reply: Callable[[object], None]) -> None:
+        if not self.open:
+            reply(
+                OutcomeUnknown("the connection was lost") if self.shared else NotApplied("closed")
+            )
+            return
+        request = Request(self.net.world.time, reply)
+        self.requests.append(request)
+        for _, channel in message.subscriptions:
+            self.refused.pop(channel, None)
+        if self.net.happens(self.net.world.faults.lost_request):
+            self.cut()
+        commands = unpacked(message.data)
+        self._travel(0, lambda: self._arrive(commands, request))
+        self.net.world.after(seconds, lambda: self._too_late(request))
+
+    def _too_late(self, request: Request) -> None:
+        if request not in self.requests:
+            self.net.world.quiet = True
+            return
+        thaw = self.machine.frozen_until - self.net.world.time
+        if thaw > 0.0:
+            self.net.world.after(thaw, lambda: self._too_late(request))
+            return
+        self.requests.remove(request)
+        request.reply(
+            OutcomeUnknown("no answer in time") if self.open else Unreachable("no answer")
+        )
+        if not self.shared:
+            self.close()
+        elif self.open and self.last_used < request.asked:
+            self.lost()
+            self._travel(0, self._closed)
+
+    def _answered(self, request: Request, replies: list[Any]) -> None:
+        self.last_used = self.net.world.time
+        if self.open and request in self.requests:
+            self.requests.remove(request)
+            request.reply(replies)
+
+    def _listen(self, message: Listen, seconds: float, reply: Callable[[object], None]) -> None:
+        signal: Signal = message.signal
+        if signal.is_set or not self.open or (self.pushes and not self.shared):
+            reply(None)
+            return
+        done = False
+
+        def wake() -> None:
+            nonlocal done
+            if not done:
+                done = True
+                self.wake = None
+                if interrupt in signal.wakers:
+                    signal.wakers.remove(interrupt)
+                reply(None)
+
+        def interrupt() -> None:
+            if not self.shared and not done:
+                self.close()
+            wake()
+
+        signal.wakers.append(interrupt)
+        if not self.shared:
+            self.wake = wake
+        if seconds < FOREVER:
+            self.net.world.after(seconds, wake)
+
+    def _pushed(self, channel: str, word: str) -> None:
+        self.last_used = self.net.world.time
+        if self.open:
+            self.pushes.append((channel, word))
+            self._notify()
+
+    def _notify(self) -> None:
+        """Have the client see what has changed: by its loop, or by the thread that listens."""
+        thaw = self.machine.frozen_until - self.net.world.time
+        if not self.shared:
+            if self.wake is not None:
+                self.wake()
+        elif thaw > 0.0:
+            self.net.world.after(thaw, self._notify)
+        elif self.machine.alive:
+            self.changed(self)
+
+    def is_usable(self) -> bool:
+        """Whether it is open."""
+        return self.open
+
+    def tell(self, data: bytes, subscriptions: Sequence[Subscription]) -> bool:
+        """Send subscriptions."""
+        commands = unpacked(data)
+        self._travel(0, lambda: self._carry_out(commands))
+        return True
+
+    def later(self, seconds: float, step: Callable[[], None]) -> Timer:
+        """Take a step later."""
+        return Timer(self.machine, seconds, step)
+
+    def leave(self) -> None:
+        """A caller was cancelled."""
+        if not self.shared:
+            self.close()
+
+    def close(self) -> None:
+        """The client ends it; the server sees that when it sees anything."""
+        if not self.closed:
+            self.closed = True
+            if self.open:
+                self._travel(0, self._closed)
+            self._fail()
+
+    def abandon(self) -> None:
+        """The client lets go of it."""
+        self.open = False
+
+    def lost(self) -> None:
+        """The client learns that the connection broke."""
+        if self.open:
+            self._fail()
+
+    def _fail(self) -> None:
+        self.open = False
+        requests, self.requests = self.requests, []
+        for request in requests:
+            request.reply(OutcomeUnknown("the connection was lost"))
+        if self.machine.alive:
+            self._notify()
+
+    # --- the network, and the server's end ------------------------------------------------------
+
+    def _travel(self, way: int, arrive: Callable[[], object]) -> None:
+        """Nothing overtakes what was sent before it, nor leaves while its sender is frozen."""
         world = self.net.world
-        time = max(world.time + self.net.delay(), self.times[way] + 1e-9)
+        leaves = max(world.time, self.machine.frozen_until) if way == 0 else world.time
+        time = max(leaves + self.net.delay(), self.times[way] + 1e-9)
         self.times[way] = time
         world.after(time - world.time, lambda: arrive() if self.whole else None)
 
-    def ask(
-        self,
-        commands: Sequence[Command],
-        answer: Callable[[list[Any] | None], None],
-        channels: Sequence[str] = (),
-    ) -> None:
-        """Send commands, after subscriptions; *answer* has the replies, or None of a lost link."""
-        self.asked.append(answer)
-        if self.net.happens(self.net.world.faults.lost_request):
-            self.cut()
-        self._travel(0, lambda: self._arrive(commands, answer, channels))
-
-    def _arrive(
-        self,
-        commands: Sequence[Command],
-        answer: Callable[[list[Any] | None], None],
-        channels: Sequence[str],
-    ) -> None:
+    def _arrive(self, commands: Sequence[Command], request: Request) -> None:
         busy = self.host.busy_until - self.net.world.time
         if busy > 0.0:
-            self._wait(busy, lambda: self._arrive(commands, answer, channels))
+            world = self.net.world
+            self.times[0] = max(self.times[0] + 1e-9, world.time + busy)
+            world.after(
+                self.times[0] - world.time,
+                lambda: self._arrive(commands, request) if self.whole else None,
+            )
             return
         self.net.asker = self.machine.name
-        for channel in channels:
-            self.connection.subscribe(channel)
-        replies = [self.host.do(self.connection, command) for command in commands]
+        replies = self._carry_out(commands)
         if self.net.happens(self.net.world.faults.lost_reply):
             self.cut()
-        self._travel(1, lambda: self._answered(answer, replies))
+        self._travel(1, lambda: self._answered(request, replies))
 
-    def _wait(self, seconds: float, arrive: Callable[[], None]) -> None:
-        world = self.net.world
-        self.times[0] = max(self.times[0] + 1e-9, world.time + seconds)
-        world.after(self.times[0] - world.time, lambda: arrive() if self.whole else None)
-
-    def _answered(self, answer: Callable[[list[Any] | None], None], replies: list[Any]) -> None:
-        self.last_heard = self.net.world.time
-        if self.open and answer in self.asked:
-            self.asked.remove(answer)
-            answer(replies)
-
-    def tell(self, verb: str, channel: str) -> None:
-        """Begin or end a subscription, as a wire does."""
-        what = self.connection.subscribe if verb == "SUBSCRIBE" else self.connection.unsubscribe
-        self._travel(0, lambda: what(channel))
-
-    def unsubscribe(self, channels: Sequence[str]) -> None:
-        """Listen no more, from when that has arrived on."""
-
-        def arrive() -> None:
-            for channel in channels:
-                self.connection.unsubscribe(channel)
-
-        self._travel(0, arrive)
+    def _carry_out(self, commands: Sequence[Command]) -> list[Any]:
+        replies = []
+        for command in commands:
+            verb = command[0]
+            if verb in (b"SUBSCRIBE", b"SSUBSCRIBE"):
+                self.server_side.subscribe(_text(command[1]))
+            elif verb in (b"UNSUBSCRIBE", b"SUNSUBSCRIBE"):
+                self.server_side.unsubscribe(_text(command[1]))
+            else:
+                replies.append(self.host.do(self.server_side, command))
+        return replies
 
     def _push(self, channel: bytes, word: bytes) -> None:
         if self.net.happens(self.net.world.faults.lost_message):
             self.cut(aloud=False)
         self._travel(1, lambda: self._pushed(channel.decode(), word.decode()))
-
-    def _pushed(self, channel: str, word: str) -> None:
-        self.last_heard = self.net.world.time
-        if self.open:
-            self.owner.heard(self, channel, word)
 
     def cut(self, aloud: bool | None = None) -> None:
         """Nothing passes any more."""
@@ -169,41 +362,51 @@ class Link:
         self.whole = False
         aloud = world.chance.random() < 0.5 if aloud is None else aloud
         if aloud:
-            self.connection.close()
+            self.server_side.close()
             world.after(self.net.delay(), self.lost)
         else:
-            world.after(world.chance.uniform(0.5, KEEPALIVE), self.connection.close)
-
-    def lost(self) -> None:
-        """Its client learns of it."""
-        if not self.open:
-            return
-        self.open = False
-        asked, self.asked = self.asked, []
-        for answer in asked:
-            answer(None)
-        self.owner.lost(self)
-
-    def close(self) -> None:
-        """Its client ends it; the server sees that when it sees anything."""
-        if self.open:
-            self.open = False
-            self.asked = []
-            self._travel(0, self._closed)
+            world.after(world.chance.uniform(0.5, KEEPALIVE), self.server_side.close)
 
     def _closed(self) -> None:
         self.whole = False
-        self.connection.close()
+        self.server_side.close()
+
+
+def _text(word: object) -> str:
+    assert isinstance(word, bytes)
+    return word.decode()
+
+
+def _no(connection: Any) -> None:
+    """Nothing is told of a connection that was inherited."""
+
+
+class Connections:
+    """Makes the connections of one machine (`RedisStore`)."""
+
+    def __init__(self, net: Network, machine: Machine, shared: bool) -> None:
+        self.net = net
+        self.machine = machine
+        self.SHARED = shared
+
+    def __call__(
+        self, settings: Any, address: Address, now: Any, changed: Callable[[Any], None]
+    ) -> SimulatedConnection:
+        """A new one, not connected yet."""
+        return self.net.connection(self, address, changed)
 
 
 class Network:
-    """Who can be reached."""
+    """Which servers can be reached, and by what connections."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.hosts: dict[Address, Host] = {}
         # The machine that a server has heard last.
         self.asker = ""
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Network:
+        return self
 
     def listen(self, address: Address, server: Server | Sentinel) -> Host:
         """A host for a server."""
@@ -220,21 +423,20 @@ class Network:
         slow = 1000.0 if self.happens(faults.slow) else 1.0
         return min(LONGEST_DELAY, chance.expovariate(1.0 / faults.delay) * slow)
 
-    def connect(
-        self, machine: Machine, address: Address, owner: Any, then: Callable[[Link | None], None]
-    ) -> None:
-        """A new link, or None where nobody listens."""
+    def connection(
+        self, kind: Connections, address: Address, changed: Callable[[Any], None]
+    ) -> SimulatedConnection:
+        """One that is not connected yet."""
+        return SimulatedConnection(kind, address, changed)
 
-        def arrive() -> None:
-            host = self.hosts[address]
-            then(Link(self, machine, address, owner) if host.up else None)
-
+    def arrive_connected(self, connection: SimulatedConnection, arrive: Callable[[], None]) -> None:
+        """Connecting takes a round trip."""
         self.world.after(2 * self.delay(), arrive)
 
-    def forget(self, machine: Machine) -> None:
+    def die(self, name: str) -> None:
         """A machine is gone: its kernel says so, or its power was cut."""
         for host in self.hosts.values():
-            for link in [link for link in host.links if link.machine is machine]:
+            for link in [link for link in host.links if link.machine.name == name]:
                 link.open = False
                 link.cut(aloud=self.world.chance.random() < 0.7)
                 host.links.remove(link)

@@ -10,21 +10,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.models.redis_server import Server
 from tests.simulation.judge import BeliefsJudge, Violation
-from tests.simulation.redis import AWAY, BACK, BUSY, DRIFT, ONE, Near
-from tests.simulation.redis_client import Client
+from tests.simulation.redis import AWAY, BACK, BUSY, DRIFT, ONE
 from tests.simulation.redis_judge import read
-from tests.simulation.redis_net import Network
-from tests.simulation.redis_tasks import Tasks
+from tests.simulation.redis_net import Connections, Network
 from tests.simulation.story import HEAL, Story
 from tests.simulation.world import EPOCH
 
-from leaselock.backends.redis.hash import VOTE
+from leaselock.backends.redis.backend import CAPABILITIES
 from leaselock.backends.redis.keys import keys_of
-from leaselock.backends.redis.model import Server
-from leaselock.backends.redis.protocol import CAPABILITIES
-from leaselock.backends.redis.steps import Address
-from leaselock.backends.redlock.masters import Master
+from leaselock.backends.redis.messages import Address
+from leaselock.backends.redis.scripted_lock import VOTE
+from leaselock.backends.redis.store import RedisStore
+from leaselock.backends.redlock.master import Master
 from leaselock.backends.redlock.protocol import Redlock
 
 if TYPE_CHECKING:
@@ -49,10 +48,7 @@ class MemoryRow:
         self.server = Server(self.micros)
         self.net = story.net
         self.net.listen(self.address, self.server)
-        settings = ONE._replace(addresses=(self.address,))
-        self.near = Near(
-            self.net, lambda machine: story.kinds[machine.name](self.net, machine, settings, VOTE)
-        )
+        self.settings = ONE._replace(addresses=(self.address,))
 
     def micros(self) -> int:
         """Its clock."""
@@ -151,10 +147,12 @@ class RedlockJudge(BeliefsJudge):
             registry.holds,
             registry.pending_releases,
             backend.latest,
-            backend.lines,
-            backend.unsure,
+            backend.queued_at,
+            backend.uncertain,
         )
-        return not any(holder in each for each in (*known, *backend.debts.owed.values()))
+        return not any(
+            holder in each for each in (*known, *backend.pending_releases.requests.values())
+        )
 
     def at_rest(self) -> None:
         """Everybody was served, and nobody has a vote."""
@@ -173,32 +171,26 @@ class RedlockStory(Story):
     def make_model(self) -> Any:
         """What leads to the masters; each has a node of its own."""
         self.net = Network(self.world)
-        self.kinds: dict[str, type[Client]] = {}
         count = self.world.chance.choice((3, 5))
         self.masters = [MemoryRow(self, number) for number in range(count)]
         if not self.calm and self.world.chance.random() < 0.7:
             self.world.after(2.0, self._trouble)
-        return self.masters[0].near
+        return self.net
 
     def make_judge(self) -> RedlockJudge:
-        """Of several masters; here they get their names."""
-        self.world.models = {place.node: place.near for place in self.masters}
+        """Of several masters."""
         return RedlockJudge(self, self.world, self.model, self.calm, max(self.leases))
 
     def make_backend(self, machine: Machine) -> Redlock:
         """The production text."""
-        self.kinds[machine.name] = self.world.chance.choice((Client, Tasks))
-        masters = [self._master(place, machine) for place in self.masters]
+        shared = self.world.chance.choice((False, True))
+        masters = [self._master(place, machine, shared) for place in self.masters]
         return Redlock(masters, CAPABILITIES, machine.now, machine.random)
 
-    def _master(self, place: MemoryRow, machine: Machine) -> Master:
-        client = place.near.of(machine)
-        return Master(place.node, place.node, client.forget, client.wake_all)
-
-    def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
-        """Its own links."""
-        self.kinds[child.name] = self.kinds[parent.name]
-        return {id(p.near.of(parent)): p.near.of(child) for p in self.masters}
+    def _master(self, place: MemoryRow, machine: Machine, shared: bool) -> Master:
+        connections = Connections(self.net, machine, shared)
+        store = RedisStore(place.settings, machine.now, connections)
+        return Master(place.node, store.backend(VOTE))
 
     # --- what goes wrong ------------------------------------------------------------------------
 

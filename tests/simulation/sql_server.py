@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.sql.script import Result, SqlError
+from leaselock.backends.sql.statements import Result, SqlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.sql.script import Part, Script
+    from leaselock.backends.sql.statements import Part, Script
 
 Key = tuple[str, object]
 LOCK_TIMEOUT = SqlError("55P03", "canceling statement due to lock timeout")
@@ -34,6 +34,11 @@ class Session:
         self.rows: set[Key] = set()
         self.locks: set[Key] = set()
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether it has rows locked."""
+        return bool(self.rows)
+
 
 class Wait:
     """A statement that waits for a lock, and what follows it."""
@@ -41,6 +46,10 @@ class Wait:
     def __init__(self, session: Session, go_on: Callable[[object], None]) -> None:
         self.session = session
         self.go_on = go_on
+
+
+def _ignore(payload: str) -> None:
+    """These protocols do not listen."""
 
 
 class Server:
@@ -56,22 +65,22 @@ class Server:
         self.lines: dict[Key, deque[Wait]] = {}
         self.made: set[str] = set()
         self.tokens: dict[str, int] = {}
-        self.seats: dict[str, dict[str, Any]] = {}
+        self.records: dict[str, dict[str, Any]] = {}
         self.begun = 0
         # How often anything may have changed.
         self.changes = 0
 
     # --- sessions -------------------------------------------------------------------------------
 
-    def begin(self, ended: Callable[[], None]) -> Session:
-        """A new one."""
+    def begin(self, ended: Callable[[], None], notify: Callable[[str], None] = _ignore) -> Session:
+        """A new session."""
         self.begun += 1
         session = self.sessions[self.begun] = Session(self.begun, ended)
         return session
 
-    def end(self, session: Session) -> None:
-        """It is over: everything that it had is free."""
-        if not session.alive:
+    def end(self, session: Session | None) -> None:
+        """End a session: everything it had is free."""
+        if session is None or not session.alive:
             return
         session.alive = False
         del self.sessions[session.number]
@@ -86,7 +95,7 @@ class Server:
         turn = session.turn
         self.after(session.silence, lambda: self.end(session) if session.turn == turn else None)
 
-    def ask(self, session: Session, script: Script, answer: Callable[[object], None]) -> None:
+    def execute(self, session: Session, script: Script, answer: Callable[[object], None]) -> None:
         """A script: its results, one for each part, or the error of one."""
         if session.alive:
             session.turn += 1
@@ -111,11 +120,11 @@ class Server:
         while left:
             self.changes += 1
             part = left.popleft()
-            title, words = (part, {}) if isinstance(part, str) else (part[0], dict(part[1]))
+            title, values = (part, {}) if isinstance(part, str) else (part[0], dict(part[1]))
             if title in WAITS:
-                self._wait(session, title, words, more)
+                self._wait(session, title, values, more)
                 break
-            rows = getattr(self, "do_" + title.replace(" ", "_"))(session, words)
+            rows = getattr(self, "do_" + title.replace(" ", "_"))(session, values)
             results.append(Result(rows, len(rows)))
         else:
             self._idle(session)
@@ -144,15 +153,15 @@ class Server:
         self,
         session: Session,
         title: str,
-        words: dict[str, Any],
+        values: dict[str, Any],
         done: Callable[[object], None],
     ) -> None:
         row = title == "row wait"
-        name = str(words["name"])
-        key: Key = ("row", name) if row else ("advisory", words["key"])
+        name = str(values["name"])
+        key: Key = ("row", name) if row else ("advisory", values["key"])
         of = session.rows if row else session.locks
         if row:
-            self.do_seal(session, words)
+            self.do_mark_alive(session, values)
         if row and name not in self.made:
             done([])
             return
@@ -174,102 +183,117 @@ class Server:
                 line.remove(wait)
                 done(LOCK_TIMEOUT)
 
-        self.after(words["patience"] / 1000, too_late)
+        self.after(values["patience"] / 1000, too_late)
 
     # --- statements, each by its title ----------------------------------------------------------
 
-    def do_tenancy(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_identify(self, session: Session, values: dict[str, Any]) -> list[Any]:
+        """The number of the session."""
+        return [(session.number,)]
+
+    def do_fact(self, session: Session, values: dict[str, Any]) -> list[Any]:
+        """The version of the tables."""
+        return [("1",)]
+
+    def do_session_defaults(self, session: Session, values: dict[str, Any]) -> list[Any]:
+        """Nothing here depends on them."""
+        return []
+
+    def do_session_settings(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """After how long a silence it ends."""
-        session.silence = int(words["silence"]) / 1000
+        session.silence = int(values["silence"]) / 1000
         return [("", "idle_session_timeout")]
 
-    def do_open(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_begin_transaction(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """Row locks are the transaction's."""
         return []
 
-    def do_undo(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_roll_back(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """They end with it."""
         self._let_go(session, set(session.rows))
         return []
 
-    do_close = do_undo
+    do_commit_transaction = do_roll_back
 
-    def do_row_free(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_row_release(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """All."""
         self._let_go(session, session.rows | session.locks)
         return []
 
-    do_advisory_free = do_row_free
+    do_advisory_release = do_row_release
 
-    def do_seal(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_mark_alive(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """What shows that the session lives."""
-        return [(self.take(session, ("sign", words["sign"]), session.locks),)]
+        return [(self.take(session, ("liveness_key", values["liveness_key"]), session.locks),)]
 
-    def do_alive(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_ping(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """A sign of life."""
         return [(1,)]
 
-    def do_row_there(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_row_exists(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """Whether it can be locked."""
-        return [(int(words["name"] in self.made),)]
+        return [(int(values["name"] in self.made),)]
 
-    def do_row_make(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_create_row(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """From now on it can."""
-        self.made.add(words["name"])
+        self.made.add(values["name"])
         return []
 
-    def do_row_try(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_row_try(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """The row, unless it is locked."""
-        name = words["name"]
+        name = values["name"]
         if name not in self.made or not self.take(session, ("row", name), session.rows):
             return []
-        return [(name, self.do_seal(session, words)[0][0])]
+        return [(name, self.do_mark_alive(session, values)[0][0])]
 
-    def do_row_count(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_row_token(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """A token, and whether the session that holds lives."""
-        self._note(words, self._count(words["name"]))
-        owner = self.owners.get(("sign", words["sign"]))
-        return [(self.tokens[words["name"]], owner is not None and owner is not session)]
+        self._note(values, self._count(values["name"]))
+        owner = self.owners.get(("liveness_key", values["liveness_key"]))
+        return [(self.tokens[values["name"]], owner is not None and owner is not session)]
 
-    def do_advisory_take(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_advisory_acquire(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """The lock and a token, unless it is another's."""
-        if not self.take(session, ("advisory", words["key"]), session.locks):
+        if not self.take(session, ("advisory", values["key"]), session.locks):
             return []
-        self.do_seal(session, words)
-        self._note(words, self._count(words["name"]))
-        return [(self.tokens[words["name"]],)]
+        self.do_mark_alive(session, values)
+        self._note(values, self._count(values["name"]))
+        return [(self.tokens[values["name"]],)]
 
-    def do_seat(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_record_waiter(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """One that waits."""
-        self._note(words, None)
-        return self.do_seal(session, words)
+        self._note(values, None)
+        return self.do_mark_alive(session, values)
 
     def _count(self, name: str) -> int:
         token = self.tokens[name] = max(self.tokens.get(name, 0) + 1, self.micros())
         return token
 
-    def _note(self, words: dict[str, Any], token: int | None) -> None:
-        self.seats[words["session"]] = {**words, "token": token}
+    def _note(self, values: dict[str, Any], token: int | None) -> None:
+        self.records[values["session"]] = {**values, "token": token}
 
-    def do_seats(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_sessions(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """Whose sessions have what is their own."""
-        columns = ("name", "holder", "client", "token", "backend", "about", "since")
+        columns = ("name", "id", "client", "token", "backend", "metadata", "since")
         rows = []
-        for seat in self.seats.values():
-            owner = self.owners.get(("sign", seat["sign"]))
-            wanted = seat["protocol"] == words["protocol"] and words["name"] in ("", seat["name"])
-            if wanted and owner is not None and owner.number == seat["backend"]:
-                rows.append(tuple(seat[column] for column in columns))
+        for record in self.records.values():
+            owner = self.owners.get(("liveness_key", record["liveness_key"]))
+            wanted = record["protocol"] == values["protocol"] and values["name"] in (
+                "",
+                record["name"],
+            )
+            if wanted and owner is not None and owner.number == record["backend"]:
+                rows.append(tuple(record[column] for column in columns))
         return sorted(rows, key=lambda row: (row[0], row[6]))
 
-    def do_seat_of_holder(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_holding_session(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """The newest of those that hold."""
-        held = [row for row in self.do_seats(session, words) if row[3] is not None]
+        held = [row for row in self.do_sessions(session, values) if row[3] is not None]
         return sorted(held, key=lambda row: -row[3])[:1]
 
-    def do_end_session(self, session: Session, words: dict[str, Any]) -> list[Any]:
+    def do_end_session(self, session: Session, values: dict[str, Any]) -> list[Any]:
         """By force."""
-        other = self.sessions.get(words["backend"])
+        other = self.sessions.get(values["backend"])
         if other is not None and other is not session:
             self.end(other)
         return [(other is not None,)]

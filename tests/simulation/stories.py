@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation import redis, redlock, sql_seats
+from tests.simulation import redis, redlock, sql
 from tests.simulation.passing import Passing, PassingOnRedis, Sticky, StickyOnRedis
-from tests.simulation.sql import SqlStory
 from tests.simulation.story import Outcome, Story
 from tests.simulation.zoo import EnsembleSingleStory, EnsembleStory, SingleStory, ZooStory
 
-from leaselock.backends.memory.nodes import CAPABILITIES
+from leaselock.backends.memory.store import CAPABILITIES
 from leaselock.core.queue import Queue
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ class MemoryStory(Story):
 
     def make_backend(self, machine: Machine) -> Queue:
         """How its machines lock."""
-        return Queue(CAPABILITIES)
+        return Queue(CAPABILITIES, "store", "ear")
 
 
 # What no fault in it may break.
@@ -36,8 +35,8 @@ KINDS: dict[str, type[Story]] = {
     "zookeeper single": SingleStory,
     "zookeeper ensemble": EnsembleStory,
     "zookeeper ensemble single": EnsembleSingleStory,
-    "sql": SqlStory,
-    "sql sessions": sql_seats.SeatsStory,
+    "sql": sql.SqlStory,
+    "sql sessions": sql.SessionsStory,
     "passing": Passing,
     "passing redis": PassingOnRedis,
     "sticky": Sticky,
@@ -47,7 +46,7 @@ KINDS: dict[str, type[Story]] = {
 SHOWN: dict[str, type[Story]] = {
     "redis that forgets": redis.ForgetfulStory,
     "redis that repeats": redis.RewoundStory,
-    "sql sessions that end": sql_seats.EndedStory,
+    "sql sessions that end": sql.EndedStory,
     "redlock that forgets": redlock.ForgetfulStory,
     "redlock that forgets in part": redlock.UnaskedStory,
 }

@@ -101,7 +101,7 @@ class Story:
 
     def make_backend(self, machine: Machine) -> Any:
         """How its machines lock."""
-        return Queue(CAPABILITIES)
+        return Queue(CAPABILITIES, "store", "ear")
 
     def _micros(self) -> int:
         return int((EPOCH + self.world.time) * 1e6)

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaselock.core.effects import FOREVER, Call, CallUser, Owner, Sleep, Spawn, Wait
-from leaselock.drivers.system_env import given_up
+from leaselock.drivers.system_env import was_dropped
 from leaselock.errors import LeaselockError, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ class Interrupted(BaseException):
 class Run:
     """One process on its way."""
 
-    __slots__ = ("caller", "ended", "error", "machine", "name", "process", "result", "turn")
+    __slots__ = ("ended", "error", "machine", "name", "owner", "process", "result", "turn")
 
-    def __init__(self, machine: Machine, process: Process[Any], caller: Owner, name: str) -> None:
+    def __init__(self, machine: Machine, process: Process[Any], owner: Owner, name: str) -> None:
         self.machine = machine
         self.process = process
-        self.caller = caller
+        self.owner = owner
         self.name = name
         self.turn = 0
         self.ended = False
@@ -174,14 +174,14 @@ class World:
         self.steps = 0
         # How often what a machine believes may have changed: by its steps, and by its death.
         self.moves = 0
-        self.agenda: list[tuple[float, float, int, Callable[[], None]]] = []
+        self.agenda: list[tuple[float, float, int, Callable[[], object]]] = []
         self.entries = 0
         self.trace: list[str] | None = None
         self.check: Callable[[], None] = _nothing
         # Set by what happened when it was nothing: a timer that nobody waits for any more.
         self.quiet = False
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Put *action* on the agenda; chance orders what happens at the same moment."""
         self.entries += 1
         entry = (self.time + seconds, self.chance.random(), self.entries, action)
@@ -206,7 +206,7 @@ class World:
     def step(self, run: Run, turn: int, answer: object, error: BaseException | None) -> None:
         """Give an answer to the process that waits for it in this turn."""
         machine = run.machine
-        if run.ended or run.turn != turn or given_up(run.process):
+        if run.ended or run.turn != turn or was_dropped(run.process):
             self.quiet = True
             return
         if machine.frozen_until > self.time:
@@ -217,7 +217,7 @@ class World:
         run.turn += 1
         self.steps += 1
         self.moves += 1
-        machine.current = run.caller
+        machine.current = run.owner
         try:
             effect = run.process.send(answer) if error is None else run.process.throw(error)
         except StopIteration as done:
@@ -260,7 +260,7 @@ class World:
         else:
             raise TypeError(f"the core awaited {effect!r}, which is not an effect")
 
-    def _at(self, machine: Machine, until: float, action: Callable[[], None]) -> None:
+    def _at(self, machine: Machine, until: float, action: Callable[[], object]) -> None:
         if until < FOREVER:
             self.after(max(0.0, until / machine.rate - self.time), action)
 
@@ -281,6 +281,11 @@ class World:
         if self.trace is not None:
             self.note(machine, f"{run.name} asks {call.node}: {call.request!r}")
         node: Any = self.models[call.node] if isinstance(call.node, str) else call.node
+        if hasattr(node, "start"):
+            # A connection: it plays the network itself, from this very step on.
+            self._perhaps_freeze(machine, faults)
+            node.start(call.request, call.until, lambda answer: self._reply(run, answer, resume))
+            return
         if hasattr(node, "handle"):
             self._call_near(run, call, node, resume)
             return
@@ -297,7 +302,7 @@ class World:
             if self.chance.random() < lost:
                 answer = ()  # what an ear did not hear is gone, but it goes on listening
             if answer != () or endless:
-                self.after(self._delay(faults), lambda: self._arrive(machine, answer, resume))
+                self.after(self.delay(faults), lambda: self._arrive(machine, answer, resume))
 
         def arrive() -> None:
             node.ask(machine.name, call.request, reply)
@@ -305,6 +310,9 @@ class World:
         # What was sent arrives, even when its sender has crashed meanwhile. What a frozen
         # sender has not sent yet does not.
         self.after(thaw, lambda: self._send(machine, arrive))
+
+    def _reply(self, run: Run, answer: object, resume: Callable[..., None]) -> None:
+        self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
 
     def _call_near(
         self, run: Run, call: Call[Any], node: LocalModel, resume: Callable[..., None]
@@ -324,7 +332,7 @@ class World:
     def _send(self, machine: Machine, arrive: Callable[[], None]) -> None:
         self.quiet = True
         if machine.alive:
-            self.after(self._delay(self.faults), arrive)
+            self.after(self.delay(self.faults), arrive)
 
     def _arrive(self, machine: Machine, answer: object, resume: Callable[..., None]) -> None:
         self._perhaps_freeze(machine, self.faults)
@@ -335,7 +343,7 @@ class World:
         else:
             resume(answer)
 
-    def _delay(self, faults: Faults) -> float:
+    def delay(self, faults: Faults) -> float:
         slow = 1000.0 if self.chance.random() < faults.slow else 1.0
         return min(LONGEST_DELAY, self.chance.expovariate(1.0 / faults.delay) * slow)
 

@@ -72,7 +72,7 @@ def test_a_holder_writes_as_often_as_it_likes(database: Database, route: Route) 
 
 def test_what_may_happen_once_happens_once(database: Database, route: Route) -> None:
     route.fence(database, {"balance": 1}, token=34, once=True)
-    with pytest.raises(FenceRejected, match="has been written with token 34 already"):
+    with pytest.raises(FenceRejected, match="was already written with token 34"):
         route.fence(database, {"balance": 2}, token=34, once=True)
     with pytest.raises(FenceRejected, match="refuses token 33"):
         route.fence(database, {"balance": 2}, token=33, once=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leaselock.core.backend import Finding
-    from leaselock.core.inspection import Holder, LockInfo
+    from leaselock.core.inspection import Holder, LockInfo, Waiter
     from leaselock.core.lease_handle import LeaseHandle
     from leaselock.core.mutex import Mutex
 
@@ -44,7 +44,7 @@ class AsyncClient:
         local_handoffs: int = 0,
     ) -> None:
         opened = connect(store, now, aio=True)
-        self._driver = Aio(opened.nodes, opened.stores, native=opened.native)
+        self._driver = Aio(opened.nodes, opened.stores, opened.blocking, native=opened.native)
         self._service = ClientCore(
             self._driver,
             opened.backend,
@@ -196,7 +196,7 @@ class AsyncLock:
         """Say who holds the lock."""
         return await self._driver.run(self._mutex.holder())
 
-    async def waiters(self) -> list[Holder]:
+    async def waiters(self) -> list[Waiter]:
         """Say who waits for the lock, in order."""
         return await self._driver.run(self._mutex.waiters())
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leaselock.core.backend import Finding
-    from leaselock.core.inspection import Holder, LockInfo
+    from leaselock.core.inspection import Holder, LockInfo, Waiter
     from leaselock.core.lease_handle import LeaseHandle
     from leaselock.core.mutex import Mutex
 
@@ -44,7 +44,7 @@ class Client:
         local_handoffs: int = 0,
     ) -> None:
         opened = connect(store, now)
-        self._driver = Threads(opened.nodes, opened.stores)
+        self._driver = Threads(opened.nodes, opened.stores, opened.blocking)
         self._service = ClientCore(
             self._driver,
             opened.backend,
@@ -193,7 +193,7 @@ class Lock:
         """Say who holds the lock."""
         return self._driver.run(self._mutex.holder())
 
-    def waiters(self) -> list[Holder]:
+    def waiters(self) -> list[Waiter]:
         """Say who waits for the lock, in order."""
         return self._driver.run(self._mutex.waiters())
 

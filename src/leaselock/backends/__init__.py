@@ -6,7 +6,7 @@ A backend is loaded when a store of its kind is opened, and its client library n
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock.backends.url import parse
 
@@ -16,26 +16,6 @@ if TYPE_CHECKING:
 
     from leaselock.backends.url import StoreURL
     from leaselock.core.backend import Backend, StoreLifecycle
-
-
-class Node(Protocol):
-    """What a backend gives the driver to ask (the driver's own words for it say more)."""
-
-    def call(self, request: object, until: float) -> object:
-        """Answer one request."""
-        ...
-
-    def interrupt(self) -> None:
-        """End an endless call."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the system."""
-        ...
-
-    def after_fork(self) -> None:
-        """Let go of the parent's."""
-        ...
 
 
 class Opened(NamedTuple):
@@ -53,30 +33,32 @@ class Opened(NamedTuple):
     """The nodes are asyncio's own (`drivers.node.AioNode`), not blocking ones."""
     stores: tuple[StoreLifecycle, ...] = ()
     """What the driver interrupts, closes and abandons."""
+    blocking: tuple[Any, ...] = ()
+    """Nodes whose `call` blocks the thread: for asyncio the driver calls each in a thread."""
 
 
 SCHEMES = {
-    "memory": "leaselock.backends.memory.nodes",
+    "memory": "leaselock.backends.memory.store",
     "sqlite": "leaselock.backends.sqlite.store",
-    "redis": "leaselock.backends.redis.nodes",
-    "rediss": "leaselock.backends.redis.nodes",
-    "unix": "leaselock.backends.redis.nodes",
-    "redis+sentinel": "leaselock.backends.redis.nodes",
-    "rediss+sentinel": "leaselock.backends.redis.nodes",
-    "redis+cluster": "leaselock.backends.redis.nodes",
-    "rediss+cluster": "leaselock.backends.redis.nodes",
+    "redis": "leaselock.backends.redis.store",
+    "rediss": "leaselock.backends.redis.store",
+    "unix": "leaselock.backends.redis.store",
+    "redis+sentinel": "leaselock.backends.redis.store",
+    "rediss+sentinel": "leaselock.backends.redis.store",
+    "redis+cluster": "leaselock.backends.redis.store",
+    "rediss+cluster": "leaselock.backends.redis.store",
     "zookeeper": "leaselock.backends.zookeeper.store",
-    "postgresql": "leaselock.backends.sql.nodes",
-    "postgres": "leaselock.backends.sql.nodes",
-    "mysql": "leaselock.backends.sql.nodes",
-    "mariadb": "leaselock.backends.sql.nodes",
+    "postgresql": "leaselock.backends.sql.store",
+    "postgres": "leaselock.backends.sql.store",
+    "mysql": "leaselock.backends.sql.store",
+    "mariadb": "leaselock.backends.sql.store",
 }
 # The clients that users have already, by the package that their class, or one above it, is from.
 OBJECTS = {
-    "redis": "leaselock.backends.redis.nodes",
-    "valkey": "leaselock.backends.redis.nodes",
+    "redis": "leaselock.backends.redis.store",
+    "valkey": "leaselock.backends.redis.store",
     "kazoo": "leaselock.backends.zookeeper.store",
-    "sqlalchemy": "leaselock.backends.sql.nodes",
+    "sqlalchemy": "leaselock.backends.sql.store",
 }
 
 
@@ -104,7 +86,7 @@ def _several(urls: str) -> object:
 
 
 def _redlock(targets: Sequence[object], now: Callable[[], float], *, aio: bool) -> Opened:
-    opened: Opened = import_module("leaselock.backends.redlock.masters").open_masters(
+    opened: Opened = import_module("leaselock.backends.redlock.master").open_masters(
         targets, now, aio=aio
     )
     return opened

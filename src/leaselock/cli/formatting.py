@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leaselock import Holder
+    from leaselock import Holder, Waiter
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -51,12 +51,12 @@ def escape(text: str) -> str:
     )
 
 
-def short_name(holder: Holder) -> str:
+def short_name(holder: Holder | Waiter) -> str:
     """Return a holder or waiter as one word: host:pid/thread."""
     return f"{holder.host}:{holder.pid}/{holder.thread}"
 
 
-def time_since(holder: Holder) -> str:
+def time_since(holder: Holder | Waiter) -> str:
     """Return how long ago the hold or the wait began, by this machine's clock."""
     return format_duration(time.time() - holder.since)
 

@@ -21,7 +21,7 @@ from leaselock.cli.store import wait_timeout
 if TYPE_CHECKING:
     import argparse
 
-    from leaselock import Client, Holder, Lease, Lock
+    from leaselock import Client, Holder, Lease, Lock, Waiter
     from leaselock.cli.signals import Signals
 
 # Seconds: to the first message; between lines in a log; between updates of a status line.
@@ -116,7 +116,7 @@ class InteractiveWait:
         if not self.finished:
             self._show(self._waiting_message(holder, waiters))
 
-    def _waiting_message(self, holder: Holder | None, waiters: list[Holder]) -> str:
+    def _waiting_message(self, holder: Holder | None, waiters: list[Waiter]) -> str:
         this_process = os.uname().nodename, os.getpid()
         places = [i for i, w in enumerate(waiters, 1) if (w.host, w.pid) == this_process]
         place = f", place {places[0]} of {len(waiters)}" if places else ""

@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from leaselock import Holder, LockInfo, __version__
+from leaselock import Holder, LockInfo, Waiter, __version__
 from leaselock.cli import exit_codes
 from leaselock.cli.formatting import escape, format_duration, short_name, time_since
 from leaselock.cli.store import open_client
@@ -64,7 +64,7 @@ def lock_document(lock: LockInfo) -> dict[str, object]:
     return {"name": lock.name, "holder": holder, "waiters": waiters}
 
 
-def holder_document(holder: Holder) -> dict[str, object]:
+def holder_document(holder: Holder | Waiter) -> dict[str, object]:
     """Return a holder or a waiter as a JSON document."""
     return {
         "host": holder.host,
@@ -73,8 +73,8 @@ def holder_document(holder: Holder) -> dict[str, object]:
         "label": holder.label,
         "since": holder.since,
         "since_utc": utc_time(holder.since),
-        "token": holder.token,
-        "remaining": holder.remaining,
+        "token": getattr(holder, "token", None),
+        "remaining": getattr(holder, "remaining", None),
         "version": holder.version,
     }
 

@@ -1,11 +1,11 @@
-"""What a store is asked and what it answers: the contract between the core and every backend.
+"""The contract between the core and every store: requests, replies, and the `Backend` protocol.
 
-A claim names one acquisition: its `holder` is fresh for each, so a request that arrives late
-can never touch a later hold of the same thread (hazards A5, A9). Every request is idempotent:
-asked again after a lost reply, it gives the first answer again.
+A claim stands for one acquisition. Its id is new for each, so a request that arrives late can
+never touch a later hold of the same thread (hazards A5, A9). Every request is idempotent: repeated
+after a lost reply, it returns the first reply again.
 
-Nothing here decides anything; `rules` does, and the stores that decide by themselves must
-answer the same (tests/models).
+The decisions are in `rules`; stores that decide by themselves must reply the same, which
+tests/models checks.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ from leaselock.core.effects import FOREVER, Request
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
-# A hold ends with its lease, with the life of its client where the store can see it, or with
-# whichever comes first. "lease" is a detached hold, "client" one that a child process inherits.
+# What ends a hold: its lease, the end of its client where the store can see that, or either of
+# them. "lease" is a detached hold, "client" one that a child process may inherit.
 Lifetime = Literal["either", "lease", "client"]
 
-# What an ear says when every waiter of its client should look again: one they watched has died.
+# How a claim wants a lock. "upgrading" is an update hold that waits to become exclusive.
+Mode = Literal["exclusive", "shared", "update", "upgrading"]
+
+# A listener reports this id when every waiter of its client should ask again.
 WAKE_ALL = ""
 
 
 class PoolExhausted(NotApplied):
-    """A client has more to ask at once than its connections can carry: this was not sent."""
+    """All connections of the client were busy until the deadline: the request was not sent."""
 
 
 class Claim(NamedTuple):
-    """One acquisition, from before the first question until after the last."""
+    """One acquisition, from before its first request until after its last."""
 
     name: str
     id: str
@@ -41,13 +44,17 @@ class Claim(NamedTuple):
     metadata: str
     since: float
     tokens: int = 1
-    """How many tokens its grant reserves, from that of the grant on."""
+    """How many consecutive tokens its grant reserves."""
     cached: bool = False
-    """Its client may keep the lease while nobody uses it, and is to be told who else asks."""
+    """Its client may keep the lease while no local claim uses it, and must be notified when
+    another client waits.
+    """
+    mode: Mode = "exclusive"
+    permits: int = 1
 
 
 class HoldRecord(NamedTuple):
-    """The hold of a lock as the store has it; *expires* is on the store's clock."""
+    """A hold of a lock as the store has it; *expires* is on the store's clock."""
 
     id: str
     client: str
@@ -58,47 +65,85 @@ class HoldRecord(NamedTuple):
     since: float
     tokens: int = 1
     cached: bool = False
+    mode: Mode = "exclusive"
+    permits: int = 1
 
-    def named(self, token: int) -> bool:
-        """Whether *token* is one of this grant's."""
+    def has_token(self, token: int) -> bool:
+        """Whether *token* is one of those that this grant has reserved."""
         return self.token <= token < self.token + self.tokens
 
 
-class Finding(NamedTuple):
-    """One thing that was examined.
+# --- compatibility --------------------------------------------------------------------------------
 
-    *level* is "skip" where it could not be. *advice* is what to do about it, empty where nothing
-    needs to be done; *server* is which server it is about, by a name that only this one has, empty
-    where it has none.
+# The modes that a claim can be granted beside, by its own mode.
+BESIDE: dict[Mode, frozenset[Mode]] = {
+    "exclusive": frozenset(),
+    "shared": frozenset({"shared", "update"}),
+    "update": frozenset({"shared"}),
+    "upgrading": frozenset(),
+}
+
+
+def compatible(
+    others: Iterable[Claim | HoldRecord], claim: Claim, limit: int | None = None
+) -> bool:
+    """Whether *claim* can hold beside *others*: by their modes for a lock, by the number of permits
+    for a semaphore of *limit* permits.
+    """
+    if limit is not None:
+        return sum(other.permits for other in others) + claim.permits <= limit
+    beside = BESIDE[claim.mode]
+    return all(other.mode in beside for other in others)
+
+
+# --- replies --------------------------------------------------------------------------------------
+
+
+class Finding(NamedTuple):
+    """One result of `Client.doctor`.
+
+    >>> for finding in client.doctor():
+    ...     print(finding.level, finding.what, finding.advice)
+    ok the memory of this process
     """
 
     level: Literal["ok", "warn", "fail", "skip"]
+    """`skip` where it could not be examined."""
     what: str
+    """What was found."""
     advice: str = ""
+    """What to do about it; empty where nothing needs to be done."""
     server: str = ""
+    """The server it is about, by a name that only this one has; empty where it has none."""
 
 
 class Grant(NamedTuple):
-    """The claim holds the lock. *woken* are waiters of the same client to wake."""
+    """The claim holds the lock."""
 
     token: int
     notified: tuple[str, ...]
+    """Waiting claims of the same client that should ask again."""
     asked: float = FOREVER
-    """When, by our clock, its validity begins to count, if that is before the question."""
+    """When, by the client's clock, its validity begins to count, if that is before the request."""
     lasts: float = FOREVER
     """For how many seconds the store has it, if that is less than the claim's lease."""
 
 
 class Busy(NamedTuple):
-    """Somebody else holds. Ask again after *recheck* seconds if nobody has woken you by then."""
+    """The claim does not hold the lock."""
 
     held: HoldRecord | None
+    """The hold that is in the way, if the store knows it."""
     retry_after: float
+    """After how many seconds to ask again, if no notification arrives before."""
     notified: tuple[str, ...]
+    """Waiting claims of the same client that should ask again."""
+    waiting: int | None = None
+    """How many claims wait for the lock, this one included; None if the store does not say."""
 
 
 class Released(NamedTuple):
-    """What the claim was when it left."""
+    """What the claim was before its release."""
 
     was: Literal["held", "waiting", "absent"]
     notified: tuple[str, ...]
@@ -112,20 +157,57 @@ class LifetimeSet(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """Whose hold was found, and whether it was taken away."""
+    """The hold that was found, and whether it was ended."""
 
     held: HoldRecord | None
     done: bool
     notified: tuple[str, ...]
 
 
+class HoldState(NamedTuple):
+    """A hold, and the seconds that are left of it: None when it does not end by time."""
+
+    record: HoldRecord
+    remaining: float | None
+
+
 class LockState(NamedTuple):
-    """One lock as the store has it; *remaining* of the hold, in seconds, None when unbounded."""
+    """One lock as the store has it: its holds in the order of their tokens, and its waiters in the
+    order in which they will be served.
+    """
 
     name: str
-    held: HoldRecord | None
-    remaining: float | None
+    holds: tuple[HoldState, ...]
     waiting: tuple[Claim, ...]
+
+    @classmethod
+    def exclusive(
+        cls,
+        name: str,
+        held: HoldRecord | None,
+        remaining: float | None,
+        waiting: tuple[Claim, ...],
+    ) -> LockState:
+        """The state of a lock that has one hold at most."""
+        return cls(name, () if held is None else (HoldState(held, remaining),), waiting)
+
+    @property
+    def held(self) -> HoldRecord | None:
+        """The first hold."""
+        return self.holds[0].record if self.holds else None
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds that are left of the first hold."""
+        return self.holds[0].remaining if self.holds else None
+
+    def replace_hold(self, record: HoldRecord) -> LockState:
+        """The same with another record of the first hold."""
+        first, *others = self.holds
+        return self._replace(holds=(first._replace(record=record), *others))
+
+
+# --- requests -------------------------------------------------------------------------------------
 
 
 class Acquire(NamedTuple("Acquire", [("claim", Claim), ("wait", bool)]), Request[Grant | Busy]):
@@ -222,11 +304,14 @@ class CollectGarbage(NamedTuple("CollectGarbage", []), Request[int]):
     __slots__ = ()
 
 
+# --- the backend ----------------------------------------------------------------------------------
+
+
 class Capabilities(NamedTuple):
-    """What a store can say and do."""
+    """What a store can do, and how its clock may differ."""
 
     clock_drift: float
-    """How much faster than ours its clock may run, as a fraction."""
+    """How much faster than the client's its clock may run, as a fraction."""
     clock_margin: float
     """What the granularity of both clocks may add, in seconds."""
     life: bool
@@ -234,14 +319,14 @@ class Capabilities(NamedTuple):
     inheritable: bool
     """A child process can inherit a hold."""
     session_timeout: float = FOREVER
-    """Every hold of a client ends when the store has heard nothing of it for so many seconds.
-    Infinite where a hold ends by its own lease. Where it is not, the backend itself ends a hold
-    whose lease is over, for as long as its client lives.
+    """Every hold of a client ends when the store has not heard of the client for so many seconds;
+    then the backend itself ends a hold whose lease is over while its client lives. Infinite where a
+    hold ends by its own lease.
     """
     token_ranges: bool = False
-    """It can give a grant several tokens at once."""
+    """It can reserve several tokens with one grant."""
     notifies_contention: bool = False
-    """It tells the holder of a sticky claim that somebody else asks."""
+    """It notifies the holder of a cached claim when another client waits."""
 
 
 class StoreLifecycle(Protocol):
@@ -268,15 +353,18 @@ class StoreLifecycle(Protocol):
 
 @runtime_checkable
 class Watchful(Protocol):
-    """A backend that sees at once when a hold ends, beside what every backend does."""
+    """A backend that is notified when a hold ends, beside what every backend does."""
 
     def report_to(self, lose: Callable[[str, str], None]) -> None:
-        """Whom to tell, in a step of the core: the holder, and why its hold has ended."""
+        """Call `lose(claim_id, reason)`, in a step of the core, when a hold has ended."""
         ...
 
 
 class Backend(Protocol):
-    """One way of locking, on one store, for one client. Its methods are processes."""
+    """A way of locking, on one store, for one client. Its methods are processes, or plain steps
+    where they are not awaited. Every `until` is the time by which a request must be answered:
+    NotApplied or OutcomeUnknown otherwise.
+    """
 
     capabilities: Capabilities
 
@@ -285,8 +373,8 @@ class Backend(Protocol):
         ...
 
     def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
-        """Return when asking again may help, at the latest at *until*. Nothing is missed
-        that has happened since the last `ask`.
+        """Return when asking again may help, at the latest at *until*. A notification that has
+        arrived since the last acquire request is not missed.
         """
         ...
 
@@ -295,19 +383,23 @@ class Backend(Protocol):
         ...
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
-        """Give up; says whether it held."""
+        """Release the claim, or cancel it while it waits; return whether it held."""
         ...
 
-    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
+    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
         ...
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
-        """One lock (*name*), or all held or waited for that match *pattern*."""
+        """One lock (*name*), or all that are held or waited for and match *pattern*."""
+        ...
+
+    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
+        """End the hold of the lock; with *token*, only the hold of that grant."""
         ...
 
     def doctor(self, until: float) -> Awaitable[Sequence[Finding]]:
-        """Report how the store is set up, and whether that suits a lock."""
+        """Examine the configuration of the store."""
         ...
 
     def setup(self, dry: bool, until: float) -> Awaitable[Sequence[str]]:
@@ -318,12 +410,8 @@ class Backend(Protocol):
         """Remove records that are no longer needed; return how many."""
         ...
 
-    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
-        """Take the lock away from its holder."""
-        ...
-
     def forget(self, claim: Claim) -> None:
-        """The claim waits no more."""
+        """Stop waiting: the claim was granted, or its release is already scheduled."""
         ...
 
     def wake_all(self) -> None:
@@ -331,5 +419,7 @@ class Backend(Protocol):
         ...
 
     def reset_identity(self) -> None:
-        """Drop what belonged to the process that forked us."""
+        """Drop the waiters and background processes of this client: after a fork, or when its
+        event loop was closed.
+        """
         ...

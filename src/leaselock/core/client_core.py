@@ -1,19 +1,20 @@
-"""One client: its desks, what it can be asked, and its end.
+"""A client: its locks, its administration, and its end.
 
-A desk is one way of locking (a protocol) with its own books and its own keeper; most clients
+A context is one way of locking (a protocol) with a registry and a renewer of its own. Most clients
 have one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from leaselock.core import validity
+from leaselock.core.acquisition import LockOptions
 from leaselock.core.backend import Finding
-from leaselock.core.hold import Hold
 from leaselock.core.hold_registry import HoldRegistry
-from leaselock.core.inspection import Holder, LockInfo, holder_of, reports_of
+from leaselock.core.inspection import Holder, LockInfo, holder_of, lock_infos
 from leaselock.core.lease_handle import LeaseHandle
-from leaselock.core.mutex import LockOptions, Mutex
+from leaselock.core.mutex import Mutex
 from leaselock.core.renewer import Renewer
 from leaselock.core.validation import (
     checked_label,
@@ -31,18 +32,19 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Backend
     from leaselock.core.effects import Env
-    from leaselock.core.local import Local
+    from leaselock.core.local_handoff import LocalHandoff
 
 
-# How many tokens a sticky lease reserves: as often it can be taken again without a question.
-SPARE = 1024
+# How many tokens a cached lease reserves: it can be acquired so many times without a request.
+CACHED_TOKENS = 1024
 
 
-class ProtocolContext(NamedTuple):
+class ProtocolContext:
     """One way of locking, and what this client holds by it."""
 
-    registry: HoldRegistry
-    renewer: Renewer
+    def __init__(self, registry: HoldRegistry) -> None:
+        self.registry = registry
+        self.renewer = Renewer(registry)
 
 
 class ClientCore:
@@ -62,23 +64,21 @@ class ClientCore:
         self.backend = backend
         self.protocol = protocol
         self.label = checked_label(label)
-        self.patience = checked_seconds(op_timeout, "op_timeout", least=0.01, most=3600.0)
+        self.op_timeout = checked_seconds(op_timeout, "op_timeout", least=0.01, most=3600.0)
         self.local_handoffs = checked_local_handoffs(local_handoffs)
         self.closed = False
         self.contexts: dict[str | None, ProtocolContext] = {}
-        self.layers: dict[HoldRegistry, Local] = {}
+        self.layers: dict[HoldRegistry, LocalHandoff] = {}
         self.context(None)
 
     def context(self, protocol: str | None) -> ProtocolContext:
-        """The desk for a protocol; None is the store's default. ValueError for an unknown one."""
+        """The context of a protocol, None for the default. ValueError for an unknown one."""
         protocol = protocol or self.protocol
         context = self.contexts.get(protocol)
         if context is None:
-            registry = HoldRegistry(self.env, self.backend(protocol), self.patience, self.label)
-            # One desk, even when two threads are here at once, and none of a client that is closed.
-            context = self.contexts.setdefault(
-                protocol, ProtocolContext(registry, Renewer(registry))
-            )
+            registry = HoldRegistry(self.env, self.backend(protocol), self.op_timeout, self.label)
+            # One context, even if two threads are here at once; and a closed one if the client is.
+            context = self.contexts.setdefault(protocol, ProtocolContext(registry))
             registry.closed = self.closed
         return context
 
@@ -95,52 +95,47 @@ class ClientCore:
         local_handoffs: object = None,
         cached: bool = False,
     ) -> Mutex:
-        """A lock by its name; nothing is asked of the store."""
-        terms = LockOptions(
+        """A lock by its name. The store is not asked."""
+        if local_handoffs is None:
+            local_handoffs = self.local_handoffs
+        handoffs = checked_local_handoffs(local_handoffs)
+        options = LockOptions(
             checked_lease(lease),
             bool(renew),
             checked_timeout(timeout),
             bool(reentrant),
             checked_label(label),
-            SPARE
-            if cached
-            else 1
-            + (
-                self.local_handoffs
-                if local_handoffs is None
-                else checked_local_handoffs(local_handoffs)
-            ),
+            CACHED_TOKENS if cached else 1 + handoffs,
             bool(cached),
         )
         context = self.context(protocol)
-        if terms.tokens > 1:
-            self._share(context.registry, terms.cached)
-        return Mutex(context.registry, context.renewer, checked_name(name), terms)
+        if options.tokens > 1:
+            self._share(context.registry, options.cached)
+        return Mutex(context.registry, context.renewer, checked_name(name), options)
 
     def _share(self, registry: HoldRegistry, cached: bool) -> None:
-        """From now on, threads or tasks may pass leases among themselves at this desk."""
+        """From now on the threads or tasks of this client may share the leases of *registry*."""
         can = registry.backend.capabilities
         if not (can.notifies_contention if cached else can.token_ranges):
             raise ValueError(
-                "local_handoffs= and cached= are for stores and protocols that can reserve fencing tokens "
-                "ahead: memory, and Redis by hash or string (for cached= without replicas)"
+                "local_handoffs= and cached= need a store and a protocol that can reserve fencing "
+                "tokens: memory, and Redis by hash or string (for cached= without replicas)"
             )
-        from leaselock.core.local import Local  # only who wants it waits for its loading
+        if registry not in self.layers:
+            from leaselock.core.local_handoff import LocalHandoff  # loaded where it is used
 
-        # One layer, even when two threads are here at once.
-        local = self.layers.setdefault(
-            registry, Local(self.env, registry.backend, registry.with_new_id)
-        )
-        local.report_to(registry.on_store_loss)
-        registry.backend = local
+            layer = LocalHandoff(self.env, registry.backend, registry.with_new_id)
+            layer.report_to(registry.on_store_loss)
+            # One layer, even if two threads are here at once.
+            registry.backend = self.layers.setdefault(registry, layer)
 
     async def locks(self, pattern: str) -> list[LockInfo]:
-        """All locks held or waited for whose names match."""
+        """All locks that are held or waited for and match."""
         registry = self.context(None).registry
-        return reports_of(await registry.inspect(None, pattern))
+        return lock_infos(await registry.inspect(None, pattern))
 
     async def break_lock(self, name: object, token: object) -> Holder | None:
-        """Take the lock from its holder; with *token*, only from that grant."""
+        """End the hold of the lock; with *token*, only the hold of that grant."""
         registry = self.context(None).registry
         wanted = None if token is None else checked_token(token)
         text = checked_name(name)
@@ -149,32 +144,30 @@ class ClientCore:
             found = holder_of(broken.held, None)
             raise NotHeld(
                 text,
-                f"{text!r} was not broken: not token {wanted} holds it, but token "
-                f"{broken.held.token} of {found}",
+                f"{text!r} was not broken: its token is not {wanted} but {broken.held.token}, "
+                f"of {found}",
             )
         return holder_of(broken.held, None)
 
     async def adopt(self, name: object, token: object) -> LeaseHandle:
-        """Take over a detached hold, by the token that it was granted with."""
-        registry, renewer = self.context(None)
+        """Continue a detached lease, by the token that it was granted with."""
+        context = self.context(None)
+        registry = context.registry
         text, wanted = checked_name(name), checked_token(token)
         asked = self.env.now()
-        (sight,) = await registry.inspect(text, "*")
-        held = sight.held
-        if held is None or not held.named(wanted) or held.lifetime != "lease":
+        (state,) = await registry.inspect(text, "*")
+        held = state.held
+        if held is None or not held.has_token(wanted) or held.lifetime != "lease":
             raise NotHeld(text, f"no detached lease on {text!r} has the token {wanted}")
-        await renewer.start()
-        remaining = sight.remaining or 0.0
-        claim = registry.claim(text, remaining, None, self.env.owner())
-        drift, margin = registry.backend.capabilities[:2]
-        until = asked + remaining * (1.0 - drift) - margin
-        hold = Hold(claim._replace(id=held.id), wanted, until, renew=False)
-        hold.owned = False
-        registry.add(hold, None, asked)
+        await context.renewer.start()
+        remaining = state.remaining or 0.0
+        claim = registry.claim(text, remaining, None, self.env.owner())._replace(id=held.id)
+        until = validity.valid_until(registry.backend.capabilities, asked, remaining)
+        hold = registry.add(claim, wanted, until, asked=asked, renew=False, owner=None)
         return LeaseHandle(registry, hold)
 
     async def doctor(self) -> list[Finding]:
-        """How the store is set up; that it cannot be asked is a finding, too."""
+        """Examine the configuration of the store. A store that cannot be reached is a finding."""
         try:
             registry = self.context(None).registry
             findings = await registry.backend.doctor(registry.answer_by())
@@ -183,23 +176,23 @@ class ClientCore:
         return list(findings)
 
     async def setup(self, dry: bool) -> list[str]:
-        """Make what the store needs; what was done."""
+        """Create what the store needs; return what was done."""
         registry = self.context(None).registry
         return list(await registry.backend.setup(dry, registry.answer_by()))
 
     async def gc(self) -> int:
-        """Remove what nobody needs any more; how much that was."""
+        """Remove records that are no longer needed; return how many."""
         registry = self.context(None).registry
         return await registry.backend.collect_garbage(registry.answer_by())
 
     def abandon(self, reason: str, ours: bool) -> None:
-        """Nobody here holds anything any more; give back what is *ours* and no parent's."""
+        """Lose all holds; release those that are *ours* and not a parent's."""
         for context in self.contexts.values():
             context.registry.abandon(reason, ours)
 
     async def close(self) -> None:
-        """Wake and end what waits, give back what is held, and stop the keepers."""
-        until = self.env.now() + self.patience
+        """End all waits, release all holds, and stop the renewers."""
+        until = self.env.now() + self.op_timeout
         self.closed = True
         for context in list(self.contexts.values()):
             if not context.registry.closed:

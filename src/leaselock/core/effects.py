@@ -1,10 +1,10 @@
-"""The questions that the core may ask the world.
+"""The effects that the core awaits, and the environment that it reads.
 
-A process of the core is a coroutine that awaits these objects and nothing else. A driver
-(threads, asyncio, simulation) takes each one out of `send`, does it, and sends the answer in.
+A process of the core is a coroutine that awaits effects and nothing else. A driver (threads,
+asyncio, the simulator) gets each effect from `send`, performs it, and sends the result back.
 Nothing here waits, and no event loop is involved: `async def` is only the notation.
 
-Between two awaits a process runs alone. Changes that belong together happen between two awaits.
+The code between two awaits is one atomic step. Changes that belong together are made in one step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOREVER = float("inf")
 
 
 class Effect(Generic[T]):
-    """One question; awaiting it hands it to the driver and gives back the answer."""
+    """Awaiting an effect hands it to the driver and returns its result."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class Call(Effect[R]):
 
 
 class Sleep(Effect[None]):
-    """Let time pass until *until*."""
+    """Wait until *until*."""
 
     __slots__ = ("until",)
 
@@ -61,7 +61,7 @@ class Sleep(Effect[None]):
 
 
 class Wait(Effect[bool]):
-    """Wait for *signal*, at most until *until*; the answer says whether it was set."""
+    """Wait for *signal*, at most until *until*; return whether it was set."""
 
     __slots__ = ("signal", "until")
 
@@ -71,7 +71,7 @@ class Wait(Effect[bool]):
 
 
 class Spawn(Effect[None]):
-    """Run *process* beside this one, under *name*; it ends with the client at the latest."""
+    """Run *process* in the background, under *name*; it ends with the client at the latest."""
 
     __slots__ = ("name", "process")
 
@@ -81,7 +81,7 @@ class Spawn(Effect[None]):
 
 
 class CallUser(Effect[None]):
-    """Call a function of the user's, outside every lock of ours; what it raises is reported."""
+    """Call a function of the user without holding the monitor; an exception is reported."""
 
     __slots__ = ("argument", "callback")
 
@@ -91,10 +91,10 @@ class CallUser(Effect[None]):
 
 
 class Signal:
-    """A flag that processes wait for. It is set and read between awaits, so it needs no lock.
+    """A flag that processes wait for. It is set and read in steps, so it needs no lock.
 
-    A waiting driver leaves a callback here. The callback must not block: it is called in the
-    step that sets the signal.
+    A driver that waits adds a callback. The callback is called in the step that sets the signal, so
+    it must not block.
     """
 
     __slots__ = ("is_set", "wakers")
@@ -104,62 +104,61 @@ class Signal:
         self.wakers: list[Callable[[], None]] = []
 
     def set(self) -> None:
-        """Wake everyone who waits, now and until `clear`."""
+        """Wake all that wait, now and until `clear`."""
         self.is_set = True
         wakers, self.wakers = self.wakers, []
         for wake in wakers:
             wake()
 
     def clear(self) -> None:
-        """Let the next wait wait."""
+        """The next `Wait` waits again."""
         self.is_set = False
 
 
 class Owner:
-    """Who calls: one thread or one task, as one client sees it. A new one gets a new Caller.
+    """One thread or task, as one client sees it.
 
-    It dies with its thread or task, which is how a hold whose owner is gone is noticed;
-    thread identifiers are no use for that, since the interpreter gives them out again.
-    What the core knows of the caller hangs here: its holds by name, and the text about it.
+    It dies with its thread or task, so a weak reference to it shows whether the owner of a hold is
+    gone. The identifier of a thread would not: the interpreter reuses it.
     """
 
-    __slots__ = ("__weakref__", "about", "holds", "reference", "title")
+    __slots__ = ("__weakref__", "holds", "metadata", "reference", "title")
 
     def __init__(self, title: str) -> None:
         self.title = title
         self.reference = weakref.ref(self)
-        # The label that was asked for last, and the text about it.
-        self.about: tuple[str | None, str] = (None, "")
-        # By the client that has it, for one of the core has an identity for each way of locking,
-        # and by the name: locks of the same name exclude one another only within one way.
+        # The label of its last claim, and the metadata text with it.
+        self.metadata: tuple[str | None, str] = (None, "")
+        # Its holds, by the identity of the client (one for each protocol) and the name: locks of
+        # the same name exclude one another within one protocol only.
         self.holds: dict[tuple[str, str], weakref.ref[Any]] = {}
 
 
 class Guard(Protocol):
-    """Stops the body of a `with` when its lease is lost, where the driver can do that."""
+    """Interrupts the body of a `with` when its lease is lost, where the driver can do that."""
 
     def interrupt(self) -> None:
-        """Stop the body (called in a step of the core; must not block)."""
+        """Interrupt the body. Called in a step of the core; must not block."""
         ...
 
     def settle(self, exception: BaseException | None) -> bool:
-        """End guarding; says whether *exception* is our own interruption coming out."""
+        """Stop guarding; return whether *exception* is this interruption, raised by the body."""
         ...
 
 
 class Env(Protocol):
-    """What needs no waiting: the clock, chance, and who is calling."""
+    """What the core reads without waiting: the clock, randomness, the calling thread or task."""
 
     def now(self) -> float:
-        """Seconds on the clock of all deadlines: nobody sets it, and it counts suspend."""
+        """Seconds on the clock of all deadlines. It is never set, and counts suspend."""
         ...
 
     def wall(self) -> float:
-        """Unix time, for people to read; never used to decide."""
+        """Unix time, to be shown; never used in a decision."""
         ...
 
     def random_id(self) -> str:
-        """128 fresh random bits as 32 hexadecimal digits."""
+        """128 new random bits as 32 hexadecimal digits."""
         ...
 
     def random(self) -> float:
@@ -171,9 +170,9 @@ class Env(Protocol):
         ...
 
     def guard(self) -> Guard | None:
-        """A guard over the calling task's body; None where nobody can stop it."""
+        """A guard over the body of the calling task; None where it cannot be interrupted."""
         ...
 
     def host_and_pid(self) -> tuple[str, int]:
-        """This host's name and this process's number, for people to read."""
+        """The name of this host and the number of this process, to be shown."""
         ...

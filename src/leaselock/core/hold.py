@@ -1,12 +1,12 @@
-"""One holding of a lock: its states and its validity. Pure: the time is handed in.
+"""One hold of a lock, as its client knows it: its state and its validity. Pure: the time is
+handed in.
 
       ┌──── detach ──────────────────┐
     HELD ── release ──▶ RELEASING ── done ──▶ FREE
       └──── lose ───────────┴──────▶ LOST
 
-A hold is renewed in HELD and nowhere else, so no renewal can follow a release (hazard A12).
-What a holder may believe ends at `until`, whether or not anyone has said so: a late observer
-that finds the time passed makes the same step to LOST.
+A hold is renewed in HELD only, so no renewal can follow a release (hazard A12). It is valid until
+`valid_until`; the first step that finds this time passed makes it LOST.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     import weakref
 
     from leaselock.core.backend import Claim
+
+# Why a hold was lost.
+TAKEN = "the store reports another holder, or the lock was broken by force"
+RAN_OUT = "its time ran out before a renewal was confirmed"
+FIXED = "its fixed lease is over"
+NOT_OURS = "at its release the store no longer had this hold"
 
 
 class State(Enum):
@@ -44,20 +50,21 @@ NEXT = {
 }
 
 
-# What the user has called, and what it is called with. A hold knows its handles weakly, or it
-# would keep itself alive; `wrap` makes of a handle what the user knows as a lease.
+# A function of the user and its argument.
 Callback = tuple[Callable[[Any], object], object]
-Mourner = tuple[
+# The function, the user's lease, its handle, and a function that makes a new lease of the handle.
+# The references are weak: otherwise a hold would keep itself alive.
+LossCallback = tuple[
     Callable[[Any], object], "weakref.ref[Any]", "weakref.ref[Any]", Callable[[Any], object]
 ]
 
 
-def nobody() -> None:
-    """The caller of a hold that belongs to no thread or task, such as an adopted one."""
+def no_owner() -> None:
+    """The owner of a hold that belongs to no thread or task, such as an adopted one."""
 
 
 class Hold:
-    """What one client knows of one grant."""
+    """What a client knows of one grant."""
 
     __slots__ = (
         "__weakref__",
@@ -78,27 +85,31 @@ class Hold:
         "valid_until",
     )
 
-    def __init__(self, claim: Claim, token: int, until: float, *, renew: bool) -> None:
+    def __init__(self, claim: Claim, token: int, valid_until: float, *, renew: bool) -> None:
         self.claim = claim
         self.token = token
-        self.valid_until = until
+        self.valid_until = valid_until
         self.renew = renew
-        # What no proof of life takes a fixed lease beyond.
-        self.max_valid_until = FOREVER if renew else until
+        # The end of a fixed lease, which no renewal moves.
+        self.max_valid_until = FOREVER if renew else valid_until
         self.state = State.HELD
+        # How many nested acquisitions share this hold.
         self.depth = 1
         self.reason = ""
+        # When the renewer must look at the hold.
         self.next_check = FOREVER
+        # A request of its acquisition was not answered, so its release leaves a tombstone.
         self.uncertain = False
-        # The store has it for less than its lease, until the first renewal.
+        # The store has it for a shorter time than its lease, until the first renewal.
         self.provisional = False
+        # False for an adopted hold: the client does not release it when it closes.
         self.owned = True
-        self.loss_callbacks: list[Mourner] = []
+        self.loss_callbacks: list[LossCallback] = []
         self.guards: list[Guard] = []
-        self.owner: Callable[[], Owner | None] = nobody
+        self.owner: Callable[[], Owner | None] = no_owner
 
     def step(self, event: str) -> bool:
-        """Go on to the next state; False, and no change, where *event* leads nowhere."""
+        """Go to the next state; return False, and change nothing, if *event* leads nowhere."""
         following = NEXT.get((self.state, event))
         if following is None:
             return False
@@ -106,7 +117,7 @@ class Hold:
         return True
 
     def lose(self, reason: str) -> bool:
-        """The hold can no longer be believed; says whether that is news."""
+        """Mark the hold as lost and interrupt its bodies; return whether it was not lost before."""
         if not self.step("lose"):
             return False
         self.reason = reason
@@ -114,35 +125,35 @@ class Hold:
             guard.interrupt()
         return True
 
-    def bereaved(self) -> list[Callback]:
-        """Who is to be told of the loss, with what; each is told once."""
-        loss_callbacks, self.loss_callbacks = self.loss_callbacks, []
+    def take_callbacks(self) -> list[Callback]:
+        """The callbacks to call for the loss. Each is returned once."""
+        callbacks, self.loss_callbacks = self.loss_callbacks, []
         return [
             (callback, lease() or wrap(handle))
-            for callback, lease, known, wrap in loss_callbacks
+            for callback, lease, known, wrap in callbacks
             if (handle := known()) is not None
         ]
 
     def is_valid(self, now: float) -> bool:
-        """Whether the holder may act on its hold at *now*."""
+        """Whether the owner may act on the hold at *now*."""
         return self.state is State.HELD and now < self.valid_until
 
     def check(self, now: float) -> None:
-        """Raise LeaseLost unless the hold can be believed."""
+        """Raise LeaseLost unless the hold is valid."""
         if self.state is State.HELD and now >= self.valid_until:
-            self.lose("its time ran out before a renewal was confirmed")
+            self.lose(RAN_OUT)
         if self.state is State.LOST:
             raise self.lost()
 
     def lost(self) -> LeaseLost:
-        """The error that tells how the hold was lost."""
+        """The error that says how the hold was lost."""
         return LeaseLost(self.claim.name, self.token, self.reason)
 
     def remaining(self, now: float) -> float:
-        """Seconds for which the hold can be believed."""
+        """Seconds for which the hold stays valid without a renewal."""
         return max(0.0, self.valid_until - now) if self.state is State.HELD else 0.0
 
     def confirmed(self, until: float) -> None:
-        """The store has renewed the hold; a belief is never shortened by good news."""
+        """The store has renewed the hold. A renewal never shortens its validity."""
         self.valid_until = max(self.valid_until, min(until, self.max_valid_until))
         self.provisional = False

@@ -1,157 +1,169 @@
-"""What one client holds, and what it has yet to give back.
+"""The holds and claims of one client, for one protocol.
 
-Holds are known weakly: the handles that the user keeps, or the lock object and the thread or
-task that took it, keep a hold alive. When they are gone, nobody renews it any more (C6, F10).
-
-An orphan is a claim whose fate was left open: its question got no answer, or its asker was
-cancelled, interrupted or dropped. Making one is a plain change of data, so it works where no
-effect can be awaited any more; the keeper gives orphans back.
+The registry knows holds weakly. A hold lives as long as the user keeps one of its leases, or the
+lock object and the thread or task that acquired it. A hold that is garbage is not renewed any more
+(hazards C6, F10).
 """
 
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
-from leaselock.core import timing
+from leaselock.core import validity
 from leaselock.core.backend import Backend, Claim, Watchful
-from leaselock.core.effects import FOREVER, Env, Owner, Signal, Sleep, Wait
-from leaselock.core.inspection import quoted
+from leaselock.core.effects import FOREVER, Env, Owner, Signal, Wait
+from leaselock.core.hold import Hold
+from leaselock.core.inspection import metadata_of
+from leaselock.core.pending_releases import PendingReleases
 from leaselock.core.singleton_process import Background
-from leaselock.core.validation import shortened
-from leaselock.errors import ClientClosed, OutcomeUnknown
-from leaselock.version import __version__
+from leaselock.core.timing import Retry
+from leaselock.errors import ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leaselock.core.backend import LockState
-    from leaselock.core.hold import Callback, Hold
-
-
-class PendingRelease(NamedTuple):
-    """A claim to give back, and until when that makes sense."""
-
-    claim: Claim
-    until: float
+    from leaselock.core.hold import Callback
 
 
 class InFlight:
-    """The processes with a claim that are under way; a closing client waits for the last.
-
-    Each counts itself in when it begins, and calls `exit` at its end.
-    """
+    """A count of the processes that use a claim. A closing client waits until it is zero."""
 
     def __init__(self) -> None:
         self.active = 0
         self.idle = Signal()
 
     def exit(self) -> None:
-        """One ends. It counts where it began, should its client have begun anew since."""
+        """Decrement the counter that was incremented, even if the client was reset since."""
         self.active -= 1
         if not self.active and self.idle.wakers:
             self.idle.set()
 
 
 class HoldRegistry:
-    """The books of one client."""
+    """The holds of one client, its claims in flight, and its pending releases."""
 
-    def __init__(self, env: Env, backend: Backend, patience: float, label: str | None) -> None:
+    def __init__(self, env: Env, backend: Backend, op_timeout: float, label: str | None) -> None:
         self.env = env
         self.backend = backend
-        self.drift, self.margin = backend.capabilities[:2]
-        self.op_timeout = patience
+        self.op_timeout = op_timeout
         self.label = label
-        self.changed = Signal()
-        self.planned = FOREVER
-        self.renewing = Background()
         self.closed = False
         if isinstance(backend, Watchful):
             backend.report_to(self.on_store_loss)
         self.begin()
 
     def begin(self) -> None:
-        """A fresh start: of a new client, or of a forked child's copy of one."""
+        """Start empty and with a new identity: for a new client, or its copy in a forked child."""
         self.client = self.env.random_id()
         self.serial = 0
         self.in_flight = InFlight()
         self.holds: dict[str, weakref.ref[Hold]] = {}
-        self.pending_releases: dict[str, PendingRelease] = {}
-        self.bereaved: list[Callback] = []
-        # How what is told of a claim begins: where this process is.
-        self.place = ""
-
-    def abandon(self, reason: str, ours: bool) -> None:
-        """Nobody here holds anything any more: a forked child, or the tasks of a closed loop.
-
-        What stayed with the process that forked us is its own; what is still *ours* is given back.
-        """
-        left = [hold for hold in self.held() if ours and hold.owned]
-        pending_releases = self.pending_releases if ours else {}
-        for hold in self.held():
-            hold.lose(reason)
+        self.pending_releases = PendingReleases(self.env, self.op_timeout)
+        # Callbacks of lost holds, which the renewer has yet to call.
+        self.due_callbacks: list[Callback] = []
+        # Wakes the renewer before `planned`, the time it sleeps until.
         self.changed = Signal()
         self.planned = FOREVER
         self.renewing = Background()
+
+    def abandon(self, reason: str, ours: bool) -> None:
+        """Lose every hold: in a forked child, or after the event loop of the tasks was closed.
+
+        In a child the holds are the parent's. Holds that are *ours* are released.
+        """
+        held = self.held()
+        left = [hold.claim for hold in held if ours and hold.owned]
+        if ours:
+            left += [pending.claim for pending in self.pending_releases]
+        for hold in held:
+            hold.lose(reason)
         self.begin()
         self.backend.reset_identity()
-        for hold in left:
-            self.release_later(hold.claim)
-        # Given up when their loop was over, or shortly before.
-        for release_later in pending_releases.values():
-            self.release_later(release_later.claim)
+        for claim in left:
+            self.release_later(claim)
+
+    # --- claims -----------------------------------------------------------------------------------
 
     def claim(
         self,
         name: str,
         lease: float,
         label: str | None,
-        caller: Owner,
+        owner: Owner,
         tokens: int = 1,
         cached: bool = False,
     ) -> Claim:
-        """A fresh claim, known to nobody yet."""
+        """A new claim, with an id that was never used."""
         if self.closed:
             raise ClientClosed(f"the client was closed; {name!r} cannot be locked with it any more")
+        env, client = self.env, self.client
         self.serial += 1
-        holder = f"{self.client}:{self.serial}"
-        about = self._about(label or self.label, caller)
-        return Claim(name, holder, self.client, lease, about, self.env.wall(), tokens, cached)
+        label = label or self.label
+        known, metadata = owner.metadata
+        if not metadata or known != label:
+            metadata = metadata_of(*env.host_and_pid(), owner.title, label)
+            owner.metadata = label, metadata
+        claim_id = f"{client}:{self.serial}"
+        return Claim(name, claim_id, client, lease, metadata, env.wall(), tokens, cached)
 
     def with_new_id(self, claim: Claim) -> Claim:
-        """The same wish, by an identity that nobody knows yet."""
+        """The same claim with an id that was never used."""
         self.serial += 1
         return claim._replace(id=f"{self.client}:{self.serial}")
 
-    def _about(self, label: str | None, caller: Owner) -> str:
-        known, text = caller.about
-        if not text or known != label:
-            if not self.place:
-                host, pid = self.env.host_and_pid()
-                host = shortened(host)
-                self.place = f'{{"host": {quoted(host)}, "pid": {pid}, "version": "{__version__}"'
-            title = shortened(caller.title)
-            words = f'"thread": {quoted(title)}, "label": {quoted(label)}'
-            text = f"{self.place}, {words}}}"
-            caller.about = label, text
-        return text
+    def release_later(self, claim: Claim) -> None:
+        """Have the renewer release *claim*."""
+        # A hold that ends with its session alone must be released, however long that takes.
+        lease_ends = self.backend.capabilities.session_timeout == FOREVER
+        self.pending_releases.add(claim, ends_by_itself=lease_ends)
+        self.backend.forget(claim)
+        self.wake_renewer(0.0)
 
-    def add(self, hold: Hold, caller: Owner | None, asked: float, lasts: float = FOREVER) -> None:
-        """A hold begins; the keeper learns of it in the same step."""
+    # --- holds ------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        claim: Claim,
+        token: int,
+        valid_until: float,
+        *,
+        asked: float,
+        lasts: float = FOREVER,
+        renew: bool,
+        owner: Owner | None,
+    ) -> Hold:
+        """A hold begins; the renewer learns about it in the same step.
+
+        The request that confirmed it was sent at *asked*. The store has it for *lasts* seconds, if
+        that is less than its lease. A hold without an owner is one that was adopted.
+        """
+        hold = Hold(claim, token, valid_until, renew=renew)
+        hold.provisional = lasts < claim.lease
+        if not renew:
+            # A provisional hold is prolonged to the end of its fixed lease.
+            begin = self.env.now() if hold.provisional else asked
+            hold.max_valid_until = validity.lease_end(self.backend.capabilities, begin, claim.lease)
         reference = weakref.ref(hold)
-        self.holds[hold.claim.id] = reference
-        if caller is not None:
-            hold.owner = weakref.ref(caller)
-            caller.holds[hold.claim.client, hold.claim.name] = reference
+        self.holds[claim.id] = reference
+        if owner is None:
+            hold.owned = False
+        else:
+            hold.owner = owner.reference
+            owner.holds[claim.client, claim.name] = reference
         self.schedule(hold, asked, lasts)
+        return hold
 
     def schedule(self, hold: Hold, asked: float, lasts: float = FOREVER) -> None:
-        """Have the keeper look at the hold when it must; it is woken only if it sleeps longer.
-        One that the store has for a shorter time, *lasts*, must be renewed in the first half.
+        """Plan when the renewer looks at the hold. Wake it only if it would sleep longer.
+
+        A hold that the store has for *lasts* seconds only is renewed in the first half of them.
         """
         until = hold.valid_until
         if until < hold.max_valid_until:
-            due = timing.renew_at(asked, self.proof(hold.claim.lease))
+            due = validity.renew_at(self.backend.capabilities, asked, hold.claim.lease)
             if hold.provisional:
                 due = min(due, until - lasts / 2)
             until = due if due < until else until
@@ -159,93 +171,65 @@ class HoldRegistry:
         if until < self.planned:
             self.wake_renewer(until)
 
-    def proof(self, lease: float) -> float:
-        """For how long one answer of the store is good, of a hold with that lease."""
-        session = self.backend.capabilities.session_timeout
-        return lease if session == FOREVER else min(lease, session * timing.PROVEN)
-
-    def over(self, asked: float, lease: float) -> float:
-        """The end of a lease that was asked for at *asked*, as its holder must see it."""
-        return timing.believed_until(asked, lease, self.drift, self.margin)
-
-    def proven(self, asked: float, lease: float) -> float:
-        """Until when an answer lets the holder believe; asking again may take it further."""
-        over = timing.believed_until(asked, lease, self.drift, self.margin)
-        session = self.backend.capabilities.session_timeout
-        return over if session == FOREVER else min(over, timing.proven_until(asked, session))
-
     def wake_renewer(self, when: float) -> None:
-        """Wake the keeper, which has something to do at *when*."""
+        """Wake the renewer, which has work to do at *when*."""
         self.planned = when
         self.changed.set()
 
-    def dismiss(self, hold: Hold) -> None:
-        """A hold needs no looking after any more; its caller has yet to put it down."""
+    def stop_renewing(self, hold: Hold) -> None:
+        """Stop renewing this hold; its owner has not released it yet."""
         self.holds.pop(hold.claim.id, None)
 
     def remove(self, hold: Hold) -> None:
         """A hold ends."""
-        self.dismiss(hold)
-        caller, key = hold.owner(), (hold.claim.client, hold.claim.name)
-        if caller is not None and key in caller.holds and caller.holds[key]() in (hold, None):
-            del caller.holds[key]
+        claim = hold.claim
+        self.holds.pop(claim.id, None)
+        owner, key = hold.owner(), (claim.client, claim.name)
+        if owner is not None and key in owner.holds and owner.holds[key]() in (hold, None):
+            del owner.holds[key]
 
-    def on_store_loss(self, holder: str, reason: str) -> None:
-        """The store's connection that held for *holder* has ended: nobody needs to be asked."""
-        reference = self.holds.get(holder)
+    def of(self, owner: Owner, name: str) -> Hold | None:
+        """The hold that *owner* has on *name*, if any."""
+        reference = owner.holds.get((self.client, name))
+        return reference() if reference is not None else None
+
+    def held(self) -> list[Hold]:
+        """All holds that are not garbage."""
+        return [hold for ref in list(self.holds.values()) if (hold := ref()) is not None]
+
+    # --- loss -------------------------------------------------------------------------------------
+
+    def on_store_loss(self, claim_id: str, reason: str) -> None:
+        """The store reports that the hold of *claim_id* has ended."""
+        reference = self.holds.get(claim_id)
         hold = reference() if reference is not None else None
         if hold is not None and hold.lose(reason):
             self.wake_renewer(0.0)
 
     def notify_lost(self, hold: Hold) -> None:
-        """A lost hold has somebody to tell: the keeper does it, even when it is looked after
-        by nobody else any more.
+        """Have the renewer call the callbacks of a lost hold, even if it does not know the hold
+        any more.
         """
-        bereaved = hold.bereaved()
-        if bereaved:
-            self.bereaved += bereaved
+        callbacks = hold.take_callbacks()
+        if callbacks:
+            self.due_callbacks += callbacks
             self.wake_renewer(0.0)
 
-    def of(self, caller: Owner, name: str) -> Hold | None:
-        """The hold that *caller* has on *name*, if any."""
-        reference = caller.holds.get((self.client, name))
-        return reference() if reference is not None else None
-
-    def held(self) -> list[Hold]:
-        """All holds that somebody still cares for."""
-        return [hold for ref in list(self.holds.values()) if (hold := ref()) is not None]
-
-    def release_later(self, claim: Claim) -> None:
-        """Leave it to the keeper to give *claim* back."""
-        bound = self.backend.capabilities.session_timeout < FOREVER
-        # What ends with its session alone must be given back, however long that takes.
-        until = FOREVER if bound else self.env.now() + claim.lease + timing.UNDO_PATIENCE
-        self.pending_releases[claim.id] = PendingRelease(claim, until)
-        self.backend.forget(claim)
-        self.wake_renewer(0.0)
+    # --- the store --------------------------------------------------------------------------------
 
     def answer_by(self) -> float:
-        """Until when the store may take to answer a question that is asked now."""
+        """The time until which the store may take to answer a request that is sent now."""
         if self.closed:
             raise ClientClosed("the client was closed")
         return self.env.now() + self.op_timeout
 
     async def inspect(self, name: str | None, pattern: str) -> Sequence[LockState]:
-        """Who holds and who waits. It changes nothing, so it is asked until it is answered."""
-        give_up = self.answer_by()
-        tries = 0
-        while True:
-            try:
-                until = timing.ask_again_by(self.env.now(), give_up)
-                return await self.backend.inspect(name, pattern, until)
-            except OutcomeUnknown:
-                tries += 1
-                if self.env.now() >= give_up:
-                    raise
-            await Sleep(min(give_up, self.env.now() + timing.pause(tries, self.env.random())))
+        """The state of one lock, or of all whose names match *pattern*."""
+        retry = Retry(self.env, self.op_timeout, self.answer_by())
+        return await retry.until_answered(partial(self.backend.inspect, name, pattern))
 
     async def close(self, until: float) -> None:
-        """Nobody begins or waits any more; those under way have until *until* to end."""
+        """Refuse new claims and end all waits; the processes in flight have until *until*."""
         self.closed = True
         self.changed.set()
         self.backend.wake_all()

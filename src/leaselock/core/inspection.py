@@ -1,105 +1,164 @@
-"""What people are shown of a lock: who holds it, who waits, in numbers and in words."""
+"""What users see of a lock: who holds it, who waits for it, as values and as text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from leaselock.core.validation import shortened
+from leaselock.version import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leaselock.core.backend import Busy, Claim, HoldRecord, LockState
+    from leaselock.core.backend import Claim, HoldRecord, LockState
 
 ESCAPED = {code: f"\\u{code:04x}" for code in range(0x20)} | {0x22: '\\"', 0x5C: "\\\\"}
 ENDLESS = float("inf")
 
 
 class Holder(NamedTuple):
-    """Who holds a lock, or waits for it.
+    """The holder of a lock, as `Lock.holder` and `Client.locks` report it.
 
-    *since* is Unix time, by the clock of the machine that wrote it. *token* is the fencing token of
-    the grant, None for one who waits. *remaining* is seconds until the lease ends; None where it
-    does not end by time, or nothing is held. *version* is that of leaselock there; None for another
-    library, or one that does not say.
+    >>> holder = client.lock("order:5").holder()
+    >>> print(holder, "since", time.ctime(holder.since), "token", holder.token)
+    web-3, process 4711, MainThread since Sun Nov 22 06:38:23 2026 token 1763793503000000
     """
+
+    host: str
+    """The name of its machine."""
+    pid: int
+    """Its process."""
+    thread: str
+    """Its thread or task."""
+    since: float
+    """When the lock was granted, in Unix time, by the clock of the machine that wrote it."""
+    label: str | None
+    """The label of its client or lock."""
+    token: int | None
+    """The fencing token of the grant; None where another library holds the lock without one."""
+    remaining: float | None
+    """Seconds until the lease ends; None where it does not end by time."""
+    version: str | None = None
+    """Its version of leaselock; None for another library."""
+
+    def __str__(self) -> str:
+        return _text_of(self)
+
+
+class Waiter(NamedTuple):
+    """A client that waits for a lock, as `Lock.waiters` and `Client.locks` report it.
+
+    >>> for waiter in client.lock("order:5").waiters():
+    ...     print(waiter, "since", time.ctime(waiter.since))
+    web-4, process 812, worker-2 since Sun Nov 22 06:38:24 2026
+    """
+
+    host: str
+    """The name of its machine."""
+    pid: int
+    """Its process."""
+    thread: str
+    """Its thread or task."""
+    since: float
+    """When it began to wait, in Unix time, by the clock of its machine."""
+    label: str | None
+    """The label of its client or lock."""
+    version: str | None = None
+    """Its version of leaselock; None for another library."""
+
+    def __str__(self) -> str:
+        return _text_of(self)
+
+
+class LockInfo(NamedTuple):
+    """A lock that is held or waited for, as `Client.locks` lists it.
+
+    >>> for lock in client.locks("order:*"):
+    ...     print(lock.name, lock.holder, len(lock.waiters))
+    order:5 web-3, process 4711, MainThread 1
+    """
+
+    name: str
+    holder: Holder | None
+    """None while the lock is free and its waiters have not been granted it yet."""
+    waiters: tuple[Waiter, ...]
+    """In the order in which the store will serve them."""
+
+
+class Metadata(NamedTuple):
+    """The metadata of a claim: who made it."""
 
     host: str
     pid: int
     thread: str
-    since: float
     label: str | None
-    token: int | None
-    remaining: float | None
-    version: str | None = None
-
-    def __str__(self) -> str:
-        label = f" ({self.label})" if self.label else ""
-        text = f"{self.host}, process {self.pid}, {self.thread}{label}"
-        # Messages have it, and are logged: what could forge a line there is made visible.
-        return text if text.isprintable() else text.encode("unicode_escape").decode()
+    version: str | None
 
 
-class LockInfo(NamedTuple):
-    """One lock that is held or waited for; *waiters* are in order."""
-
-    name: str
-    holder: Holder | None
-    waiters: tuple[Holder, ...]
+def metadata_of(host: str, pid: int, thread: str, label: str | None) -> str:
+    """The metadata to store with a claim, as JSON."""
+    host, thread = quoted(shortened(host)), quoted(shortened(thread))
+    return (
+        f'{{"host": {host}, "pid": {pid}, "version": "{__version__}", '
+        f'"thread": {thread}, "label": {quoted(label)}}}'
+    )
 
 
 def quoted(text: str | None) -> str:
-    """A text as JSON has it."""
+    """A text as a JSON string, None as null. The json module takes its time to load."""
     return "null" if text is None else f'"{text.translate(ESCAPED)}"'
 
 
 def holder_of(held: HoldRecord | None, remaining: float | None) -> Holder | None:
-    """The holder that a hold on record names."""
+    """The holder of a hold on record."""
     if held is None:
         return None
-    ends = remaining is not None and abs(remaining) < ENDLESS
-    return _about(held.metadata, held.since, held.token, remaining if ends else None)
+    host, pid, thread, label, version = _parsed(held.metadata)
+    left = remaining if remaining is not None and abs(remaining) < ENDLESS else None
+    return Holder(host, pid, thread, _time(held.since), label, held.token, left, version)
 
 
-def waiter_of(claim: Claim) -> Holder:
-    """The waiter that a queued claim names."""
-    return _about(claim.metadata, claim.since, None, None)
+def waiter_of(claim: Claim) -> Waiter:
+    """The waiter of a queued claim."""
+    host, pid, thread, label, version = _parsed(claim.metadata)
+    return Waiter(host, pid, thread, _time(claim.since), label, version)
 
 
-def report_of(sight: LockState) -> LockInfo:
-    """What people see of one lock."""
-    waiters = tuple(waiter_of(claim) for claim in sight.waiting)
-    return LockInfo(sight.name, holder_of(sight.held, sight.remaining), waiters)
+def lock_info(state: LockState) -> LockInfo:
+    """What users see of one lock."""
+    waiters = tuple(waiter_of(claim) for claim in state.waiting)
+    return LockInfo(state.name, holder_of(state.held, state.remaining), waiters)
 
 
-def reports_of(sights: Sequence[LockState]) -> list[LockInfo]:
-    """What people see of many locks."""
-    return [report_of(sight) for sight in sights]
+def lock_infos(states: Sequence[LockState]) -> list[LockInfo]:
+    """What users see of many locks."""
+    return [lock_info(state) for state in states]
 
 
-def _about(text: str, since: float, token: int | None, remaining: float | None) -> Holder:
-    import json  # only where somebody is told, for it takes its time to load
+def _time(since: float) -> float:
+    # Written by other programs; NaN is not less than anything.
+    return since if abs(since) < ENDLESS else 0.0
 
-    # Written by other programs, of other versions: nothing in it is taken for granted.
-    if not abs(since) < ENDLESS:  # also true for NaN
-        since = 0.0
+
+def _parsed(text: str) -> Metadata:
+    import json  # loaded when a holder is shown, for it takes its time
+
+    # Written by other programs of other versions: the types are not taken for granted.
     try:
         words = json.loads(text)
         host, pid, thread = str(words["host"]), int(words["pid"]), str(words["thread"])
-        label, version = _text(words.get("label")), _text(words.get("version"))
+        label, version = _optional(words.get("label")), _optional(words.get("version"))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        host, pid, thread = "unknown host", 0, f"described as {text!r:.80}"
-        label = version = None
-    return Holder(host, pid, thread, since, label, token, remaining, version)
+        return Metadata("unknown host", 0, f"described as {text!r:.80}", None, None)
+    return Metadata(host, pid, thread, label, version)
 
 
-def _text(word: object) -> str | None:
+def _optional(word: object) -> str | None:
     return None if word is None else str(word)
 
 
-def busy_message(name: str, busy: Busy, timeout: float | None, wall: float) -> str:
-    """Why a lock could not be had, and who has it."""
-    waited = "" if timeout is None else f" within {timeout:g} s"
-    holder = holder_of(busy.held, None)
-    if holder is None:
-        return f"{name!r} could not be had{waited}"
-    ago = max(0.0, wall - holder.since)
-    return f"{name!r} could not be had{waited}: held by {holder} for {ago:.1f} s"
+def _text_of(one: Holder | Waiter) -> str:
+    label = f" ({one.label})" if one.label else ""
+    text = f"{one.host}, process {one.pid}, {one.thread}{label}"
+    # Messages with it are logged: make characters visible that could forge a line there.
+    return text if text.isprintable() else text.encode("unicode_escape").decode()

@@ -1,35 +1,27 @@
-"""One acquisition: what the user has in hand. Several may share one hold, by nesting."""
+"""One acquisition, as the user has it in hand. Nested acquisitions share one hold."""
 
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core import timing
-from leaselock.core.effects import Guard, Sleep
-from leaselock.core.hold import Hold, State
-from leaselock.core.renewer import RAN_OUT, TAKEN
+from leaselock.core import validity
+from leaselock.core.hold import NOT_OURS, RAN_OUT, TAKEN, Hold, State
+from leaselock.core.timing import Retry
 from leaselock.core.validation import LONGEST_LEASE, SHORTEST_LEASE, checked_seconds
-from leaselock.errors import LeaseLost, NotApplied, NotHeld, OutcomeUnknown, StoreError
+from leaselock.errors import LeaseLost, NotHeld, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock.core.backend import Lifetime
+    from leaselock.core.effects import Guard
     from leaselock.core.hold_registry import HoldRegistry
-
-NOT_OURS = "when it was released, the store did not have it as ours any more"
-
-
-def doubt(error: StoreError) -> OutcomeUnknown:
-    """What to tell when an earlier question had no answer: a refusal says nothing of that one."""
-    if isinstance(error, OutcomeUnknown):
-        return error
-    return OutcomeUnknown(f"{error} (and an earlier question was not answered)")
 
 
 class LeaseHandle:
-    """A grant in use."""
+    """One acquisition of a lock: it is released once."""
 
     __slots__ = ("__weakref__", "guard", "hold", "registry", "released")
 
@@ -40,40 +32,36 @@ class LeaseHandle:
         self.released = False
 
     def ensure(self) -> None:
-        """Raise LeaseLost, or NotHeld after the release, unless the lease can be believed."""
+        """Raise LeaseLost, or NotHeld after the release, unless the lease is valid."""
         if self.released:
             raise NotHeld(self.hold.claim.name, f"{self.hold.claim.name!r} was released already")
         self.hold.check(self.registry.env.now())
 
     def remaining(self) -> float:
-        """Seconds for which the lease can be believed."""
+        """Seconds for which the lease stays valid without a renewal."""
         return 0.0 if self.released else self.hold.remaining(self.registry.env.now())
 
     def lost(self) -> bool:
-        """Whether the lease was lost; a released one was not."""
-        hold, now = self.hold, self.registry.env.now()
-        return not self.released and not hold.is_valid(now)
+        """Whether the lease was lost. A released one was not."""
+        return not self.released and not self.hold.is_valid(self.registry.env.now())
 
-    def watch_over(self, guard: Guard | None) -> None:
-        """Have the body that *guard* knows of stopped when the lease is lost."""
-        if guard is not None:
-            self.guard = guard
-            self.hold.guards.append(guard)
+    def watch_over(self, guard: Guard) -> None:
+        """Interrupt the body that *guard* stands for when the lease is lost."""
+        self.guard = guard
+        self.hold.guards.append(guard)
 
-    def unguard(self, exception: BaseException | None) -> bool:
-        """Stop guarding the body; was *exception* our own interruption?"""
-        guard, self.guard = self.guard, None
-        if guard is None:
-            return False
+    def unguard(self, guard: Guard, exception: BaseException | None) -> bool:
+        """Stop guarding the body; return whether *exception* was our own interruption."""
+        self.guard = None
         if guard in self.hold.guards:
             self.hold.guards.remove(guard)
         return guard.settle(exception)
 
     async def release(self) -> None:
-        """Give back this acquisition; the last one frees the lock."""
+        """Release this acquisition. The last one frees the lock."""
         hold, registry = self.hold, self.registry
         now = registry.env.now()
-        if not self._put_down():
+        if not self._end():
             hold.check(now)
             return
         registry.remove(hold)
@@ -81,7 +69,7 @@ class LeaseHandle:
             hold.step("release")
         if registry.closed or hold.claim.client != registry.client:
             hold.lose("its client was closed")
-        elif await self._leave(hold, now):
+        elif await self._send_release(hold, now):
             hold.step("done")
         else:
             hold.lose(NOT_OURS)
@@ -90,14 +78,14 @@ class LeaseHandle:
             raise self._lost()
 
     def drop(self) -> None:
-        """Give back this acquisition where nothing can be awaited: the keeper does it."""
-        if self._put_down():
+        """Release this acquisition where nothing can be awaited: through the renewer."""
+        if self._end():
             self.registry.remove(self.hold)
             self.hold.step("release")
             self.registry.release_later(self.hold.claim)
 
-    def _put_down(self) -> bool:
-        """This handle is done with; was it the last of its hold?"""
+    def _end(self) -> bool:
+        """Mark this handle as released; return whether it was the last one of its hold."""
         name = self.hold.claim.name
         if self.released:
             raise NotHeld(name, f"{name!r} was released already")
@@ -109,28 +97,18 @@ class LeaseHandle:
         self.registry.notify_lost(self.hold)
         return self.hold.lost()
 
-    async def _leave(self, hold: Hold, now: float) -> bool:
-        """Leave until answered. A repeated question that finds nothing was answered before."""
+    async def _send_release(self, hold: Hold, now: float) -> bool:
+        """Send the release until it is answered; return whether the store had the hold."""
         registry = self.registry
-        env, in_flight, give_up = registry.env, registry.in_flight, now + registry.op_timeout
-        tries = 0
+        in_flight = registry.in_flight
         in_flight.active += 1
         try:
-            while True:
-                try:
-                    until = timing.ask_again_by(now, give_up)
-                    was_held = await registry.backend.release(
-                        hold.claim, tombstone=hold.uncertain, until=until
-                    )
-                    return was_held or tries > 0
-                except StoreError as error:
-                    if not tries and isinstance(error, NotApplied):
-                        raise
-                    tries += 1
-                    if env.now() >= give_up:
-                        raise doubt(error) from error.__cause__
-                await Sleep(min(give_up, env.now() + timing.pause(tries, env.random())))
-                now = env.now()
+            retry = Retry(registry.env, registry.op_timeout, now + registry.op_timeout)
+            was_held = await retry.until_answered(
+                partial(registry.backend.release, hold.claim, tombstone=hold.uncertain)
+            )
+            # If a repeated release finds nothing, an earlier one was applied.
+            return was_held or retry.tries > 0
         except BaseException:
             registry.release_later(hold.claim)
             raise
@@ -138,7 +116,7 @@ class LeaseHandle:
             in_flight.exit()
 
     async def extend(self, seconds: object) -> None:
-        """Have the lease end no sooner than *seconds* from now, once; renewal goes on."""
+        """Make the lease end no sooner than *seconds* from now, once. Renewal goes on."""
         length = checked_seconds(seconds, "extend", least=SHORTEST_LEASE, most=LONGEST_LEASE)
         self.ensure()
         registry, hold = self.registry, self.hold
@@ -147,39 +125,40 @@ class LeaseHandle:
         answers = await registry.backend.renew([hold.claim._replace(lease=length)], until)
         if answers[0] is None:
             raise OutcomeUnknown(
-                f"whether {hold.claim.name!r} is still held is not known: try again"
+                f"it is not known whether {hold.claim.name!r} is still held: try again"
             )
         if not answers[0]:
             hold.lose(TAKEN)
             raise self._lost()
-        hold.max_valid_until = max(hold.max_valid_until, registry.over(asked, length))
-        hold.confirmed(registry.proven(asked, length))
+        can = registry.backend.capabilities
+        hold.max_valid_until = max(hold.max_valid_until, validity.lease_end(can, asked, length))
+        hold.confirmed(validity.valid_until(can, asked, length))
         hold.check(registry.env.now())
         registry.schedule(hold, asked)
 
     async def detach(self) -> None:
-        """Leave the lock held for the rest of its lease, by whoever knows its token."""
+        """Leave the lock held for the rest of its lease; its token is needed to adopt it."""
         self.ensure()
         if self.hold.depth > 1:
             raise NotHeld(self.hold.claim.name, "a nested acquisition cannot be detached")
         if self.hold.provisional:
             await self.extend(self.hold.claim.lease)
-        await self._retie("lease")
+        await self._set_lifetime("lease")
         self.registry.remove(self.hold)
         self.hold.step("detach")
         self.released = True
 
     async def make_inheritable(self) -> tuple[int, ...]:
-        """Let the lock live as long as any process that has the descriptors returned."""
+        """Let the lock live as long as any process that has the returned descriptors."""
         self.ensure()
         if not self.registry.backend.capabilities.inheritable:
             return ()
-        return await self._retie("client")
+        return await self._set_lifetime("client")
 
-    async def _retie(self, tie: Lifetime) -> tuple[int, ...]:
+    async def _set_lifetime(self, lifetime: Lifetime) -> tuple[int, ...]:
         registry, hold = self.registry, self.hold
         until = min(hold.valid_until, registry.env.now() + registry.op_timeout)
-        reply = await registry.backend.set_lifetime(hold.claim, tie, until)
+        reply = await registry.backend.set_lifetime(hold.claim, lifetime, until)
         if not reply.held:
             hold.lose(TAKEN)
             raise self._lost()
@@ -188,9 +167,12 @@ class LeaseHandle:
     def on_lost(
         self, callback: Callable[[Any], object], lease: object, wrap: Callable[[Any], object]
     ) -> None:
-        """Have *callback* called with the lease when it is lost; soon, if it is already."""
-        mourner = (callback, weakref.ref(lease), weakref.ref(self), wrap)
-        self.hold.loss_callbacks.append(mourner)
+        """Call *callback* with the user's lease when it is lost; soon, if it already is.
+
+        *wrap* makes a new lease of this handle, if the user has dropped that one by then.
+        """
+        known = (callback, weakref.ref(lease), weakref.ref(self), wrap)
+        self.hold.loss_callbacks.append(known)
         if self.lost():
             self.hold.lose(RAN_OUT)
             self.registry.notify_lost(self.hold)

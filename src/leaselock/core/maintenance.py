@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from leaselock.core.backend import CollectGarbage, Doctor, Setup
+from leaselock.core.backend import CollectGarbage, Doctor, Finding, Setup
 from leaselock.core.effects import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
-    from leaselock.core.backend import Finding
+    from leaselock.core.effects import Request
+
+R = TypeVar("R")
+
+# Seconds: more than a reply takes, and less than the shortest sensible lease.
+MAX_CLOCK_OFFSET = 1.0
 
 
 class StoreMaintenance:
     """Sends each maintenance request to the store as it is."""
 
+    node: Any = None
+    """The connection to the store."""
+
+    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Send one request to the store."""
+        return Call(self.node, request, until)
+
     async def doctor(self, until: float) -> Sequence[Finding]:
         """Report how the store is set up."""
-        return await Call("store", Doctor(), until)
+        return await self.request(Doctor(), until)
 
     async def setup(self, dry: bool, until: float) -> Sequence[str]:
         """Create what the store needs, or with *dry* only list it; return the statements."""
-        return await Call("store", Setup(dry), until)
+        return await self.request(Setup(dry), until)
 
     async def collect_garbage(self, until: float) -> int:
         """Remove records that are no longer needed; return how many."""
-        return await Call("store", CollectGarbage(), until)
+        return await self.request(CollectGarbage(), until)
+
+
+def clock_finding(where: str, theirs: float, ours: float) -> Finding:
+    """Compare two readings of the wall clock at about the same moment, in Unix time.
+
+    Leases do not need the clocks to agree. But where another server takes over, its own clock
+    counts the leases on (hazard B12).
+    """
+    offset = theirs - ours
+    if abs(offset) <= MAX_CLOCK_OFFSET:
+        return Finding("ok", f"{where}: its clock agrees with this machine's")
+    side = "ahead of" if offset > 0 else "behind"
+    what = f"{where}: its clock is {abs(offset):.1f} s {side} this machine's"
+    return Finding("warn", what, "synchronise them: a server that takes over uses its own clock")

@@ -1,265 +1,143 @@
-"""One lock of one client: take it, take it again, give it back, look at it.
-
-Law 1: a claim exists before the first question is sent, and every way out of `_obtain` either
-has a grant or gives the claim back: by leaving in order, or as an orphan for the keeper.
-Law 2: what a holder believes is counted from the moment its question was sent (hazard B2).
-Law 3: below this line there are deadlines; `timeout` is turned into one at once.
-"""
+"""A lock of one client, by its name: acquire it, nest, release it, inspect it."""
 
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from leaselock.core import timing
-from leaselock.core.attempt import Acquisition
-from leaselock.core.backend import Busy, Grant, LockState, PoolExhausted
-from leaselock.core.cached_lease import kept_for
-from leaselock.core.effects import FOREVER, Owner, Sleep
+from leaselock.core.acquisition import Acquisition, LockOptions
+from leaselock.core.effects import FOREVER, Owner
 from leaselock.core.hold import Hold
-from leaselock.core.inspection import Holder, busy_message, holder_of, waiter_of
-from leaselock.core.lease_handle import LeaseHandle, doubt
+from leaselock.core.inspection import Holder, Waiter, holder_of, waiter_of
+from leaselock.core.lease_handle import LeaseHandle
 from leaselock.core.validation import checked_timeout
-from leaselock.errors import (
-    AcquireTimeout,
-    ClientClosed,
-    LeaselockError,
-    NotApplied,
-    NotHeld,
-    OutcomeUnknown,
-    StoreError,
-)
+from leaselock.errors import AcquireTimeout, LeaselockError, NotHeld
 
 if TYPE_CHECKING:
+    from leaselock.core.backend import Busy, LockState
     from leaselock.core.effects import Process
     from leaselock.core.hold_registry import HoldRegistry
+    from leaselock.core.local_handoff import LocalHandoff
     from leaselock.core.renewer import Renewer
 
 
-class LockOptions(NamedTuple):
-    """How a lock is taken, as the user said."""
-
-    lease: float
-    renew: bool
-    timeout: float | None
-    reentrant: bool
-    label: str | None
-    tokens: int = 1
-    """How many a grant reserves: its own, and one for each time that it is passed on."""
-    cached: bool = False
-    """Whether the client keeps the lease after a release, as long as nobody else asks."""
-
-
 class Mutex:
-    """A name, and the terms on which this client takes it."""
+    """A name, and the options with which this client acquires it."""
 
     def __init__(
-        self, registry: HoldRegistry, renewer: Renewer, name: str, terms: LockOptions
+        self, registry: HoldRegistry, renewer: Renewer, name: str, options: LockOptions
     ) -> None:
         self.registry = registry
         self.renewer = renewer
         self.name = name
-        self.terms = terms
-        # The handles of each thread or task, in the order taken. An entry dies with its caller.
+        self.options = options
+        # The leases that each thread or task has acquired through this object, the newest last.
         self.handles: dict[weakref.ref[Owner], list[LeaseHandle]] = {}
 
-    def acquire(self, timeout: float | None) -> Process[LeaseHandle | None]:
-        """Take the lock; None when *timeout* (else the lock's own) passes first."""
+    def acquire(self, timeout: object) -> Process[LeaseHandle | None]:
+        """Acquire the lock; None when the time has passed. Without *timeout* the lock's own holds.
+
+        A wrong number is refused here, before anything is awaited.
+        """
         return self._acquire(checked_timeout(timeout), entering=False)
 
     def enter(self) -> Process[LeaseHandle]:
-        """Take the lock for the body of a `with`, which is stopped when the lease is lost."""
+        """Acquire the lock for the body of a `with`, which is interrupted when the lease is lost;
+        AcquireTimeout when the time has passed.
+        """
         process: Process[Any] = self._acquire(None, entering=True)
         return process
 
     async def _acquire(self, timeout: float | None, entering: bool) -> LeaseHandle | None:
-        registry = self.registry
-        caller = registry.env.owner()
-        hold = registry.of(caller, self.name)
+        registry, options = self.registry, self.options
+        owner = registry.env.owner()
+        hold = registry.of(owner, self.name)
         if hold is not None:
             self._nest(hold)
-        else:
-            kept = kept_for(registry, self.name, self.terms, caller) if self.terms.cached else None
-            fresh = kept or await self._obtain(caller, self._deadline(timeout))
-            if not isinstance(fresh, Hold):
-                return self._too_late(fresh) if entering else None
-            hold = fresh
-        handle = self._keep(LeaseHandle(registry, hold), caller)
-        if entering:
-            handle.watch_over(registry.env.guard())
+        elif not options.cached or (hold := self._take_cached(owner)) is None:
+            if timeout is None:
+                timeout = options.timeout
+            deadline = FOREVER if timeout is None else registry.env.now() + timeout
+            claim = registry.claim(
+                self.name, options.lease, options.label, owner, options.tokens, options.cached
+            )
+            found = await Acquisition(registry, options, claim, deadline).obtain(
+                self.renewer, owner
+            )
+            if not isinstance(found, Hold):
+                return self._timed_out(found) if entering else None
+            hold = found
+        handle = LeaseHandle(registry, hold)
+        self._remember(handle, owner)
+        if entering and (guard := registry.env.guard()) is not None:
+            handle.watch_over(guard)
         return handle
 
-    def _too_late(self, busy: Busy) -> NoReturn:
-        message = busy_message(self.name, busy, self.terms.timeout, self.registry.env.wall())
-        raise AcquireTimeout(self.name, message)
+    def _nest(self, hold: Hold) -> None:
+        if not self.options.reentrant:
+            raise LeaselockError(
+                f"{self.name!r} is already held by this thread or task, and reentrant=False: "
+                "waiting for it here would never end"
+            )
+        hold.check(self.registry.env.now())
+        hold.depth += 1
+        if self.options.lease > hold.claim.lease:
+            hold.claim = hold.claim._replace(lease=self.options.lease)
 
-    def _keep(self, handle: LeaseHandle, caller: Owner) -> LeaseHandle:
-        # Handles do not know this list: a cycle would keep alive what its owner has let go.
-        handles = self.handles.get(caller.reference)
+    def _take_cached(self, owner: Owner) -> Hold | None:
+        """Take the lease that this client has kept, in one step and without a request."""
+        registry, options = self.registry, self.options
+        now, layer = registry.env.now(), cast("LocalHandoff", registry.backend)
+        lease = layer.cached_lease(self.name, options.lease, now)
+        if lease is None or not registry.renewing.running:
+            return None
+        claim = registry.claim(self.name, options.lease, options.label, owner, options.tokens, True)
+        return registry.add(
+            claim,
+            layer.take_cached(lease, claim),
+            lease.valid_until,
+            asked=now,
+            lasts=lease.valid_until - now,
+            renew=options.renew,
+            owner=owner,
+        )
+
+    def _timed_out(self, busy: Busy) -> NoReturn:
+        holder, detail = holder_of(busy.held, None), ""
+        if holder is not None:
+            held_for = max(0.0, self.registry.env.wall() - holder.since)
+            detail = f"held by {holder} for {held_for:.1f} s"
+        raise AcquireTimeout(self.name, self.options.timeout, holder, busy.waiting, detail)
+
+    def _remember(self, handle: LeaseHandle, owner: Owner) -> None:
+        # The handles do not know this list: a cycle would keep alive what its owner has dropped.
+        handles = self.handles.get(owner.reference)
         if handles is None:
-            handles = self._remember(caller)
+            handles = self._begin_list(owner)
         while handles and handles[-1].released:
             handles.pop()
         handles.append(handle)
-        return handle
 
-    def _remember(self, caller: Owner) -> list[LeaseHandle]:
-        # Known weakly from both sides: neither keeps the other, nor what it holds.
+    def _begin_list(self, owner: Owner) -> list[LeaseHandle]:
+        # Weak references in both directions: neither keeps the other alive, nor what it holds.
         this = weakref.ref(self)
 
         def forget(reference: weakref.ref[Owner]) -> None:
             getattr(this(), "handles", {}).pop(reference, None)
 
-        return self.handles.setdefault(weakref.ref(caller, forget), [])
-
-    def _deadline(self, timeout: float | None) -> float:
-        if timeout is None:
-            timeout = self.terms.timeout
-        return FOREVER if timeout is None else self.registry.env.now() + timeout
-
-    def _nest(self, hold: Hold) -> None:
-        if not self.terms.reentrant:
-            raise LeaselockError(
-                f"{self.name!r} is held by this thread or task already, and was asked for with "
-                "reentrant=False: waiting for it here would never end"
-            )
-        hold.check(self.registry.env.now())
-        hold.depth += 1
-        if self.terms.lease > hold.claim.lease:
-            hold.claim = hold.claim._replace(lease=self.terms.lease)
-
-    async def _obtain(self, caller: Owner, deadline: float) -> Hold | Busy:
-        registry = self.registry
-        terms = self.terms
-        wanted = (terms.tokens, terms.cached)
-        claim = registry.claim(self.name, terms.lease, terms.label, caller, *wanted)
-        attempt = Acquisition(claim, deadline)
-        in_flight = registry.in_flight
-        # In the step that made the claim: a client that is closed from now on waits for our end.
-        in_flight.active += 1
-        try:
-            if not registry.renewing.running:
-                await self.renewer.start()
-                self._check_open()
-            wait = deadline == FOREVER or deadline > registry.env.now()
-            reply = await self._ask(attempt, wait)
-            if not isinstance(reply, Grant) or not self._good(attempt, reply):
-                reply = await self._queue(attempt, reply, wait)
-            return self._hold(attempt, reply, caller) if isinstance(reply, Grant) else reply
-        except BaseException:
-            # Cancelled, interrupted, dropped, refused: whatever it was, no ghost stays behind.
-            if attempt.placed:
-                registry.release_later(claim)
-            raise
-        finally:
-            registry.backend.forget(claim)
-            in_flight.exit()
-
-    async def _queue(self, attempt: Acquisition, reply: Grant | Busy, wait: bool) -> Grant | Busy:
-        """Go on from the first answer, which was not a grant that can be believed."""
-        backend, env = self.registry.backend, self.registry.env
-        while True:
-            if isinstance(reply, Grant):
-                if self._good(attempt, reply):
-                    return reply
-                self._check_late(attempt)
-            elif env.now() >= attempt.deadline:
-                await self._withdraw(attempt, wait)
-                return reply
-            else:
-                attempt.queued = True
-                recheck = attempt.asked + reply.retry_after
-                await backend.await_wakeup(attempt.claim, min(attempt.deadline, recheck))
-                self._check_open()
-            reply = await self._ask(attempt, wait)
-
-    def _check_late(self, attempt: Acquisition) -> None:
-        attempt.late += 1
-        if attempt.late > timing.MOST_LATE:
-            raise OutcomeUnknown(
-                f"the store grants {self.name!r}, but its answers take longer than the "
-                f"lease of {attempt.claim.lease:g} s: ask for a longer one"
-            )
-
-    def _check_open(self) -> None:
-        if self.registry.closed:
-            raise ClientClosed(f"the client was closed while it waited for {self.name!r}")
-
-    def _good(self, attempt: Acquisition, grant: Grant) -> bool:
-        """Whether a grant was answered soon enough to be believed; else it must be confirmed."""
-        if grant.asked < attempt.asked:
-            attempt.asked = grant.asked
-        lease, attempt.lasts = attempt.claim.lease, grant.lasts
-        lasts = lease if lease < grant.lasts else grant.lasts
-        attempt.until = self.registry.proven(attempt.asked, lasts)
-        return self.registry.env.now() < attempt.until
-
-    async def _ask(self, attempt: Acquisition, wait: bool) -> Grant | Busy:
-        """Ask until answered: the question is idempotent, so a lost reply costs only time.
-
-        One who waits in line bears a store that is away (a restart, a failover) for as long as the
-        lease: whoever held the lock before is gone by then, and all that was known is void.
-        """
-        env, backend, patience = self.registry.env, self.registry.backend, self.registry.op_timeout
-        long = max(patience, attempt.claim.lease)
-        attempt.asked = now = began = env.now()
-        give_up = timing.answer_by(now, attempt.deadline, long if attempt.queued else patience)
-        tries = 0
-        while True:
-            placed, attempt.placed = attempt.placed, True
-            try:
-                until = timing.ask_again_by(now, min(give_up, now + patience))
-                return await backend.acquire(attempt.claim, wait=wait, until=until)
-            except StoreError as error:
-                if wait and isinstance(error, PoolExhausted):
-                    # Where only our own connections are too few, a wait is what was asked for.
-                    give_up = timing.answer_by(began, attempt.deadline, long)
-                if not tries and isinstance(error, NotApplied) and not attempt.queued:
-                    attempt.placed = placed
-                    if not isinstance(error, PoolExhausted) or env.now() >= give_up:
-                        raise
-                else:
-                    attempt.doubtful = True
-                    tries += 1
-                    if env.now() >= give_up:
-                        raise doubt(error) from error.__cause__
-            self._check_open()
-            await Sleep(min(give_up, env.now() + timing.pause(tries, env.random())))
-            attempt.asked = now = env.now()
-
-    async def _withdraw(self, attempt: Acquisition, waited: bool) -> None:
-        if not waited and not attempt.doubtful:
-            return
-        now = self.registry.env.now()
-        until = now + min(self.registry.op_timeout, timing.PATIENCE_OF_A_TRY)
-        try:
-            await self.registry.backend.release(
-                attempt.claim, tombstone=attempt.doubtful, until=until
-            )
-        except StoreError:
-            self.registry.release_later(attempt.claim)
-
-    def _hold(self, attempt: Acquisition, grant: Grant, caller: Owner) -> Hold:
-        hold = Hold(attempt.claim, grant.token, attempt.until, renew=self.terms.renew)
-        hold.uncertain = attempt.doubtful
-        hold.provisional = attempt.lasts < attempt.claim.lease
-        if not hold.renew:
-            # One that the store has for a shorter time yet is lengthened, like any other.
-            begun = self.registry.env.now() if hold.provisional else attempt.asked
-            hold.max_valid_until = self.registry.over(begun, attempt.claim.lease)
-        self.registry.add(hold, caller, attempt.asked, attempt.lasts)
-        return hold
+        return self.handles.setdefault(weakref.ref(owner, forget), [])
 
     async def release(self) -> None:
-        """Give back what this thread or task took last with this lock."""
+        """Release what this thread or task acquired last through this object."""
         await self._newest("release").release()
 
     async def leave(self, exception: BaseException | None) -> None:
-        """End the body of a `with`, whose own *exception* is never replaced."""
+        """End the body of a `with`. Its own *exception* is never replaced."""
         interrupted = False
         try:
             handle = self._newest("leave")
-            interrupted = handle.unguard(exception)
+            if (guard := handle.guard) is not None:
+                interrupted = handle.unguard(guard, exception)
             if isinstance(exception, GeneratorExit):
                 handle.drop()  # the body was dropped: nothing can be awaited any more
             else:
@@ -284,19 +162,19 @@ class Mutex:
         return handles[-1]
 
     def owned(self) -> bool:
-        """Whether this thread or task holds the lock, and may believe so."""
+        """Whether this thread or task has a valid hold of the lock."""
         hold = self.registry.of(self.registry.env.owner(), self.name)
         return hold is not None and hold.is_valid(self.registry.env.now())
 
-    async def _sight(self) -> LockState:
-        (sight,) = await self.registry.inspect(self.name, "*")
-        return sight
-
     async def holder(self) -> Holder | None:
-        """Who holds the lock now."""
-        sight = await self._sight()
-        return holder_of(sight.held, sight.remaining)
+        """The holder of the lock."""
+        state = await self._state()
+        return holder_of(state.held, state.remaining)
 
-    async def waiters(self) -> list[Holder]:
-        """Who waits for the lock, in order."""
-        return [waiter_of(claim) for claim in (await self._sight()).waiting]
+    async def waiters(self) -> list[Waiter]:
+        """The waiters for the lock, in order."""
+        return [waiter_of(claim) for claim in (await self._state()).waiting]
+
+    async def _state(self) -> LockState:
+        (state,) = await self.registry.inspect(self.name, "*")
+        return state

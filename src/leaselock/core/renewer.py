@@ -1,116 +1,83 @@
-"""One process per client: renews every lease, tells of the lost, gives orphans back.
+"""The renewer: one process per client and protocol. It renews every lease, calls the callbacks of
+lost ones, and sends the pending releases.
 
-It sleeps until the earliest moment at which a hold needs it, and is woken only for an earlier
-one; so a lock that is taken and released thousands of times between two of its turns costs it
-nothing. The renewals that are due about the same time travel as one request.
+It sleeps until the earliest time at which a hold needs it, and is woken only for an earlier one. So
+a lock that is acquired and released thousands of times within this time costs it nothing. Renewals
+that are due at about the same time are sent as one request.
 
-A renewal has three outcomes (hazard C10): renewed; another's, which is loss at once; and no
-answer, which is tried again until the time that was confirmed has passed, which is loss too.
+A renewal has three outcomes (hazard C10). The hold is renewed; or the store says that it is gone,
+and it is lost at once; or there is no answer, and the renewal is repeated until the hold is not
+valid any more, and then it is lost, too.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core import timing
+from leaselock.core import timing, validity
 from leaselock.core.effects import FOREVER, CallUser, Sleep, Spawn, Wait
-from leaselock.core.hold import Hold, State
+from leaselock.core.hold import FIXED, RAN_OUT, TAKEN, Hold, State
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock.core.backend import Claim
-    from leaselock.core.hold_registry import HoldRegistry, PendingRelease
+    from leaselock.core.hold_registry import HoldRegistry
 
-TOGETHER = 500
-TAKEN = "the store says that somebody else holds it, or that it was broken by force"
-RAN_OUT = "its time ran out before a renewal was confirmed"
-FIXED = "its fixed lease is over"
+# How many renewals are sent as one request.
+BATCH = 500
 
 
 class Renewer:
-    """Looks after the holdings of one client."""
+    """Renews the holds of one registry."""
 
     def __init__(self, registry: HoldRegistry) -> None:
         self.registry = registry
         self.failures = 0
 
     async def start(self) -> None:
-        """Start the keeper, unless it runs."""
-        await self.registry.renewing.start(self.keep, "keeper")
+        """Start the renewer, unless it runs."""
+        await self.registry.renewing.start(self.keep, "renewer")
 
     async def keep(self) -> None:
-        """Keep until the client is closed."""
-        while not self.registry.closed:
+        """Run until the client is closed."""
+        registry = self.registry
+        while not registry.closed:
             await self._rest()
-            await self.give_back()
+            await registry.pending_releases.send(registry.backend, self._due())
             await self._renew()
-            await self._tell_lost()
+            await self._notify_lost()
 
     async def _rest(self) -> None:
         registry = self.registry
-        # A time once planned is kept, though the hold that wanted it may be gone: else every
-        # acquire that follows a release would wake the keeper anew.
+        # Keep a planned time even if its hold is gone: otherwise every acquire after a release
+        # would wake the renewer.
         promised = registry.planned if registry.planned > registry.env.now() else FOREVER
-        registry.planned = min(self._next(), promised)
+        registry.planned = min(self._due(), registry.pending_releases.next_try(), promised)
         await Wait(registry.changed, registry.planned)
         registry.changed.clear()
-
-    def _next(self) -> float:
-        due = self._due()
-        if self.registry.pending_releases:
-            return min(due, self._later() if self.failures else 0.0)
-        return due
 
     def _due(self) -> float:
         return min((hold.next_check for hold in self.registry.held()), default=FOREVER)
 
-    def _later(self) -> float:
-        env = self.registry.env
-        return env.now() + timing.pause(self.failures, env.random())
-
-    async def give_back(self) -> None:
-        """Give back what is nobody's. What gets no answer goes to the end of the line, and the
-        rest waits for the next turn: a store that keeps silent must not keep us from our holds.
-        """
-        pending_releases = self.registry.pending_releases
-        for release_later in list(pending_releases.values()):
-            done = await self._give_back(release_later)
-            left = pending_releases.pop(release_later.claim.id, None)
-            if not done:
-                pending_releases[release_later.claim.id] = left or release_later
-                break
-
-    async def _give_back(self, release_later: PendingRelease) -> bool:
-        """Whether that is done with: it was answered, or a try that began too late failed, too."""
-        now = self.registry.env.now()
-        try:
-            patience = min(self.registry.op_timeout, timing.PATIENCE_OF_A_TRY)
-            until = min(now + patience, max(self._due(), now + timing.SHORTEST_TRY))
-            await self.registry.backend.release(release_later.claim, tombstone=True, until=until)
-        except StoreError:
-            self.failures += 1
-            return now >= release_later.until
-        self.failures = 0
-        return True
-
     async def _renew(self) -> None:
         now = self.registry.env.now()
-        due = [h for h in self.registry.held() if self._is_due(h, now)]
-        for start in range(0, len(due), TOGETHER):
-            await self._renew_together(due[start : start + TOGETHER])
+        due = [hold for hold in self.registry.held() if self._is_due(hold, now)]
+        for start in range(0, len(due), BATCH):
+            await self._renew_batch(due[start : start + BATCH])
 
     def _is_due(self, hold: Hold, now: float) -> bool:
         if hold.valid_until >= hold.max_valid_until or not hold.is_valid(now):
             return False
-        return hold.next_check <= now + timing.renew_early(self.registry.proof(hold.claim.lease))
+        early = validity.renew_early(self.registry.backend.capabilities, hold.claim.lease)
+        return hold.next_check <= now + early
 
-    async def _renew_together(self, holds: list[Hold]) -> None:
+    async def _renew_batch(self, holds: list[Hold]) -> None:
         registry = self.registry
         asked = registry.env.now()
         shortest = min(hold.valid_until for hold in holds) - asked
-        until = asked + min(registry.op_timeout, shortest / timing.RENEWALS_PER_LEASE)
+        until = asked + min(registry.op_timeout, shortest / validity.RENEWALS_PER_LEASE)
         claims = [self._wanted(hold, asked) for hold in holds]
         try:
             answers = await registry.backend.renew(claims, until)
@@ -127,61 +94,63 @@ class Renewer:
 
     def _try_again(self, holds: list[Hold]) -> None:
         self.failures += 1
+        env = self.registry.env
         for hold in holds:
-            # One that was extended meanwhile to the end of a fixed lease needs no renewal more.
-            again = hold.valid_until < hold.max_valid_until
-            hold.next_check = min(hold.valid_until, self._later()) if again else hold.valid_until
+            # A hold that was extended to the end of its fixed lease meanwhile is not renewed again.
+            again = env.now() + timing.pause(self.failures, env.random())
+            final = hold.valid_until >= hold.max_valid_until
+            hold.next_check = hold.valid_until if final else min(hold.valid_until, again)
 
     def _wanted(self, hold: Hold, asked: float) -> Claim:
-        """What to ask for: of a fixed lease, no more than is left of it."""
+        """The claim to renew: for a fixed lease, only what is left of it."""
         if hold.renew:
             return hold.claim
-        registry = self.registry
-        return hold.claim._replace(
-            lease=timing.lease_until(asked, hold.max_valid_until, registry.drift, registry.margin)
-        )
+        can = self.registry.backend.capabilities
+        left = validity.lease_for(can, asked, hold.max_valid_until)
+        return hold.claim._replace(lease=left)
 
     def _renewed(self, hold: Hold, asked: float, lease: float) -> None:
-        hold.confirmed(self.registry.proven(asked, lease))
+        hold.confirmed(validity.valid_until(self.registry.backend.capabilities, asked, lease))
         self.registry.schedule(hold, asked)
 
     def _taken(self, hold: Hold) -> None:
-        # A release under way has made the answer old news.
+        # While the hold is being released the answer is out of date.
         if hold.state is State.HELD:
             hold.lose(TAKEN)
 
-    async def _tell_lost(self) -> None:
+    async def _notify_lost(self) -> None:
         registry, now = self.registry, self.registry.env.now()
         for hold in registry.held():
             if hold.state is State.HELD and now >= hold.valid_until:
                 hold.lose(FIXED if hold.valid_until >= hold.max_valid_until else RAN_OUT)
             if hold.state is State.LOST:
-                registry.dismiss(hold)
-                registry.bereaved += hold.bereaved()
-                self._let_go(hold)
-        while registry.bereaved:
-            await Spawn(tell(*registry.bereaved.pop(0)), "lost")
+                registry.stop_renewing(hold)
+                registry.due_callbacks += hold.take_callbacks()
+                self._release_lost(hold)
+        while registry.due_callbacks:
+            await Spawn(call(*registry.due_callbacks.pop(0)), "lost")
 
-    def _let_go(self, hold: Hold) -> None:
-        # It ends with its session, which may be found again; but nobody believes in it any more.
+    def _release_lost(self, hold: Hold) -> None:
+        # A hold that ends with its session may still exist: the session may be found again.
         if self.registry.backend.capabilities.session_timeout < FOREVER:
             self.registry.release_later(hold.claim)
 
     async def finish(self, until: float) -> None:
-        """Give everything back, as far as the store answers before *until*; the client closes."""
+        """Release everything, as far as the store answers before *until*; the client closes."""
         registry = self.registry
         for hold in registry.held():
             if hold.lose("the client was closed") and hold.owned:
                 registry.release_later(hold.claim)
             registry.remove(hold)
-        while registry.pending_releases and registry.env.now() < until:
-            await self.give_back()
-            if registry.pending_releases:
-                await Sleep(min(until, self._later()))
+        pending = registry.pending_releases
+        while pending and registry.env.now() < until:
+            await pending.send(registry.backend, FOREVER)
+            if pending:
+                await Sleep(min(until, pending.retry_at()))
 
 
-async def tell(callback: Callable[[Any], object], lease: object) -> None:
-    """Tell one who asked to be told of a loss. Each by itself: one that takes its time, or ends its
-    thread or task, keeps no other from being told.
+async def call(callback: Callable[[Any], object], lease: object) -> None:
+    """Call one callback, as a process of its own: one that is slow, or ends its thread or task,
+    does not keep the others from being called.
     """
     await CallUser(callback, lease)

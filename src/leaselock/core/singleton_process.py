@@ -1,4 +1,4 @@
-"""A process that runs beside the others, at most once at a time: the keeper, the listener."""
+"""A background process that runs at most once at a time: the renewer, a listener."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Background:
-    """Whether it runs, and how it is started."""
+    """Whether the process runs, and how to start it."""
 
     __slots__ = ("begun", "running")
 
@@ -22,7 +22,7 @@ class Background:
         self.begun = False
 
     async def start(self, make: Callable[[], Process[None]], name: str) -> None:
-        """Start it, unless it runs. Whoever is interrupted here leaves it startable."""
+        """Start it, unless it runs. After an interruption here it can be started again."""
         if self.running:
             return
         self.running = True

@@ -1,74 +1,96 @@
-"""How long to wait before the next try, and when to renew. Pure: time and chance are handed in."""
+"""Repeating a request until it is answered, and how long to wait for each answer."""
 
 from __future__ import annotations
 
-RENEWALS_PER_LEASE = 3
-PATIENCE_OF_A_TRY = 1.0
-UNDO_PATIENCE = 5.0
+from typing import TYPE_CHECKING, TypeVar
+
+from leaselock.core.effects import Env, Sleep
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+# Seconds.
+TRY_TIMEOUT = 1.0
+"""How long a request that must not wait may take: a try, a late release."""
+RELEASE_GRACE = 5.0
+"""For how long after the end of its lease a claim is still worth a release."""
 FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 1.0
 SHORTEST_TRY = 0.05
-MOST_LATE = 3
-# What a sum of floats may be short of, in seconds.
-ROUNDING = 1e-6
-# How much of a session one proof of life is good for. The store may have counted its silence
-# from an earlier sign of life than the proof: in ZooKeeper up to a third of the session (the
-# pings of an idle client) and half a tick (a server tells the leader of them) earlier.
-PROVEN = 0.5
 
 
 def pause(attempt: int, chance: float) -> float:
-    """Full jitter, so that those who failed together do not come back together (hazard D10)."""
+    """Exponential backoff with full jitter: clients that failed together do not return together
+    (hazard D10). *chance* is a random number from 0 up to 1.
+    """
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt, 10)) * (0.1 + 0.9 * chance)
 
 
-def answer_by(now: float, deadline: float, patience: float) -> float:
-    """Until when to wait for the store's answer.
+def answer_by(now: float, deadline: float, op_timeout: float) -> float:
+    """The time until which to wait for an answer of the store.
 
-    A try that may not wait for the lock must still be answered, and a wait must end on time
-    when the store is silent (hazard B13); so the deadline rules, but for a short grace.
+    The deadline of the caller counts, so that a wait ends on time when the store is silent (hazard
+    B13). But a try, whose deadline is now, gets a short time: its request must be answered.
     """
-    latest = now + patience
+    latest = now + op_timeout
     if deadline >= latest:
         return latest
-    return max(deadline, now + min(patience, PATIENCE_OF_A_TRY))
+    return max(deadline, now + min(op_timeout, TRY_TIMEOUT))
 
 
-def ask_again_by(now: float, give_up: float) -> float:
-    """Until when one question may take of the time until *give_up*.
-
-    Half of what is left: so that a question whose reply was lost can be asked again.
+def outcome_unknown(error: StoreError) -> OutcomeUnknown:
+    """The error to raise for *error* when an earlier request was not answered. A refusal of the
+    last request says nothing about that one.
     """
-    half = (give_up - now) / 2
-    until = now + (half if half > SHORTEST_TRY else SHORTEST_TRY)
-    return until if until < give_up else give_up
+    if isinstance(error, OutcomeUnknown):
+        return error
+    return OutcomeUnknown(f"{error} (and an earlier request was not answered)")
 
 
-def renew_at(asked: float, lease: float) -> float:
-    """A third of the lease after the last question that was answered."""
-    return asked + lease / RENEWALS_PER_LEASE
+class Retry:
+    """An idempotent request that is repeated until it is answered, or until `give_up`."""
 
+    __slots__ = ("asked", "env", "give_up", "op_timeout", "tries")
 
-def renew_early(lease: float) -> float:
-    """Renewals due within this time of one another are sent as one."""
-    return lease / (4 * RENEWALS_PER_LEASE)
+    def __init__(self, env: Env, op_timeout: float, give_up: float, *, tries: int = 0) -> None:
+        self.env = env
+        self.op_timeout = op_timeout
+        self.give_up = give_up
+        # How many requests were sent whose outcome is unknown.
+        self.tries = tries
+        # When the last request was sent.
+        self.asked = 0.0
 
+    async def until_answered(self, send: Callable[..., Awaitable[T]]) -> T:
+        """Call `send(until=...)` until it returns, with a growing pause between the tries.
 
-def believed_until(asked: float, lease: float, drift: float, margin: float) -> float:
-    """The end of what a holder may believe, counted from the question (hazard B2).
+        One try gets half of the time that is left, so that a request whose reply was lost can be
+        repeated.
+        """
+        env = self.env
+        while True:
+            self.asked = now = env.now()
+            limit = min(self.give_up, now + self.op_timeout)
+            until = min(limit, now + max(SHORTEST_TRY, (limit - now) / 2))
+            try:
+                return await send(until=until)
+            except StoreError as error:
+                self.failed(error)
+            await Sleep(min(self.give_up, env.now() + pause(self.tries, env.random())))
 
-    *drift* is how much faster the store's clock may run than ours, *margin* what its
-    granularity and ours may add; for a very short lease the margin shrinks with it.
-    """
-    most = lease / 10
-    return asked + lease * (1.0 - drift) - (margin if margin < most else most)
+    def failed(self, error: StoreError) -> None:
+        """Count a failed try; raise when it was the last one. A refusal is final if no earlier
+        request is in doubt.
+        """
+        if not self.tries and isinstance(error, NotApplied):
+            raise error
+        self.count(error)
 
-
-def lease_until(asked: float, until: float, drift: float, margin: float) -> float:
-    """The lease to ask for, so that its answer is good `until` then: `believed_until`, solved."""
-    return (until - asked + margin) / (1.0 - drift) + ROUNDING
-
-
-def proven_until(asked: float, session: float) -> float:
-    """Until when an answer proves that the session lives which the hold ends with (hazard I1)."""
-    return asked + session * PROVEN
+    def count(self, error: StoreError) -> None:
+        """Count a try whose outcome is unknown."""
+        self.tries += 1
+        if self.env.now() >= self.give_up:
+            raise outcome_unknown(error) from error.__cause__

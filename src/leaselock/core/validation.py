@@ -1,4 +1,4 @@
-"""What may be asked for: names, times, sizes. Pure checks, made before any store is asked."""
+"""Checks of the arguments of the public interface: names, times, sizes. No store is asked."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def checked_lease(value: object) -> float:
 
 
 def checked_timeout(value: object) -> float | None:
-    """A time to wait: None is for ever, 0 does not wait."""
+    """A time to wait in seconds: None waits without limit, 0 does not wait."""
     if value is None:
         return None
     return checked_seconds(value, "timeout", least=0.0, most=float("inf"))
 
 
 def checked_label(value: object) -> str | None:
-    """A few words for people to read; they are stored with the hold, so they are kept short."""
+    """A short text that is stored with the hold and shown; longer ones are truncated."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -72,30 +72,30 @@ def checked_label(value: object) -> str | None:
 
 
 def shortened(text: str) -> str:
-    """*text*, as far as every store can keep it."""
+    """*text*, truncated to the length that every store can hold."""
     return text.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
 
 
 def checked_body(function: object, *, awaited: bool) -> None:
-    """TypeError for a function that has only begun when its call, if need be *awaited*, is over:
-    what it is decorated with would be over, too, before its body runs.
+    """TypeError for a function whose body runs only after its call has returned (and was *awaited*):
+    the lock would be released before.
     """
-    import inspect  # takes its time to load, and few decorate
+    import inspect  # loaded here, for it takes its time
 
     begun = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     if begun or (not awaited and inspect.iscoroutinefunction(function)):
         raise TypeError(
-            f"the body of {function!r:.80} runs after its call is over, and would not be under the "
-            "lock: take the lock inside of it, by `with` or `async with`"
+            f"the body of {function!r:.80} runs after its call has returned, and would not be under "
+            "the lock: acquire the lock inside it, with `with` or `async with`"
         )
 
 
 def checked_local_handoffs(value: object) -> int:
-    """How often a lease may be passed on within a client before it goes back to the store."""
+    """How often a lease may be handed on within a client before it is released."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"passes is an int, not {type(value).__name__}: {value!r:.80}")
+        raise TypeError(f"local_handoffs is an int, not {type(value).__name__}: {value!r:.80}")
     if not 0 <= value <= MOST_LOCAL_HANDOFFS:
-        raise ValueError(f"passes is from 0 to {MOST_LOCAL_HANDOFFS}")
+        raise ValueError(f"local_handoffs is from 0 to {MOST_LOCAL_HANDOFFS}")
     return value
 
 

@@ -1,1 +1,1 @@
-"""How a step is run: drivers know effects, and no backend."""
+"""Drivers: how the effects of the core are performed. They know no backend."""

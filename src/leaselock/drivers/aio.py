@@ -1,7 +1,7 @@
-"""The driver for asyncio: a process runs in the task that asks for it.
+"""The driver for asyncio: a process runs in the task that awaits it.
 
-One loop runs one step at a time, so no monitor is needed. A client belongs to one loop at a
-time; when that is closed, what was held in it is lost, and the client can serve another.
+A loop runs one step at a time, so no monitor is needed. A client belongs to one loop at a time.
+When that is closed, its holds are lost, and the client can serve another loop.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from leaselock.core.effects import (
 )
 from leaselock.drivers.in_thread import InThread, Loop
 from leaselock.drivers.node import DRIVERS, forked_message
-from leaselock.drivers.system_env import SystemEnv, given_up, patience
+from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from leaselock.core.backend import StoreLifecycle
-    from leaselock.drivers.node import AioNode
+    from leaselock.drivers.node import AioNode, Node
 
 T = TypeVar("T")
-CLOSE_PATIENCE = 5.0
+CLOSE_TIMEOUT = 5.0
 
 
 class BodyGuard:
@@ -45,7 +45,7 @@ class BodyGuard:
         self.interrupted = False
 
     def interrupt(self) -> None:
-        """Cancel the body, unless it is the body itself that found out, or will never go on."""
+        """Cancel the body, unless it runs this step itself, or its loop is closed."""
         if self.task.get_loop().is_closed():
             return
         if not self.interrupted and self.task is not _current_task():
@@ -53,7 +53,7 @@ class BodyGuard:
             self.task.cancel("the lease was lost")
 
     def settle(self, exception: BaseException | None) -> bool:
-        """Take our cancellation back; was *exception* it, and only it?"""
+        """Take our cancellation back; return whether *exception* is it, and nothing else."""
         if not self.interrupted:
             return False
         left = self.task.uncancel()
@@ -68,40 +68,45 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 class Aio(SystemEnv):
-    """Steps processes in tasks; one for each client."""
+    """Steps the processes of one client in tasks."""
 
     def __init__(
         self,
         nodes: Mapping[str, Any],
-        stores: tuple[StoreLifecycle, ...] = (),
+        stores: Sequence[StoreLifecycle] = (),
+        blocking: Sequence[Node] = (),
         *,
         native: bool = False,
     ) -> None:
+        # By the name or the object that a Call has.
+        self.nodes: dict[Any, AioNode] = {
+            name: node if native else InThread(node) for name, node in nodes.items()
+        }
+        self.nodes |= {node: InThread(node) for node in blocking}
         self.stores = stores
-        lend: Callable[[Any], AioNode] = _as_it_is if native else InThread
-        self.nodes = {name: lend(node) for name, node in nodes.items()}
         self.loop: Loop | None = None
-        self.callers: weakref.WeakKeyDictionary[asyncio.Task[Any], Owner] = (
+        self.owners: weakref.WeakKeyDictionary[asyncio.Task[Any], Owner] = (
             weakref.WeakKeyDictionary()
         )
         self.background: set[asyncio.Task[None]] = set()
+        # What the client does when its holds are lost with a fork or a loop.
         self.forgotten: Callable[[str, bool], None] = _nothing
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
-        """The running task; the caller dies with it."""
+        """The running task; the owner dies with it."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("an AsyncClient is used from a task, not from a loop callback")
-        caller = self.callers.get(task)
-        if caller is None:
-            caller = self.callers[task] = Owner(task.get_name())
+        owner = self.owners.get(task)
+        if owner is None:
+            owner = self.owners[task] = Owner(task.get_name())
             task.add_done_callback(self._task_ended)
-        return caller
+        return owner
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
-        # Somebody may keep the ended task; the holder that it was is gone.
-        self.callers.pop(task, None)
+        # A reference to the ended task may be left; the owner that it was is gone.
+        self.owners.pop(task, None)
 
     def guard(self) -> BodyGuard | None:
         """A guard over the running task."""
@@ -109,7 +114,7 @@ class Aio(SystemEnv):
         return None if task is None else BodyGuard(task)
 
     def _bind(self, process: Process[Any]) -> None:
-        """Serve the loop that runs; *process* is closed where that cannot be."""
+        """Serve the running loop; close *process* if that is impossible."""
         try:
             loop = asyncio.get_running_loop()
             if self.loop is not loop:
@@ -138,7 +143,7 @@ class Aio(SystemEnv):
 
     def _forget(self, reason: str, *, ours: bool) -> None:
         self.background = set()
-        self.callers = weakref.WeakKeyDictionary()
+        self.owners = weakref.WeakKeyDictionary()
         self.forgotten(reason, ours)
 
     def after_fork(self) -> None:
@@ -151,7 +156,7 @@ class Aio(SystemEnv):
         self._forget(forked_message(), ours=False)
 
     async def run(self, process: Process[T]) -> T:
-        """Step *process* to its end in this task, and return what it returns."""
+        """Step *process* to its end in this task; return its result."""
         self._bind(process)
         answer: Any = None
         error: BaseException | None = None
@@ -165,17 +170,19 @@ class Aio(SystemEnv):
             try:
                 answer = await self._perform(effect)
             except BaseException as raised:
-                # Cancellation, too, belongs to the process: it knows what to undo.
+                # Cancellation, too, is thrown into the process, which knows what to undo.
                 error = raised
 
     def step(self, function: Callable[..., None], *arguments: object) -> None:
-        """One step that awaits nothing."""
+        """Run a function that awaits nothing as one step."""
         function(*arguments)
 
     def _perform(self, effect: Effect[Any]) -> Awaitable[object]:
-        """What to await for the answer. No coroutine of its own: tasks that wait pay for each."""
+        """What to await for the answer. It is no coroutine itself: each one costs memory and time
+        while a task waits.
+        """
         if isinstance(effect, Call):
-            node = self.nodes[effect.node] if isinstance(effect.node, str) else effect.node
+            node = self.nodes.get(effect.node, effect.node)
             answer: Awaitable[object] = node.call(effect.request, effect.until)
             return answer
         if isinstance(effect, Wait):
@@ -183,7 +190,7 @@ class Aio(SystemEnv):
         if isinstance(effect, Sleep):
             return self._sleep(effect.until)
         if isinstance(effect, CallUser):
-            return self._tell(effect)
+            return self._call_user(effect)
         if isinstance(effect, Spawn):
             return self._start(effect)
         raise TypeError(f"the core awaited {effect!r}, which is not an effect")
@@ -195,7 +202,7 @@ class Aio(SystemEnv):
         woken: asyncio.Future[None] = loop.create_future()
         wake = _Waker(woken)
         signal.wakers.append(wake)
-        timer = loop.call_later(patience(until), wake)
+        timer = loop.call_later(time_left(until), wake)
         try:
             await woken
         finally:
@@ -216,7 +223,7 @@ class Aio(SystemEnv):
         self.background.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
-            # A task that is cancelled before its first step has never begun its process.
+            # A task that was cancelled before its first step has not begun its process.
             process.close()
             self.background.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -225,20 +232,20 @@ class Aio(SystemEnv):
         task.add_done_callback(ended)
 
     async def _in_background(self, process: Process[None]) -> None:
-        if not given_up(process):
+        if not was_dropped(process):
             await self.run(process)
 
-    async def _tell(self, effect: CallUser) -> None:
+    async def _call_user(self, effect: CallUser) -> None:
         try:
             answer = effect.callback(effect.argument)
             if inspect.isawaitable(answer):
                 await answer
         except Exception as error:
-            _report(error, "a callback told of a lost lease failed")
+            _report(error, "a callback for a lost lease failed")
 
     async def end(self, process: Process[None]) -> None:
-        """Run the client's last process, and close whatever comes of it."""
-        # Before anything is closed: in another loop what this one holds must live on.
+        """Run the client's last process, and close the driver even if that fails."""
+        # First of all: if another loop is still open, nothing may be closed.
         self._bind(process)
         try:
             await self.run(process)
@@ -251,9 +258,9 @@ class Aio(SystemEnv):
             node.interrupt()
         for store in self.stores:
             store.interrupt()
-        others = self.background - {asyncio.current_task()}  # a callback of ours may close us
+        others = self.background - {asyncio.current_task()}  # a callback may close the client
         if others:
-            await asyncio.wait(others, timeout=CLOSE_PATIENCE)
+            await asyncio.wait(others, timeout=CLOSE_TIMEOUT)
         for node in self.nodes.values():
             await node.finish()
         for node in self.nodes.values():
@@ -261,12 +268,12 @@ class Aio(SystemEnv):
         for store in self.stores:
             store.close()
         if self.stores:
-            # A closed transport lets go of its socket in the next turn of the loop.
+            # A closed transport closes its socket in the next iteration of the loop.
             await asyncio.sleep(0)
 
 
 class _Waker:
-    """Ends one wait; called by the signal, the timer, or both."""
+    """Ends one wait. The signal, the timer, or both call it."""
 
     __slots__ = ("future",)
 
@@ -283,9 +290,5 @@ def _report(error: BaseException, message: str) -> None:
     loop.call_exception_handler({"message": message, "exception": error})
 
 
-def _as_it_is(node: AioNode) -> AioNode:
-    return node
-
-
 def _nothing(reason: str, ours: bool) -> None:
-    """Until a client says what else must forget."""
+    """No client uses the driver."""

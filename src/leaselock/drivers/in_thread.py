@@ -1,7 +1,6 @@
-"""A blocking node, lent to asyncio: one thread, which answers in order.
+"""A blocking node under asyncio: one thread calls it, in the order of the requests.
 
-The order matters: a request whose asker was cancelled is carried out before the one that
-undoes it.
+The order matters: a request that was cancelled is carried out before the release that follows it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Job = tuple[object, float, Loop, "asyncio.Future[object]"]
 
 
 class InThread:
-    """Lends a blocking node to asyncio: one thread, which answers in order."""
+    """A blocking node as an `AioNode`."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -29,7 +28,7 @@ class InThread:
         self.thread: threading.Thread | None = None
 
     async def call(self, request: object, until: float) -> object:
-        """The node's answer."""
+        """The node's reply."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[object] = loop.create_future()
         if self.thread is None:
@@ -51,26 +50,26 @@ class InThread:
             try:
                 loop.call_soon_threadsafe(deliver, future, answer)
             except RuntimeError:
-                # The loop is closed: nobody is left to be answered.
+                # The loop is closed: no task waits for the answer any more.
                 continue
 
     def interrupt(self) -> None:
-        """Let a call that is under way for ever end."""
+        """End a call that has no deadline."""
         self.node.interrupt()
 
     async def finish(self) -> None:
-        """Return when everything asked so far is done, and the thread has ended."""
-        thread = self._dismiss()
+        """Return when all requests are done, and the thread has ended."""
+        thread = self._end()
         if thread is not None:
             await asyncio.to_thread(thread.join)
 
     def retire(self) -> None:
-        """The same where no loop runs: the one that asked is closed."""
-        thread = self._dismiss()
+        """The same after the loop was closed."""
+        thread = self._end()
         if thread is not None:
             thread.join()
 
-    def _dismiss(self) -> threading.Thread | None:
+    def _end(self) -> threading.Thread | None:
         self.jobs.put(None)
         thread, self.thread = self.thread, None
         self.jobs = SimpleQueue()
@@ -81,7 +80,7 @@ class InThread:
         self.node.close()
 
     def after_fork(self) -> None:
-        """In a forked child there is no such thread."""
+        """A forked child does not have the thread."""
         self.jobs = SimpleQueue()
         self.thread = None
         self.node.after_fork()

@@ -1,4 +1,4 @@
-"""What a driver asks questions of, and what happens to it when this process forks."""
+"""The nodes that a driver calls, and what happens to drivers when this process forks."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ if TYPE_CHECKING:
 
 
 class Node(Protocol):
-    """One thing that answers requests, blocking: a store, or the ear that listens to it."""
+    """A blocking node: it answers requests in the thread that calls it."""
 
     def call(self, request: object, until: float) -> object:
-        """The answer; Refused or Unknown when there is none by *until*."""
+        """The reply; NotApplied or OutcomeUnknown if there is none by *until*."""
         ...
 
     def interrupt(self) -> None:
-        """Let a call that is under way for ever end with Refused; from any thread."""
+        """End a call that has no deadline with NotApplied. Called from any thread."""
         ...
 
     def close(self) -> None:
-        """Give back what the node holds of the system; the next call would begin anew."""
+        """Close connections and files. The next call opens new ones."""
         ...
 
     def after_fork(self) -> None:
-        """Let go, in a forked child, of what belongs to the parent, without disturbing it."""
+        """Drop, in a forked child, what belongs to the parent, without using it."""
         ...
 
 
 class AioNode(Protocol):
-    """The same for asyncio: it is asked by awaiting, from the loop that its driver serves."""
+    """A node for asyncio: it is awaited, in the loop that its driver serves."""
 
     def call(self, request: object, until: float) -> Awaitable[object]:
-        """The answer. A request whose asker is cancelled is sent before what follows it."""
+        """The reply. A request that was cancelled is sent before those that follow it."""
         ...
 
     def interrupt(self) -> None:
-        """Let a call that is under way for ever end with Refused."""
+        """End a call that has no deadline with NotApplied."""
         ...
 
     async def finish(self) -> None:
-        """Return when everything asked so far is done, and nothing runs in the loop any more."""
+        """Return when all requests are done, and nothing runs in the loop any more."""
         ...
 
     def retire(self) -> None:
-        """The same where no loop runs: the one that asked is closed."""
+        """The same after the loop was closed."""
         ...
 
     def close(self) -> None:
-        """Give back what the node holds of the system; the next call would begin anew."""
+        """Close connections and files. The next call opens new ones."""
         ...
 
     def after_fork(self) -> None:
-        """Let go, in a forked child, of what belongs to the parent, without disturbing it."""
+        """Drop, in a forked child, what belongs to the parent, without using it."""
         ...
 
 
@@ -76,7 +76,7 @@ def _after_fork_in_child() -> None:
 
 
 def forked_message() -> str:
-    """Why a hold is not one any more after a fork."""
+    """The reason of the loss of a hold in a forked child."""
     return f"it stayed with process {os.getppid()}, which forked this one"
 
 

@@ -1,4 +1,4 @@
-"""What this machine says without being waited for: time, chance, place."""
+"""The environment of threads and asyncio: clocks, randomness, host and process."""
 
 from __future__ import annotations
 
@@ -11,30 +11,27 @@ from leaselock.core.effects import FOREVER
 # Linux's boot clock counts suspend, which the monotonic clock does not (hazard B4).
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
-# What a lock or a selector can be told to wait at most; longer waits are made of several.
+# The longest timeout of one wait for a lock or a selector. Longer waits are made of several.
 LONGEST_WAIT = 3600.0
 
+# Seconds on the clock of all deadlines. It is read several times with each acquire, so there is no
+# Python function in between.
+now = partial(time.clock_gettime, _CLOCK)
 
-def now() -> float:
-    """Seconds on the clock of all deadlines."""
-    return time.clock_gettime(_CLOCK)
 
-
-def patience(until: float) -> float:
-    """Seconds left until *until*, as far as one wait may last."""
+def time_left(until: float) -> float:
+    """Seconds until *until*, at most LONGEST_WAIT."""
     return max(0.0, min(until - now(), LONGEST_WAIT)) if until < FOREVER else LONGEST_WAIT
 
 
 class SystemEnv:
     """The part of `Env` that threads and asyncio have in common."""
 
-    # Asked several times with every acquire, so without a Python function in between: seconds on
-    # the clock of all deadlines, and Unix time for people to read.
-    now = staticmethod(partial(time.clock_gettime, _CLOCK))
+    now = staticmethod(now)
     wall = staticmethod(time.time)
 
     def random_id(self) -> str:
-        """128 fresh random bits; the kernel's, so a fork does not repeat them."""
+        """128 random bits of the kernel, so a fork does not repeat them."""
         return os.urandom(16).hex()
 
     def random(self) -> float:
@@ -42,7 +39,7 @@ class SystemEnv:
         return int.from_bytes(os.urandom(4), "big") / 2**32
 
     def host_and_pid(self) -> tuple[str, int]:
-        """This host's name and this process's number."""
+        """The name of this host and the number of this process."""
         return _host(), os.getpid()
 
 
@@ -54,6 +51,6 @@ def _host() -> str:
     return socket.gethostname()
 
 
-def given_up(process: object) -> bool:
-    """Whether whoever wanted *process* was interrupted, and closed it before its first step."""
+def was_dropped(process: object) -> bool:
+    """Whether *process* was closed before its first step."""
     return getattr(process, "cr_frame", process) is None

@@ -1,6 +1,6 @@
-"""Threads for what runs beside: one that has done its work waits a moment for more of it.
+"""The background threads of one driver. A thread that has no work waits a moment for more.
 
-A process of the core that is spawned often, and soon over, would cost a new thread each time.
+The core starts short background processes often; a new thread for each would be slow.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from leaselock.core.effects import Process
 
-# How long a thread waits for more to do.
+# For how many seconds an idle thread waits for work.
 IDLE = 1.0
 
-Box = SimpleQueue["tuple[Process[None], str] | None"]
+Inbox = SimpleQueue["tuple[Process[None], str] | None"]
 
 
 class ThreadPool:
@@ -27,27 +27,27 @@ class ThreadPool:
     def __init__(self, run: Callable[[Process[None]], object]) -> None:
         self.run = run
         self.threads: set[threading.Thread] = set()
-        # Where those who wait can be given work; whoever takes a box out owes it something.
-        self.idle: list[Box] = []
-        self.leaving = False
-        self.hiring = threading.Lock()
+        # The inboxes of idle threads. A thread that takes one out must put something in.
+        self.idle: list[Inbox] = []
+        self.closing = False
+        self.starting = threading.Lock()
 
     def start(self, process: Process[None], name: str) -> None:
-        """Run *process* beside this thread; it is closed if no thread can be had."""
+        """Run *process* in a background thread; it is closed if no thread can be started."""
         try:
-            box = self.idle.pop()
+            inbox = self.idle.pop()
         except IndexError:
-            self._hire(process, name)
+            self._start_thread(process, name)
         else:
-            box.put((process, name))
+            inbox.put((process, name))
 
-    def _hire(self, process: Process[None], name: str) -> None:
+    def _start_thread(self, process: Process[None], name: str) -> None:
         thread = threading.Thread(
             target=self._work, args=(process,), name=f"leaselock-{name}", daemon=True
         )
         try:
-            # Who dismisses the crew in this moment must know of it, and be able to wait for it.
-            with self.hiring:
+            # `close` must see the thread once it runs, and be able to join it.
+            with self.starting:
                 thread.start()
                 self.threads.add(thread)
         except BaseException:
@@ -56,8 +56,8 @@ class ThreadPool:
 
     def _work(self, process: Process[None]) -> None:
         thread = threading.current_thread()
-        with self.hiring:
-            pass  # until it is known
+        with self.starting:
+            pass  # wait until it is in `threads`
         try:
             self.run(process)
             while work := self._more():
@@ -67,28 +67,28 @@ class ThreadPool:
             self.threads.discard(thread)
 
     def _more(self) -> tuple[Process[None], str] | None:
-        box: Box = SimpleQueue()
-        self.idle.append(box)
+        inbox: Inbox = SimpleQueue()
+        self.idle.append(inbox)
         try:
-            return box.get(timeout=0.0 if self.leaving else IDLE)
+            return inbox.get(timeout=0.0 if self.closing else IDLE)
         except Empty:
             pass
         try:
-            self.idle.remove(box)
+            self.idle.remove(inbox)
         except ValueError:
-            # Somebody took it out in this moment, and puts something in.
-            return box.get()
+            # Another thread has just taken it out, and puts something in.
+            return inbox.get()
         return None
 
-    def dismiss(self, patience: float) -> None:
-        """Send those who wait home, and wait for all to end their work, each for so long."""
-        self.leaving = True
+    def close(self, timeout: float) -> None:
+        """Dismiss the idle threads, and wait for each of the others, at most *timeout* seconds."""
+        self.closing = True
         while self.idle:
             with suppress(IndexError):
                 self.idle.pop().put(None)
-        with self.hiring:
+        with self.starting:
             threads = list(self.threads)
         for thread in threads:
             if thread is not threading.current_thread():
-                thread.join(patience)
-        self.leaving = False
+                thread.join(timeout)
+        self.closing = False

@@ -1,7 +1,7 @@
-"""The driver for threads: a process runs in the thread that asks for it.
+"""The driver for threads: a process runs in the thread that calls it.
 
-Steps are taken under one monitor per client, and it is never held while waiting. So two threads
-interleave at the awaits of the core and nowhere else, as in the simulation.
+Steps are taken under one monitor for each client, which is never held while waiting. So two threads
+interleave at the awaits of the core and nowhere else, as in the simulator.
 """
 
 from __future__ import annotations
@@ -22,44 +22,52 @@ from leaselock.core.effects import (
     Wait,
 )
 from leaselock.drivers.node import DRIVERS, Node, forked_message
-from leaselock.drivers.system_env import SystemEnv, given_up, patience
+from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
 from leaselock.drivers.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from leaselock.core.backend import StoreLifecycle
 
 T = TypeVar("T")
-JOIN_PATIENCE = 5.0
+JOIN_TIMEOUT = 5.0
 
 
 class Threads(SystemEnv):
-    """Steps processes in threads; one for each client."""
+    """Steps the processes of one client in threads."""
 
-    def __init__(self, nodes: Mapping[str, Node], stores: tuple[StoreLifecycle, ...] = ()) -> None:
-        self.nodes = nodes
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        stores: Sequence[StoreLifecycle] = (),
+        blocking: Sequence[Node] = (),
+    ) -> None:
+        # By the name or the object that a Call has.
+        self.nodes: dict[Any, Node] = {**nodes, **{node: node for node in blocking}}
         self.stores = stores
         self.monitor = threading.RLock()
         self.local = threading.local()
-        self.crew = ThreadPool(self._begin)
+        self.pool = ThreadPool(self._in_background)
+        # What the client does when its holds are lost with a fork.
         self.forgotten: Callable[[str, bool], None] = _nothing
+        # The last process of the client, for the end of the interpreter.
         self.last: Callable[[], Process[None]] | None = None
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
-        """The running thread; the local dies with it, whatever its identifier is used for next."""
+        """The running thread. A thread local dies with the thread; its identifier is reused."""
         try:
-            caller: Owner = self.local.caller
+            owner: Owner = self.local.owner
         except AttributeError:
-            caller = self.local.caller = Owner(threading.current_thread().name)
-        return caller
+            owner = self.local.owner = Owner(threading.current_thread().name)
+        return owner
 
     def guard(self) -> None:
-        """Nobody can stop a thread's body; it is told by `lost`, `ensure` and its callback."""
+        """The body of a thread cannot be interrupted; it uses `lost`, `ensure` or `on_lost`."""
 
     def run(self, process: Process[T]) -> T:
-        """Step *process* to its end in this thread, and return what it returns."""
+        """Step *process* to its end in this thread; return its result."""
         answer: Any = None
         error: BaseException | None = None
         while True:
@@ -73,17 +81,19 @@ class Threads(SystemEnv):
             try:
                 answer = self._perform(effect)
             except BaseException as raised:
-                # An interrupt, too, belongs to the process: it knows what to undo.
+                # An interrupt, too, is thrown into the process, which knows what to undo.
                 error = raised
 
     def step(self, function: Callable[..., None], *arguments: object) -> None:
-        """One step that awaits nothing."""
+        """Run a function that awaits nothing as one step."""
         with self.monitor:
             function(*arguments)
 
     def _perform(self, effect: Effect[Any]) -> object:
         if isinstance(effect, Call):
-            node = self.nodes[effect.node] if isinstance(effect.node, str) else effect.node
+            node = effect.node
+            if type(node) is str:
+                node = self.nodes[node]
             answer: object = node.call(effect.request, effect.until)
             return answer
         if isinstance(effect, Wait):
@@ -91,9 +101,9 @@ class Threads(SystemEnv):
         if isinstance(effect, Sleep):
             self._wait(Signal(), effect.until)
         elif isinstance(effect, Spawn):
-            self.crew.start(effect.process, effect.name)
+            self.pool.start(effect.process, effect.name)
         elif isinstance(effect, CallUser):
-            self._tell(effect)
+            self._call_user(effect)
         else:
             raise TypeError(f"the core awaited {effect!r}, which is not an effect")
         return None
@@ -106,8 +116,8 @@ class Threads(SystemEnv):
                 return True
             signal.wakers.append(gate.release)
         try:
-            while not gate.acquire(timeout=patience(until)):
-                if patience(until) <= 0.0:
+            while not gate.acquire(timeout=time_left(until)):
+                if time_left(until) <= 0.0:
                     break
         finally:
             with self.monitor:
@@ -115,21 +125,21 @@ class Threads(SystemEnv):
                     signal.wakers.remove(gate.release)
         return signal.is_set
 
-    def _begin(self, process: Process[None]) -> None:
-        if not given_up(process):
+    def _in_background(self, process: Process[None]) -> None:
+        if not was_dropped(process):
             self.run(process)
 
-    def _tell(self, effect: CallUser) -> None:
+    def _call_user(self, effect: CallUser) -> None:
         try:
             effect.callback(effect.argument)
         except Exception as error:
-            # The user's own function failed: reported like an error of a thread, never lost.
+            # The user's own function failed: report it like an uncaught exception of a thread.
             thread = threading.current_thread()
             hook = threading.ExceptHookArgs((type(error), error, error.__traceback__, thread))
             threading.excepthook(hook)
 
     def end(self, process: Process[None]) -> None:
-        """Run the client's last process, and close whatever comes of it."""
+        """Run the client's last process, and close the driver even if that fails."""
         try:
             self.run(process)
         finally:
@@ -142,7 +152,7 @@ class Threads(SystemEnv):
         with self.monitor:
             for store in self.stores:
                 store.interrupt()
-        self.crew.dismiss(JOIN_PATIENCE)
+        self.pool.close(JOIN_TIMEOUT)
         for node in self.nodes.values():
             node.close()
         with self.monitor:
@@ -150,10 +160,10 @@ class Threads(SystemEnv):
                 store.close()
 
     def after_fork(self) -> None:
-        """In a forked child: only the forking thread lives, and nothing is held."""
+        """In a forked child: only the forking thread runs, and nothing is held."""
         self.monitor = threading.RLock()
         self.local = threading.local()
-        self.crew = ThreadPool(self._begin)
+        self.pool = ThreadPool(self._in_background)
         for node in self.nodes.values():
             node.after_fork()
         for store in self.stores:
@@ -162,7 +172,7 @@ class Threads(SystemEnv):
 
 
 def _nothing(reason: str, ours: bool) -> None:
-    """Until a client says what else must forget."""
+    """No client uses the driver."""
 
 
 def _at_exit() -> None:

@@ -1,8 +1,8 @@
-"""Optimistic locking: nobody waits; a write that comes too late is refused, in the same statement.
+"""Optimistic locking: a write by a stale reader or holder is refused, in the same statement.
 
     compare_and_set     write a row if it still has the version that it was read with
     fenced_write        write a row unless a newer holder of a lock has written it
-    retry_on_conflict   run a function again when it lost such a race
+    retry_on_conflict   run a function again after such a conflict
 
 The first two run one UPDATE on the connection, and in the transaction, that the caller has open.
 They commit nothing and roll back nothing.

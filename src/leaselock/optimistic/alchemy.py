@@ -1,7 +1,7 @@
-"""Conditional writes by SQLAlchemy: on a Connection or a Session, in the caller's transaction.
+"""Conditional writes through SQLAlchemy: on a Connection or a Session, in the caller's transaction.
 
-Law: this module is loaded when an object of SQLAlchemy's comes in, so that is loaded by then. The
-asynchronous twins bring their blocking selves (`run_sync`); there is one text for both.
+This module is imported when an object of SQLAlchemy is passed in, so SQLAlchemy is imported by
+then. Asynchronous connections and sessions run the same code through `run_sync`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ MYSQL = ("mysql", "mariadb")
 
 
 def is_async(target: object) -> bool:
-    """Whether it is one of the asynchronous twins."""
+    """Whether it is an asynchronous connection or session."""
     return isinstance(target, AsyncConnection | AsyncSession | async_scoped_session)
 
 
 def perform(target: object, write: Write) -> int:
-    """Carry it out on a blocking connection or session."""
+    """Carry out the write on a blocking connection or session."""
     return handle(Alchemy(target, write), write)
 
 
 async def perform_async(target: Any, write: Write) -> int:
-    """Carry it out on one of the twins."""
+    """Carry out the write on an asynchronous connection or session."""
     if isinstance(target, async_scoped_session):
         target = target()
     number: int = await target.run_sync(perform, write)
@@ -40,10 +40,10 @@ async def perform_async(target: Any, write: Write) -> int:
 
 
 class Alchemy:
-    """A Connection or a Session, and what the write's table is to it."""
+    """A Connection or a Session, and the table of the write as SQLAlchemy knows it."""
 
-    # SQLAlchemy asks MySQL's drivers for the rows that matched; who turned that off, or uses
-    # another driver, is not told otherwise.
+    # SQLAlchemy makes MySQL drivers report matched rows. That can be turned off, so it is not
+    # relied on.
     unchanged_is_unmatched = False
     snapshots = False
 
@@ -87,7 +87,7 @@ class Alchemy:
         return found
 
     def update(self, write: Write) -> int:
-        """How many rows it matched."""
+        """Execute the UPDATE. Returns how many rows it matched."""
         column = self.column(write, write.column)
         condition = COMPARED[write.condition](column, write.limit)
         if write.fence:
@@ -99,11 +99,11 @@ class Alchemy:
         self.unchanged_is_unmatched = self.snapshots = result.context.dialect.name in MYSQL
         matched: int = result.rowcount
         if matched == 1:
-            self._tell_session(write, new)
+            self._update_session(write, new)
         return matched
 
     def look(self, write: Write, *, current: bool) -> tuple[object] | None:
-        """The row's version or fence; None without a row. *current*: not from a snapshot."""
+        """The version or fence of the row; None without a row. *current*: not from a snapshot."""
         statement = sqlalchemy.select(self.column(write, write.column)).where(*self._key(write))
         if current:
             statement = statement.with_for_update(read=True)
@@ -118,10 +118,10 @@ class Alchemy:
             return self.target.execute(statement, execution_options={"synchronize_session": False})
         return self.target.execute(statement)
 
-    def _tell_session(self, write: Write, new: dict[str, object]) -> None:
-        """Bring an object of this row that the session has loaded up to date.
+    def _update_session(self, write: Write, new: dict[str, object]) -> None:
+        """Update the object of this row, if the session has loaded it.
 
-        SQLAlchemy would do so by itself, but also where no row was matched.
+        SQLAlchemy would do so itself, but also if no row was matched.
         """
         if self.mapper is None or not isinstance(self.target, orm.Session):
             return
@@ -139,7 +139,7 @@ class Alchemy:
                 set_committed_value(loaded, name, value)
 
     def name(self, write: Write) -> str:
-        """The table, for people."""
+        """The name of the table, for messages."""
         if isinstance(write.table, str):
             return write.table
         table: Any = self.entity if self.mapper is None else self.mapper.local_table

@@ -1,7 +1,7 @@
-"""What a conditional write is, and what it means that it matched no row. Pure: nothing is asked.
+"""What a conditional write is, and why it matched no row. This module does no I/O.
 
-Law: the condition is part of the UPDATE. To read, compare and then write loses updates wherever
-reads come from a snapshot (hazard J12). Rows are read only to say why nothing was written.
+Invariant: the condition is part of the UPDATE. Reading, comparing and then writing loses updates if
+reads come from a snapshot (hazard J12). Rows are read only to find out why nothing was written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from leaselock.errors import FenceRejected, NotApplied, OutcomeUnknown, RowNotFo
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A row that fits the condition when it is looked at may have come back in the meantime.
+# A row that meets the condition when it is read may have changed after the UPDATE.
 TRIES = 2
 COMPARED = {"=": operator.eq, "<=": operator.le, "<": operator.lt}
 
@@ -27,11 +27,11 @@ class Write(NamedTuple):
     key: Mapping[str, object]
     values: Mapping[str, object]
     column: str
-    """Of the version, or of the fence."""
+    """The column of the version or of the fence."""
     new: int
-    """What the column is set to."""
+    """The new value of the column."""
     limit: int
-    """What it is compared with."""
+    """The value that the column is compared with."""
     condition: str
     """ "=" for a version; "<=" or "<" for a fence, which may also be NULL: not written yet."""
 
@@ -41,8 +41,8 @@ class Write(NamedTuple):
         return self.condition != "="
 
 
-class Place(Protocol):
-    """Where a write is carried out: a connection, whoever made it."""
+class Writer(Protocol):
+    """Executes a write on a connection."""
 
     unchanged_is_unmatched: bool
     """Whether rows count as matched only if the UPDATE changed them (MySQL, hazard J13)."""
@@ -50,15 +50,15 @@ class Place(Protocol):
     """Whether an UPDATE sees rows that a SELECT of the same transaction does not (MySQL)."""
 
     def update(self, write: Write) -> int:
-        """How many rows it matched."""
+        """Execute the UPDATE. Returns how many rows it matched."""
         ...
 
     def look(self, write: Write, *, current: bool) -> tuple[object] | None:
-        """The row's version or fence; None without a row. *current*: not from a snapshot."""
+        """The version or fence of the row; None without a row. *current*: not from a snapshot."""
         ...
 
     def name(self, write: Write) -> str:
-        """The table, for people."""
+        """The name of the table, for messages."""
         ...
 
 
@@ -69,7 +69,7 @@ def versioned(
     expected: object,
     column: str,
 ) -> Write:
-    """The write of a row that must have the version *expected*."""
+    """A write of a row that must have the version *expected*."""
     if isinstance(expected, bool) or not isinstance(expected, int):
         raise TypeError(f"expected is the version read, an int, not {expected!r:.80}")
     _check(key, values, column)
@@ -84,7 +84,7 @@ def fenced(
     column: str,
     once: bool,
 ) -> Write:
-    """The write of a row that no token above *token* has written (with *once*: nor it itself)."""
+    """A write of a row without a token above *token*; with *once*, also without that token."""
     number = checked_token(token)
     _check(key, values, column)
     return Write(table, key, values, column, number, number, "<" if once else "<=")
@@ -104,41 +104,41 @@ def _check(key: Mapping[str, object], values: Mapping[str, object], column: str)
             raise ValueError(f"{column!r} is set by the write itself")
 
 
-def handle(place: Place, write: Write) -> int:
-    """Do it, or say why not; the number that the column has then."""
+def handle(writer: Writer, write: Write) -> int:
+    """Execute the write, or raise why it was refused. Returns the new value of the column."""
     for _ in range(TRIES):
-        matched = place.update(write)
+        matched = writer.update(write)
         if matched == 1:
             return write.new
-        _check_count(place, write, matched)
-        _check_row(place, write)
-    if write.fence and place.unchanged_is_unmatched:
+        _check_count(writer, write, matched)
+        _check_row(writer, write)
+    if write.fence and writer.unchanged_is_unmatched:
         return write.new  # the same token and the same values: there was nothing to change
     raise NotApplied(
-        f"{place.name(write)} {dict(write.key)} fits, but the database updates no row: "
+        f"{writer.name(write)} {dict(write.key)} fits, but the database updates no row: "
         "a trigger, a rule or a policy prevents it"
     )
 
 
-def _check_count(place: Place, write: Write, matched: int) -> None:
+def _check_count(writer: Writer, write: Write, matched: int) -> None:
     if matched < 0:
         raise OutcomeUnknown("the driver does not say how many rows an UPDATE matched: roll back")
     if matched > 1:
         raise ValueError(
-            f"{dict(write.key)} is no key of {place.name(write)}: "
+            f"{dict(write.key)} is no key of {writer.name(write)}: "
             f"{matched} rows matched and were changed, roll back"
         )
 
 
-def _check_row(place: Place, write: Write) -> None:
-    """Raise what the row says, which the UPDATE has not matched; nothing when it would now."""
-    row = place.look(write, current=False)
-    if place.snapshots and (row is None or _fits(write, row[0])):
-        row = place.look(write, current=True)
+def _check_row(writer: Writer, write: Write) -> None:
+    """Raise the reason why the UPDATE did not match the row; return if it would match now."""
+    row = writer.look(write, current=False)
+    if writer.snapshots and (row is None or _fits(write, row[0])):
+        row = writer.look(write, current=True)
     if row is None:
-        raise RowNotFound(place.name(write), dict(write.key))
+        raise RowNotFound(writer.name(write), dict(write.key))
     if not _fits(write, row[0]):
-        raise _reason(place.name(write), write, row[0])
+        raise _reason(writer.name(write), write, row[0])
 
 
 def _fits(write: Write, found: Any) -> bool:

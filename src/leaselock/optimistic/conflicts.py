@@ -1,7 +1,7 @@
-"""Which errors say that a transaction lost a race, so that the same again may well succeed.
+"""Which errors mean that a transaction had a conflict, so that a repetition may succeed.
 
-Law: a conflict is certain not to have been applied, and is over when the transaction is. Errors
-are known by their codes, so no driver is imported.
+Invariant: a transaction with a conflict was not applied. Errors are recognized by their codes, so
+no driver is imported.
 
     SQLSTATE 40001, 40P01   serialization failure, deadlock: PostgreSQL and its relatives, MySQL
     MySQL 1213, 1205, 1020  deadlock, lock wait timeout, record has changed since last read
@@ -19,16 +19,16 @@ MYSQL_MODULES = {"pymysql", "MySQLdb", "mysql", "mariadb", "aiomysql", "asyncmy"
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether the work may be begun anew after this error."""
+    """Whether the work may be repeated after this error."""
     if isinstance(error, StaleVersion) or _is_stale_data(error):
         return True
-    # SQLAlchemy keeps the driver's error, and its adapters for asyncio the one below that.
+    # SQLAlchemy keeps the error of the driver in `orig`.
     cause = getattr(error, "orig", None) or error
     return _state(cause) in STATES or _is_mysql(cause) or _is_sqlite(cause)
 
 
 def _is_stale_data(error: BaseException) -> bool:
-    """What SQLAlchemy's own `version_id_col` raises."""
+    """Whether it was raised by `version_id_col` of SQLAlchemy."""
     return any(
         cls.__name__ == "StaleDataError" and cls.__module__.startswith("sqlalchemy.")
         for cls in type(error).__mro__
@@ -45,6 +45,6 @@ def _is_mysql(error: BaseException) -> bool:
 
 
 def _is_sqlite(error: BaseException) -> bool:
-    # The lower byte is the kind; the rest says more, as in SQLITE_BUSY_SNAPSHOT.
+    # The lower byte is the primary code; the rest extends it, as in SQLITE_BUSY_SNAPSHOT.
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(code, int) and code & 0xFF in SQLITE_CODES

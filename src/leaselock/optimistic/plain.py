@@ -1,8 +1,7 @@
 """Conditional writes on a plain DB-API connection (PEP 249): psycopg, PyMySQL, sqlite3 and others.
 
-Law: a value is always a parameter, never text. A name is always quoted, in the manner of the
-database, so it is one name whatever is in it: case matters. Only a dot separates: a schema from
-its table.
+Invariant: a value is always a parameter, never text. A name is always quoted, so its case matters.
+A dot separates a schema from its table, and has no other meaning.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ MARKERS: dict[str, Callable[[int], str]] = {
 
 
 def driver_of(connection: object) -> str | None:
-    """The top name of the DB-API module that the connection is from; None if it is from none."""
+    """The name of the DB-API package of the connection; None if it is of none."""
     for cls in type(connection).__mro__:
         top = cls.__module__.partition(".")[0]
         if hasattr(sys.modules.get(top), "paramstyle"):
@@ -36,7 +35,7 @@ def driver_of(connection: object) -> str | None:
 
 
 class Plain:
-    """A DB-API connection; its transaction is the caller's."""
+    """Executes a write on a DB-API connection, in the caller's transaction."""
 
     def __init__(self, connection: Any, driver: str) -> None:
         self.connection = connection
@@ -46,7 +45,7 @@ class Plain:
         self.style: str = sys.modules[driver].paramstyle
 
     def update(self, write: Write) -> int:
-        """How many rows it matched."""
+        """Execute the UPDATE. Returns how many rows it matched."""
         text = Text(self.style, self.mysql)
         new = {**write.values, write.column: write.new}
         sets = ", ".join(f"{text.name(name)} = {text.value(value)}" for name, value in new.items())
@@ -61,10 +60,10 @@ class Plain:
         return matched
 
     def look(self, write: Write, *, current: bool) -> tuple[object] | None:
-        """The row's version or fence; None without a row. *current*: not from a snapshot."""
+        """The version or fence of the row; None without a row. *current*: not from a snapshot."""
         text = Text(self.style, self.mysql)
         what = f"SELECT {text.name(write.column)} FROM {text.table(write.table)}"
-        # The words that MariaDB and every MySQL know.
+        # This syntax is known to MariaDB and every version of MySQL.
         how = " LOCK IN SHARE MODE" if current else ""
         with closing(self.connection.cursor(**self._rows())) as cursor:
             cursor.execute(f"{what} WHERE {text.where(write)}{how}", text.parameters)
@@ -74,36 +73,36 @@ class Plain:
         return (next(iter(row.values())) if hasattr(row, "values") else row[0],)
 
     def _rows(self) -> dict[str, object]:
-        """Where psycopg is told to make objects of rows: tuples all the same."""
+        """psycopg may be set to make objects of rows; this asks for tuples."""
         if self.driver != "psycopg":
             return {}
         return {"row_factory": sys.modules["psycopg.rows"].tuple_row}
 
     def name(self, write: Write) -> str:
-        """The table, for people."""
+        """The name of the table, for messages."""
         return ".".join(parts_of(write.table))
 
 
 class Text:
-    """The parts of one statement, and the parameters that its markers stand for, in order."""
+    """The parts of one statement, and its parameters in order."""
 
     def __init__(self, style: str, mysql: bool) -> None:
         self.marker = MARKERS[style]
         self.quote = "`" if mysql else '"'
-        # There a percent sign begins a marker, in a name as well.
+        # In these styles a percent sign begins a marker, in a name as well.
         self.escaped = style in ("format", "pyformat")
         self.listed: list[object] = []
         self.named = style == "named"
 
     @property
     def parameters(self) -> list[object] | dict[str, object]:
-        """What goes with the text."""
+        """The parameters, in the form that the driver expects."""
         if self.named:
             return {f"p{number}": value for number, value in enumerate(self.listed, 1)}
         return self.listed
 
     def value(self, value: object) -> str:
-        """The marker of a parameter."""
+        """Add a parameter. Returns its marker."""
         self.listed.append(value)
         return self.marker(len(self.listed))
 
@@ -115,11 +114,11 @@ class Text:
         return quoted.replace("%", "%%") if self.escaped else quoted
 
     def table(self, table: object) -> str:
-        """The table's name, with its schema's."""
+        """The quoted name of the table, with its schema."""
         return ".".join(self.name(part) for part in parts_of(table))
 
     def where(self, write: Write) -> str:
-        """The row's key."""
+        """The condition for the key."""
         return " AND ".join(
             f"{self.name(name)} = {self.value(value)}" for name, value in write.key.items()
         )

@@ -1,7 +1,7 @@
-"""Run a function again when it lost a race, after a pause of growing, random length.
+"""Repeat a function after a conflict, with exponential backoff and jitter.
 
-Law: what is run again is the whole function. So it must contain its whole transaction, from the
-first read to the commit: a second try that decides by what was read before would repeat the error.
+The whole function is repeated. So it must contain its whole transaction, from the first read to the
+commit: a second try that decides by values read before would repeat the error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Tries:
         self.chance = SystemEnv()
 
     def pause_after(self, error: Exception) -> float | None:
-        """Seconds until the next attempt; None when this error is the caller's."""
+        """Seconds until the next attempt; None if the error goes to the caller."""
         if not is_conflict(error):
             return None
         self.lost += 1
@@ -73,18 +73,18 @@ def retry_on_conflict(
     timeout: float | None = None,
     on_conflict: Callable[[Exception, int], object] | None = None,
 ) -> Any:
-    """Run the decorated function again when it lost a race; for plain functions and `async def`.
+    """Repeat the decorated function, plain or `async def`, after a conflict.
 
-    A race is lost by StaleVersion, by SQLAlchemy's StaleDataError, and by what databases say of
-    transactions that got in each other's way: deadlock, serialization failure, lock wait timeout,
-    SQLite's busy file. All other errors are the caller's at once.
+    Conflicts are StaleVersion, StaleDataError of SQLAlchemy, and the errors of databases for
+    conflicting transactions: deadlock, serialization failure, lock wait timeout, a busy SQLite
+    file. All other errors are raised at once.
 
-    It is run at most *attempts* times (None: without end), and never begun later than *timeout*
-    seconds after the first time; then the last conflict is raised, with a note. Pauses are random,
-    from 5 ms on, twice as long each time up to 1 s. *on_conflict* is called with each conflict and
-    its number.
+    The function is called at most *attempts* times (None: without limit), and no attempt begins
+    later than *timeout* seconds after the first. Then the last conflict is raised, with a note. The
+    pauses are random; they begin at 5 ms and double up to 1 s. *on_conflict* is called with each
+    conflict and its number.
 
-    The function must contain its whole transaction, and no side effect outside of it.
+    The function must contain its whole transaction, and no side effects outside of it.
     """
     if attempts is not None and (type(attempts) is not int or attempts < 1):
         raise ValueError(f"attempts is 1 or more, or None, not {attempts!r}")
@@ -110,7 +110,7 @@ def _patient(function: Callable[P, T], rules: tuple[Any, ...]) -> Callable[P, T]
                 length = tries.pause_after(error)
                 if length is None:
                     raise
-            # This pause is the purpose: it keeps those who met from meeting again.
+            # The random pause keeps conflicting callers from meeting again.
             time.sleep(length)
 
     return call

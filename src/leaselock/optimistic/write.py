@@ -1,4 +1,4 @@
-"""The two conditional writes, for each kind of connection that a caller may have."""
+"""The two conditional writes, for each kind of connection."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class DbApi(Protocol):
-    """A connection as PEP 249 has it."""
+    """A connection of PEP 249."""
 
     def cursor(self) -> Any:
-        """What statements are run by."""
+        """A cursor."""
         ...
 
     def commit(self) -> None:
@@ -55,7 +55,7 @@ def compare_and_set(
     expected: int,
     column: str = "version",
 ) -> int | Coroutine[Any, Any, int]:
-    """Write a row if it still has the version *expected*; its new version, which is one more.
+    """Write a row if it still has the version *expected*. Returns its new version, one more.
 
     *target* is a Connection or a Session of SQLAlchemy, or any DB-API connection. With an
     AsyncConnection or AsyncSession the same call is awaited. It runs ``UPDATE … SET …, version =
@@ -64,13 +64,13 @@ def compare_and_set(
 
     *table* is its name ("schema.table" if need be); with SQLAlchemy also a Table or a mapped
     class, and then *values* may be SQL expressions. On a plain connection names are quoted, so
-    they are written as the database keeps them. *key* must name one row. *column* is an integer
-    that is never NULL, and that every writer of the row raises.
+    write them as the database stores them. *key* must identify one row. *column* is an integer
+    that is never NULL, and that every writer of the row increments.
 
-    Raises StaleVersion when somebody has changed the row, RowMissing when there is none; then
-    roll back, read again and decide again (`retry_on_conflict`). Raises Refused when the version
-    is NULL or a trigger prevents the write, ValueError when the key matches several rows: they
-    have been written, so roll back.
+    Raises StaleVersion if the row was changed, RowNotFound if there is none; then roll back, read
+    again and decide again (`retry_on_conflict`). Raises NotApplied if the version is NULL or a
+    trigger prevents the write, ValueError if the key matches several rows: these were written, so
+    roll back.
     """
     return _perform(target, versioned(table, key, values, expected, column))
 
@@ -118,20 +118,20 @@ def fenced_write(
     column: str = "fence",
     once: bool = False,
 ) -> int | Coroutine[Any, Any, int]:
-    """Write a row unless a newer holder of the lock has written it; the token, which it has then.
+    """Write a row unless a newer holder of the lock has written it. Returns the token.
 
     *token* is `lease.token`. It runs ``UPDATE … SET …, fence = :token WHERE key AND fence <=
-    :token``, so one holder may write as often as it likes, and one that has lost its lock without
-    knowing cannot overwrite the work of the next. A NULL fence is older than every token. With no
-    *values* it only raises the fence: from then on older holders are refused.
+    :token``. So one holder may write several times, and a holder that has lost the lock without
+    noticing cannot overwrite a later holder's work. A NULL fence is older than every token.
+    Without *values* it only raises the fence: from then on older holders are refused.
 
     With *once* the condition is ``fence < :token``: each grant writes the row at most once. So a
-    write whose outcome is unknown can be sent again, although it adds something.
+    write whose outcome is unknown can be repeated, even if it is not idempotent.
 
     Target, table, key and values are as for `compare_and_set`; all tokens in one column must come
-    from one lock. Raises FenceRejected when a newer token is there (with *once*: or the same),
-    RowMissing when there is no row, ValueError for a key that matches several.
-    The technique is Kleppmann's, "How to do distributed locking", 2016.
+    from one lock. Raises FenceRejected if the row has a newer token (with *once*: or the same),
+    RowNotFound if there is no row, ValueError if the key matches several.
+    The technique is from Kleppmann, "How to do distributed locking", 2016.
     """
     return _perform(target, fenced(table, key, values, token, column, once))
 

@@ -1,11 +1,10 @@
-"""A lock inside the transaction that you have open, by SQLAlchemy.
+"""A lock that lasts as long as the caller's transaction, through SQLAlchemy.
 
     with engine.begin() as connection, leaselock.sql.lock(connection, "order:5"):
         ...                                     # one transaction at a time gets here
 
-Law: the lock is the transaction's. It ends when that commits or rolls back, not before, and nothing
-but that is needed to end it; so `lock` commits nothing, rolls back nothing, and does nothing at the
-end of its body.
+Invariant: the lock belongs to the transaction. It ends when the transaction commits or rolls back,
+and not before. `lock` commits nothing, rolls back nothing, and does nothing at the end of its body.
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ def lock(
 ) -> AbstractContextManager[None] | AbstractAsyncContextManager[None]:
     """Take the lock *name* for the rest of the transaction; a context manager for its use.
 
-    *target* is a Connection or a Session of SQLAlchemy, or one of their asynchronous twins, and
-    then it is ``async with``. When no transaction is open there, this begins one, as any statement
-    does. Whoever takes the same name in another transaction waits until this one is over. A
-    transaction may take a lock that it has, and several locks: in one order everywhere, else two
-    can wait for one another, which the database ends with an error.
+    *target* is a Connection or a Session of SQLAlchemy; with an AsyncConnection or AsyncSession,
+    use ``async with``. If no transaction is open, this begins one, as any statement does. Another
+    transaction that takes the same name waits until this one ends. A transaction may take the same
+    lock again, and several locks. Take several in the same order everywhere: otherwise two
+    transactions may deadlock, which the database ends with an error.
 
     PostgreSQL: `pg_advisory_xact_lock` with a key of 64 bits (`postgres.key`). MySQL 8 and
     MariaDB 10.6: the name's row in the table ``leaselock_row``, which ``leaselock init URL`` makes.
 
-    *timeout* is how long to wait in seconds: None for ever, 0 not at all. It is the only limit; the
-    database's own (`lock_timeout`, `innodb_lock_wait_timeout`) does not apply, and is unchanged
-    afterwards. A wait that was in vain leaves the transaction as it was.
+    *timeout* is how long to wait, in seconds: None without limit, 0 not at all. The limits of the
+    database (`lock_timeout`, `innodb_lock_wait_timeout`) do not apply, and are unchanged
+    afterwards. A wait that times out leaves the transaction as it was.
 
-    Raises AcquireTimeout when others had it all that time; InvalidName; Closed for a closed
-    connection; Refused where no such lock is possible, with the reason: a connection that commits
-    every statement, a server that only reads, another database, a table that is missing.
+    Raises AcquireTimeout if the lock was not free in time; InvalidName; ClientClosed for a closed
+    connection; NotApplied, with the reason, if no such lock is possible: a connection that commits
+    every statement, a read-only server, another database, a missing table.
     """
     checked_name(name)
     seconds = checked_timeout(timeout)

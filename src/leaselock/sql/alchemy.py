@@ -1,7 +1,7 @@
-"""Who carries the steps out: a connection of SQLAlchemy, blocking or of asyncio.
+"""Carries out the steps of `steps` on a connection of SQLAlchemy, blocking or asynchronous.
 
-Law: what is not an ordinary error (Ctrl-C, a cancelled task) is not answered by further statements:
-SQLAlchemy has closed the connection by then, and what it held is gone.
+After an interrupt or a cancellation no further statements are sent: SQLAlchemy has closed the
+connection by then, and its locks are released.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 
 from leaselock.errors import ClientClosed, NotApplied
 from leaselock.sql import mysql, postgres
-from leaselock.sql.steps import Ask, Invalidate, Make, Pause
+from leaselock.sql.steps import CreateRow, Execute, Invalidate, Sleep
 
 if TYPE_CHECKING:
-    from leaselock.sql.steps import Autocommit, Step, Taking
+    from leaselock.sql.steps import Autocommit, Step, Steps
 
 PROCESSES = {"postgresql": postgres.take, "mysql": mysql.take, "mariadb": mysql.take}
 MOST_NAMES = 10_000
 
-# The names whose rows have been seen, so that they are looked for once per process.
+# Names whose rows are known to exist, so that each is created at most once per process.
 _made: WeakKeyDictionary[sqlalchemy.Pool, set[str]] = WeakKeyDictionary()
 
 
 def is_async(target: object) -> bool:
-    """Whether it is one of the asynchronous twins."""
+    """Whether it is an asynchronous connection or session."""
     return isinstance(target, AsyncConnection | AsyncSession | async_scoped_session)
 
 
@@ -57,7 +57,7 @@ def take(target: Any, name: str, until: float) -> None:
 
 
 async def take_async(target: Any, name: str, until: float) -> None:
-    """Take the lock on one of the twins."""
+    """Take the lock on an asynchronous connection or session."""
     if not isinstance(target, AsyncConnection):
         target = await target.connection()
     process = _process(target, name, until)
@@ -74,7 +74,7 @@ async def take_async(target: Any, name: str, until: float) -> None:
         return
 
 
-def _process(connection: Any, name: str, until: float) -> Taking:
+def _process(connection: Any, name: str, until: float) -> Steps:
     if connection.closed:
         raise ClientClosed("the connection is closed")
     dialect = connection.dialect.name
@@ -89,39 +89,39 @@ def _process(connection: Any, name: str, until: float) -> Taking:
 
 
 def _answer(connection: sqlalchemy.Connection, step: Step) -> Any:
-    if isinstance(step, Ask):
+    if isinstance(step, Execute):
         result = connection.execute(sqlalchemy.text(step.statement), step.parameters)
         return result.first() if result.returns_rows else None
-    if isinstance(step, Pause):
-        # Nothing wakes a transaction of the user's: it asks again.
+    if isinstance(step, Sleep):
+        # A transaction gets no wake-up, so it polls.
         return time.sleep(step.seconds)
     return _arrange(connection, step)
 
 
 async def _answer_async(connection: AsyncConnection, step: Step) -> Any:
-    if isinstance(step, Ask):
+    if isinstance(step, Execute):
         result = await connection.execute(sqlalchemy.text(step.statement), step.parameters)
         return result.first() if result.returns_rows else None
-    if isinstance(step, Pause):
+    if isinstance(step, Sleep):
         from asyncio import sleep
 
         return await sleep(step.seconds)
     return await connection.run_sync(_arrange, step)
 
 
-def _arrange(connection: sqlalchemy.Connection, step: Make | Autocommit | Invalidate) -> Any:
-    if isinstance(step, Make):
-        return make(connection, step.name)
+def _arrange(connection: sqlalchemy.Connection, step: CreateRow | Autocommit | Invalidate) -> Any:
+    if isinstance(step, CreateRow):
+        return create_row(connection, step.name)
     if isinstance(step, Invalidate):
         return connection.invalidate()
     return getattr(connection.connection.dbapi_connection, "autocommit", None)
 
 
-def make(connection: sqlalchemy.Connection, name: str) -> None:
-    """See to it that the name has its row, by a connection that no pool lends.
+def create_row(connection: sqlalchemy.Connection, name: str) -> None:
+    """Create the row of the name, if it is missing, on a connection that belongs to no pool.
 
-    From the caller's pool it could be waited for in vain, while all who have one wait like us; and
-    a pool of one connection would lend the caller's own.
+    The caller's pool could be exhausted by callers that wait for the same lock, and a pool of one
+    connection would return the caller's own.
     """
     made = _made.setdefault(connection.engine.pool, set())
     if name in made:
@@ -132,7 +132,7 @@ def make(connection: sqlalchemy.Connection, name: str) -> None:
     except _errors_of(connection) as error:
         code = error.args[0] if error.args else None
         if code in mysql.NOT_IN_TIME:
-            return  # it is being made in a transaction, which has it locked as well
+            return  # another transaction is creating the row, and has it locked
         missing = code == mysql.NO_TABLE
         reason = mysql.no_table() if missing else f"the lock's row could not be made: {error}"
         raise NotApplied(reason) from error
@@ -154,7 +154,7 @@ def _make(pool: sqlalchemy.Pool, name: str) -> None:
     try:
         cursor = connection.cursor()
         cursor.execute("SELECT name FROM leaselock_row WHERE name = UNHEX(%s)", row)
-        # Only if need be: where the row is locked, an INSERT IGNORE of it would wait.
+        # Only if the row is missing: an INSERT IGNORE would wait for a locked row.
         if cursor.fetchone() is None:
             cursor.execute("SET innodb_lock_wait_timeout = 1")
             cursor.execute("INSERT IGNORE INTO leaselock_row (name) VALUES (UNHEX(%s))", row)

@@ -1,10 +1,10 @@
 """The lock of a transaction in PostgreSQL: `pg_advisory_xact_lock`.
 
-The key of a name is the one that it has in protocol "advisory" (`leaselock.backends.sql.keys`), so
-holders of either kind exclude each other.
+A name has the same key as in protocol "advisory" (`leaselock.backends.sql.keys`), so holders of
+both kinds exclude each other.
 
-Law: whatever fails while we wait is undone by a savepoint. It ends a lock that was granted as the
-time ran out (hazard J2), gives the settings back, and leaves the caller a transaction that works.
+Invariant: a failed wait is undone by a savepoint. This releases a lock that was granted as the time
+ran out (hazard J2), restores the settings, and leaves the caller a usable transaction.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from leaselock.backends.sql.keys import ADVISORY, number
 from leaselock.core.effects import FOREVER
 from leaselock.drivers.system_env import now
 from leaselock.errors import NotApplied
-from leaselock.sql.steps import Ask, Autocommit, autocommits, code_of, timed_out
+from leaselock.sql.steps import Autocommit, Execute, autocommits, code_of, timed_out
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from leaselock.sql.steps import Taking
+    from leaselock.sql.steps import Steps
 
 NO_TRANSACTION = "25P01"
 LOCK_NOT_AVAILABLE = "55P03"
@@ -41,17 +41,17 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 
 
 def key(name: str) -> int:
-    """The advisory lock's number."""
+    """The number of the advisory lock."""
     return number(ADVISORY, name)
 
 
-def take(name: str, until: float) -> Taking:
-    """The steps; without waiting if it is free, else until then."""
+def take(name: str, until: float) -> Steps:
+    """The steps that take the lock: at once if it is free, otherwise by *until*."""
     bits = key(name)
     yield from _check_transaction()
-    got, standby = yield Ask(TRY, {"key": bits})
+    got, standby = yield Execute(TRY, {"key": bits})
     if standby:
-        raise NotApplied("this server is a standby: its advisory locks exclude nobody elsewhere")
+        raise NotApplied("this server is a standby: an advisory lock here excludes no writer")
     if got:
         return
     if until <= now():
@@ -59,48 +59,48 @@ def take(name: str, until: float) -> Taking:
     yield from _wait(name, bits, until)
 
 
-def _check_transaction() -> Taking:
+def _check_transaction() -> Steps:
     every = yield Autocommit()
     if every is False:
         return
     try:
-        yield Ask("SAVEPOINT leaselock")
+        yield Execute("SAVEPOINT leaselock")
     except Exception as error:
         if code_of(error) != NO_TRANSACTION:
             raise
         raise autocommits() from error
-    yield Ask("RELEASE SAVEPOINT leaselock")
+    yield Execute("RELEASE SAVEPOINT leaselock")
 
 
-def _wait(name: str, bits: int, until: float) -> Taking:
-    yield Ask("SAVEPOINT leaselock")
+def _wait(name: str, bits: int, until: float) -> Steps:
+    yield Execute("SAVEPOINT leaselock")
     try:
-        (limit,) = yield Ask(READ_LIMIT)
-        yield Ask(LIMIT, {"limit": _limit(until)})
-        yield Ask(WAIT, {"key": bits})
-        yield Ask(LIMIT, {"limit": limit})
+        (limit,) = yield Execute(READ_LIMIT)
+        yield Execute(LIMIT, {"limit": _limit(until)})
+        yield Execute(WAIT, {"key": bits})
+        yield Execute(LIMIT, {"limit": limit})
     except Exception as error:
         if getattr(error, "connection_invalidated", False):
-            raise  # nobody is left to undo it with, and nothing to be undone
-        yield Ask("ROLLBACK TO SAVEPOINT leaselock")
-        yield Ask("RELEASE SAVEPOINT leaselock")
+            raise  # the connection is gone, and with it everything that would be undone
+        yield Execute("ROLLBACK TO SAVEPOINT leaselock")
+        yield Execute("RELEASE SAVEPOINT leaselock")
         if code_of(error) != LOCK_NOT_AVAILABLE:
             raise
         raise timed_out(name, (yield from _holder(bits))) from error
-    yield Ask("RELEASE SAVEPOINT leaselock")
+    yield Execute("RELEASE SAVEPOINT leaselock")
 
 
 def _limit(until: float) -> str:
-    """Milliseconds, of which 0 would be no limit."""
+    """The timeout in milliseconds; 0 means no limit."""
     if until == FOREVER:
         return "0"
     return str(min(max(1, math.ceil((until - now()) * 1000)), LONGEST_TIMEOUT))
 
 
-def _holder(bits: int) -> Generator[Ask, tuple[int, str, float] | None, str]:
-    row = yield Ask(HOLDER, {"key": bits})
+def _holder(bits: int) -> Generator[Execute, tuple[int, str, float] | None, str]:
+    row = yield Execute(HOLDER, {"key": bits})
     if row is None:
-        return "it has become free just now"
+        return "it has just become free"
     pid, application, seconds = row
     called = f" ({application})" if application else ""
-    return f"backend {pid}{called} has it, in a transaction of {float(seconds or 0):.0f} s"
+    return f"held by backend {pid}{called}, in a transaction of {float(seconds or 0):.0f} s"

@@ -1,7 +1,7 @@
-"""What taking a lock consists of: steps that somebody else carries out, blocking or not.
+"""The steps of taking a lock, which `alchemy` carries out, blocking or asynchronously.
 
-Law: a process yields steps and is sent their answers; an error of the database is raised at the
-step that it came from. So how a lock is taken is written once, without connection or event loop.
+A generator yields steps and is sent their results. An error of the database is raised at the step
+that caused it. So taking a lock is written once, without a connection or an event loop.
 """
 
 from __future__ import annotations
@@ -15,56 +15,56 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Ask(NamedTuple):
-    """Run a statement in the transaction; its first row, or None."""
+class Execute(NamedTuple):
+    """Execute a statement in the transaction. The result is its first row, or None."""
 
     statement: str
     parameters: Mapping[str, object] = {}
 
 
-class Make(NamedTuple):
-    """See to it, on a connection of its own, that the lock has its row."""
+class CreateRow(NamedTuple):
+    """Create the row of the lock, if it is missing, on another connection."""
 
     name: str
 
 
 class Autocommit(NamedTuple):
-    """Whether every statement is committed, as far as the driver says; else None."""
+    """Whether every statement is committed at once; None if the driver does not say."""
 
 
 class Invalidate(NamedTuple):
-    """Let nobody go on as if the transaction were still what it was."""
+    """Invalidate the connection, because the server has ended the transaction."""
 
 
-class Pause(NamedTuple):
+class Sleep(NamedTuple):
     """Wait for so many seconds."""
 
     seconds: float
 
 
-Step = Ask | Make | Autocommit | Invalidate | Pause
-Taking = Generator[Step, Any, None]
+Step = Execute | CreateRow | Autocommit | Invalidate | Sleep
+Steps = Generator[Step, Any, None]
 
 
 def code_of(error: Exception) -> object:
-    """The number or the five letters by which the database calls its error; None for others."""
+    """The SQLSTATE or the number of an error of the database; None for other errors."""
     cause = getattr(error, "orig", None)
     if cause is None:
         return None
     state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-    # MySQL's drivers may have both; the number is the one that tells errors apart.
+    # Drivers of MySQL may have both. The number is more specific.
     number = cause.args[0] if cause.args and isinstance(cause.args[0], int) else None
     return number or state
 
 
 def autocommits() -> NotApplied:
-    """The error of a connection on which no transaction lasts."""
+    """The error for a connection without transactions."""
     return NotApplied(
         "this connection commits every statement (AUTOCOMMIT), and a lock of the transaction "
         "would end at once: use a connection without that isolation level"
     )
 
 
-def timed_out(name: str, holder: str = "another transaction has it") -> AcquireTimeout:
-    """The error of a wait that was in vain."""
-    return AcquireTimeout(name, f"the lock {name!r} was not free in time: {holder}")
+def timed_out(name: str, detail: str = "another transaction holds it") -> AcquireTimeout:
+    """The error of a wait that has ended without the lock."""
+    return AcquireTimeout(name, None, detail=detail)

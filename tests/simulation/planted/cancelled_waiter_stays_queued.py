@@ -1,4 +1,4 @@
-"""A waiter that gives up stays in the queue (hazard E6)."""
+"""A waiter whose time has passed stays in the queue (hazard E6)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = rules.release
 
-    def release(shelf: rules.LockRow, request: Release) -> Released:
-        held = shelf.held()
+    def release(row: rules.LockRow, request: Release) -> Released:
+        held = row.held()
         if held is None or held.id != request.claim.id:
             return Released("waiting", ())
-        return real(shelf, request)
+        return real(row, request)
 
     patch.setattr(rules, "release", release)

@@ -15,10 +15,10 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = rules.acquire
 
-    def acquire(shelf: rules.LockRow, request: Acquire) -> Grant | Busy:
-        held = shelf.held()
+    def acquire(row: rules.LockRow, request: Acquire) -> Grant | Busy:
+        held = row.held()
         if held is not None and held.id == request.claim.id:
-            return Grant(held.token, shelf.notified())
-        return real(shelf, request)
+            return Grant(held.token, row.notified())
+        return real(row, request)
 
     patch.setattr(rules, "acquire", acquire)

@@ -16,8 +16,8 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = rules.expired
 
-    def over(shelf: rules.LockRow, held: HoldRecord) -> bool:
+    def over(row: rules.LockRow, held: HoldRecord) -> bool:
         lease = 1.0
-        return real(shelf, held) or held.expires - lease / 2 <= shelf.now
+        return real(row, held) or held.expires - lease / 2 <= row.now
 
     patch.setattr(rules, "expired", over)

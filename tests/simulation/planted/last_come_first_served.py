@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.table import MemoryRow
+from leaselock.backends.memory.store import MemoryRow
 
 if TYPE_CHECKING:
     import pytest

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leaselock.core.backend import Busy, Grant
-from leaselock.core.mutex import Mutex
+from leaselock.core.acquisition import Acquisition
+from leaselock.core.backend import Busy
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
 
-    from leaselock.core.attempt import Acquisition
+    import pytest
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    async def ask(self: Mutex, attempt: Acquisition, wait: bool) -> Grant | Busy:
-        attempt.asked = self.registry.env.now()
+    async def until_answered(self: Acquisition, send: Callable[..., Any]) -> Any:
+        self.asked = self.env.now()
         try:
-            until = attempt.asked + 0.2
-            return await self.registry.backend.acquire(attempt.claim, wait=wait, until=until)
+            return await send(until=self.asked + 0.2)
         except OutcomeUnknown:
-            attempt.deadline = attempt.asked
+            self.deadline = self.asked
             return Busy(None, 1.0, ())
 
-    patch.setattr(Mutex, "_ask", ask)
+    patch.setattr(Acquisition, "until_answered", until_answered)

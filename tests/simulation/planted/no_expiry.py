@@ -1,4 +1,4 @@
-"""Neither death nor time ends a hold (hazard A1)."""
+"""Neither the death of its client nor time ends a hold (hazard A1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def over(shelf: rules.LockRow, held: HoldRecord) -> bool:
+    def over(row: rules.LockRow, held: HoldRecord) -> bool:
         return False
 
     patch.setattr(rules, "expired", over)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def believed(self: Hold, now: float) -> bool:
+    def is_valid(self: Hold, now: float) -> bool:
         return self.state is State.HELD
 
-    patch.setattr(Hold, "is_valid", believed)
+    patch.setattr(Hold, "is_valid", is_valid)

@@ -9,16 +9,16 @@ from leaselock.core import rules
 if TYPE_CHECKING:
     import pytest
 
+    from leaselock.backends.memory.store import MemoryRow
     from leaselock.core.backend import HoldRecord
-    from leaselock.core.table import MemoryRow
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def hand_over(shelf: rules.LockRow) -> HoldRecord | None:
-        for claim in list(cast("MemoryRow", shelf).entry.queue.values()):
-            shelf.notify(claim)
+    def hand_over(row: rules.LockRow) -> HoldRecord | None:
+        for claim in list(cast("MemoryRow", row).entry.queue.values()):
+            row.notify(claim)
         return None
 
     patch.setattr(rules, "grant_next", hand_over)

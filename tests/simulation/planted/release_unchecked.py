@@ -1,4 +1,4 @@
-"""A release frees the lock whoever holds it (hazard A2)."""
+"""A release frees the lock of any holder (hazard A2)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = rules.release
 
-    def release(shelf: rules.LockRow, request: Release) -> Released:
-        held = shelf.held()
-        if held is not None and not shelf.quit(request.claim.id):
-            shelf.keep(held._replace(id=request.claim.id))
-        return real(shelf, request)
+    def release(row: rules.LockRow, request: Release) -> Released:
+        held = row.held()
+        if held is not None and not row.quit(request.claim.id):
+            row.save(held._replace(id=request.claim.id))
+        return real(row, request)
 
     patch.setattr(rules, "release", release)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def renew(shelf: rules.LockRow, claim: Claim) -> bool:
-        held = shelf.held()
+    def renew(row: rules.LockRow, claim: Claim) -> bool:
+        held = row.held()
         if held is None or held.id != claim.id:
             return False
-        shelf.keep(held._replace(expires=shelf.now + claim.lease / 2))
+        row.save(held._replace(expires=row.now + claim.lease / 2))
         return True
 
     patch.setattr(rules, "renew", renew)

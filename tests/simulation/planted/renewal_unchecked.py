@@ -1,4 +1,4 @@
-"""A renewal succeeds whoever holds the lock (hazard A4)."""
+"""A renewal succeeds for any claim (hazard A4)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def renew(shelf: rules.LockRow, claim: Claim) -> bool:
-        held = shelf.held()
+    def renew(row: rules.LockRow, claim: Claim) -> bool:
+        held = row.held()
         if held is not None:
-            shelf.keep(held._replace(expires=shelf.now + claim.lease))
+            row.save(held._replace(expires=row.now + claim.lease))
         return True
 
     patch.setattr(rules, "renew", renew)

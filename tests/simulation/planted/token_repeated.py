@@ -9,18 +9,18 @@ from leaselock.core import rules
 if TYPE_CHECKING:
     import pytest
 
+    from leaselock.backends.memory.store import MemoryRow
     from leaselock.core.backend import HoldRecord
-    from leaselock.core.table import MemoryRow
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = rules.grant_next
 
-    def hand_over(shelf: rules.LockRow) -> HoldRecord | None:
-        entry = cast("MemoryRow", shelf).entry
+    def hand_over(row: rules.LockRow) -> HoldRecord | None:
+        entry = cast("MemoryRow", row).entry
         before = entry.token
-        held = real(shelf)
+        held = real(row)
         if held is not None:
             held = held._replace(token=before)
             entry.held, entry.token = held, before

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leaselock.core.mutex import Mutex
+from leaselock.core.acquisition import Acquisition
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
 
-    from leaselock.core.attempt import Acquisition
-    from leaselock.core.backend import Busy, Grant
+    import pytest
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Mutex._ask
+    real = Acquisition.until_answered
 
-    async def ask(self: Mutex, attempt: Acquisition, wait: bool) -> Grant | Busy:
-        reply = await real(self, attempt, wait)
-        attempt.asked = self.registry.env.now()
+    async def until_answered(self: Acquisition, send: Callable[..., Any]) -> Any:
+        reply = await real(self, send)
+        self.asked = self.env.now()
         return reply
 
-    patch.setattr(Mutex, "_ask", ask)
+    patch.setattr(Acquisition, "until_answered", until_answered)

@@ -1,1 +1,1 @@
-"""Locks inside one process, for tests, examples and programs that run nowhere else."""
+"""Locks within one process, for tests, examples, and programs of one process."""

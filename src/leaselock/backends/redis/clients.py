@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.settings import PORT, TERMS, Settings
-from leaselock.backends.redis.steps import Address
 
 
 def settings_of_client(client: Any) -> Settings:

@@ -1,4 +1,4 @@
-"""What travels between us and a Redis: commands, replies, and what it says unasked."""
+"""RESP3: packing commands, and telling push messages from replies."""
 
 from __future__ import annotations
 
@@ -10,48 +10,50 @@ from leaselock.backends import library
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leaselock.backends.redis.steps import Command
+    from leaselock.backends.redis.messages import Command, Subscription
 
 MESSAGES = (b"message", b"smessage")
-# Said by a server of a cluster, unasked, when the channel's slot moves to another.
+# A server of a cluster sends this unasked when the channel's slot moves to another server.
 ENDED = b"sunsubscribe"
-# The verb and the channel of a subscription, or of its end.
-Confirmation = tuple[str, str]
 
 
-def confirms(push: Sequence[Any], owed: Confirmation) -> bool:
-    """Whether a message confirms a subscription or its end, which was asked for."""
-    verb, channel = owed
+def confirms(push: Sequence[Any], subscription: Subscription) -> bool:
+    """Whether a push message confirms this command."""
+    verb, channel = subscription
     return len(push) == 3 and push[0] == verb.lower().encode() and push[1] == channel.encode()
 
 
-def spoils(reply: Any) -> bool:
-    """False. But an error right after the end of a subscription may be the answer to our own
-    SUNSUBSCRIBE, where the server had ended it before: then all that follows has another's place,
-    and ValueError says that the line is of no use any more.
+def shifts_replies(reply: Any) -> bool:
+    """False; ValueError if the replies that follow may belong to other commands.
+
+    That is so for an error right after a subscription ended: it may answer our own SUNSUBSCRIBE,
+    sent after the server had ended the subscription by itself. Then each later reply would be
+    taken for that of the next command, so the connection must be closed.
     """
     if isinstance(reply, Exception):
-        raise ValueError(f"the answer to a question, or to the end of a subscription: {reply}")
+        raise ValueError(f"the error answers either a command or an SUNSUBSCRIBE: {reply}")
     return False
+
+
+def is_too_large(data: bytes, reader: Any) -> bool:
+    """Whether a reply begins by announcing a million elements or more.
+
+    hiredis would allocate room for all of them, which takes seconds. Called where it is possible:
+    the eighth byte of *data* is a digit.
+    """
+    return data[0] in b"*%~>|" and data[1:8].isdigit() and not reader.has_data()
 
 
 @cache
 def codec() -> Any:
-    """hiredis, which packs commands and reads replies."""
+    """hiredis, which packs commands and parses replies."""
     return library("hiredis", "redis")
 
 
-def packed(commands: Sequence[Command] | bytes) -> bytes:
-    """Commands as they travel."""
-    if isinstance(commands, bytes):
-        return commands
+def packed(commands: Sequence[Command]) -> bytes:
+    """The commands as they are sent."""
     pack = codec().pack_command
     if len(commands) == 1:
         alone: bytes = pack(commands[0])
         return alone
     return b"".join([pack(command) for command in commands])
-
-
-def counted(commands: Sequence[Command] | bytes) -> int:
-    """How many they are."""
-    return 1 if isinstance(commands, bytes) else len(commands)

@@ -1,6 +1,7 @@
-"""How redis-py makes a connection for us: on what terms, and what it means when it cannot.
+"""How redis-py opens a connection for us: its parameters, and what its errors mean.
 
-Law: until a connection stands nothing was asked, so what fails here is never Unknown.
+Invariant: until a connection is open no command was sent, so a failure here is never
+`OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -8,40 +9,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
-from leaselock.backends.redis.steps import Unreachable
+from leaselock.backends.redis.messages import Unreachable
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
+    from leaselock.backends.redis.messages import Address
     from leaselock.backends.redis.settings import Settings
-    from leaselock.backends.redis.steps import Address
 
 
-def terms_for(settings: Settings, address: Address, seconds: float) -> dict[str, Any]:
-    """What redis-py is told of a connection to *address*."""
-    terms = dict(settings.sentinel_terms if address.sentinel else settings.terms)
+def new_connection(module: Any, settings: Settings, address: Address, seconds: float) -> Any:
+    """redis-py's connection object for *address*, not connected yet; *module* has its classes."""
+    arguments = dict(settings.sentinel_terms if address.sentinel else settings.terms)
     if address.path:
-        terms["path"] = address.path
+        kind, arguments["path"] = module.UnixDomainSocketConnection, address.path
     else:
-        terms |= {"host": address.host, "port": address.port, "socket_keepalive": True}
+        kind = module.SSLConnection if settings.tls else module.Connection
+        arguments |= {"host": address.host, "port": address.port, "socket_keepalive": True}
     maintenance = library("redis.maint_notifications", "redis")
-    return terms | {
-        "protocol": 3,
-        "decode_responses": False,
-        "socket_connect_timeout": seconds,
-        "socket_timeout": seconds,
-        "maint_notifications_config": maintenance.MaintNotificationsConfig(enabled=False),
-    }
-
-
-def kind_for(module: Any, settings: Settings, address: Address) -> Any:
-    """redis-py's class for a connection to *address*."""
-    if address.path:
-        return module.UnixDomainSocketConnection
-    return module.SSLConnection if settings.tls else module.Connection
+    return kind(
+        **arguments,
+        protocol=3,
+        decode_responses=False,
+        socket_connect_timeout=seconds,
+        socket_timeout=seconds,
+        maint_notifications_config=maintenance.MaintNotificationsConfig(enabled=False),
+    )
 
 
 def refusal(address: Address, error: Exception) -> Exception:
-    """What a failed connection means: nothing was asked yet."""
+    """The error of ours for a failed attempt to connect."""
     exceptions = library("redis.exceptions", "redis")
     final = (exceptions.AuthenticationError, exceptions.NoPermissionError)
     if isinstance(error, final):

@@ -1,28 +1,28 @@
-"""What `leaselock doctor` finds out about Redis: whether a grant can be forgotten."""
+"""`leaselock doctor` for Redis: whether the server can lose a grant."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.redis.steps import Send
 from leaselock.core.backend import Finding
-from leaselock.core.clock_check import compared
+from leaselock.core.maintenance import clock_finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leaselock.backends.redis.steps import Address, Steps
-    from leaselock.backends.redis.talk import Talk
+    from leaselock.backends.redis.executor import Executor
+    from leaselock.backends.redis.messages import Address
 
 OLDEST = (6, 2)
 
 
-def examination(talk: Talk) -> Steps[tuple[Finding, ...]]:
-    """Look at every server that has keys."""
+async def examine(executor: Executor, until: float) -> tuple[Finding, ...]:
+    """Examine every server that has keys."""
     findings: list[Finding] = []
-    for address in (yield from talk.route.masters()):
-        replies = yield Send(address, (("INFO",), ("CONFIG", "GET", "*"), ("TIME",)))
+    for address in await executor.topology.masters(executor.send, until):
+        questions = (("INFO",), ("CONFIG", "GET", "*"), ("TIME",))
+        replies = await executor.send(address, questions, until)
         findings += _of_server(address, replies)
         findings += _clock(address, replies[2], time.time())
     return tuple(findings)
@@ -46,7 +46,7 @@ def _of_server(address: Address, replies: list[Any]) -> list[Finding]:
 def _clock(address: Address, reply: Any, wall: float) -> list[Finding]:
     if isinstance(reply, Exception):
         return [Finding("skip", f"{address}: TIME is not allowed ({reply})", "grant +time")]
-    return [compared(str(address), int(reply[0]) + int(reply[1]) / 1e6, wall)]
+    return [clock_finding(str(address), int(reply[0]) + int(reply[1]) / 1e6, wall)]
 
 
 def _facts(text: str) -> dict[str, str]:
@@ -55,7 +55,7 @@ def _facts(text: str) -> dict[str, str]:
 
 
 def _settings(reply: Any) -> Mapping[str, str]:
-    """What CONFIG GET says; empty where that is not allowed, as managed services do."""
+    """The reply to CONFIG GET; empty where it is not allowed, as on managed services."""
     if isinstance(reply, Exception):
         return {}
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)

@@ -1,11 +1,11 @@
-"""What a lock is called in Redis: keys, channels, owners, records. Pure text, to the byte.
+"""The keys, channels, owners and records of a lock in Redis, to the byte. Pure functions.
 
-The lock itself, its token counter and its release channel are Redisson's `RFencedLock`
-(`RedissonObject.prefixName`); the rest is ours, and begins with ``leaselock:``. A name with braces
-of its own gets a second colon in our keys, for Redisson gives ``a`` and ``{a}`` the same ones.
+The lock itself, its token counter and its release channel are those of Redisson's `RFencedLock`
+(`RedissonObject.prefixName`); the others begin with ``leaselock:``. A name that contains braces
+gets a second colon in our keys, because Redisson uses the same keys for ``a`` and ``{a}``.
 
-A name that Redisson could not lock, or that would be a key of another lock, is kept under a key
-of ours, escaped; so any text is a name.
+A name that Redisson cannot lock, or that equals a key of another lock, is escaped and kept under
+a key of ours; so any text is a valid name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLOTS = 16384
 OURS = "leaselock:"
 RESERVED = (OURS, "redisson_")
 ESCAPED = f"{OURS}lock:{{"
-# A token of microseconds and milliseconds of a lease have fewer characters than this.
+# A token in microseconds and a lease in milliseconds are shorter than this.
 LONGEST_GRANT = 40
 
 
@@ -36,14 +36,14 @@ class Keys(NamedTuple):
 
 
 def raw_of(name: str, divided: bool) -> str:
-    """The key of the lock *name*, from which the others are made: the name, where that is fit."""
+    """The key of the lock *name*: the name itself, escaped where that is necessary."""
     if name.startswith(RESERVED) or (divided and _spread(name)):
         return f"{ESCAPED}{quote(name, safe='')}}}"
     return name
 
 
 def _spread(name: str) -> bool:
-    """Whether the braces in a name would spread Redisson's keys over several slots."""
+    """Whether the braces in a name put Redisson's keys into different slots."""
     return slot_of(name) != slot_of(redissons("redisson_lock_token", name))
 
 
@@ -61,7 +61,7 @@ def redissons(prefix: str, raw: str) -> str:
 
 
 def our(kind: str, raw: str) -> str:
-    """A key of ours in the slot of *raw*."""
+    """A key of ours, in the slot of *raw*."""
     return f"{OURS}{kind}::{raw}" if "{" in raw else f"{OURS}{kind}:{{{raw}}}"
 
 
@@ -78,29 +78,29 @@ def name_in(key: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _graves(raw: str) -> str:
-    return our("grave", raw)
+def _tombstones(raw: str) -> str:
+    return our("tombstone", raw)
 
 
-def grave(raw: str, owner: str) -> str:
-    """The key that says that a claim was given up for good."""
-    return f"{_graves(raw)}:{owner}"
+def tombstone(raw: str, owner: str) -> str:
+    """The key whose existence refuses all later requests of a claim."""
+    return f"{_tombstones(raw)}:{owner}"
 
 
 @lru_cache(maxsize=1024)
 def release_channel(raw: str) -> str:
-    """Where Redisson's waiters, and ours, hear of a release with nobody in our queue."""
+    """The channel of a release while our queue is empty; Redisson's waiters listen to it, too."""
     return redissons("redisson_lock__channel", raw)
 
 
 @lru_cache(maxsize=1024)
 def wake_channel(raw: str) -> str:
-    """The beginning of the channels of those who wait in our queue; their address follows."""
+    """The start of the channels of the waiters in our queue (`Listener.channel_of` follows)."""
     return f"{our('wake', raw)}:"
 
 
 def owner_of(holder: str) -> str:
-    """A holder as Redisson writes one: a UUID, a colon, a number."""
+    """The owner, in Redisson's form, of a claim's id: a UUID, a colon, a number."""
     client, _, serial = holder.partition(":")
     return f"{_uuid_of(client)}:{serial}"
 
@@ -111,30 +111,30 @@ def _uuid_of(client: str) -> str:
 
 
 def holder_of(owner: str) -> str:
-    """The inverse."""
+    """The claim's id of an owner."""
     client, _, serial = owner.partition(":")
     return f"{client.replace('-', '')}:{serial}"
 
 
 def message_of(word: str) -> tuple[str, int, float]:
-    """What a message in the queue says: to whom, and the token and the seconds of its grant; both 0
-    in one that only says to look.
+    """The claim that a message names, and the token and seconds of its grant; both are 0 in a
+    message that only asks the claim to try again.
     """
     owner, _, rest = word.partition("\n")
     token, _, ms = rest.partition("\n")
-    # Anybody who may publish can write one of any length.
+    # Any program that may publish can send a number of any length.
     granted = token.isdecimal() and ms.isdecimal() and len(rest) <= LONGEST_GRANT
     return holder_of(owner), int(token) if granted else 0, int(ms) / 1000 if granted else 0.0
 
 
 def member_of(claim: Claim, address: str) -> str:
-    """A claim as it stands in the queue: who, where to wake it, its terms, what people are told."""
+    """A claim as the queue has it: owner, channel, terms, start, metadata."""
     return f"{owner_of(claim.id)}\n{address}\n{terms_of(claim)}\n{claim.since}\n{claim.metadata}"
 
 
 def terms_of(claim: Claim) -> str:
-    """The length of a lease in ms; how many tokens a grant reserves, if not one; and whether its
-    client is to be told who else asks.
+    """The lease in ms; the number of tokens that a grant reserves, if not one; and whether its
+    client is notified of contention.
     """
     ms = round(claim.lease * 1000)
     if claim.tokens == 1:
@@ -143,7 +143,7 @@ def terms_of(claim: Claim) -> str:
 
 
 def slot_of(key: str) -> int:
-    """The cluster's slot of a key: of the text in its first braces, if there is any."""
+    """The cluster's slot of a key: that of the text in its first braces, if there is any."""
     start = key.find("{")
     if start >= 0:
         end = key.find("}", start + 1)

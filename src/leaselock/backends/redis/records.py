@@ -1,6 +1,6 @@
-"""From what stands in Redis to what the core knows: holders and waiters.
+"""Parsing the records of holders and waiters.
 
-Others write there, too, in other versions and languages: nothing in it is taken for granted.
+Other programs and other versions write to these keys, too, so any bytes must be accepted.
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ from functools import lru_cache
 from leaselock.backends.redis.keys import holder_of
 from leaselock.core.backend import Claim, HoldRecord, Lifetime
 
-# Of what Redis counts by itself.
+# The greatest number that Redis counts to.
 LARGEST = 2**63
 
 
 def held_of(owner: bytes, record: bytes, token: bytes, left: int) -> HoldRecord | None:
-    """The hold of *owner*, with what the record says of it, if the record is that holder's."""
+    """The hold of *owner*; the record adds to it if it is of the same owner."""
     if not owner:
         return None
-    return _told(owner, record, token)._replace(expires=left / 1000)
+    return _hold(owner, record, token)._replace(expires=left / 1000)
 
 
-# Thousands may wait for one holder: they all share what is told of it.
+# Thousands may wait for one holder: they share one parsed record.
 @lru_cache(maxsize=64)
-def _told(owner: bytes, record: bytes, token: bytes) -> HoldRecord:
+def _hold(owner: bytes, record: bytes, token: bytes) -> HoldRecord:
     who = owner.decode("utf-8", "replace")
     parts = record.decode("utf-8", "replace").split("\n", 7)
     if len(parts) != 8 or parts[3] != who or not parts[2].isdecimal():
-        return HoldRecord(who, "", "either", _number(token), 0.0, _stranger(who), 0.0)
+        return HoldRecord(who, "", "either", _number(token), 0.0, _foreign_metadata(who), 0.0)
     holder = holder_of(who)
-    tie: Lifetime = "lease" if parts[1] == "lease" else "either"
+    lifetime: Lifetime = "lease" if parts[1] == "lease" else "either"
     client = holder.partition(":")[0]
     since = _seconds(parts[2]) / 1e6
     tokens = max(1, _number(parts[5].partition(" ")[2].partition(" ")[0]))
-    return HoldRecord(holder, client, tie, _number(parts[0]), 0.0, parts[7], since, tokens)
+    return HoldRecord(holder, client, lifetime, _number(parts[0]), 0.0, parts[7], since, tokens)
 
 
 def waiter_of(name: str, member: bytes) -> Claim:
-    """The claim that stands in the queue."""
+    """The claim of a member of the queue."""
     parts = member.decode("utf-8", "replace").split("\n", 4)
     if len(parts) != 5:
-        return Claim(name, parts[0], "", 0.0, _stranger(parts[0]), 0.0)
+        return Claim(name, parts[0], "", 0.0, _foreign_metadata(parts[0]), 0.0)
     holder = holder_of(parts[0])
     client = holder.partition(":")[0]
     ms = _number(parts[2].partition(" ")[0])
@@ -64,8 +64,8 @@ def _seconds(text: str) -> float:
     return seconds if abs(seconds) < LARGEST else 0.0
 
 
-def _stranger(owner: str) -> str:
-    """What people are told of a holder that left no record: a Java program, say."""
+def _foreign_metadata(owner: str) -> str:
+    """The metadata to show for an owner without a record of ours, such as a Java program."""
     client, _, thread = owner.rpartition(":")
     words = {"host": f"another program ({client})", "pid": 0, "thread": thread, "label": None}
     return json.dumps(words, ensure_ascii=False)

@@ -1,6 +1,6 @@
-"""Which locks have left a trace of ours, found by looking through the keys of every master.
+"""Finding the names of locks: by the keys of ours on every master.
 
-One whose key is of another kind is another protocol's, and does not hide the others.
+A lock whose key has another type belongs to another protocol, and does not hide the others.
 """
 
 from __future__ import annotations
@@ -10,46 +10,48 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis import keys as names
-from leaselock.backends.redis.steps import OtherKind, Send
+from leaselock.backends.redis.messages import WrongTopology
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from leaselock.backends.redis.steps import Steps
-    from leaselock.backends.redis.talk import Talk
+    from leaselock.backends.redis.executor import Executor
     from leaselock.core.backend import LockState
 
 
-def sights(
-    talk: Talk, pattern: str, sight: Callable[[str], Steps[LockState]]
-) -> Steps[tuple[LockState, ...]]:
-    """The locks that are held or waited for, whose names match; each as *sight* sees it."""
-    found = yield from _names_found(talk)
-    seen: list[LockState] = []
+async def matching(
+    executor: Executor,
+    pattern: str,
+    state_of: Callable[[str, float], Awaitable[LockState]],
+    until: float,
+) -> tuple[LockState, ...]:
+    """The locks whose names match that are held or waited for, each as *state_of* reads it."""
+    found = await _names(executor, until)
+    states: list[LockState] = []
     for name in sorted(name for name in found if fnmatch.fnmatchcase(name, pattern)):
-        with suppress(OtherKind):
-            seen += ((yield from sight(name)),)
-    return tuple(one for one in seen if one.held or one.waiting)
+        with suppress(WrongTopology):
+            states.append(await state_of(name, until))
+    return tuple(state for state in states if state.held or state.waiting)
 
 
-def _names_found(talk: Talk) -> Steps[set[str]]:
+async def _names(executor: Executor, until: float) -> set[str]:
     found: set[str] = set()
-    for address in (yield from talk.route.masters()):
+    for address in await executor.topology.masters(executor.send, until):
         cursor: Any = 0
         while True:
             scan = ("SCAN", cursor, "MATCH", f"{names.OURS}*", "COUNT", 1000)
-            (reply,) = yield Send(address, (scan,))
+            (reply,) = await executor.send(address, (scan,), until)
             if isinstance(reply, Exception):
                 raise NotApplied(f"{address}: {reply}")
-            cursor, found_keys = reply
-            found.update(_locks_of(found_keys))
+            cursor, keys = reply
+            found.update(_locks_of(keys))
             if not int(cursor):
                 break
     return found
 
 
-def _locks_of(found: Sequence[bytes]) -> set[str]:
+def _locks_of(keys: Sequence[bytes]) -> set[str]:
     kinds = (f"{names.OURS}queue:", f"{names.OURS}holder:")
-    texts = [key.decode("utf-8", "replace") for key in found]
+    texts = [key.decode("utf-8", "replace") for key in keys]
     return {name for key in texts if key.startswith(kinds) and (name := names.name_in(key))}

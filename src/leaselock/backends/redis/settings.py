@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from leaselock.backends import library
-from leaselock.backends.redis.route import Cluster, Sentinels, Single
-from leaselock.backends.redis.steps import Address
+from leaselock.backends.redis.messages import Address
+from leaselock.backends.redis.topology import Cluster, Sentinels, Single
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leaselock.backends.redis.route import Route
+    from leaselock.backends.redis.topology import Topology
 
 OURS = ("protocol", "replicas")
 # What of a URL's words is shown: those that cannot be a secret.
@@ -67,7 +67,7 @@ class Settings(NamedTuple):
         )
         return self._replace(terms=terms, sentinel_terms=asked)
 
-    def route(self, now: Callable[[], float]) -> Route:
+    def topology_of(self, now: Callable[[], float]) -> Topology:
         """The way to find the server of a key."""
         if self.topology == "cluster":
             return Cluster(self.addresses)

@@ -1,12 +1,12 @@
 """Redlock (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), fenced.
 
-All masters are asked at once; who has the votes of a majority holds, for the lease less the time
-that took. The votes of a try that failed are given back. The token is the greatest of the
-majority's; where they differ it is written to a majority before the grant counts, and as any two
-majorities share a master, tokens only rise.
+A request goes to all masters at once. The client that gets the votes of a majority holds, for the
+lease less the time that this took; the votes of a try that failed are given back. The token is the
+greatest of the majority's tokens. Where they differ it is written to a majority before the grant
+counts, so tokens only rise, because any two majorities have a master in common.
 
-Waiters stand in line at one master, the first that answers: it wakes them in order, so they need
-not meet in a race for the others. The line is a courtesy, a majority is the law.
+Waiters queue at one master, the first that answers. It wakes them in order, so they do not race
+for the others. The queue only keeps order; exclusion depends on the majority alone.
 
 A vote that was given back once is never counted again, whatever an answer says: the request that
 gives it back may still be under way (hazard D2).
@@ -18,25 +18,25 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.redlock import overview
-from leaselock.backends.redlock.assembly import PATIENCE, Assembly
-from leaselock.backends.redlock.ballot import (
+from leaselock.backends.redlock import inspection, maintenance
+from leaselock.backends.redlock.pending_releases import PendingReleases
+from leaselock.backends.redlock.quorum import TIMEOUT, Masters
+from leaselock.backends.redlock.votes import (
     agreed,
-    asked_enough,
     busiest,
-    consents,
-    had_it,
-    sound,
-    tied_it,
+    changed_on,
+    has_enough,
+    held_on,
+    valid_answers,
+    yes_votes,
 )
-from leaselock.backends.redlock.debts import Debts
 from leaselock.core.backend import (
     Acquire,
-    AwaitWakeup,
     Broken,
     Busy,
     Capabilities,
     Claim,
+    Finding,
     Grant,
     Lifetime,
     LifetimeSet,
@@ -47,24 +47,23 @@ from leaselock.core.backend import (
     Renew,
     SetLifetime,
 )
-from leaselock.core.effects import Call, Signal, Wait
-from leaselock.core.maintenance import StoreMaintenance
+from leaselock.core.effects import Signal, Wait
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from leaselock.backends.redlock.ballot import Ballot
-    from leaselock.backends.redlock.masters import Master
+    from leaselock.backends.redlock.master import Master
+    from leaselock.backends.redlock.votes import Ballot
 
-# A majority that the keeper of the line has no part in is believed after so long.
-STUBBORN = 3.0
+# A majority without the master that has the queue counts after so long.
+BLOCKED_FOR = 3.0
 SPLIT = 0.03
 PAUSES = (0.001, 0.002, 0.004, 0.0)
 
 
-class Redlock(StoreMaintenance):
-    """One client's way of locking on several masters."""
+class Redlock:
+    """Locks of one client on several masters."""
 
     def __init__(
         self,
@@ -81,195 +80,212 @@ class Redlock(StoreMaintenance):
         self.reset_identity()
 
     def reset_identity(self) -> None:
-        """After a fork, nobody here waits, and nothing is owed."""
+        """After a fork: no claim waits here, and nothing is left to release."""
         self.closing = Signal()
-        self.all = Assembly(self.masters, self.now)
-        self.stubborn: dict[int, float] = {}
+        self.all = Masters(self.masters, self.now)
+        self.blocked_since: dict[int, float] = {}
         self.latest: dict[str, Ballot] = {}
         self.undone: dict[str, set[tuple[int, int]]] = {}
-        self.places: dict[str, int] = {}
-        self.lines: dict[str, int] = {}
-        self.unsure: set[str] = set()
-        self.debts = Debts(self.masters, self.now, self.closing)
+        self.waiting_at: dict[str, int] = {}
+        self.queued_at: dict[str, int] = {}
+        self.uncertain: set[str] = set()
+        self.pending_releases = PendingReleases(self.masters, self.now, self.closing)
 
     # --- a try ----------------------------------------------------------------------------------
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
-        """One try. The head of the line asks the others again: they may hear of a release later."""
+        """One try; repeated at once while this claim is first in the queue.
+
+        The other masters may carry out the release that made it the first a little later.
+        """
         for pause in PAUSES[: None if wait else 1]:
-            line = self.all.line()
+            queue_master = self.all.queue_master()
             if wait:
-                self._stand(claim, line)
-            ballot = await self._ballot(claim, line, wait, until)
+                self._queue_at(claim, queue_master)
+            ballot = await self._ballot(claim, queue_master, wait, until)
             votes = self._votes(ballot, claim)
-            won = self._won(ballot, votes, line)
+            won = self._won(ballot, votes, queue_master)
             if won and (token := await self._token(claim, votes, until)) is not None:
                 return Grant(token, ())
-            if line not in votes or await Wait(self.closing, self.now() + pause):
+            if queue_master not in votes or await Wait(self.closing, self.now() + pause):
                 break
         ballot.failed = True
-        # Those that do not count any more, too: what should have ended them did not arrive.
+        # Votes that do not count any more, too: what should have ended them did not arrive.
         unsaid = await self._give_back(claim, ballot.votes(), until)
-        busy = self._busy(ballot, claim, line)
+        busy = self._busy(ballot, claim, queue_master)
         if not wait:
-            # Only now: a claim that may yet be granted must not be given back. Who won was to raise
-            # its tokens, and those that were undone are perhaps not there any more.
+            # Only now: a claim that may yet be granted must not be given back. After a majority
+            # was won and its token not raised, the votes may be others than were given back.
             ballot.final = True
             for master in {*ballot.errors, *unsaid, *(votes if won else ())}:
-                self.debts.owe(master, claim)
+                self.pending_releases.add(master, claim)
             self._done_with(claim)
-            await self.debts.start()
+            await self.pending_releases.start()
         return busy
 
-    def _stand(self, claim: Claim, line: int) -> None:
-        """In one line at a time: who has gone to another keeps nobody from looking in this one."""
-        before = self.lines.get(claim.id, line)
-        self.lines[claim.id] = line
-        if before != line:
-            self.masters[before].forget(claim.id)
+    def _queue_at(self, claim: Claim, queue_master: int) -> None:
+        """Queue at one master at a time: a claim left in another queue would block the next one."""
+        before = self.queued_at.get(claim.id, queue_master)
+        self.queued_at[claim.id] = queue_master
+        if before != queue_master:
+            self.masters[before].locks.forget(claim)
 
-    async def _ballot(self, claim: Claim, line: int, wait: bool, until: float) -> Ballot:
+    async def _ballot(self, claim: Claim, queue_master: int, wait: bool, until: float) -> Ballot:
         ballot = self.latest[claim.id] = self.all.ballot()
 
         async def late(master: int, answer: object) -> None:
             await self._late(ballot, claim, master, answer)
 
-        requests = {i: Acquire(claim, wait and i == line) for i in self.all.each(None)}
-        await self.all.poll(requests, until, partial(asked_enough, line), late, ballot)
+        requests = {i: Acquire(claim, wait and i == queue_master) for i in self.all.each(None)}
+        await self.all.poll(requests, until, partial(has_enough, queue_master), late, ballot)
         if ballot.errors or not ballot.complete:
-            self.unsure.add(claim.id)
+            self.uncertain.add(claim.id)
         return ballot
 
     async def _late(self, ballot: Ballot, claim: Claim, master: int, answer: object) -> None:
-        """An answer to a try that has failed without it; a newer try will find it by itself."""
+        """Handle an answer to a try that has failed without it; a newer try finds it by itself."""
         if self.latest.get(claim.id, ballot) is not ballot:
             return
         if isinstance(answer, Grant):
             if claim.id in self.latest:
                 self.undone.setdefault(claim.id, set()).add((master, answer.token))
-            self.debts.owe(master, claim, answer.token)
-            await self.debts.repay(master)
+            self.pending_releases.add(master, claim, answer.token)
+            await self.pending_releases.send(master)
         elif answer is None and ballot.final:
-            self.debts.owe(master, claim)
-            await self.debts.start()
+            self.pending_releases.add(master, claim)
+            await self.pending_releases.start()
 
     def _votes(self, ballot: Ballot, claim: Claim) -> dict[int, int]:
         undone = self.undone.get(claim.id, ())
         return {i: token for i, token in ballot.votes().items() if (i, token) not in undone}
 
-    def _won(self, ballot: Ballot, votes: Mapping[int, int], line: int) -> bool:
+    def _won(self, ballot: Ballot, votes: Mapping[int, int], queue_master: int) -> bool:
         if len(votes) < ballot.quorum:
             return False
-        if not isinstance(ballot.answers.get(line), Busy):
-            self.stubborn.pop(line, None)
+        if not isinstance(ballot.answers.get(queue_master), Busy):
+            self.blocked_since.pop(queue_master, None)
             return True
-        # Somebody is in front of us there; or it has something that is on no other master.
-        since = self.stubborn.setdefault(line, self.now())
-        return self.now() - since > STUBBORN
+        # Another claim is before this one there; or it has a hold that is on no other master.
+        since = self.blocked_since.setdefault(queue_master, self.now())
+        return self.now() - since > BLOCKED_FOR
 
     async def _token(self, claim: Claim, votes: Mapping[int, int], until: float) -> int | None:
         token = max(votes.values())
         if agreed(votes.values(), self.quorum):
             return token
         fences = dict.fromkeys(votes, RaiseToken(claim, token))
-        ballot = await self.all.poll(fences, until, lambda b: b.settled(consents(b)))
-        return token if consents(ballot) >= self.quorum else None
+        ballot = await self.all.poll(fences, until, lambda b: b.is_decided(yes_votes(b)))
+        return token if yes_votes(ballot) >= self.quorum else None
 
     async def _give_back(self, claim: Claim, votes: Mapping[int, int], until: float) -> set[int]:
-        """Undo votes; which masters did not say that they did."""
+        """Give votes back; returns the masters that did not confirm it."""
         if not votes:
             return set()
         self.undone.setdefault(claim.id, set()).update(votes.items())
         undos = {i: ReleaseGrant(claim, token) for i, token in votes.items()}
-        said = await self.all.poll(undos, min(until, self.now() + PATIENCE), lambda b: False)
+        said = await self.all.poll(undos, min(until, self.now() + TIMEOUT), lambda b: False)
         return undos.keys() - said.answers.keys()
 
-    def _busy(self, ballot: Ballot, claim: Claim, line: int) -> Busy:
+    def _busy(self, ballot: Ballot, claim: Claim, queue_master: int) -> Busy:
         self.all.check(ballot, f"no majority for {claim.name!r}")
         reply = busiest(ballot)
-        self.places.pop(claim.id, None)
-        if isinstance(at_line := ballot.answers.get(line), Busy):
-            self.places[claim.id] = line
+        self.waiting_at.pop(claim.id, None)
+        if isinstance(at_line := ballot.answers.get(queue_master), Busy):
+            self.waiting_at[claim.id] = queue_master
             return reply._replace(retry_after=at_line.retry_after)
-        # Several had some votes each; who comes back first is left to chance.
+        # Several claims had some votes each: chance decides which one tries again first.
         return reply._replace(retry_after=SPLIT * (0.1 + self.random()))
 
     async def await_wakeup(self, claim: Claim, until: float) -> None:
-        """Wait for a message from the master where the claim stands in line."""
-        place = self.places.get(claim.id)
+        """Wait for a message from the master where the claim is in the queue."""
+        place = self.waiting_at.get(claim.id)
         if place is None:
             await Wait(self.closing, until)
             return
         with suppress(StoreError):
-            # It is away, and so are its messages: to look again tells more.
-            await Call(self.masters[place].node, AwaitWakeup(claim), until)
+            # The master is unreachable, and so are its messages: ask again.
+            await self.masters[place].locks.await_wakeup(claim, until)
 
     # --- what follows ---------------------------------------------------------------------------
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
-        """Renew all on every master: those that most masters renewed hold."""
+        """Renew all on every master; a claim holds if a majority renewed it."""
         asked = self.all.each(Renew(claims))
 
         def verdicts(ballot: Ballot) -> list[bool | None]:
-            words = ([a[k] for a in self._sound(ballot, c)] for k, c in enumerate(claims))
+            words = ([a[k] for a in self._valid_answers(ballot, c)] for k, c in enumerate(claims))
             return [ballot.verdict(sum(each), len(each) - sum(each)) for each in words]
 
         ballot = await self.all.poll(asked, until, lambda b: None not in verdicts(b))
         self.all.check(ballot, "no majority to renew")
         return verdicts(ballot)
 
-    def _sound(self, ballot: Ballot, claim: Claim) -> list[Any]:
-        """What is said of a hold by those whose vote is not, perhaps, on its way back."""
+    def _valid_answers(self, ballot: Ballot, claim: Claim) -> list[Any]:
+        """The answers of masters whose vote is not being given back."""
         undone, latest = self.undone.get(claim.id, ()), self.latest.get(claim.id)
-        return sound(ballot, undone, self._votes(latest, claim) if latest else ())
+        return valid_answers(ballot, undone, self._votes(latest, claim) if latest else ())
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
-        """Give up everywhere; who does not answer is told later."""
-        request = Release(claim, tombstone or claim.id in self.unsure)
-        ballot = await self.all.poll(self.all.each(request), until, lambda b: b.settled(had_it(b)))
+        """Release on all masters; repeat it later on those that did not answer."""
+        request = Release(claim, tombstone or claim.id in self.uncertain)
+        ballot = await self.all.poll(
+            self.all.each(request), until, lambda b: b.is_decided(held_on(b))
+        )
         for master in set(range(len(self.masters))) - set(ballot.answers):
-            self.debts.owe(master, claim)
+            self.pending_releases.add(master, claim)
         self.all.check(ballot, f"no majority to give {claim.name!r} back")
         self._done_with(claim)
         self.forget(claim)
-        await self.debts.start()
-        return ballot.verdict(had_it(ballot), len(ballot.answers) - had_it(ballot)) is not False
+        await self.pending_releases.start()
+        return ballot.verdict(held_on(ballot), len(ballot.answers) - held_on(ballot)) is not False
 
     def _done_with(self, claim: Claim) -> None:
         self.latest.pop(claim.id, None)
         self.undone.pop(claim.id, None)
-        self.unsure.discard(claim.id)
+        self.uncertain.discard(claim.id)
 
     async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold, on every master that has it."""
         ballot = await self.all.poll(
             self.all.each(SetLifetime(claim, tie)),
             until,
-            lambda b: b.settled(tied_it(self._sound(b, claim))),
+            lambda b: b.is_decided(changed_on(self._valid_answers(b, claim))),
         )
         self.all.check(ballot, f"no majority for {claim.name!r}")
-        return LifetimeSet(tied_it(self._sound(ballot, claim)) >= ballot.quorum, ())
+        return LifetimeSet(changed_on(self._valid_answers(ballot, claim)) >= ballot.quorum, ())
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
-        """Who holds a majority, who waits. One that is slow is not waited for."""
-        return await overview.inspect(self.all, name, pattern, until)
+        """One lock, or those whose names match. A slow master is not waited for."""
+        return await inspection.inspect(self.all, name, pattern, until)
 
     async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
-        """Take the lock from who has a majority of the masters, on each that it has."""
-        return await overview.break_lock(self.all, name, token, until)
+        """End the hold of the claim that has a majority, on each master that it has."""
+        return await inspection.break_lock(self.all, name, token, until)
+
+    async def doctor(self, until: float) -> Sequence[Finding]:
+        """Report how the masters are set up."""
+        return await maintenance.examine(self.masters, until)
+
+    async def setup(self, dry: bool, until: float) -> Sequence[str]:
+        """Nothing has to be created."""
+        return ()
+
+    async def collect_garbage(self, until: float) -> int:
+        """Nothing is left behind."""
+        return 0
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
-        self.places.pop(claim.id, None)
-        self.lines.pop(claim.id, None)
+        self.waiting_at.pop(claim.id, None)
+        self.queued_at.pop(claim.id, None)
         ballot = self.latest.get(claim.id)
         if ballot is not None and ballot.failed:
             del self.latest[claim.id]
         for master in self.masters:
-            master.forget(claim.id)
+            master.locks.forget(claim)
 
     def wake_all(self) -> None:
-        """Wake every waiter: the client is closing."""
+        """Wake all waiting claims: the client is closing."""
         self.closing.set()
         for master in self.masters:
-            master.wake_all()
+            master.locks.wake_all()

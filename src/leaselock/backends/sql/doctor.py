@@ -1,57 +1,58 @@
-"""What `leaselock doctor` finds out about a database that can be reached."""
+"""What `leaselock doctor` examines in a database."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sql.script import SqlError
+from leaselock.backends.sql.statements import SqlError
 from leaselock.core.backend import Finding
-from leaselock.core.clock_check import compared
+from leaselock.core.maintenance import clock_finding
 
 if TYPE_CHECKING:
-    from leaselock.backends.sql.script import Steps
-    from leaselock.backends.sql.upkeep import Greeted
+    from leaselock.backends.sql.executor import Executor
+    from leaselock.backends.sql.server_info import ServerInfo
 
-# From which version on everything is there that the protocols need.
+# The oldest version that has everything the protocols need.
 OLDEST_POSTGRES = 140000
 
 
-def examined(greeted: Greeted) -> Steps[object]:
+async def examine(server: ServerInfo, executor: Executor) -> tuple[Finding, ...]:
     """One finding for each thing examined."""
     findings: list[Finding] = []
-    (settings,) = yield ("settings",)
+    (settings,) = await executor.execute(("settings",))
     facts = {row[0]: str(row[1]) for row in settings.rows}
-    findings.append(Finding("ok", f"{greeted.target.shown} answers: {facts.get('version', '?')}"))
-    findings.append((yield from _tables(greeted)))
-    (clock,) = yield ("now",)
-    findings.append(compared("the server", clock.rows[0][0] / 1e6, time.time()))
-    findings.append(_proxy(greeted))
-    findings += _postgres(facts) if greeted.dialect.name == "postgres" else _mysql(facts)
+    findings.append(Finding("ok", f"{server.target.shown} answers: {facts.get('version', '?')}"))
+    findings.append(await _tables(server, executor))
+    (clock,) = await executor.execute(("now",))
+    findings.append(clock_finding("the server", clock.rows[0][0] / 1e6, time.time()))
+    findings.append(_proxy(server))
+    findings += _postgres(facts) if server.dialect.name == "postgres" else _mysql(facts)
     return tuple(findings)
 
 
-def _tables(greeted: Greeted) -> Steps[Finding]:
+async def _tables(server: ServerInfo, executor: Executor) -> Finding:
     try:
-        (version,) = yield (("fact", {"fact": "schema"}),)
+        (version,) = await executor.execute((("fact", {"fact": "schema"}),))
     except SqlError as error:
-        if error.state not in greeted.dialect.missing:
+        if error.state not in server.dialect.missing:
             return Finding("fail", f"the tables cannot be read: {error.text}", "grant the rights")
         return Finding("fail", "the tables of leaselock are not there", "run `leaselock init URL`")
     row = version.one()
     return Finding("ok", f"the tables of leaselock are there, version {row[0] if row else '?'}")
 
 
-def _proxy(greeted: Greeted) -> Finding:
-    if not greeted.proxied:
-        return Finding("ok", "nothing is between us and the server")
-    if greeted.alone:
+def _proxy(server: ServerInfo) -> Finding:
+    if not server.proxied:
+        return Finding("ok", "no proxy is between the client and the server")
+    if server.direct:
         return Finding(
-            "ok", "a proxy is between us and the server; it pools sessions, says the URL"
+            "ok",
+            "a proxy is between the client and the server; by the URL it pools sessions",
         )
     return Finding(
         "warn",
-        "a proxy is between us and the server: waiters poll, protocols row and advisory refuse",
+        "a proxy is between the client and the server: waiters poll, row and advisory are refused",
         "connect to the server itself; or, if the proxy pools sessions, say so: ?proxy=session",
     )
 

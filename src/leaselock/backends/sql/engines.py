@@ -1,11 +1,11 @@
-"""An engine of SQLAlchemy's that the user has: which database it means, and how to connect to it.
+"""A user's engine of SQLAlchemy: which database it names, and how to connect to it.
 
-An engine is read, never used or changed: locks need connections of their own, outside of every
-pool that may take one away, and outside of the user's transactions (hazards D6, D7, D8).
+The engine is read, never used or changed: locks need connections of their own, outside of the
+user's pool and transactions (hazards D6, D7, D8).
 
-A blocking engine on psycopg or PyMySQL is asked for a pool like its own, which connects as it
-does: by its URL, its `connect_args`, its `creator`, its `do_connect` events. Each connection is
-taken out of that pool at once. Any other engine has drivers that we do not speak; its URL counts.
+From a blocking engine on psycopg or PyMySQL a new pool is made, which connects as the engine does:
+by its URL, its `connect_args`, its `creator`, its `do_connect` events. Each connection is detached
+from that pool at once. Of an engine with another driver, only the URL is used.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from leaselock.backends.sql.url import Target
 
-OURS = {("postgresql", "psycopg"), ("mysql", "pymysql"), ("mariadb", "pymysql")}
+SUPPORTED = {("postgresql", "psycopg"), ("mysql", "pymysql"), ("mariadb", "pymysql")}
 
 
 def target_of(engine: Any) -> Target:
-    """The database of an Engine or AsyncEngine; TypeError for anything else of SQLAlchemy's."""
+    """The database of an Engine or AsyncEngine; TypeError for other objects of SQLAlchemy."""
     url = getattr(engine, "url", None)
     if url is None or not hasattr(engine, "dialect"):
         raise TypeError(
@@ -36,13 +36,13 @@ def target_of(engine: Any) -> Target:
         raise ValueError(f"an engine for {name} is no store: locks know PostgreSQL, MySQL, MariaDB")
     target = parsed(_plain(name, url))
     dialect = engine.dialect
-    if (dialect.name, dialect.driver) not in OURS or dialect.is_async:
+    if (dialect.name, dialect.driver) not in SUPPORTED or dialect.is_async:
         return target
     return target._replace(options={}, connect=_connecting(engine.pool.recreate()))
 
 
 def _plain(name: str, url: Any) -> str:
-    # Every connection of ours speaks UTF-8 anyway.
+    # The library always uses UTF-8.
     words = {k: v for k, v in url.query.items() if isinstance(v, str) and k != "charset"}
     where = f"{_account(url)}{_bracketed(url.host)}{f':{url.port}' if url.port else ''}"
     return f"{name}://{where}/{quote(url.database or '')}?{urlencode(words)}"

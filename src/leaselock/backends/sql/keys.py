@@ -1,12 +1,12 @@
-"""The keys of the servers' own named locks: what a name becomes where a lock has a number.
+"""The keys of named locks in the servers: a name as a number or a short text.
 
     PostgreSQL      the first 64 bits of SHA-256 of "KIND:NAME" in UTF-8, read as a signed number,
                     the most significant byte first, on every machine
     MySQL, MariaDB  "leaselock." and the first 240 bits of the same in base 32, lower case
 
-Two names with the same number exclude each other for no reason, which is no danger: among a
-million names that happens with a chance of one in 37 million. The numbers share one space with
-those of other programs in the same database; these are as unlikely to meet them.
+Two names with the same number exclude each other without need, which is safe: among a million
+names the probability is 1 in 37 million. Other programs in the same database use the same space of
+numbers; a collision with these is equally unlikely.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ def number(kind: str, name: str) -> int:
 
 
 def word(kind: str, name: str) -> str:
-    """The key for MySQL, of 57 characters: no dialect cuts it, or takes its case for another."""
+    """The key for MySQL: 57 characters, which no dialect truncates or changes in case."""
     return "leaselock." + base64.b32encode(_digest(kind, name)[:30]).decode().lower()
 
 
 @lru_cache(1024)
 def lock_number(name: str) -> int:
-    """The key of a lock's name for PostgreSQL; names come again and again."""
+    """The key of a lock's name for PostgreSQL, cached."""
     return number(ADVISORY, name)
 
 
 @lru_cache(1024)
 def lock_word(name: str) -> str:
-    """The key of a lock's name for MySQL."""
+    """The key of a lock's name for MySQL, cached."""
     return word(ADVISORY, name)
 
 
-def sign_word(kind: str, name: str) -> str:
-    """The key for MySQL of what lives for one hold only: 192 bits, and made faster."""
+def short_word(kind: str, name: str) -> str:
+    """The key for MySQL of one hold: 192 bits, and faster to compute."""
     return "leaselock." + hashlib.sha256(f"{kind}:{name}".encode()).hexdigest()[:48]

@@ -1,8 +1,8 @@
-"""Protocol "lease": the `rules`, each in one transaction that begins by locking the lock's row.
+"""Protocol "lease": `core.rules`, each rule in a transaction that locks the row of the lock.
 
-Two statements are short ways for what happens most: a free lock taken, and a lock given back that
-nobody waits for. They see and change one row only, so the server decides by its newest version;
-whatever lies in other tables counts in its "beside", and then the long way is taken.
+Acquiring a free lock and releasing a lock without waiters take one statement each. These see and
+change one row only, so the server decides by its newest version. The column "pending" counts what
+other tables have about the lock; if it is not 0, the whole transaction is needed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import fnmatch
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.backends.sql.keys import CLIENT, word
-from leaselock.backends.sql.script import SqlError
-from leaselock.backends.sql.shelf import LockShelf, micros, reading
+from leaselock.backends.sql.lock_row import SqlLockRow, micros, reading
+from leaselock.backends.sql.statements import SqlError
 from leaselock.core import rules
 from leaselock.core.backend import (
     Acquire,
@@ -31,46 +31,62 @@ from leaselock.core.backend import (
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from leaselock.backends.sql.script import Dialect, Part, Result, Row, Steps, Value
-    from leaselock.backends.sql.shelf import Asker
+    from leaselock.backends.sql.executor import Executor
+    from leaselock.backends.sql.lock_row import Requester
+    from leaselock.backends.sql.statements import Dialect, Part, Result, Row, Value
 
 T = TypeVar("T")
 RELEASED = Released("held", ())
 MOST_TRIES = 10
-# Of so many busy names one client remembers that they are.
+# How many busy names a client remembers.
 MOST_BUSY = 10_000
 
 
 class Lease:
-    """What one client asks, as conversations."""
+    """The requests of one client."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.waiting: set[str] = set()
-        # Names that were taken when somebody here asked last: the short way is in vain.
+        # Names that were held by others at the last request: the fast path would fail.
         self.busy: set[str] = set()
-        self.answers: Mapping[type, Callable[[Any, Asker], Steps[object]]] = {
-            Acquire: self._ask,
-            Release: self._leave,
+        self.answers: Mapping[type, Callable[[Any, Requester, Executor], Awaitable[object]]] = {
+            Acquire: self._acquire,
+            Release: self._release,
             Renew: self._renew,
-            SetLifetime: self._retie,
-            BreakLock: self._break,
+            SetLifetime: self._set_lifetime,
+            BreakLock: self._break_lock,
             Inspect: self._inspect,
         }
 
-    def about(self, request: object, asker: Asker) -> Steps[object]:
-        """The conversation that answers a request."""
-        return self.answers[type(request)](request, asker)
+    def answer(
+        self, request: object, requester: Requester, executor: Executor
+    ) -> Awaitable[object]:
+        """Carry out a request."""
+        return self.answers[type(request)](request, requester, executor)
 
-    def _ask(self, request: Acquire, asker: Asker) -> Steps[object]:
+    async def _acquire(
+        self, request: Acquire, requester: Requester, executor: Executor
+    ) -> Grant | Busy:
         claim = request.claim
-        if claim.name not in self.busy or claim.id in self.waiting:
-            token = yield from self._ask_shortly(claim)
-            if token is not None:
-                return Grant(token, ())
-        reply = yield from self.whole(claim.name, claim.id, asker, _asking(request))
+        waits = claim.id in self.waiting
+        if claim.name not in self.busy or waits:
+            values = _renewal(claim)
+            part: Part = ("confirm", values)
+            if not waits:
+                values |= {"client": claim.client, "metadata": claim.metadata}
+                part = ("acquire free", values)
+            result = await self._try(part, executor)
+            if result is not None and result.amount:
+                self.waiting.discard(claim.id)
+                return Grant(result.number or int(result.rows[0][0]), ())
+
+        def acquiring(row: SqlLockRow) -> Grant | Busy:
+            return rules.acquire(row, request)
+
+        reply = await self.transaction(claim.name, claim.id, requester, acquiring, executor)
         if isinstance(reply, Busy):
             self._was_busy(request)
         else:
@@ -84,136 +100,135 @@ class Lease:
             self.busy.clear()
         self.busy.add(request.claim.name)
 
-    def _ask_shortly(self, claim: Claim) -> Steps[int | None]:
-        waited = claim.id in self.waiting
-        words = _renewal(claim)
-        if waited:
-            result = yield from self._shortly(("confirm", words))
-        else:
-            more: dict[str, Value] = {"client": claim.client, "about": claim.metadata}
-            result = yield from self._shortly(("take", {**words, **more}))
-        if result is None or not result.amount:
-            return None
-        self.waiting.discard(claim.id)
-        return result.number or int(result.rows[0][0])
-
-    def _shortly(self, part: Part) -> Steps[Result | None]:
-        """One statement; None where others stood in its way, so that nothing was done."""
+    async def _try(self, part: Part, executor: Executor) -> Result | None:
+        """One statement; None if a conflict with others prevented it."""
         try:
-            (result,) = yield (part,)
+            (result,) = await executor.execute((part,))
         except SqlError as error:
             if error.state not in self.dialect.contended:
                 raise
             return None
         return result
 
-    def _leave(self, request: Release, asker: Asker) -> Steps[object]:
+    async def _release(
+        self, request: Release, requester: Requester, executor: Executor
+    ) -> Released:
         claim = request.claim
         self.waiting.discard(claim.id)
         if not request.tombstone:
-            words = {"name": claim.name, "holder": claim.id}
-            result = yield from self._shortly(("drop", words))
+            values = {"name": claim.name, "id": claim.id}
+            result = await self._try(("release uncontended", values), executor)
             if result is not None and result.amount:
                 return RELEASED
 
-        def leaving(shelf: LockShelf) -> Released:
-            return rules.release(shelf, request)
+        def releasing(row: SqlLockRow) -> Released:
+            return rules.release(row, request)
 
-        return (yield from self.whole(claim.name, claim.id, asker, leaving))
+        return await self.transaction(claim.name, claim.id, requester, releasing, executor)
 
-    def _renew(self, request: Renew, asker: Asker) -> Steps[object]:
-        # In the order of their names, so that two renewals of many locks never wait for each other.
+    async def _renew(
+        self, request: Renew, requester: Requester, executor: Executor
+    ) -> tuple[bool, ...]:
+        # In the order of the names, so that two renewals of many locks cannot deadlock.
         claims = sorted(request.claims, key=lambda claim: claim.name)
-        results = yield tuple(("renew", _renewal(claim)) for claim in claims)
+        results = await executor.execute(tuple(("renew", _renewal(claim)) for claim in claims))
         renewed = {c.id: bool(r.amount) for c, r in zip(claims, results, strict=True)}
         return tuple(renewed[claim.id] for claim in request.claims)
 
-    def _retie(self, request: SetLifetime, asker: Asker) -> Steps[object]:
+    async def _set_lifetime(
+        self, request: SetLifetime, requester: Requester, executor: Executor
+    ) -> object:
         claim = request.claim
 
-        def retying(shelf: LockShelf) -> object:
-            return rules.set_lifetime(shelf, claim.id, request.lifetime)
+        def setting(row: SqlLockRow) -> object:
+            return rules.set_lifetime(row, claim.id, request.lifetime)
 
-        return (yield from self.whole(claim.name, claim.id, asker, retying))
+        return await self.transaction(claim.name, claim.id, requester, setting, executor)
 
-    def _break(self, request: BreakLock, asker: Asker) -> Steps[object]:
-        def breaking(shelf: LockShelf) -> object:
-            return rules.break_lock(shelf, request)
+    async def _break_lock(
+        self, request: BreakLock, requester: Requester, executor: Executor
+    ) -> object:
+        def breaking(row: SqlLockRow) -> object:
+            return rules.break_lock(row, request)
 
-        return (yield from self.whole(request.name, "", asker, breaking))
+        return await self.transaction(request.name, "", requester, breaking, executor)
 
-    def whole(
-        self, name: str, holder: str, asker: Asker, work: Callable[[LockShelf], T]
-    ) -> Steps[T]:
-        """One transaction; again from the start when the server ended it for others' sake."""
+    async def transaction(
+        self,
+        name: str,
+        claim_id: str,
+        requester: Requester,
+        work: Callable[[SqlLockRow], T],
+        executor: Executor,
+    ) -> T:
+        """Run *work* in a transaction that locks the row; repeat it after a conflict."""
         for left in reversed(range(MOST_TRIES)):
             try:
-                return (yield from self._transaction(name, holder, asker, work))
+                return await self._transaction(name, claim_id, requester, work, executor)
             except SqlError as error:
-                yield ("rollback",)
+                await executor.execute(("rollback",))
                 if error.state not in self.dialect.contended or not left:
                     raise
         raise AssertionError("unreachable")
 
-    def _transaction(
-        self, name: str, holder: str, asker: Asker, work: Callable[[LockShelf], T]
-    ) -> Steps[T]:
-        results = yield reading(name, holder)
-        row = results[1].one()
-        if row is None:
-            _, _, results = yield from self._first_row(name, holder)
-            row = results[1].one()
-            if row is None:
-                raise NotApplied(f"{name!r} has no row, and none could be made")
-        shelf = LockShelf(name, asker, row, results)
-        result = work(shelf)
-        yield shelf.writing()
-        yield from self._ring(shelf.bells)
+    async def _transaction(
+        self,
+        name: str,
+        claim_id: str,
+        requester: Requester,
+        work: Callable[[SqlLockRow], T],
+        executor: Executor,
+    ) -> T:
+        results = await executor.execute(reading(name, claim_id))
+        found = results[1].one()
+        if found is None:
+            await executor.execute(("rollback",))
+            await executor.execute((("create lock", {"name": name}),))
+            results = await executor.execute(reading(name, claim_id))
+            found = results[1].one()
+            if found is None:
+                raise NotApplied(f"the table has no row for {name!r}, and none could be created")
+        row = SqlLockRow(name, requester, found, results)
+        result = work(row)
+        await executor.execute(row.writing())
+        if row.to_interrupt and self.dialect.interrupts:
+            await self._interrupt(row.to_interrupt, executor)
         return result
 
-    def _first_row(self, name: str, holder: str) -> Steps[tuple[object, object, list[Result]]]:
-        ended = yield ("rollback",)
-        made = yield (("make", {"name": name}),)
-        return ended, made, (yield reading(name, holder))
-
-    def _ring(self, clients: list[str]) -> Steps[None]:
-        """Wake who sleeps; whoever is not found looks by itself."""
-        for client in clients if self.dialect.rings else ():
-            (found,) = yield (("listener", {"sign": word(CLIENT, client)}),)
+    async def _interrupt(self, clients: list[str], executor: Executor) -> None:
+        """Interrupt the sleep of listeners. A listener that is not found polls."""
+        for client in clients:
+            key = ("listener connection", {"liveness_key": word(CLIENT, client)})
+            (found,) = await executor.execute((key,))
             number = found.rows[0][0]
             if number is not None:
                 try:
-                    yield (("ring", {"number": number}),)
+                    await executor.execute((("interrupt", {"number": number}),))
                 except SqlError:
-                    # It has gone since, or is another user's: it finds the word that was left.
+                    # The listener is gone or belongs to another user: it finds the stored wake-up.
                     continue
 
-    def _inspect(self, request: Inspect, asker: Asker) -> Steps[object]:
+    async def _inspect(
+        self, request: Inspect, requester: Requester, executor: Executor
+    ) -> tuple[LockState, ...]:
         if request.name is not None:
-            words = {"name": request.name}
-            now, held, queue = yield ("now", ("one", words), ("queue", words))
-            return (_sight(request.name, now, held.rows, queue.rows),)
-        now, held, queue = yield ("now", "all", "queues")
+            values = {"name": request.name}
+            now, held, queue = await executor.execute(("now", ("one", values), ("queue", values)))
+            return (_state(request.name, now, held.rows, queue.rows),)
+        now, held, queue = await executor.execute(("now", "all", "queues"))
         names = {row[0] for row in (*held.rows, *queue.rows)}
         wanted = sorted(name for name in names if fnmatch.fnmatchcase(name, request.pattern))
         holds, queues = _by_name(held.rows), _by_name(queue.rows)
-        return tuple(_sight(n, now, holds.get(n, []), queues.get(n, [])) for n in wanted)
+        return tuple(_state(n, now, holds.get(n, []), queues.get(n, [])) for n in wanted)
 
 
 def client_of(request: object) -> str:
-    """Whose request it is, where that matters."""
+    """The client that sends a request, if that matters."""
     return request.claim.client if isinstance(request, (Acquire, Release)) else ""
 
 
-def _asking(request: Acquire) -> Callable[[LockShelf], Grant | Busy]:
-    def asking(shelf: LockShelf) -> Grant | Busy:
-        return rules.acquire(shelf, request)
-
-    return asking
-
-
 def _renewal(claim: Claim) -> dict[str, Value]:
-    return {"name": claim.name, "holder": claim.id, "lease": micros(claim.lease)}
+    return {"name": claim.name, "id": claim.id, "lease": micros(claim.lease)}
 
 
 def _by_name(rows: list[Row]) -> dict[str, list[Row]]:
@@ -223,14 +238,14 @@ def _by_name(rows: list[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def _sight(name: str, now: Result, held: list[Row], queue: list[Row]) -> LockState:
+def _state(name: str, now: Result, held: list[Row], queue: list[Row]) -> LockState:
     clock = now.rows[0][0] / 1e6
     waiting = tuple(
-        Claim(n, holder, client, lease / 1e6, about, since / 1e6)
-        for n, holder, client, lease, about, since in queue
+        Claim(n, claim_id, client, lease / 1e6, metadata, since / 1e6)
+        for n, claim_id, client, lease, metadata, since in queue
     )
     if not held:
-        return LockState(name, None, None, waiting)
-    _, holder, client, tie, token, expires, about, since = held[0]
-    hold = HoldRecord(holder, client, tie, token, expires / 1e6, about, since / 1e6)
-    return LockState(name, hold, hold.expires - clock, waiting)
+        return LockState.exclusive(name, None, None, waiting)
+    _, claim_id, client, lifetime, token, expires, metadata, since = held[0]
+    hold = HoldRecord(claim_id, client, lifetime, token, expires / 1e6, metadata, since / 1e6)
+    return LockState.exclusive(name, hold, hold.expires - clock, waiting)

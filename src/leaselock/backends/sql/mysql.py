@@ -1,44 +1,45 @@
-"""One connection to MySQL or MariaDB, by PyMySQL: it connects and reads, we say how long.
+"""A connection to MySQL or MariaDB: PyMySQL connects, and the text protocol is spoken here.
 
-A script is sent as one query of several statements, so that it takes one round trip. A connection
-that owes an answer is never used again, and none is ever reopened by itself (hazard D8).
+Several statements are sent as one query, which takes one round trip. PyMySQL reads by blocking,
+with a time limit for each read. So after the handshake its socket is read here, without blocking,
+until the answer is complete (`mysql_answers`). A connection is never reopened (hazard D8).
 """
 
 from __future__ import annotations
 
-import math
 import os
-import select
 import socket
 import ssl
+import threading
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
-from leaselock.backends.sql.script import Result, SqlError, senseless
+from leaselock.backends.sql.connection import DatabaseProtocol
+from leaselock.backends.sql.mysql_answers import IN_TRANSACTION, Answer, packets
+from leaselock.backends.sql.statements import MALFORMED
+from leaselock.backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.sql.script import Row
+    from leaselock.backends.sql.connection import Steps
     from leaselock.backends.sql.url import Target
 
 EXTRA = "mysql"
-LONGEST_WAIT = 3600.0
 SHORTEST_WAIT = 0.001
 PORT = 3306
 MULTI_STATEMENTS = 1 << 16
-IN_TRANSACTION = 1
-SET_OPTION, SEVERAL = 0x1B, b"\x00\x00"
-# The connection has ended: gone, lost, killed, shut down, idle for too long.
-ENDED = {2002, 2003, 2006, 2013, 2014, 2055, 1053, 1927, 4031}
+QUERY, SET_OPTION = b"\x03", b"\x1b"
+SEVERAL_STATEMENTS = b"\x00\x00"
+CHUNK = 1 << 16
 OPTIONS = {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl"}
 
-# Above this, a graveyard: connections that a forked child inherited. A thread that did not come
-# along may be reading from one, and has its buffer locked for ever: to close it would be to wait.
+# Connections that a forked child inherited. Only their descriptors are closed, since closing a
+# connection properly would send something to the server of the parent.
 INHERITED: list[Any] = []
-# A server that vanished without a word is noticed in about 15 seconds (hazard D5).
-QUICK = [
+# A server that disappears without closing its connections is noticed in 15 seconds (hazard D5).
+KEEPALIVE = [
     ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
     *(
         ((socket.IPPROTO_TCP, getattr(socket, name)), value)
@@ -54,13 +55,13 @@ QUICK = [
 
 
 def check(target: Target) -> None:
-    """ImportError where the client library is missing, ValueError for what it does not know."""
+    """ImportError if the client library is missing, ValueError for unknown options."""
     library("pymysql", EXTRA)
     arguments(target)
 
 
 def arguments(target: Target) -> dict[str, Any]:
-    """What the client library is told; ValueError for an option that is not known."""
+    """The arguments of `pymysql.connect`; ValueError for an unknown option."""
     unknown = set(target.options) - OPTIONS
     if unknown:
         known = ", ".join(sorted({*OPTIONS, "protocol", "session", "pool", "proxy"}))
@@ -95,202 +96,174 @@ def _encryption(target: Target) -> dict[str, Any]:
     return {"ssl": context}
 
 
-class Wire:
-    """PyMySQL's bytes, read and written for it: with one deadline, and the fewest system calls.
+class Mysql(DatabaseProtocol):
+    """The protocol of one connection, without its waits."""
 
-    PyMySQL sets the socket's timeout anew before each of the two reads of a packet.
-    """
-
-    def __init__(self, conn: Any, now: Callable[[], float], until: float) -> None:
-        self.now = now
-        self.until = until
-        # Until the handshake is over.
-        self.conn = conn
-        self.socket: Any = None
-        self.buffer = b""
-        self.place = 0
-        conn._read_bytes = self.read
-
-    def _found(self, sock: Any) -> None:
-        """The socket of the connection: the handshake has made it, or put it into another (TLS)."""
-        self.socket = sock
-        self.poll = select.poll()
-        self.poll.register(sock, select.POLLIN)
-        self.encrypted = isinstance(sock, ssl.SSLSocket)
-        # What TLS has taken from the kernel already.
-        self.pending: Callable[[], int] = getattr(sock, "pending", lambda: 0)
-
-    def settle(self) -> None:
-        """The handshake is over: from now on nothing but the poll keeps the time."""
-        conn, self.conn = self.conn, None
-        self._found(conn._sock)
-        conn._read_timeout = conn._write_timeout = conn._current_timeout = None
-        self.socket.settimeout(None)
-        if self.socket.family != socket.AF_UNIX:
-            for option, value in QUICK:
-                self.socket.setsockopt(*option, value)
-        conn._write_bytes = self.socket.sendall
-
-    def read_all(self) -> bool:
-        """Whether nothing is left of what was received."""
-        return self.place == len(self.buffer)
-
-    def read(self, count: int) -> bytes:
-        """So many bytes; OSError when they do not come."""
-        end = self.place + count
-        while end > len(self.buffer):
-            self.buffer = self.buffer[self.place :] + self._received()
-            self.place, end = 0, count
-        data = self.buffer[self.place : end]
-        self.place = end
-        return data
-
-    def _received(self) -> bytes:
-        if self.conn is not None and self.conn._sock is not self.socket:
-            self._found(self.conn._sock)
-        left = min(LONGEST_WAIT, max(0.0, self.until - self.now()))
-        if not self.pending() and not self.poll.poll(math.ceil(left * 1000)):
-            raise TimeoutError("the server did not answer in time")
-        if self.encrypted:
-            # What has come may be half a record, or nothing but TLS's own.
-            self.socket.settimeout(max(SHORTEST_WAIT, left))
-        data: bytes = self.socket.recv(1 << 16)
-        if not data:
-            raise ConnectionResetError("the server has closed the connection")
-        return data
-
-
-class Line:
-    """A connection, asked by one thread at a time."""
-
-    def __init__(self, target: Target, now: Callable[[], float], until: float) -> None:
+    def __init__(self, target: Target, now: Callable[[], float]) -> None:
+        super().__init__(target, now)
         self.pymysql = library("pymysql", EXTRA)
-        self.target = target
-        self.now = now
-        self.broken = False
-        # It has been used before, and lay idle since.
-        self.worn = False
-        self.backend = 0
-        # It keeps no statements.
-        self.kept: set[str] | None = None
-        self.conn = self._connected(until)
-        # What the server said its number is, or a proxy in its stead.
-        self.number: int = self.conn.thread_id()
+        self.conn: Any = None
+        self.socket: Any = None
+        self.status = 0
+        self.answer: Answer | None = None
 
-    def _connected(self, until: float) -> Any:
-        patience = max(SHORTEST_WAIT, self.left(until))
-        times = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), patience)
+    # --- connecting ---------------------------------------------------------------------------
+
+    def connect(self, until: float) -> Steps:
+        """PyMySQL connects in one blocking function."""
+        try:
+            self.conn = yield lambda: self._made(until)
+        except TimeoutError:
+            raise NotApplied(f"{self.target.shown} could not be reached in time") from None
+        self.socket = self.conn._sock
+        self.socket.setblocking(False)
+        if self.socket.family != socket.AF_UNIX:
+            for option, value in KEEPALIVE:
+                self.socket.setsockopt(*option, value)
+        self.number = self.conn.thread_id()
+        self.status = self.conn.server_status
+        if self.target.connect is not None:
+            yield from self._send(SET_OPTION + SEVERAL_STATEMENTS)
+            yield from self.receive()
+
+    def discard(self, made: Any) -> None:
+        """Close a connection that was established too late."""
+        made.close()
+
+    def _made(self, until: float) -> Any:
+        left = min(LONGEST_WAIT, max(SHORTEST_WAIT, until - self.now()))
+        times = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), left)
         try:
             if self.target.connect is not None:
-                conn = opened(self.target.connect())
-                self.wire = Wire(conn, self.now, until)
-            else:
-                conn = self.pymysql.connect(**arguments(self.target), **times, defer_connect=True)
-                # PyMySQL's own limits are for each read alone: a server may say a little each time.
-                self.wire = Wire(conn, self.now, until)
+                conn = self.target.connect()
+                conn.rollback()
+                conn.autocommit(True)
+                return conn
+            conn = self.pymysql.connect(**arguments(self.target), **times, defer_connect=True)
+            # The limits of PyMySQL are for each read; this one is for the whole handshake.
+            limit = threading.Timer(left, _end_handshake, (conn,))
+            limit.daemon = True
+            limit.start()
+            try:
                 conn.connect()
-            self.wire.settle()
+            finally:
+                limit.cancel()
             return conn
         except Exception as error:
-            raise NotApplied(f"{self.target.shown}: {said(error)}") from error
+            raise NotApplied(f"{self.target.shown}: {one_line(error)}") from error
 
-    def left(self, until: float) -> float:
-        """Seconds until then."""
-        return min(LONGEST_WAIT, max(0.0, until - self.now()))
+    # --- statements ---------------------------------------------------------------------------
 
-    def fileno(self) -> int:
-        """The descriptor of its socket."""
-        number: int = self.conn._sock.fileno()
-        return number
+    @property
+    def usable(self) -> bool:
+        """Open, outside a transaction, and without an answer still to come."""
+        open_and_idle = not (self.broken or self.owes or self.closed) and self.socket is not None
+        return open_and_idle and not self.status & IN_TRANSACTION
 
     def fresh(self) -> bool:
-        """Whether it can be used: the server has neither ended it nor said anything unasked."""
-        if self.broken or self.conn.server_status & IN_TRANSACTION or not self.wire.read_all():
-            return False
-        return not readable(self.fileno(), 0.0)
+        """Usable, and neither ended by the server nor with unexpected input."""
+        return self.usable and not self.pending() and not self.readable()
 
-    def run(self, text: str, until: float) -> list[Result]:
-        """Have a script carried out; SqlError where the server refuses, Unknown without answer."""
-        self.wire.until = until
+    def pending(self) -> int:
+        """How many bytes TLS has decrypted already."""
+        return self.socket.pending() if isinstance(self.socket, ssl.SSLSocket) else 0
+
+    def send(self, text: str) -> Steps:
+        """Send statements."""
+        return self._send(QUERY + text.encode())
+
+    def _send(self, command: bytes) -> Steps:
+        self.owes = True
+        self.answer = Answer()
+        data = memoryview(packets(command))
         try:
-            self.conn.query(text)
-            results = [taken(self.conn._result)]
-            while self.conn._result.has_next:
-                self.conn.next_result()
-                results.append(taken(self.conn._result))
-            return results
-        except (self.pymysql.err.Error, OSError) as error:
-            told = failure(error, self.target.shown)
-            self.broken = not isinstance(told, SqlError)
-            raise told from error
-        except BaseException as error:
-            self.broken = True
-            if isinstance(error, Exception):
-                # PyMySQL fails in all manner of ways at what no server says.
-                raise senseless(self, error) from error
-            raise
+            while data:
+                try:
+                    data = data[self.socket.send(data) :]
+                except (BlockingIOError, ssl.SSLWantWriteError):
+                    yield WRITE
+                except ssl.SSLWantReadError:
+                    yield READ
+        except TimeoutError:
+            raise self.silent() from None
+        except OSError as error:
+            raise self._lost(error) from error
 
-    def cut(self) -> None:
-        """End, from another thread, whatever goes on here."""
-        shut(self.conn)
+    def receive(self) -> Steps:
+        """Read their results."""
+        answer = self.answer
+        assert answer is not None
+        try:
+            while not answer.complete:
+                if not self.pending():
+                    yield READ
+                try:
+                    data = self.socket.recv(CHUNK)
+                except (BlockingIOError, ssl.SSLWantReadError):
+                    continue
+                except ssl.SSLWantWriteError:
+                    yield WRITE
+                    continue
+                if not data:
+                    raise ConnectionResetError("the server has closed the connection")
+                answer.feed(data)
+        except TimeoutError:
+            raise self.silent() from None
+        except (OSError, *MALFORMED) as error:
+            raise self._lost(error) from error
+        self.owes = False
+        self.broken = bool(answer.buffer)
+        self.status = answer.status
+        if answer.error is None:
+            return answer.results
+        if answer.connection_ended:
+            raise self._lost(answer.error)
+        raise answer.error
 
-    def close(self) -> None:
-        """End the session. The server sees the end of the connection, as it would of a dead one."""
+    def _lost(self, error: Exception) -> OutcomeUnknown:
         self.broken = True
-        self.conn._force_close()
+        return OutcomeUnknown(f"{self.target.shown}: {one_line(error)}")
 
-    def abandon(self) -> None:
-        """In a forked child: let go of the descriptor, without a word to the server."""
-        if not self.broken:
-            os.close(self.fileno())
+    # --- the end ------------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        number: int = self.socket.fileno()
+        return number
+
+    def shutdown(self) -> None:
+        """End the connection without closing its descriptor."""
+        if self.socket is not None:
+            shut_down(self.socket)
+
+    def release(self) -> None:
+        """Close the connection. It is shut down first: `close` of PyMySQL sends to the server."""
         self.broken = True
-        INHERITED.append(self.conn)
+        if self.conn is not None:
+            self.shutdown()
+            self.conn.close()
+
+    def release_inherited(self) -> None:
+        """In a forked child: close the descriptor without sending anything to the server."""
+        if self.socket is not None and self.socket.fileno() >= 0:
+            os.close(self.socket.fileno())
+            INHERITED.append(self.conn)
+        self.broken = True
 
 
-def opened(conn: Any) -> Any:
-    """A connection that an engine has made, as ours are: several statements, each committed."""
-    conn.rollback()
-    conn.autocommit(True)
-    conn._execute_command(SET_OPTION, SEVERAL)
-    conn._read_packet()
-    conn.client_flag |= MULTI_STATEMENTS
-    return conn
+def _end_handshake(conn: Any) -> None:
+    if conn._sock is not None:
+        shut_down(conn._sock)
 
 
-def failure(error: BaseException, shown: str) -> Exception:
-    """What an error of the client library means: the server refused, or there is no answer."""
-    number = error.args[0] if error.args else 0
-    refused = isinstance(number, int) and number and number not in ENDED
-    if refused and not isinstance(error, OSError):
-        return SqlError(str(number), said(error))
-    return OutcomeUnknown(f"{shown}: {said(error)}")
+class ThreadConnection(ThreadWire, Mysql):
+    """A connection for threads."""
 
 
-def taken(result: Any) -> Result:
-    """What one statement brought."""
-    rows = [_row(row) for row in result.rows or ()]
-    return Result(rows, result.affected_rows, result.insert_id or 0)
+class TaskConnection(TaskWire, Mysql):
+    """A connection for asyncio."""
 
 
-def _row(row: Row) -> Row:
-    return tuple([value.decode() if isinstance(value, bytes) else value for value in row])
-
-
-def said(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """What went wrong, in one line."""
     return " ".join(str(error.args[-1] if error.args else error).split()) or type(error).__name__
-
-
-def readable(descriptor: int, patience: float) -> bool:
-    """Whether there is something to read, or the end."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(patience * 1000))
-
-
-def shut(conn: Any) -> None:
-    """End a connection, so that whoever waits for it is woken."""
-    try:
-        conn._sock.shutdown(2)
-    except (OSError, AttributeError):
-        return  # it has ended already

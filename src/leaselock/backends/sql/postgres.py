@@ -1,181 +1,172 @@
-"""One connection to PostgreSQL, driven through libpq: psycopg connects, we ask.
+"""A connection to PostgreSQL through libpq, as psycopg wraps it in `psycopg.pq`.
 
-A script is sent by the simple protocol, all statements in one message, so that it takes one
-round trip and needs nothing prepared, which a proxy would lose. The wait for the answer is ours,
-and ends at the deadline; a connection that owes an answer is never used again.
+Statements are sent by the simple query protocol, several in one message. This takes one round
+trip, and works through proxies that would lose prepared statements.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import socket
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
-from leaselock.backends.sql.script import NONSENSE, Result, SqlError
+from leaselock.backends.sql.connection import DatabaseProtocol
+from leaselock.backends.sql.statements import MALFORMED, Result, SqlError
+from leaselock.backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
+    from leaselock.backends.sql.connection import Steps
     from leaselock.backends.sql.url import Target
 
 EXTRA = "postgres"
 INTEGERS = {20, 21, 23, 26, 28}
 BOOLEAN = 16
-READ, WRITE = 1, 2
-LONGEST_WAIT = 3600.0
-# A server that vanished without a word is noticed in about 15 seconds (hazard D5).
+# A server that disappears without closing its connections is noticed in 15 seconds (hazard D5).
 SETTINGS = {
     "application_name": "leaselock",
     "keepalives_idle": "5",
     "keepalives_interval": "3",
     "keepalives_count": "3",
     "tcp_user_timeout": "15000",
-    # Of several servers, the one that can be written to (hazard J18).
+    # Of several servers, libpq chooses the one that accepts writes (hazard J18).
     "target_session_attrs": "read-write",
 }
-# Above this, a graveyard: connections that a forked child inherited. Closing one in order would
-# end the parent's session, so their descriptors are closed, and the rest is left.
+# Connections that a forked child inherited. Closing one properly would end the session of the
+# parent, so only their descriptors are closed, and the objects are never collected.
 INHERITED: list[Any] = []
 
 
 def check(target: Target) -> None:
-    """ImportError where the client library is missing, ValueError for what it does not know."""
+    """ImportError if the client library is missing, ValueError for options it does not know."""
     psycopg = library("psycopg", EXTRA)
     try:
         conninfo(target)
     except psycopg.ProgrammingError as error:
-        raise ValueError(f"the URL of a PostgreSQL store: {said(str(error))}") from error
+        raise ValueError(f"the URL of a PostgreSQL store: {one_line(str(error))}") from error
 
 
 def conninfo(target: Target) -> str:
-    """What libpq is told."""
+    """The connection string for libpq."""
     words = {**SETTINGS, **target.options}
     named = {"host": target.host, "user": target.user, "password": target.password}
     named |= {"port": str(target.port or ""), "dbname": target.database}
-    # All that we say is written in it: in another one a name would be another lock's.
+    # All statements are encoded in it: in another encoding a name could be that of another lock.
     named["client_encoding"] = "utf8"
     words |= {key: value for key, value in named.items() if value}
     made: str = library("psycopg.conninfo", EXTRA).make_conninfo("", **words)
     return made
 
 
-class Line:
-    """A connection, asked by one thread at a time."""
+class Postgres(DatabaseProtocol):
+    """The protocol of one connection, without its waits."""
 
-    def __init__(self, target: Target, now: Callable[[], float], until: float) -> None:
+    def __init__(self, target: Target, now: Callable[[], float]) -> None:
+        super().__init__(target, now)
         psycopg = library("psycopg", EXTRA)
-        # What becomes of an answer that no server gives is an error of ours, too.
-        self.pq, self.errors = psycopg.pq, (psycopg.Error, *NONSENSE)
-        self.target = target
-        self.now = now
-        self.broken = False
-        # It has been used before, and lay idle since.
-        self.worn = False
-        self.backend = 0
-        # Titles of the statements that the session keeps; None where it is to keep none.
-        self.kept: set[str] | None = None
+        self.pq = psycopg.pq
+        # Results that no server sends raise errors of many types: they are handled like psycopg's.
+        self.errors = (psycopg.Error, *MALFORMED)
+        self.idle = self.pq.TransactionStatus.IDLE
+        self.conn: Any = None
         self.owner: Any = None
-        self.conn = self._borrowed() if target.connect else self._connected(until)
-        self.conn.nonblocking = 1
-        # libpq closes its own descriptor as it likes, and the number may be another's then.
-        self.socket = socket.socket(fileno=os.dup(self.conn.socket))
-        # What the server said its number is, or a proxy in its stead.
-        self.number: int = self.conn.backend_pid
+        self.socket: socket.socket | None = None
 
-    def _borrowed(self) -> Any:
-        """The connection that an engine makes, in whatever way; its time limits are its own."""
-        assert self.target.connect is not None
+    # --- connecting ---------------------------------------------------------------------------
+
+    def connect(self, until: float) -> Steps:
+        """Connect in one blocking function: libpq looks up names and reads files meanwhile."""
         try:
-            # The object is kept, for it ends its connection with itself.
-            self.owner = self.target.connect()
-            conn = self.owner.pgconn
-            if conn.transaction_status != self.pq.TransactionStatus.IDLE:
+            made = yield lambda: self._made(until)
+        except TimeoutError:
+            raise self._unreachable() from None
+        self.owner, self.conn = made
+        self.conn.nonblocking = 1
+        # libpq may close its descriptor at any time, and the number may then be reused.
+        self.socket = socket.socket(fileno=os.dup(self.conn.socket))
+        self.number = self.conn.backend_pid
+
+    def discard(self, made: Any) -> None:
+        """Close a connection that was established too late."""
+        made[1].finish()
+
+    def _made(self, until: float) -> tuple[Any, Any]:
+        if self.target.connect is None:
+            return None, self._connected(until)
+        try:
+            # The object is kept, because it closes its connection when it is collected.
+            owner = self.target.connect()
+            conn = owner.pgconn
+            if conn.transaction_status != self.idle:
                 conn.exec_(b"ROLLBACK")
             done = conn.exec_(b"SET client_encoding TO 'UTF8'")
         except Exception as error:
-            raise NotApplied(f"{self.target.shown}: {said(str(error))}") from error
+            raise NotApplied(f"{self.target.shown}: {one_line(str(error))}") from error
         if done.status != self.pq.ExecStatus.COMMAND_OK:
-            raise NotApplied(f"{self.target.shown}: {said(done.error_message)}")
-        return conn
+            raise NotApplied(f"{self.target.shown}: {one_line(done.error_message)}")
+        return owner, conn
 
     def _connected(self, until: float) -> Any:
-        ok, failed, reading = (
-            self.pq.PollingStatus.OK,
-            self.pq.PollingStatus.FAILED,
-            self.pq.PollingStatus.READING,
-        )
+        status = self.pq.PollingStatus
         conn = self.pq.PGconn.connect_start(conninfo(self.target).encode())
         try:
-            # As libpq wants it: before the first poll, wait until it can be written to.
-            state = self.pq.PollingStatus.WRITING
+            # libpq requires to wait until the socket is writable before the first poll.
+            state = status.WRITING
             while conn.status != self.pq.ConnStatus.BAD:
-                if not ready(conn.socket, READ if state == reading else WRITE, self.left(until)):
-                    raise NotApplied(f"{self.target.shown} could not be reached in time")
+                wanted = select.POLLIN if state == status.READING else select.POLLOUT
+                if not _poll(conn.socket, wanted, until - self.now()):
+                    raise self._unreachable()
                 state = conn.connect_poll()
-                if state == ok:
+                if state == status.OK:
                     return conn
-                if state == failed:
+                if state == status.FAILED:
                     break
-            raise NotApplied(f"{self.target.shown}: {said(conn.error_message)}")
+            raise NotApplied(f"{self.target.shown}: {one_line(conn.error_message)}")
         except BaseException as error:
             conn.finish()
             if isinstance(error, self.errors):
-                raise NotApplied(f"{self.target.shown}: {said(str(error))}") from error
+                raise NotApplied(f"{self.target.shown}: {one_line(str(error))}") from error
             raise
 
-    def left(self, until: float) -> float:
-        """Seconds until then."""
-        return min(LONGEST_WAIT, max(0.0, until - self.now()))
+    def _unreachable(self) -> NotApplied:
+        return NotApplied(f"{self.target.shown} could not be reached in time")
 
-    def fileno(self) -> int:
-        """The descriptor of its socket."""
-        return self.socket.fileno()
+    # --- statements ---------------------------------------------------------------------------
+
+    @property
+    def usable(self) -> bool:
+        """Open, outside a transaction, and without an answer still to come."""
+        if self.broken or self.owes or self.closed or self.conn is None:
+            return False
+        return bool(self.conn.transaction_status == self.idle)
 
     def fresh(self) -> bool:
-        """Whether it can be used: the server has neither ended it nor said anything unasked."""
-        idle = self.pq.TransactionStatus.IDLE
-        if self.broken or self.conn.transaction_status != idle:
-            return False
-        return not ready(self.fileno(), READ, 0.0)
+        """Usable, and neither ended by the server nor with unexpected input."""
+        return self.usable and not self.readable()
 
-    def run(self, text: str, until: float) -> list[Result]:
-        """Have a script carried out; SqlError where the server refuses, Unknown without answer."""
-        steps = self.exchange(text)
+    def send(self, text: str) -> Steps:
+        """Send statements."""
+        self.owes = True
         try:
-            events = next(steps)
-            while True:
-                happened = ready(self.fileno(), events, self.left(until))
-                if not happened:
-                    raise self.silent()
-                events = steps.send(happened)
-        except StopIteration as done:
-            results: list[Result] = done.value
-            return results
-        except SqlError:
-            raise
-        except BaseException:
-            self.broken = True
-            raise
-
-    def silent(self) -> OutcomeUnknown:
-        """What to say of an answer that did not come in time."""
-        self.broken = True
-        return OutcomeUnknown(f"{self.target.shown} did not answer in time")
-
-    def exchange(self, text: str) -> Generator[int, int, list[Result]]:
-        """Send and receive: yields what to wait for, and is sent what happened."""
-        conn = self.conn
-        try:
-            conn.send_query(text.encode())
-            while conn.flush():
+            self.conn.send_query(text.encode())
+            while self.conn.flush():
                 if (yield READ | WRITE) & READ:
-                    conn.consume_input()
-            results: list[Result] = []
-            refusal = None
+                    self.conn.consume_input()
+        except TimeoutError:
+            raise self.silent() from None
+        except self.errors as error:
+            raise self._lost(error) from error
+
+    def receive(self) -> Steps:
+        """Read their results."""
+        conn = self.conn
+        results: list[Result] = []
+        refusal = None
+        try:
             while True:
                 while conn.is_busy():
                     yield READ
@@ -184,9 +175,11 @@ class Line:
                 if result is None:
                     break
                 refusal = self._take(result, results) or refusal
+        except TimeoutError:
+            raise self.silent() from None
         except self.errors as error:
-            self.broken = True
-            raise OutcomeUnknown(f"{self.target.shown}: {said(str(error))}") from error
+            raise self._lost(error) from error
+        self.owes = False
         if refusal is not None:
             raise self._refused(refusal)
         return results
@@ -197,66 +190,79 @@ class Line:
             results.append(_result(result))
             return None
         if result.status != status.FATAL_ERROR:
-            # Such as a copy, which would have no end.
+            # For example a COPY, which would have no end.
             raise ValueError(f"an answer of status {result.status}")
         state = result.error_field(self.pq.DiagnosticField.SQLSTATE) or b""
-        return SqlError(state.decode(), said(result.error_message))
+        return SqlError(state.decode(), one_line(result.error_message))
 
     def _refused(self, refusal: SqlError) -> Exception:
-        # Without a state, or with the server's shutdown, it is the connection that has failed.
+        # Without a state, or with that of a shutdown, the connection has failed, not a statement.
         if self.conn.status == self.pq.ConnStatus.BAD or refusal.state[:3] in ("", "57P"):
             self.broken = True
             return OutcomeUnknown(f"{self.target.shown}: {refusal.text}")
         return refusal
 
+    def _lost(self, error: Exception) -> OutcomeUnknown:
+        self.broken = True
+        return OutcomeUnknown(f"{self.target.shown}: {one_line(str(error))}")
+
+    # --- notifications ------------------------------------------------------------------------
+
     def listen(self, channel: str) -> str:
-        """The statement that has the server send what is said on a channel."""
+        """The statement that subscribes to a channel."""
         return f'LISTEN "{channel}"'
 
-    def wait(self, until: float) -> list[str]:
-        """What is said on the channels, when there is something, or the time is up."""
-        words = self.heard()
-        if not words and ready(self.fileno(), READ, self.left(until)):
-            words = self.heard()
-        return words
-
-    def heard(self) -> list[str]:
-        """What has been said on the channels since."""
-        words = []
+    def notifications(self) -> Steps:
+        """Wait until there are notifications, or the time is up."""
+        payloads: list[str] = []
         try:
-            self.conn.consume_input()
-            while (notice := self.conn.notifies()) is not None:
-                words.append(notice.extra.decode())
+            while True:
+                self.conn.consume_input()
+                while (notice := self.conn.notifies()) is not None:
+                    payloads.append(notice.extra.decode())
+                if payloads:
+                    return payloads
+                yield READ
+        except TimeoutError:
+            return payloads
         except self.errors as error:
-            self.broken = True
-            raise OutcomeUnknown(f"{self.target.shown}: {said(str(error))}") from error
-        return words
+            raise self._lost(error) from error
 
-    def cut(self) -> None:
-        """End, from another thread, whatever goes on here."""
-        try:
-            self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # it has ended already
+    # --- the end ------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """End the session."""
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        assert self.socket is not None
+        return self.socket.fileno()
+
+    def shutdown(self) -> None:
+        """End the connection without closing its descriptor."""
+        if self.socket is not None:
+            shut_down(self.socket)
+
+    def release(self) -> None:
+        """Close the session and the descriptors."""
         self.broken = True
-        self.conn.finish()
-        self.socket.close()
-
-    def __del__(self) -> None:
-        # Of one that nobody got to have: its task, or its loop, had ended by then.
-        if hasattr(self, "socket"):
+        if self.conn is not None:
+            self.conn.finish()
+        if self.socket is not None:
             self.socket.close()
 
-    def abandon(self) -> None:
-        """In a forked child: let go of the descriptors, without a word to the server."""
-        if not self.broken:
+    def release_inherited(self) -> None:
+        """In a forked child: close the descriptors without sending anything to the server."""
+        if self.conn is not None and self.socket is not None and self.socket.fileno() >= 0:
             os.close(self.conn.socket)
+            self.socket.close()
+            INHERITED.append((self.conn, self.owner))
         self.broken = True
-        self.socket.close()
-        INHERITED.append((self.conn, self.owner))
+
+
+class ThreadConnection(ThreadWire, Postgres):
+    """A connection for threads."""
+
+
+class TaskConnection(TaskWire, Postgres):
+    """A connection for asyncio."""
 
 
 def _result(result: Any) -> Result:
@@ -277,19 +283,14 @@ def _value(kind: int, data: bytes | None) -> str | int | bool | None:
     return data == b"t" if kind == BOOLEAN else data.decode()
 
 
-def said(message: bytes | str) -> str:
-    """What the server said, in one line."""
+def one_line(message: bytes | str) -> str:
+    """A message of the server, in one line."""
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
     return " ".join(text.split())
 
 
-def ready(descriptor: int, events: int, patience: float) -> int:
-    """Wait for a socket; what it is ready for, 0 when the time is up."""
+def _poll(descriptor: int, wanted: int, seconds: float) -> bool:
+    """Whether the descriptor is ready in time."""
     poll = select.poll()
-    wanted = (select.POLLIN if events & READ else 0) | (select.POLLOUT if events & WRITE else 0)
     poll.register(descriptor, wanted)
-    for _, happened in poll.poll(math.ceil(patience * 1000)):
-        broken = happened & ~(select.POLLIN | select.POLLOUT)
-        read = happened & select.POLLIN or broken
-        return (READ if read else 0) | (WRITE if happened & select.POLLOUT else 0)
-    return 0
+    return bool(poll.poll(min(LONGEST_WAIT, max(0.0, seconds)) * 1000))

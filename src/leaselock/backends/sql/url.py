@@ -1,19 +1,21 @@
-"""Which database a URL means, and how it is to be used."""
+"""The URL of a database: ``postgresql://host:port/database?option=value``, with a login."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+
+from leaselock.backends.url import decoded, one_of, parse, seconds, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from urllib.parse import SplitResult
 
 PROTOCOLS = ("lease", "row", "advisory")
 SESSION = 30.0
-LEAST_SESSION = 1.0
-MOST_SESSION = 3600.0
+SHORTEST_SESSION, LONGEST_SESSION = 1.0, 3600.0
 POOL = 8
+LARGEST_POOL = 1000
+# Options of leaselock. All others are for the client library.
+OPTIONS = ("protocol", "session", "pool", "proxy")
 DIALECTS = {
     "postgresql": "postgres",
     "postgres": "postgres",
@@ -23,7 +25,7 @@ DIALECTS = {
 
 
 class Target(NamedTuple):
-    """A database, and how it is to be used."""
+    """A database, and how it is used."""
 
     dialect: str
     """ "postgres" or "mysql"."""
@@ -33,80 +35,43 @@ class Target(NamedTuple):
     password: str | None
     database: str
     options: Mapping[str, str]
-    """What else the client library is told."""
+    """Options for the client library."""
     shown: str
     """The URL without its secrets."""
     protocol: str | None = None
     session: float = SESSION
-    """After so many seconds of silence the server ends a connection that holds a lock."""
+    """The server ends a connection that holds a lock after so many seconds of silence."""
     pool: int = POOL
     """How many connections serve the requests of one client at the same time."""
     direct: bool = False
-    """A proxy in between keeps one server connection for each of ours: the user says so."""
+    """The URL says that a proxy keeps one connection to the server for each of the client's."""
     connect: Callable[[], Any] | None = None
-    """Makes a connection of the client library; None where the URL says everything."""
+    """Makes a connection of the client library; None if the URL says everything."""
 
     def __repr__(self) -> str:
         return f"<Target {self.shown}>"  # without the password
 
 
-def parsed(url: str) -> Target:
-    """The database of a URL; ValueError for what cannot be one."""
-    parts = urlsplit(url)
-    port = _port(parts)
-    words = dict(parse_qsl(parts.query, keep_blank_values=True))
-    ours = {key: words.pop(key) for key in ("protocol", "session", "pool", "proxy") if key in words}
-    return Target(
-        dialect=DIALECTS[parts.scheme.lower()],
-        host=unquote(parts.hostname or ""),
-        port=port,
-        user=_unquoted(parts.username),
-        password=_unquoted(parts.password),
-        database=unquote(parts.path.removeprefix("/")),
-        options=words,
-        shown=_shown(parts.scheme, parts.hostname, port, parts.path),
-        protocol=ours.get("protocol"),
-        session=_seconds(ours.get("session", str(SESSION))),
-        pool=_count(ours.get("pool", str(POOL))),
-        direct=_proxy(ours.get("proxy", "transaction")),
-    )
-
-
-def _unquoted(text: str | None) -> str | None:
-    return None if text is None else unquote(text)
-
-
-def _port(parts: SplitResult) -> int | None:
-    try:
-        return parts.port
-    except ValueError:
+def parsed(text: str) -> Target:
+    """The database of a URL; ValueError if the URL is not valid."""
+    url = parse(text)
+    if "," in url.authority:
         raise ValueError(
-            "the port of a database is a number up to 65535; of several servers of PostgreSQL "
-            "say ?host=one,two&port=5432,5433"
-        ) from None
-
-
-def _shown(scheme: str, host: str | None, port: int | None, path: str) -> str:
-    return f"{scheme}://{host or ''}{f':{port}' if port else ''}{path}"
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = float("nan")
-    if not LEAST_SESSION <= seconds <= MOST_SESSION:
-        raise ValueError(f"?session= is {LEAST_SESSION:g} to {MOST_SESSION:g} seconds, not {text}")
-    return seconds
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1000:
-        raise ValueError(f"?pool= is a number of connections from 1 to 1000, not {text!r}")
-    return int(text)
-
-
-def _proxy(text: str) -> bool:
-    if text not in ("session", "transaction"):
-        raise ValueError(f"?proxy= is how a proxy pools: session or transaction, not {text!r}")
-    return text == "session"
+            "the URL of a database names one server; of several servers of PostgreSQL say "
+            "?host=one,two&port=5432,5433"
+        )
+    hosts = url.hosts()
+    return Target(
+        dialect=DIALECTS[url.scheme],
+        host=hosts[0].name if hosts else "",
+        port=hosts[0].port if hosts else None,
+        user=url.user,
+        password=url.password,
+        database=decoded(url.path.removeprefix("/")),
+        options={key: value for key, value in url.options.items() if key not in OPTIONS},
+        shown=url.shown(),
+        protocol=url.options.get("protocol"),
+        session=url.option("session", seconds(SHORTEST_SESSION, LONGEST_SESSION), SESSION),
+        pool=url.option("pool", whole_number(1, LARGEST_POOL), POOL),
+        direct=url.option("proxy", one_of("session", "transaction"), "transaction") == "session",
+    )

@@ -81,7 +81,7 @@ class FileLockRow:
         metadata, since = claim.metadata, micros / 1e6
         return HoldRecord(claim.id, claim.client, "either", token, expires, metadata, since)
 
-    def keep(self, held: HoldRecord) -> None:
+    def save(self, held: HoldRecord) -> None:
         """Record changes of the same hold."""
         self.execute(SQL["keep"], (held.lifetime, held.expires, self.name, held.id))
 
@@ -122,6 +122,11 @@ class FileLockRow:
     def quit(self, claim: str) -> bool:
         """Remove the claim with this id from the queue."""
         return self.execute(SQL["quit"], (claim,)).rowcount > 0
+
+    def length(self) -> int:
+        """How many claims are in the queue."""
+        ((length,),) = self.execute(SQL["length"], (self.name,)).fetchall()
+        return int(length)
 
     def alive(self, client: str) -> bool:
         """Whether the client is alive. The client of this transaction is."""

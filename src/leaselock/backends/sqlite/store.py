@@ -144,7 +144,7 @@ class Store:
         if token is not None:
             return Grant(token, ())
         name = request.claim.name
-        reply = self._transaction(until, lambda c: rules.acquire(FileLockRow(c, name), request))
+        reply = self._transaction(until, lambda c: _acquire(FileLockRow(c, name), request))
         if isinstance(reply, Busy):
             self.waiting.add(request.claim.id)
         return reply
@@ -231,7 +231,7 @@ class Store:
         if held is not None and rules.expired(row, held):
             held = None
         remaining = held.expires - context.now if held and held.lifetime != "client" else None
-        return LockState(name, held, remaining, row.queue())
+        return LockState.exclusive(name, held, remaining, row.queue())
 
     def _doctor(self, request: Doctor, until: float) -> object:
         return findings(self.file.open(until), self.file.path)
@@ -292,15 +292,19 @@ class Listener:
         self.ended = False
 
 
+def _acquire(row: FileLockRow, request: Acquire) -> Grant | Busy:
+    reply = rules.acquire(row, request)
+    return reply._replace(waiting=row.length()) if isinstance(reply, Busy) else reply
+
+
 def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The file of a ``sqlite:`` URL. The first request opens it."""
     default = default_protocol(parse(url), PROTOCOLS, "SQLite")
     file = File(path_of(url), now)
+    store, listener = Store(file), Listener(file)
 
     def backend(protocol: str | None) -> Queue:
         check_protocol(protocol, PROTOCOLS, "SQLite")
-        return Queue(CAPABILITIES)
+        return Queue(CAPABILITIES, store, listener)
 
-    return Opened(
-        backend, default, {"store": Store(file), "ear": Listener(file)}, f"sqlite:///{file.path}"
-    )
+    return Opened(backend, default, {}, f"sqlite:///{file.path}", blocking=(store, listener))

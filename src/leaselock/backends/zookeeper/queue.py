@@ -255,9 +255,9 @@ def _hold(node: object) -> HoldRecord | None:
 def _state(name: str, queue: Sequence[Node]) -> LockState:
     """The end of a hold is unknown: it is the end of its session."""
     if not queue:
-        return LockState(name, None, None, ())
+        return LockState.exclusive(name, None, None, ())
     waiting = []
     for node in queue[1:]:
         text = read(node.data, node.created)
         waiting.append(Claim(name, node.path, f"{node.session:x}", 0.0, text.metadata, text.since))
-    return LockState(name, _hold(queue[0]), None, tuple(waiting))
+    return LockState.exclusive(name, _hold(queue[0]), None, tuple(waiting))

@@ -138,7 +138,10 @@ class SingleBackend(SessionBackend):
     async def _inspect(self, names: Sequence[str], until: float) -> list[LockState]:
         reads = [Read(path_of(self.root, name)) for name in names]
         _, *nodes = await self.batch(until, QuorumBarrier(self.root), *reads)
-        return [LockState(n, _hold(node), None, ()) for n, node in zip(names, nodes, strict=True)]
+        return [
+            LockState.exclusive(n, _hold(node), None, ())
+            for n, node in zip(names, nodes, strict=True)
+        ]
 
     async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
         """Delete the node."""

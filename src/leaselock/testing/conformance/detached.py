@@ -1,22 +1,22 @@
-"""A detached lease outlives its client, for its length, and goes on with whoever has its token."""
+"""A detached lease outlives its client until it expires, and is controlled by its token."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from leaselock.errors import LeaseLost, NotHeld
-from leaselock.testing.conformance.child import say
+from leaselock.testing.conformance.child_process import send_to_parent
 from leaselock.testing.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
     from leaselock.testing.conformance.world import World
 
 
-@scenario("expiry", "detach")
-async def a_detached_lease_outlives_its_client(world: World) -> None:
-    """It is adopted by its token, and released by the adopter."""
+@scenario("leases_expire", "detachable")
+async def detached_lease_outlives_its_client(world: World) -> None:
+    """Another client adopts the lease by its token and releases it."""
     client, rival = world.client(), world.lock("a")
-    lease = await world.take(client.lock("a"))
+    lease = await world.must_acquire(client.lock("a"))
     await lease.detach()
     await client.close()
     assert await rival.acquire(timeout=0) is None
@@ -24,15 +24,15 @@ async def a_detached_lease_outlives_its_client(world: World) -> None:
     assert (adopted.name, adopted.token, adopted.lost) == ("a", lease.token, False)
     assert adopted.remaining > 20.0
     await adopted.release()
-    await (await world.take(rival, 0)).release()
+    await (await world.must_acquire(rival, 0)).release()
 
 
-@scenario("expiry", "detach", "processes")
-async def a_detached_lease_outlives_its_process(world: World) -> None:
-    """The process has ended, and its token still holds the lock."""
+@scenario("leases_expire", "detachable", "multiprocess")
+async def detached_lease_outlives_its_process(world: World) -> None:
+    """After the process has ended, the token still holds the lock."""
     child = world.process(detach)
     await child.end()
-    await world.until(lambda: bool(child.words))
+    await world.wait_until(lambda: bool(child.words))
     lock = world.lock("a")
     assert await lock.acquire(timeout=0) is None
     adopted = await world.first.adopt("a", int(child.words[0]))
@@ -41,31 +41,31 @@ async def a_detached_lease_outlives_its_process(world: World) -> None:
 
 
 async def detach(world: World) -> None:
-    """In a process: take the lock, let it go on without us, and say its token."""
-    lease = await world.take(world.lock("a"))
+    """In a process: acquire the lock, detach it, and send its token."""
+    lease = await world.must_acquire(world.lock("a"))
     await lease.detach()
-    say(lease.token)
+    send_to_parent(lease.token)
 
 
-@scenario("expiry", "detach")
-async def a_detached_lease_runs_out(world: World) -> None:
-    """Nobody renews it, however long its client lives."""
+@scenario("leases_expire", "detachable")
+async def detached_lease_expires(world: World) -> None:
+    """It is not renewed, even while its client lives."""
     lock = world.lock("a", lease=world.store.lease)
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     await lease.detach()
     assert not lock.owned()
-    following = await world.take(lock)
+    following = await world.must_acquire(lock)
     assert following.token > lease.token
     await following.release()
     with raising(NotHeld, "a"):
         await world.first.adopt("a", lease.token)
 
 
-@scenario("detach")
-async def a_detached_lease_is_not_ours_to_release(world: World) -> None:
-    """By the old lease or by the lock: NotHeld, and it stays held."""
+@scenario("detachable")
+async def detached_lease_cannot_be_released_by_its_client(world: World) -> None:
+    """Releasing by the lease or by the lock raises NotHeld, and the lock stays held."""
     lock = world.lock("a")
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     await lease.detach()
     for release in (lease.release, lock.release):
         with raising(NotHeld, "a"):
@@ -74,13 +74,13 @@ async def a_detached_lease_is_not_ours_to_release(world: World) -> None:
     assert await lock.locked()
 
 
-@scenario("expiry", "detach")
-async def only_what_is_detached_is_adopted(world: World) -> None:
-    """Not a free lock, not one that its holder still has, not with another token."""
+@scenario("leases_expire", "detachable")
+async def only_a_detached_lease_can_be_adopted(world: World) -> None:
+    """A free lock, an attached lease and a wrong token raise NotHeld."""
     client = world.client()
     with raising(NotHeld, "a"):
         await client.adopt("a", 1)
-    lease = await world.take(world.lock("a"))
+    lease = await world.must_acquire(world.lock("a"))
     with raising(NotHeld, "a"):
         await client.adopt("a", lease.token)
     lease.ensure()
@@ -90,10 +90,10 @@ async def only_what_is_detached_is_adopted(world: World) -> None:
     await (await client.adopt("a", lease.token)).release()
 
 
-@scenario("expiry", "detach")
-async def an_adopted_lease_is_extended(world: World) -> None:
-    """It is good for as long as the adopter says, and is lost when that has passed."""
-    lease = await world.take(world.lock("a", lease=5.0))
+@scenario("leases_expire", "detachable")
+async def adopted_lease_can_be_extended(world: World) -> None:
+    """Extending works until the lock is broken; then it raises LeaseLost."""
+    lease = await world.must_acquire(world.lock("a", lease=5.0))
     await lease.detach()
     adopted = await world.client().adopt("a", lease.token)
     await adopted.extend(20.0)
@@ -103,10 +103,10 @@ async def an_adopted_lease_is_extended(world: World) -> None:
         await adopted.extend(20.0)
 
 
-@scenario("expiry", "detach")
-async def adopting_does_not_tie_it_again(world: World) -> None:
-    """The adopter's end ends nothing: the lease still is what counts."""
-    lease = await world.take(world.lock("a"))
+@scenario("leases_expire", "detachable")
+async def adopted_lease_outlives_its_adopter(world: World) -> None:
+    """Closing the adopting client does not release the lease."""
+    lease = await world.must_acquire(world.lock("a"))
     await lease.detach()
     adopter = world.client()
     await adopter.adopt("a", lease.token)
@@ -115,9 +115,9 @@ async def adopting_does_not_tie_it_again(world: World) -> None:
     assert (await world.first.adopt("a", lease.token)).remaining > 20.0
 
 
-@scenario("detach")
-async def a_nested_acquisition_cannot_be_detached(world: World) -> None:
-    """NotHeld, and both go on."""
+@scenario("detachable")
+async def nested_acquisition_cannot_be_detached(world: World) -> None:
+    """NotHeld is raised, and both leases stay valid."""
     lock = world.lock("a")
     async with lock as outer, lock as inner:
         with raising(NotHeld, "nested"):

@@ -1,4 +1,4 @@
-"""At most one holds: threads or tasks, clients, processes, and all of them mixed."""
+"""Mutual exclusion of threads, tasks, clients and processes, and of all of them mixed."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import threading
 from typing import TYPE_CHECKING
 
 import leaselock
-from leaselock.testing.conformance.child import hear, say
+from leaselock.testing.conformance.child_process import send_to_parent, wait_for_word
 from leaselock.testing.conformance.scenario import scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leaselock.testing.conformance.face import Lock
+    from leaselock.testing.conformance.api_types import Lock
     from leaselock.testing.conformance.world import World
 
-A_MOMENT = 0.0003
+BRIEFLY = 0.0003
 
 
 class Tally:
-    """A number that is added to as carelessly as can be: read, let others run, write."""
+    """A number that is increased without atomicity: read, let others run, write."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -28,39 +28,39 @@ class Tally:
         self.tokens: list[int] = []
 
     async def add(self, world: World, lock: Lock, times: int) -> None:
-        """Add one, under the lock."""
+        """Add one under the lock, *times* times."""
         for _ in range(times):
             async with lock as lease:
                 before, self.inside = self.value, self.inside + 1
-                assert self.inside == 1, "two are inside at once"
-                await world.pause(A_MOMENT)
+                assert self.inside == 1, "two holders at once"
+                await world.pause(BRIEFLY)
                 self.tokens.append(lease.token)
                 self.value, self.inside = before + 1, self.inside - 1
 
 
 @scenario()
-async def nobody_enters_while_another_holds(world: World) -> None:
-    """Neither another client nor another holder of the same one."""
+async def held_lock_is_not_granted(world: World) -> None:
+    """Neither another client nor another thread or task of the same client acquires it."""
     lock, rival = world.lock("a"), world.client().lock("a")
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     assert await rival.acquire(timeout=0) is None
     assert await world.spawn(lock.acquire, 0).join() is None
     await lease.release()
     assert not await lock.locked()
-    await (await world.take(rival)).release()
+    await (await world.must_acquire(rival)).release()
 
 
 @scenario()
-async def names_are_locks_of_their_own(world: World) -> None:
-    """Who holds one may hold another, and so may others."""
+async def different_names_are_independent(world: World) -> None:
+    """Locks with different names are held at the same time, by one owner or several."""
     async with world.lock("a") as one, world.lock("b") as other:
-        third = await world.take(world.client().lock("c"), 0)
+        third = await world.must_acquire(world.client().lock("c"), 0)
         assert (one.name, other.name, third.name) == ("a", "b", "c")
 
 
 @scenario()
-async def holders_of_one_client_exclude_each_other(world: World) -> None:
-    """Threads or tasks with one lock object lose no update."""
+async def owners_of_one_client_exclude_each_other(world: World) -> None:
+    """Threads or tasks that share a lock object lose no update."""
     tally, lock = Tally(), world.lock("a")
     others = [world.spawn(tally.add, world, lock, 20) for _ in range(8)]
     for other in others:
@@ -70,7 +70,7 @@ async def holders_of_one_client_exclude_each_other(world: World) -> None:
 
 @scenario()
 async def clients_of_one_process_exclude_each_other(world: World) -> None:
-    """Each with a client of its own, they lose no update."""
+    """Clients of one process lose no update."""
     tally = Tally()
     locks = [world.client().lock("a") for _ in range(6)]
     for other in [world.spawn(tally.add, world, lock, 20) for lock in locks]:
@@ -79,12 +79,12 @@ async def clients_of_one_process_exclude_each_other(world: World) -> None:
     assert tally.tokens == sorted(set(tally.tokens))
 
 
-@scenario("queue")
-async def a_crowd_waits_for_one_lock(world: World) -> None:
-    """Many at once are all served, one after the other."""
-    # So many at once keep a small machine's store busy for longer than one answer may take.
+@scenario("has_queue")
+async def many_waiters_are_all_served(world: World) -> None:
+    """Many concurrent waiters are all served, one after the other."""
+    # So many waiters keep the store of a small machine busy for longer than a reply may take.
     tally, lock = Tally(), world.client(op_timeout=60.0).lock("a")
-    crowd = min(world.crowd, world.store.crowd)
+    crowd = min(world.many, world.store.max_waiters)
     for other in [world.spawn(tally.add, world, lock, 1) for _ in range(crowd)]:
         await other.join()
     assert tally.value == crowd
@@ -93,14 +93,14 @@ async def a_crowd_waits_for_one_lock(world: World) -> None:
 
 @scenario()
 async def threads_and_tasks_of_one_process_exclude_each_other(world: World) -> None:
-    """A client of one kind keeps those of the other kind out."""
+    """A client of one driver excludes clients of the other driver."""
     async with world.lock("a"):
         with leaselock.Client(world.url) as client:
             assert client.lock("a").acquire(timeout=0) is None
         answers: list[bool] = []
         thread = threading.Thread(target=lambda: answers.append(_try_in_asyncio(world.url)))
         thread.start()
-        await world.until(lambda: not thread.is_alive())
+        await world.wait_until(lambda: not thread.is_alive())
         assert answers == [False]
 
 
@@ -112,17 +112,17 @@ def _try_in_asyncio(url: str) -> bool:
     return asyncio.run(attempt())
 
 
-@scenario("processes")
+@scenario("multiprocess")
 async def processes_exclude_each_other(world: World) -> None:
-    """Processes with threads and with tasks lose no update of one file, and no token repeats."""
+    """Processes with threads and with tasks lose no update of a file, and no token repeats."""
     total, tokens = world.folder / "total", world.folder / "tokens"
     total.write_text("0")
     drivers = ("threads", "asyncio", "threads", "asyncio")
     children = [world.process(add_up, 40, driver=driver) for driver in drivers]
     for child in children:
-        await child.says("ready")
+        await child.wait_for_word("ready")
     for child in children:
-        child.tell("go")
+        child.send("go")
     for child in children:
         await child.end()
     granted = [int(token) for token in tokens.read_text().split()]
@@ -131,14 +131,14 @@ async def processes_exclude_each_other(world: World) -> None:
 
 
 async def add_up(world: World, times: int) -> None:
-    """In a process: add to the number in a file, carelessly, but under the lock."""
+    """In a process: increase the number in a file without atomicity, but under the lock."""
     lock = world.lock("a")
-    say("ready")
-    await hear(world, "go")
+    send_to_parent("ready")
+    await wait_for_word(world, "go")
     for _ in range(times):
         async with lock as lease:
             before = int(_read(world.folder / "total"))
-            await world.pause(A_MOMENT)
+            await world.pause(BRIEFLY)
             _write(world.folder, before + 1, lease.token)
 
 

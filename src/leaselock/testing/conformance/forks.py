@@ -1,4 +1,4 @@
-"""A forked child holds nothing of its parent's, disturbs nothing of it, and may begin afresh."""
+"""A forked child holds none of its parent's locks and can use the inherited client."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from leaselock.errors import LeaseLost, NotHeld
 from leaselock.testing.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
-    from leaselock.testing.conformance.face import Lock
+    from leaselock.testing.conformance.api_types import Lock
     from leaselock.testing.conformance.world import World
 
 
 @scenario(alone=True)
-async def a_forked_child_holds_nothing(world: World) -> None:
-    """What it inherits is lost to it; its releases fail, and its end releases nothing."""
+async def forked_child_holds_nothing(world: World) -> None:
+    """Inherited leases are lost in the child; it cannot release, and its exit releases nothing."""
     lock = world.lock("a")
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
 
     async def child() -> None:
         assert not lock.owned()
@@ -33,11 +33,11 @@ async def a_forked_child_holds_nothing(world: World) -> None:
     await lease.release()
 
 
-@scenario("queue", "processes", alone=True)
-async def a_forked_child_is_another_holder(world: World) -> None:
-    """It waits for what its parent holds, by the inherited client, and gets it after it."""
+@scenario("has_queue", "multiprocess", alone=True)
+async def forked_child_is_another_owner(world: World) -> None:
+    """With the inherited client, the child waits for its parent's lock and then acquires it."""
     lock = world.lock("a")
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
 
     async def child() -> None:
         assert await lock.acquire(timeout=0) is None
@@ -46,46 +46,46 @@ async def a_forked_child_is_another_holder(world: World) -> None:
             assert lock.owned()
 
     fork = world.fork(child)
-    await world.until_waiting(lock, 1)
+    await world.wait_for_waiters(lock, 1)
     lease.ensure()
     await lease.release()
     await fork.end()
-    await (await world.take(lock, 0)).release()
+    await (await world.must_acquire(lock, 0)).release()
 
 
 @scenario(alone=True)
-async def a_forked_child_can_use_the_client_afresh(world: World) -> None:
-    """It takes, renews and releases; and so does the parent meanwhile."""
-    await (await world.take(world.lock("before"))).release()
+async def forked_child_can_use_the_inherited_client(world: World) -> None:
+    """The child acquires, renews and releases, and the parent continues to."""
+    await (await world.must_acquire(world.lock("before"))).release()
 
     async def child() -> None:
         mine = world.lock("of the child", lease=world.store.lease)
-        lease = await world.take(mine)
+        lease = await world.must_acquire(mine)
         ended = world.now() + 3 * world.store.lease
-        await world.until(lambda: world.now() >= ended)
+        await world.wait_until(lambda: world.now() >= ended)
         lease.ensure()
         await lease.release()
         await world.first.close()
 
     async def attempt(name: str) -> None:
-        lease = await world.take(world.lock(name, lease=world.store.lease))
+        lease = await world.must_acquire(world.lock(name, lease=world.store.lease))
         await world.fork(child).end()
         lease.ensure()
         await lease.release()
 
-    await world.best_of(5, attempt)
+    await world.retry_if_slow(5, attempt)
 
 
-@scenario("queue", alone=True)
-async def a_child_forked_in_the_midst_of_a_wait_is_no_waiter(world: World) -> None:
-    """Threads or tasks of the parent that wait do not wait in the child; the parent's go on."""
+@scenario("has_queue", alone=True)
+async def waiters_of_the_parent_do_not_wait_in_the_child(world: World) -> None:
+    """Threads or tasks that wait in the parent do not wait in the child; the parent's go on."""
     lock = world.lock("a")
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     waiting = world.spawn(_token, world.client().lock("a"))
-    await world.until_waiting(lock, 1)
+    await world.wait_for_waiters(lock, 1)
 
     async def child() -> None:
-        await (await world.take(world.lock("b"))).release()
+        await (await world.must_acquire(world.lock("b"))).release()
 
     await world.fork(child).end()
     assert len(await lock.waiters()) == 1
@@ -98,18 +98,18 @@ async def _token(lock: Lock) -> int:
         return lease.token
 
 
-@scenario("processes", "life", alone=True)
-async def a_child_that_lives_on_keeps_nothing_held(world: World) -> None:
-    """What the parent held and released is free, however long its child lives."""
-    lease = await world.take(world.lock("a"))
+@scenario("multiprocess", "detects_death", alone=True)
+async def living_child_keeps_no_lock_of_its_parent(world: World) -> None:
+    """A lock released by the parent is free, however long its child lives."""
+    lease = await world.must_acquire(world.lock("a"))
 
     async def child() -> None:
-        await world.until((world.folder / "end").exists)
+        await world.wait_until((world.folder / "end").exists)
 
     fork = world.fork(child)
     await world.first.close()
     assert lease.lost
     lock = world.client().lock("a")
-    await (await world.take(lock, 1.0)).release()
+    await (await world.must_acquire(lock, 1.0)).release()
     (world.folder / "end").touch()
     await fork.end()

@@ -1,4 +1,4 @@
-"""What is held ends with its client: by `close`, by the end of a `with`, by the interpreter's."""
+"""Holds end with their client: by `close`, at the end of a `with`, at interpreter exit."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from typing import TYPE_CHECKING, Any
 
 import leaselock
 from leaselock.errors import ClientClosed, LeaseLost
-from leaselock.testing.conformance.child import hear, say
+from leaselock.testing.conformance.child_process import send_to_parent, wait_for_word
 from leaselock.testing.conformance.queues import AT_ONCE, GRACE
 from leaselock.testing.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
-    from leaselock.testing.conformance.face import Lease, Lock
+    from leaselock.testing.conformance.api_types import Lease, Lock
     from leaselock.testing.conformance.world import World
 
 
 @scenario()
-async def close_releases_what_is_held(world: World) -> None:
-    """The next one has it at once, and the lease of the closed client is lost."""
+async def close_releases_held_locks(world: World) -> None:
+    """The lock is free at once, and the lease of the closed client is lost."""
     client, rival = world.client(), world.lock("a")
     lock = client.lock("a")
-    lease = await world.take(lock)
-    await world.take(lock)
-    told: list[Lease] = []
-    lease.on_lost(told.append)
+    lease = await world.must_acquire(lock)
+    await world.must_acquire(lock)
+    reported: list[Lease] = []
+    lease.on_lost(reported.append)
     await client.close()
     assert lease.lost
     assert not lock.owned()
     with raising(LeaseLost, "a"):
         lease.ensure()
-    await (await world.take(rival, 0)).release()
+    await (await world.must_acquire(rival, 0)).release()
 
 
 @scenario()
-async def a_closed_client_says_so(world: World) -> None:
-    """Closed, whatever it is asked; to close it again is no error."""
+async def closed_client_raises_client_closed(world: World) -> None:
+    """Every operation raises ClientClosed; closing again is no error."""
     client = world.client()
     lock = client.lock("a")
-    await (await world.take(lock)).release()
+    await (await world.must_acquire(lock)).release()
     await client.close()
     await client.close()
     for question in (lock.acquire, lock.locked, lock.holder, lock.waiters, client.locks):
@@ -52,46 +52,46 @@ async def a_closed_client_says_so(world: World) -> None:
 
 
 @scenario()
-async def a_client_that_was_never_used_can_be_closed(world: World) -> None:
-    """Nothing was opened, nothing is closed."""
+async def unused_client_can_be_closed(world: World) -> None:
+    """Closing a client that has sent no request works."""
     client = world.connect(world.url)
     await client.close()
     with raising(ClientClosed):
         await client.lock("a").acquire()
 
 
-@scenario("queue")
-async def a_wait_ends_when_the_client_is_closed(world: World) -> None:
-    """Each waiting acquire gets Closed, and none is left in the queue."""
+@scenario("has_queue")
+async def close_ends_waits(world: World) -> None:
+    """Each waiting acquire raises ClientClosed, and no waiter is left in the queue."""
     lock, client = world.lock("a"), world.client()
     async with lock:
         others = [world.spawn(client.lock("a").acquire, t) for t in (None, None, 25.0)]
-        await world.until_waiting(client.lock("a"), 3)
+        await world.wait_for_waiters(client.lock("a"), 3)
         await client.close()
         errors = [await other.end() for other in others]
         assert [type(error) for error in errors] == [ClientClosed] * 3
-        # A server may see a moment later that a connection has ended.
-        await world.until_waiting(lock, 0)
+        # A server may notice the end of a connection a moment later.
+        await world.wait_for_waiters(lock, 0)
 
 
 @scenario()
-async def a_body_that_outlives_its_client_is_told(world: World) -> None:
-    """The end of the body says that the lease was lost with the client."""
+async def body_that_outlives_its_client_raises_lease_lost(world: World) -> None:
+    """The end of the body reports that the lease was lost with the client."""
     client = world.client()
     other = world.spawn(_outlive, world, client.lock("a"))
-    await world.until(world.lock("a").locked)
+    await world.wait_until(world.lock("a").locked)
     await client.close()
     assert isinstance(await other.end(), LeaseLost)
 
 
 async def _outlive(world: World, lock: Lock) -> None:
     async with lock as lease:
-        await world.until(lambda: lease.lost)
+        await world.wait_until(lambda: lease.lost)
 
 
 @scenario()
-async def the_end_of_with_closes_the_client(world: World) -> None:
-    """Its holds are released."""
+async def end_of_with_closes_the_client(world: World) -> None:
+    """Leaving the client's `with` releases its locks."""
     lock = world.lock("a")
     if world.driver == "threads":
         with leaselock.Client(world.url) as client:
@@ -106,52 +106,52 @@ async def the_end_of_with_closes_the_client(world: World) -> None:
     assert not await lock.locked()
 
 
-@scenario("expiry", "processes")
-async def the_end_of_the_interpreter_releases(world: World) -> None:
-    """A program that ends while it holds leaves nothing behind, closed or not."""
+@scenario("leases_expire", "multiprocess")
+async def interpreter_exit_releases(world: World) -> None:
+    """A program that ends while it holds a lock leaves no hold behind, closed or not."""
 
     async def attempt(name: str) -> None:
         lock = world.lock(name)
         program = world.process(end_while_holding, name)
-        await program.says("holds")
+        await program.wait_for_word("holds")
         assert await lock.acquire(timeout=0) is None
-        program.tell("end")
+        program.send("end")
         await program.end()
         began = world.now()
-        lease = await world.take(lock)
-        told = world.store.life or world.driver == "threads"
-        world.punctual(began, AT_ONCE if told else world.store.outlived + GRACE)
+        lease = await world.must_acquire(lock)
+        at_once = world.store.detects_death or world.driver == "threads"
+        world.check_elapsed(began, AT_ONCE if at_once else world.store.death_bound + GRACE)
         await lease.release()
 
-    await world.best_of(3, attempt)
+    await world.retry_if_slow(3, attempt)
 
 
 _KEPT: list[Any] = []
 
 
 async def end_while_holding(world: World, name: str) -> None:
-    """In a process: take the lock and end, with the lease still in hand."""
-    length = 30.0 if world.driver == "threads" or world.store.life else world.store.lease
-    _KEPT.append(await world.take(world.lock(name, lease=length)))
-    say("holds")
-    await hear(world, "end")
+    """In a process: acquire the lock and end without releasing it."""
+    length = 30.0 if world.driver == "threads" or world.store.detects_death else world.store.lease
+    _KEPT.append(await world.must_acquire(world.lock(name, lease=length)))
+    send_to_parent("holds")
+    await wait_for_word(world, "end")
 
 
-@scenario("queue", "processes")
-async def the_end_of_the_interpreter_ends_a_wait(world: World) -> None:
-    """A program that ends while a thread or task of it waits leaves the queue."""
+@scenario("has_queue", "multiprocess")
+async def interpreter_exit_ends_waits(world: World) -> None:
+    """A program that ends while one of its threads or tasks waits leaves no waiter behind."""
     lock = world.lock("a")
     async with lock:
         program = world.process(end_while_waiting, "a")
-        await world.until_waiting(lock, 1)
-        program.tell("end")
+        await world.wait_for_waiters(lock, 1)
+        program.send("end")
         await program.end()
-        if world.store.life or world.driver == "threads":
-            await world.until_waiting(lock, 0)
-    await (await world.take(world.client().lock("a"))).release()
+        if world.store.detects_death or world.driver == "threads":
+            await world.wait_for_waiters(lock, 0)
+    await (await world.must_acquire(world.client().lock("a"))).release()
 
 
 async def end_while_waiting(world: World, name: str) -> None:
-    """In a process: let another wait for the lock, and end."""
+    """In a process: start a peer that waits for the lock, and end."""
     _KEPT.append(world.spawn(world.lock(name).acquire))
-    await hear(world, "end")
+    await wait_for_word(world, "end")

@@ -1,4 +1,4 @@
-"""A loss is told to the holder: by the lease, by a callback, and by the end of the body."""
+"""A loss is reported to the holder: by the lease, by callbacks, and at the end of the body."""
 
 from __future__ import annotations
 
@@ -9,100 +9,100 @@ from leaselock.errors import LeaseLost
 from leaselock.testing.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
-    from leaselock.testing.conformance.face import Lease
+    from leaselock.testing.conformance.api_types import Lease
     from leaselock.testing.conformance.world import World
 
 
 class Own(Exception):
-    """What a body raises by itself."""
+    """An exception raised by a body."""
 
 
 @scenario()
-async def what_was_broken_is_told_at_the_next_renewal(world: World) -> None:
-    """The callback, `lost`, `ensure` and the release say so, long before the lease would end."""
+async def broken_lock_is_reported_at_the_next_renewal(world: World) -> None:
+    """The callback, `lost`, `ensure` and the release report it long before the lease ends."""
 
     async def attempt(name: str) -> None:
         lock = world.lock(name, lease=1.5)
-        lease = await world.take(lock)
-        told: list[Lease] = []
-        lease.on_lost(told.append)
+        lease = await world.must_acquire(lock)
+        reported: list[Lease] = []
+        lease.on_lost(reported.append)
         broken = world.now()
         await world.client().break_lock(name)
-        await world.until(lambda: lease.lost)
+        await world.wait_until(lambda: lease.lost)
         passed = world.now() - broken
         with raising(LeaseLost, name, str(lease.token)):
             lease.ensure()
         assert (lease.remaining, lock.owned()) == (0.0, False)
-        await world.until(lambda: bool(told))
+        await world.wait_until(lambda: bool(reported))
         with raising(LeaseLost, name):
             await lease.release()
-        assert told == [lease]
-        world.bounded(passed, 1.0)
+        assert reported == [lease]
+        world.check_duration(passed, 1.0)
 
-    await world.best_of(3, attempt)
-
-
-@scenario()
-async def who_asks_after_the_loss_is_told_too(world: World) -> None:
-    """A callback that comes late is called all the same, once."""
-    lease = await world.take(world.lock("a", lease=world.store.lease, renew=False))
-    await world.until(lambda: lease.lost)
-    told: list[Lease] = []
-    lease.on_lost(told.append)
-    await world.until(lambda: told == [lease])
+    await world.retry_if_slow(3, attempt)
 
 
 @scenario()
-async def nobody_is_told_of_a_release(world: World) -> None:
-    """What was given back is not lost, even when its time has passed since."""
+async def callback_added_after_the_loss_is_called(world: World) -> None:
+    """A late callback is called at once, and only once."""
+    lease = await world.must_acquire(world.lock("a", lease=world.store.lease, renew=False))
+    await world.wait_until(lambda: lease.lost)
+    reported: list[Lease] = []
+    lease.on_lost(reported.append)
+    await world.wait_until(lambda: reported == [lease])
+
+
+@scenario()
+async def release_is_not_reported_as_a_loss(world: World) -> None:
+    """A released lease is not lost, even after its end."""
     lock = world.lock("a", lease=world.store.lease)
-    lease = await world.take(lock)
-    told: list[Lease] = []
-    lease.on_lost(told.append)
+    lease = await world.must_acquire(lock)
+    reported: list[Lease] = []
+    lease.on_lost(reported.append)
     await lease.release()
-    later = await world.take(world.lock("b", lease=2 * world.store.lease, renew=False))
-    await world.until(lambda: later.lost)
-    assert (told, lease.lost) == ([], False)
+    later = await world.must_acquire(world.lock("b", lease=2 * world.store.lease, renew=False))
+    await world.wait_until(lambda: later.lost)
+    assert (reported, lease.lost) == ([], False)
 
 
 @scenario()
-async def after_a_loss_the_lock_is_not_taken_by_nesting(world: World) -> None:
-    """LeaseLost, until the lost hold is released; then it is acquired afresh."""
+async def lost_lock_cannot_be_reacquired_until_released(world: World) -> None:
+    """Acquiring raises LeaseLost until the lost hold is released; then it is a new grant."""
     lock = world.lock("a", lease=world.store.lease, renew=False)
-    lease = await world.take(lock)
-    told: list[Lease] = []
-    lease.on_lost(told.append)
-    await world.until(lambda: bool(told))
+    lease = await world.must_acquire(lock)
+    reported: list[Lease] = []
+    lease.on_lost(reported.append)
+    await world.wait_until(lambda: bool(reported))
     with raising(LeaseLost, "a"):
         await lock.acquire()
     with raising(LeaseLost, "a"):
         await lock.release()
-    fresh = await world.take(lock)
+    fresh = await world.must_acquire(lock)
     assert fresh.token > lease.token
     await fresh.release()
 
 
 @scenario()
-async def the_end_of_a_body_tells_of_the_loss(world: World) -> None:
-    """A body that did not notice is told by LeaseLost at its end."""
+async def body_that_lost_its_lease_raises_lease_lost(world: World) -> None:
+    """The end of a body that did not notice the loss raises LeaseLost."""
     with raising(LeaseLost, "a"):
         async with world.lock("a", lease=world.store.lease, renew=False) as lease:
             try:
-                await world.until(lambda: lease.lost)
+                await world.wait_until(lambda: lease.lost)
             except asyncio.CancelledError:
                 assert world.driver == "asyncio"
                 raise
-    await (await world.take(world.client().lock("a"))).release()
+    await (await world.must_acquire(world.client().lock("a"))).release()
 
 
 @scenario()
-async def the_body_s_own_exception_is_kept(world: World) -> None:
-    """It is what the caller sees, with a note that the lease was lost meanwhile."""
+async def exception_of_the_body_is_kept(world: World) -> None:
+    """The caller gets it, with a note that the lease was lost."""
     with raising(Own, "mine") as caught:
         async with world.lock("a", lease=1.2) as lease:
             try:
                 breaking = world.spawn(world.client().break_lock, "a")
-                await world.until(lambda: lease.lost)
+                await world.wait_until(lambda: lease.lost)
             finally:
                 raise Own("mine")
     await breaking.join()
@@ -110,8 +110,8 @@ async def the_body_s_own_exception_is_kept(world: World) -> None:
 
 
 @scenario()
-async def an_exception_passes_through_a_healthy_body(world: World) -> None:
-    """It is not changed, and the lock is free after it."""
+async def exception_of_a_body_is_unchanged(world: World) -> None:
+    """The exception has no note, and the lock is free afterwards."""
     lock = world.lock("a")
     with raising(Own, "mine") as caught:
         async with lock:
@@ -121,15 +121,15 @@ async def an_exception_passes_through_a_healthy_body(world: World) -> None:
 
 
 @scenario("asyncio")
-async def the_body_is_cancelled(world: World) -> None:
-    """A task that waits for something else under the lock is stopped, and not left cancelled."""
+async def body_is_cancelled_on_loss(world: World) -> None:
+    """A task that waits in the body is cancelled, and is not left in the cancelled state."""
     steps: list[str] = []
     with raising(LeaseLost, "a"):
         async with world.lock("a", lease=0.9):
-            # Not by the body itself: some stores tell of the loss before the breaker has an answer.
+            # Not in the body itself: some stores report the loss before break_lock returns.
             breaking = world.spawn(world.client().break_lock, "a")
             try:
-                await world.until(lambda: False)
+                await world.wait_until(lambda: False)
             except asyncio.CancelledError:
                 steps.append("cancelled")
                 raise
@@ -142,14 +142,14 @@ async def the_body_is_cancelled(world: World) -> None:
 
 @scenario("asyncio")
 async def nested_bodies_are_cancelled_once(world: World) -> None:
-    """Both tell of the loss; the task goes on after them."""
+    """Both bodies raise LeaseLost; the task goes on after them."""
     lock = world.lock("a", lease=0.9)
     with raising(LeaseLost, "a"):
         async with lock:
             with raising(LeaseLost, "a"):
                 async with lock:
                     breaking = world.spawn(world.client().break_lock, "a")
-                    await world.until(lambda: False)
+                    await world.wait_until(lambda: False)
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
@@ -158,30 +158,30 @@ async def nested_bodies_are_cancelled_once(world: World) -> None:
 
 
 @scenario("asyncio")
-async def a_callback_may_be_a_coroutine(world: World) -> None:
+async def callback_may_be_a_coroutine_function(world: World) -> None:
     """It is awaited, in a task of its own."""
-    told: list[Lease] = []
+    reported: list[Lease] = []
 
     async def tell(lease: Lease) -> None:
         await world.pause(0)
-        told.append(lease)
+        reported.append(lease)
 
-    lease = await world.take(world.lock("a", lease=world.store.lease, renew=False))
+    lease = await world.must_acquire(world.lock("a", lease=world.store.lease, renew=False))
     lease.on_lost(tell)
-    await world.until(lambda: told == [lease])
+    await world.wait_until(lambda: reported == [lease])
 
 
 @scenario("asyncio")
-async def a_cancellation_from_outside_is_not_swallowed(world: World) -> None:
-    """Who is cancelled in the body for another reason is cancelled, and gives the lock back."""
+async def other_cancellations_are_not_swallowed(world: World) -> None:
+    """A body that is cancelled for another reason stays cancelled and releases the lock."""
     lock = world.lock("a")
-    other = world.spawn(_stay, world, "a")
-    await world.until(lock.locked)
+    other = world.spawn(_hold_forever, world, "a")
+    await world.wait_until(lock.locked)
     other.cancel()
     assert isinstance(await other.end(), asyncio.CancelledError)
     assert not await lock.locked()
 
 
-async def _stay(world: World, name: str) -> None:
+async def _hold_forever(world: World, name: str) -> None:
     async with world.lock(name):
-        await world.until(lambda: False)
+        await world.wait_until(lambda: False)

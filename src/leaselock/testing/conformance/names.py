@@ -1,4 +1,4 @@
-"""Any text is a name and nothing but a name; what cannot be one is refused before any I/O."""
+"""Any printable text is a valid name; invalid names are rejected before any request."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from leaselock.testing.conformance.world import World
 
 GOOD = [
-    # What ends a statement, a string, a script, a format.
+    # Text that ends a statement, a string, a script, a format.
     *("'; DROP TABLE lock;--", '"; DROP TABLE lock;--', "'", '"', "`", "--", ";", "/* */"),
     *("%s", "%", "%00", "%2F", "{}", "{a}", "}{", "${HOME}", "$(reboot)", "`reboot`", "\\", "\\0"),
-    # What is a path, an option, a pattern, a key of several parts.
+    # Paths, options, patterns, compound keys.
     *(".", "..", "../..", "../../etc/passwd", "/", "/etc/passwd", "a/b", "~", "C:\\a", "-rf", "#"),
     *("*", "?", "[a]", "[!a]", "a*", "a_", "a%", "a:b", "a;b", "a,b", "a=b", "a|b", "a&b", "a?b"),
-    # What may be taken for one another.
+    # Names that may be confused with one another.
     *("a", "A", "\uff21", " ", "a ", " a", "a  b", "a b", "a\u00a0b", "\u00e9", "e\u0301"),
     *("\u00df", "ss", "SS", "\u0130", "i\u0307", "\u202ea", "a\u200b", "0", "00", "NULL", "None"),
     *("true", "leaselock", "lock", "waiter"),
-    # What is long or lies beyond the basic plane; each is at most 255 bytes.
+    # Long names and names beyond the basic plane; each has at most 255 bytes.
     *("\U0001f512", "\U0001f512" * 63 + "abc", "\u00e9" * 127 + "x", "x" * 255, "x" * 254),
 ]
 BAD: list[object] = [
@@ -32,11 +32,11 @@ BAD: list[object] = [
 
 
 @scenario()
-async def each_name_is_a_lock_of_its_own(world: World) -> None:
-    """All are held at once, each keeps another out of itself alone, and each is listed."""
+async def each_name_is_a_separate_lock(world: World) -> None:
+    """All are held at once; each excludes only itself, and each is listed."""
     client = world.client()
     assert len(set(GOOD)) == len(GOOD)
-    leases = [await world.take(world.lock(name), 0) for name in GOOD]
+    leases = [await world.must_acquire(world.lock(name), 0) for name in GOOD]
     assert [lease.name for lease in leases] == GOOD
     for name in GOOD:
         assert await client.lock(name).acquire(timeout=0) is None
@@ -45,9 +45,9 @@ async def each_name_is_a_lock_of_its_own(world: World) -> None:
 
 
 @scenario()
-async def each_name_is_released_alone(world: World) -> None:
-    """A release frees no other; nor does breaking one."""
-    leases = [await world.take(world.lock(name), 0) for name in GOOD]
+async def each_name_is_released_separately(world: World) -> None:
+    """Releasing or breaking one lock frees no other."""
+    leases = [await world.must_acquire(world.lock(name), 0) for name in GOOD]
     left = sorted(GOOD)
     for number, lease in enumerate(leases):
         if number % 2:
@@ -58,21 +58,21 @@ async def each_name_is_released_alone(world: World) -> None:
         assert [report.name for report in await world.first.locks()] == left
 
 
-@scenario("queue")
+@scenario("has_queue")
 async def each_name_can_be_waited_for(world: World) -> None:
-    """The waiter is woken by the release of this very name."""
+    """The waiter is woken by the release of this name."""
     waiting = world.client()
     for name in GOOD:
-        lease = await world.take(world.lock(name))
+        lease = await world.must_acquire(world.lock(name))
         other = world.spawn(waiting.lock(name).acquire, 20.0)
-        await world.until_waiting(world.lock(name), 1)
+        await world.wait_for_waiters(world.lock(name), 1)
         await lease.release()
         assert await other.join() is not None
 
 
 @scenario()
-async def what_is_no_name_is_refused(world: World) -> None:
-    """InvalidName, and it is a ValueError; naming a lock asks no store."""
+async def invalid_names_are_rejected(world: World) -> None:
+    """InvalidName, a ValueError, is raised without a request to the store."""
     for bad in BAD:
         with raising(InvalidName) as caught:
             world.first.lock(bad)

@@ -1,4 +1,4 @@
-"""Only the holder releases, and a holder is one thread or one task, for as long as it lives."""
+"""Only the owner releases, and an owner is one thread or one task, until it ends."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from leaselock.errors import NotHeld
 from leaselock.testing.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
-    from leaselock.testing.conformance.face import Lock
+    from leaselock.testing.conformance.api_types import Lock
     from leaselock.testing.conformance.world import World
 
 
 @scenario()
-async def a_stranger_cannot_release(world: World) -> None:
-    """NotHeld for everybody else, and nothing changes."""
+async def only_the_owner_releases(world: World) -> None:
+    """NotHeld is raised for all others, and nothing changes."""
     lock, foreign = world.lock("a"), world.client().lock("a")
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     before = await lock.holder()
     with raising(NotHeld, "a"):
         await foreign.release()
@@ -35,12 +35,12 @@ async def a_stranger_cannot_release(world: World) -> None:
 
 
 @scenario()
-async def nobody_releases_what_is_free(world: World) -> None:
-    """Neither before an acquire, nor twice after one."""
+async def free_lock_cannot_be_released(world: World) -> None:
+    """Neither before an acquire nor twice after one."""
     lock = world.lock("a")
     with raising(NotHeld, "a"):
         await lock.release()
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     await lease.release()
     with raising(NotHeld, "a"):
         await lease.release()
@@ -52,12 +52,12 @@ async def nobody_releases_what_is_free(world: World) -> None:
 
 
 @scenario()
-async def a_late_second_release_hurts_nobody(world: World) -> None:
-    """Who releases twice does not take the lock from the one who holds it by then."""
+async def second_release_does_not_free_the_next_holder(world: World) -> None:
+    """Releasing twice does not release the lock of the next holder."""
     lock, rival = world.lock("a"), world.client().lock("a")
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     await lease.release()
-    other = await world.take(rival)
+    other = await world.must_acquire(rival)
     with raising(NotHeld):
         await lease.release()
     assert await lock.acquire(timeout=0) is None
@@ -66,36 +66,36 @@ async def a_late_second_release_hurts_nobody(world: World) -> None:
 
 
 @scenario()
-async def another_may_release_the_lease_it_was_given(world: World) -> None:
-    """A lease in hand is the right to release it, whichever thread or task it is in."""
+async def lease_may_be_released_by_another_thread_or_task(world: World) -> None:
+    """A lease object may be released by any thread or task that has it."""
     lock = world.lock("a")
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     await world.spawn(lease.release).join()
     assert not await lock.locked()
     assert not lock.owned()
-    await (await world.take(lock, 0)).release()
+    await (await world.must_acquire(lock, 0)).release()
 
 
-@scenario("expiry")
-async def a_dead_holder_of_a_living_client_is_not_renewed(world: World) -> None:
-    """A thread or task that ends while it holds does not hold for ever."""
+@scenario("leases_expire")
+async def ended_owner_is_not_renewed(world: World) -> None:
+    """The hold of a thread or task that has ended expires."""
     lock = world.lock("a", lease=world.store.lease)
     await world.spawn(_take_and_end, world, lock).join()
-    await (await world.take(lock)).release()
+    await (await world.must_acquire(lock)).release()
 
 
 async def _take_and_end(world: World, lock: Lock) -> int:
-    await world.take(lock)
+    await world.must_acquire(lock)
     return threading.get_ident()
 
 
 @scenario()
-async def a_new_holder_is_not_taken_for_a_dead_one(world: World) -> None:
-    """The interpreter gives a dead thread's number to a new one, which holds nothing by that."""
+async def new_thread_does_not_inherit_the_hold_of_an_ended_one(world: World) -> None:
+    """A new thread with the same ident owns nothing."""
     lock = world.lock("a")
     dead = await world.spawn(_take_and_end, world, lock).join()
     for _ in range(50):
-        # Its number mostly comes back with the very next thread.
+        # Mostly the very next thread gets the same ident.
         if await world.spawn(_expect_nothing, lock).join() == dead:
             break
     assert await lock.locked()

@@ -1,25 +1,25 @@
-"""Waiters are served first come, first served, and those who cannot take their turn lose it."""
+"""Waiters are served first come, first served; dead and frozen ones are skipped."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.testing.conformance.child import Child, hear, say
+from leaselock.testing.conformance.child_process import Child, send_to_parent, wait_for_word
 from leaselock.testing.conformance.scenario import scenario
 
 if TYPE_CHECKING:
-    from leaselock.testing.conformance.face import Lock
+    from leaselock.testing.conformance.api_types import Lock
     from leaselock.testing.conformance.world import World
 
-# How soon a lock passes on when the store knows at once that a process is dead.
+# Seconds until the next grant, if the store detects the death of a process at once.
 AT_ONCE = 1.0
-# What a busy machine may add to a bound that the store's clock keeps.
+# Seconds that a busy machine may add to a bound of the store.
 GRACE = 1.0
 
 
-@scenario("queue", "fair")
+@scenario("has_queue", "fair")
 async def waiters_are_served_in_order(world: World) -> None:
-    """In the order in which they came, whichever client they belong to."""
+    """In order of arrival, whichever client they belong to."""
     served: list[int] = []
     lock, clients = world.lock("a"), (world.client(), world.client())
     async with lock:
@@ -27,7 +27,7 @@ async def waiters_are_served_in_order(world: World) -> None:
         for number in range(8):
             waiting = clients[number % 2].lock("a")
             others.append(world.spawn(_be_served, waiting, served, number))
-            await world.until_waiting(lock, number + 1)
+            await world.wait_for_waiters(lock, number + 1)
     for other in others:
         await other.join()
     assert served == list(range(8))
@@ -38,14 +38,14 @@ async def _be_served(lock: Lock, served: list[int], number: int) -> None:
         served.append(number)
 
 
-@scenario("queue", "fair")
-async def who_asks_again_does_not_overtake(world: World) -> None:
-    """A release hands over to the waiter, however quickly the releaser comes back."""
+@scenario("has_queue", "fair")
+async def releaser_does_not_overtake_the_waiter(world: World) -> None:
+    """A release grants the lock to the waiter, even if its releaser acquires again at once."""
     lock, waiting = world.lock("a"), world.client().lock("a")
-    lease = await world.take(lock)
+    lease = await world.must_acquire(lock)
     served: list[int] = []
     other = world.spawn(_be_served, waiting, served, 1)
-    await world.until_waiting(lock, 1)
+    await world.wait_for_waiters(lock, 1)
     await lease.release()
     async with lock:
         assert served == [1]
@@ -53,83 +53,83 @@ async def who_asks_again_does_not_overtake(world: World) -> None:
 
 
 async def keep(world: World, name: str) -> None:
-    """In a process: wait for the lock, and hold it until told."""
-    async with world.lock(name, lease=world.store.lease if not world.store.life else 30.0):
-        say("holds")
-        await hear(world, "end")
+    """In a process: wait for the lock, and hold it until told to end."""
+    async with world.lock(name, lease=world.store.lease if not world.store.detects_death else 30.0):
+        send_to_parent("holds")
+        await wait_for_word(world, "end")
 
 
-@scenario("queue", "processes")
-async def a_dead_waiter_is_passed_over(world: World) -> None:
-    """A process that is killed in mid-queue delays nobody behind it."""
+@scenario("has_queue", "multiprocess")
+async def dead_waiter_is_skipped(world: World) -> None:
+    """A process killed in the queue delays no later waiter."""
 
     async def attempt(name: str) -> None:
         lock, behind = world.lock(name), world.client().lock(name)
-        lease = await world.take(lock)
+        lease = await world.must_acquire(lock)
         dead = await _queue(world, lock, 1)
         other = world.spawn(_when, world, behind)
-        await world.until_waiting(lock, 2)
+        await world.wait_for_waiters(lock, 2)
         await kill(world, dead)
         released = world.now()
         await lease.release()
         await _expect_within(world, await other.join() - released)
 
-    await world.best_of(3, attempt)
+    await world.retry_if_slow(3, attempt)
 
 
-@scenario("queue", "processes")
-async def one_that_dies_in_its_turn_is_passed_over(world: World) -> None:
-    """The lock was handed to a process that could not take it any more."""
+@scenario("has_queue", "multiprocess")
+async def waiter_that_dies_after_its_grant_is_skipped(world: World) -> None:
+    """The lock was granted to a process that died before it confirmed the grant."""
 
     async def attempt(name: str) -> None:
         lock, behind = world.lock(name), world.client().lock(name)
-        lease = await world.take(lock)
+        lease = await world.must_acquire(lock)
         dead = await _queue(world, lock, 1)
         other = world.spawn(_when, world, behind)
-        await world.until_waiting(lock, 2)
+        await world.wait_for_waiters(lock, 2)
         dead.freeze()
         await lease.release()
         killed = world.now()
         await kill(world, dead)
         await _expect_within(world, await other.join() - killed)
 
-    await world.best_of(3, attempt)
+    await world.retry_if_slow(3, attempt)
 
 
-@scenario("queue", "processes")
-async def a_frozen_waiter_delays_no_longer_than_its_claim(world: World) -> None:
-    """It is passed over after the claim time, and when it moves again it holds nothing."""
+@scenario("has_queue", "multiprocess")
+async def frozen_waiter_delays_others_for_a_bounded_time(world: World) -> None:
+    """It is skipped after the confirmation time, and holds nothing when it resumes."""
 
     async def attempt(name: str) -> None:
         lock, behind = world.lock(name), world.client().lock(name)
-        lease = await world.take(lock)
+        lease = await world.must_acquire(lock)
         frozen = await _queue(world, lock, 1)
         frozen.freeze()
         await lease.release()
         released = world.now()
-        other = await world.take(behind)
+        other = await world.must_acquire(behind)
         passed = world.now() - released
-        frozen.thaw()
-        await world.until_waiting(lock, 1)
+        frozen.resume()
+        await world.wait_for_waiters(lock, 1)
         assert "holds" not in frozen.words
         other.ensure()
         await other.release()
-        await frozen.says("holds")
-        world.bounded(passed, world.store.claim_time + GRACE)
+        await frozen.wait_for_word("holds")
+        world.check_duration(passed, world.store.confirm_within + GRACE)
 
-    await world.best_of(3, attempt)
+    await world.retry_if_slow(3, attempt)
 
 
 async def _queue(world: World, lock: Lock, place: int) -> Child:
     child = world.process(keep, lock.name)
-    await world.until_waiting(lock, place)
+    await world.wait_for_waiters(lock, place)
     return child
 
 
 async def kill(world: World, child: Child) -> None:
-    """Kill a process; it is gone when this returns."""
+    """Kill a process, and wait for its end."""
     child.kill()
-    await world.until(child.gone)
+    await world.wait_until(child.ended)
 
 
 async def _when(world: World, lock: Lock) -> float:
@@ -138,4 +138,6 @@ async def _when(world: World, lock: Lock) -> float:
 
 
 async def _expect_within(world: World, passed: float) -> None:
-    world.bounded(passed, AT_ONCE if world.store.life else world.store.claim_time + GRACE)
+    world.check_duration(
+        passed, AT_ONCE if world.store.detects_death else world.store.confirm_within + GRACE
+    )

@@ -1,4 +1,4 @@
-"""Who holds a lock may take it again, and it is free when each acquire has its release."""
+"""A lock is reentrant: it is free when each acquire has had its release."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 @scenario()
-async def each_acquire_has_its_release(world: World) -> None:
-    """Three deep, it is free after the third release and not before."""
+async def each_acquire_needs_a_release(world: World) -> None:
+    """Acquired three times, the lock is free after the third release and not before."""
     lock, rival = world.lock("a"), world.client().lock("a")
-    leases = [await world.take(lock, 0) for _ in range(3)]
+    leases = [await world.must_acquire(lock, 0) for _ in range(3)]
     assert len({lease.token for lease in leases}) == 1
     for _ in leases:
         assert lock.owned()
@@ -24,39 +24,39 @@ async def each_acquire_has_its_release(world: World) -> None:
     assert not lock.owned()
     with raising(NotHeld):
         await lock.release()
-    await (await world.take(rival, 0)).release()
+    await (await world.must_acquire(rival, 0)).release()
 
 
 @scenario()
-async def leases_are_released_in_any_order(world: World) -> None:
-    """The outer one first: the inner one goes on holding."""
+async def leases_may_be_released_in_any_order(world: World) -> None:
+    """After the outer lease is released, the inner one still holds the lock."""
     lock, rival = world.lock("a"), world.client().lock("a")
-    outer = await world.take(lock)
-    inner = await world.take(lock)
+    outer = await world.must_acquire(lock)
+    inner = await world.must_acquire(lock)
     await outer.release()
     with raising(NotHeld):
         outer.ensure()
     inner.ensure()
     assert await rival.acquire(timeout=0) is None
     await inner.release()
-    await (await world.take(rival, 0)).release()
+    await (await world.must_acquire(rival, 0)).release()
 
 
 @scenario()
 async def bodies_nest(world: World) -> None:
-    """A body under the lock may call what takes the lock, by another lock object, too."""
+    """A body may acquire the lock again, by another lock object, too."""
     rival = world.client().lock("a")
     async with world.lock("a") as outer:
         async with world.lock("a") as inner:
             assert inner.token == outer.token
         assert await rival.acquire(timeout=0) is None
         outer.ensure()
-    await (await world.take(rival, 0)).release()
+    await (await world.must_acquire(rival, 0)).release()
 
 
 @scenario()
-async def another_holder_does_not_nest(world: World) -> None:
-    """Reentrancy is for the thread or task that holds, not for what it starts."""
+async def other_owners_do_not_nest(world: World) -> None:
+    """Reentrancy applies to the owner, not to threads or tasks that it starts."""
     lock = world.lock("a")
     async with lock:
         assert not await world.spawn(_owned, lock.owned).join()
@@ -69,10 +69,10 @@ async def _owned(owned: object) -> bool:
 
 
 @scenario()
-async def not_reentrant_is_an_error_and_no_hang(world: World) -> None:
-    """With reentrant=False, waiting for oneself is refused at once, and what is held stays."""
+async def non_reentrant_lock_raises_an_error(world: World) -> None:
+    """With reentrant=False a second acquire fails at once, and the hold stays."""
     strict = world.lock("a", reentrant=False)
-    lease = await world.take(strict)
+    lease = await world.must_acquire(strict)
     with raising(LeaselockError, "a", "reentrant=False"):
         await strict.acquire()
     with raising(LeaselockError, "reentrant=False"):
@@ -84,7 +84,7 @@ async def not_reentrant_is_an_error_and_no_hang(world: World) -> None:
 
 
 @scenario()
-async def a_nested_acquire_with_a_longer_lease_makes_it_longer(world: World) -> None:
-    """Both share one hold, which then is good for the longer time, after the next renewal."""
+async def nested_acquire_with_a_longer_lease_extends_the_hold(world: World) -> None:
+    """Both leases share one hold, which has the longer length after the next renewal."""
     async with world.lock("a", lease=0.6) as outer, world.lock("a", lease=20.0):
-        await world.until(lambda: outer.remaining > min(10.0, world.store.session / 8))
+        await world.wait_until(lambda: outer.remaining > min(10.0, world.store.session_timeout / 8))

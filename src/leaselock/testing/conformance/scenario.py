@@ -1,4 +1,4 @@
-"""The register of the suite: each scenario, what it needs, and on what it therefore runs."""
+"""The scenarios of the suite, and the capabilities that each one needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from leaselock.testing.conformance.store import Store
     from leaselock.testing.conformance.world import World
 
-Story = Callable[["World"], Coroutine[Any, Any, None]]
+ScenarioFunction = Callable[["World"], Coroutine[Any, Any, None]]
 E = TypeVar("E", bound=BaseException)
 
 DRIVERS = ("threads", "asyncio")
@@ -20,20 +20,20 @@ SCENARIOS: list[Scenario] = []
 
 
 class Scenario:
-    """One promise of the contract, as a story that is played on a store."""
+    """One guarantee of the contract, as a function that runs on a store."""
 
-    def __init__(self, story: Story, needs: tuple[str, ...], alone: bool) -> None:
-        self.story = story
+    def __init__(self, function: ScenarioFunction, needs: tuple[str, ...], alone: bool) -> None:
+        self.function = function
         self.needs = needs
         self.alone = alone
-        theme = story.__module__.rpartition(".")[2]
-        self.name = f"{theme}.{story.__name__}"
+        theme = function.__module__.rpartition(".")[2]
+        self.name = f"{theme}.{function.__name__}"
 
-    def unfit(self, store: Store, driver: str) -> str | None:
-        """Why it cannot be played on *store* with *driver*; None when it can."""
+    def skip_reason(self, store: Store, driver: str) -> str | None:
+        """Return why it cannot run on *store* with *driver*; None if it can."""
         for need in self.needs:
             if need in DRIVERS and need != driver:
-                return f"{driver}: this is about {need}"
+                return f"{driver}: this scenario is about {need}"
             if need not in DRIVERS and (reason := missing(store, need)):
                 return reason
         return None
@@ -42,21 +42,21 @@ class Scenario:
         return self.name
 
 
-def scenario(*needs: str, alone: bool = False) -> Callable[[Story], Story]:
-    """Register a story. *needs* are drivers and promises of a store; with *alone* it is played
-    in a process of its own, in whose main thread nothing else runs.
+def scenario(*needs: str, alone: bool = False) -> Callable[[ScenarioFunction], ScenarioFunction]:
+    """Register a scenario. *needs* are drivers and capabilities of a store. With *alone* it runs in
+    a process of its own, in the main thread.
     """
 
-    def register(story: Story) -> Story:
-        SCENARIOS.append(Scenario(story, needs, alone))
-        return story
+    def register(function: ScenarioFunction) -> ScenarioFunction:
+        SCENARIOS.append(Scenario(function, needs, alone))
+        return function
 
     return register
 
 
 @contextmanager
 def raising(kind: type[E], *words: str) -> Iterator[list[E]]:
-    """What the block must do: raise *kind*, with a message that has these *words*."""
+    """Check that the block raises *kind*, with a message that contains these *words*."""
     caught: list[E] = []
     try:
         yield caught

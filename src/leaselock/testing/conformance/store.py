@@ -1,7 +1,7 @@
-"""What the suite is told of a store: where a fresh one is, and what it adds to the contract.
+"""The description of a store for the suite: where to find a fresh one, and what it supports.
 
-A scenario names what it needs of it. What the store does not promise is not tested on it, and
-the reason is said.
+A scenario names the capabilities that it needs. On a store without them it is skipped, and the
+reason is given.
 """
 
 from __future__ import annotations
@@ -20,66 +20,68 @@ class Store(NamedTuple):
 
     name: str
     fresh: Callable[[Path], str]
-    """The URL of a place where nothing is locked yet; a folder that is empty is handed in."""
+    """Returns the URL of an instance without locks; its argument is an empty folder."""
     protocols: tuple[str, ...] = ()
-    """The ways of locking that it knows, the default first."""
-    processes: bool = True
-    """Several processes can share one place."""
+    """The protocols that it supports, the default first."""
+    multiprocess: bool = True
+    """Several processes can share one instance."""
     fair: bool = True
     """Waiters are served first come, first served."""
-    queue: bool = True
-    """It knows who waits, and wakes them."""
-    life: bool = False
-    """It notices at once when a process dies."""
-    owner: bool = True
-    """It knows whose a hold is from the moment it is taken."""
-    expiry: bool = True
+    has_queue: bool = True
+    """It knows the waiters and wakes them."""
+    detects_death: bool = False
+    """It notices the death of a process at once."""
+    identifies_owner: bool = True
+    """An acquire that lost its reply can be repeated or undone: the hold has its owner's id."""
+    leases_expire: bool = True
     """A hold ends with its lease."""
-    detach: bool = True
+    detachable: bool = True
     """A hold can outlive its client."""
     lease: float = 0.4
-    """A lease that is short, and yet renewed in time."""
-    claim_time: float = CONFIRM_WITHIN
-    """How long a waiter that does not move may delay those behind it."""
-    slow: float = 1.0
-    """How many times longer than a store in memory or on a socket nearby it takes to answer."""
-    crowd: int = 1000
-    """How many can wait at once: for some, each takes a connection of its own."""
+    """A short lease, in seconds, that can still be renewed in time."""
+    confirm_within: float = CONFIRM_WITHIN
+    """Seconds that a waiter which does not react may delay those behind it."""
+    reply_factor: float = 1.0
+    """How much slower it replies than a store in memory or on the same machine."""
+    max_waiters: int = 1000
+    """How many can wait at once: with some stores, each waiter takes a connection."""
     pace: float = 1.0
-    """How many times slower than an idle one this machine is: bounds in real time are multiplied by
-    it. `slower` makes leases longer, too.
+    """How much slower than an idle one this machine is: multiplies time bounds. `slower` makes
+    leases longer, too.
     """
-    session: float = float("inf")
-    """Its holds end with a session, after so many seconds of silence; a lease is believed from
-    one proof of life to the next, and nobody but its holder knows its length.
+    session_timeout: float = float("inf")
+    """Seconds of silence after which a session, and with it a hold, ends. A lease is then valid
+    from one repeated_signals to the next, and only its holder knows its length.
     """
     local_handoffs: int = 0
-    """How often a client's threads or tasks pass a lease on: the store sees one of them only."""
+    """How often threads or tasks of one client hand a lease over locally."""
 
     @property
-    def outlived(self) -> float:
-        """How long a hold may outlive its process, which had it for `lease`."""
-        return self.lease if self.session == float("inf") else self.claim_time
+    def death_bound(self) -> float:
+        """The longest time that a hold with `lease` may outlive its process."""
+        return self.lease if self.session_timeout == float("inf") else self.confirm_within
 
-    def slower(self, times: float) -> Store:
-        """The same store on a machine that is so many times slower."""
+    def slower(self, factor: float) -> Store:
+        """Return the same store on a machine that is *factor* times slower."""
         return self._replace(
-            lease=self.lease * times, slow=self.slow * times, pace=self.pace * times
+            lease=self.lease * factor,
+            reply_factor=self.reply_factor * factor,
+            pace=self.pace * factor,
         )
 
 
 REASONS = {
-    "processes": "several processes cannot share it",
+    "multiprocess": "several processes cannot share it",
     "fair": "it does not serve waiters in order",
-    "queue": "nobody knows who waits there",
-    "owner": "a reply that is lost leaves a hold that nobody can call his",
-    "expiry": "its holds do not expire",
-    "life": "it does not notice at once when a process dies",
-    "local_handoffs": "nothing is passed on within a client",
-    "detach": "its holds end with their client",
+    "has_queue": "it does not know its waiters",
+    "identifies_owner": "a lost reply can leave a hold without an owner",
+    "leases_expire": "its holds do not expire",
+    "detects_death": "it does not notice the death of a process at once",
+    "local_handoffs": "local hand-off is off",
+    "detachable": "its holds end with their client",
 }
 
 
 def missing(store: Store, need: str) -> str | None:
-    """Why *store* does not have what a scenario needs; None when it has."""
+    """Return why *store* lacks a capability; None if it has it."""
     return None if getattr(store, need) else f"{store.name}: {REASONS[need]}"

@@ -1,15 +1,15 @@
-"""Each grant has a token greater than that of every earlier grant of the same name, for ever."""
+"""Each grant has a greater token than every earlier grant of the same name."""
 
 from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING
 
-from leaselock.testing.conformance.child import say
+from leaselock.testing.conformance.child_process import send_to_parent
 from leaselock.testing.conformance.scenario import scenario
 
 if TYPE_CHECKING:
-    from leaselock.testing.conformance.face import Client
+    from leaselock.testing.conformance.api_types import Client
     from leaselock.testing.conformance.world import World
 
 
@@ -19,35 +19,35 @@ async def _grant(world: World, client: Client) -> int:
 
 
 @scenario()
-async def hundreds_of_grants_rise(world: World) -> None:
-    """One after the other, to two clients by turns."""
+async def tokens_of_many_grants_increase(world: World) -> None:
+    """Of grants to two clients in turn."""
     clients = (world.first, world.client())
     tokens = [await _grant(world, clients[turn % 2]) for turn in range(400)]
     assert tokens == sorted(set(tokens))
     assert min(tokens) > 0
 
 
-@scenario("expiry")
-async def tokens_rise_after_the_end_of_a_lease(world: World) -> None:
-    """A grant that follows one which ran out is a later grant."""
-    lost = await world.take(world.lock("a", lease=world.store.lease, renew=False))
+@scenario("leases_expire")
+async def tokens_increase_after_an_expired_lease(world: World) -> None:
+    """A grant after an expired one has a greater token."""
+    lost = await world.must_acquire(world.lock("a", lease=world.store.lease, renew=False))
     following = await _grant(world, world.client())
     assert following > lost.token
 
 
 @scenario()
-async def tokens_rise_after_a_break(world: World) -> None:
-    """A grant that follows one which was broken is a later grant."""
+async def tokens_increase_after_a_break(world: World) -> None:
+    """A grant after a broken one has a greater token."""
     tokens = []
     for client in (world.client(), world.client(), world.client()):
-        tokens.append((await world.take(client.lock("a"))).token)
+        tokens.append((await world.must_acquire(client.lock("a"))).token)
         await world.first.break_lock("a")
     assert tokens == sorted(set(tokens))
 
 
 @scenario()
-async def tokens_rise_after_everybody_has_gone(world: World) -> None:
-    """They are not counted by clients: a new one goes on where the last one ended."""
+async def tokens_increase_across_clients(world: World) -> None:
+    """A new client continues where a closed one ended."""
     tokens = []
     for _ in range(5):
         client = world.client()
@@ -56,33 +56,33 @@ async def tokens_rise_after_everybody_has_gone(world: World) -> None:
     assert tokens == sorted(set(tokens))
 
 
-@scenario("processes")
-async def tokens_rise_from_process_to_process(world: World) -> None:
-    """With nobody there in between, and with one who is."""
+@scenario("multiprocess")
+async def tokens_increase_across_processes(world: World) -> None:
+    """Without and with a client in between."""
     await world.first.close()
     tokens = []
     for _ in range(2):
         child = world.process(say_a_token)
         await child.end()
-        await world.until(functools.partial(bool, child.words))
+        await world.wait_until(functools.partial(bool, child.words))
         tokens.append(int(child.words[0]))
     tokens.append(await _grant(world, world.client()))
     assert tokens == sorted(set(tokens))
 
 
 async def say_a_token(world: World) -> None:
-    """In a process: be granted the lock once."""
-    say(await _grant(world, world.first))
+    """In a process: acquire the lock once, and send the token."""
+    send_to_parent(await _grant(world, world.first))
 
 
 @scenario()
-async def a_renewal_and_an_extension_keep_the_token(world: World) -> None:
-    """It names the grant, not the moment."""
-    lease = await world.take(world.lock("a", lease=world.store.lease))
+async def renewal_and_extension_keep_the_token(world: World) -> None:
+    """The token identifies the grant."""
+    lease = await world.must_acquire(world.lock("a", lease=world.store.lease))
     token = lease.token
     await lease.extend(5.0)
     ended = world.now() + world.store.lease
-    await world.until(lambda: world.now() >= ended)
+    await world.wait_until(lambda: world.now() >= ended)
     holder = await world.lock("a").holder()
     assert holder is not None
     assert (lease.token, holder.token) == (token, token)

@@ -1,4 +1,4 @@
-"""The lock as people write it: a context manager, a decorator, a lease in hand."""
+"""The forms of use: context manager, decorator, and lease object."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 @scenario()
-async def a_body_holds_the_lock(world: World) -> None:
-    """From its first line to its last; the same lock object serves again."""
+async def body_holds_the_lock(world: World) -> None:
+    """From its first line to its last; the lock object can be used again."""
     lock = world.lock("a")
     tokens = []
     for _ in range(3):
@@ -26,8 +26,8 @@ async def a_body_holds_the_lock(world: World) -> None:
 
 
 @scenario()
-async def a_lease_in_hand_is_true(world: World) -> None:
-    """`if lease := acquire()` tells a grant from none."""
+async def lease_is_true(world: World) -> None:
+    """`if lease := acquire()` distinguishes a grant from None."""
     lock, rival = world.lock("a"), world.client().lock("a")
     if lease := await lock.acquire(timeout=0):
         assert not await rival.acquire(timeout=0)
@@ -37,8 +37,8 @@ async def a_lease_in_hand_is_true(world: World) -> None:
 
 
 @scenario()
-async def a_function_is_decorated(world: World) -> None:
-    """It runs under the lock, with its arguments, its answer, its name and its exceptions."""
+async def lock_decorates_a_function(world: World) -> None:
+    """The function runs under the lock, and keeps arguments, result, name and exceptions."""
     lock = world.lock("a", timeout=0.05)
     rival = world.client().lock("a")
 
@@ -58,7 +58,7 @@ async def a_function_is_decorated(world: World) -> None:
 
 
 @scenario()
-async def a_decorated_function_may_call_itself(world: World) -> None:
+async def decorated_function_may_recurse(world: World) -> None:
     """The lock is reentrant, so recursion nests."""
     lock = world.lock("a")
 
@@ -71,7 +71,7 @@ async def a_decorated_function_may_call_itself(world: World) -> None:
 
 
 @scenario()
-async def asking_for_the_name_or_the_owner_asks_nobody(world: World) -> None:
-    """Both are known before anything was asked of the store."""
+async def name_and_owned_send_no_request(world: World) -> None:
+    """Both work before any request was sent."""
     lock = world.lock("a")
     assert (lock.name, lock.owned()) == ("a", False)

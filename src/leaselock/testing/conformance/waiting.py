@@ -1,4 +1,4 @@
-"""Waits have deadlines that hold, and are ended by the release, not by looking again and again."""
+"""Waits end at their timeout, or by a notification of the release, not by polling."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from leaselock.testing.conformance.scenario import raising, scenario
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.testing.conformance.face import Lock
+    from leaselock.testing.conformance.api_types import Lock
     from leaselock.testing.conformance.world import World
 
-# Looking again by itself takes a waiter much longer than being woken.
+# Seconds; a waiter that is not notified rechecks much later.
 WOKEN = 1.0
-# How often a signal comes, and for how long at most.
+# Seconds between two signals, and their number at most.
 BEAT, BEATS = 0.01, 1000
 
 
 @scenario()
-async def nothing_is_waited_for_without_a_timeout_to_wait(world: World) -> None:
-    """timeout=0 answers at once, on a lock of either kind."""
+async def zero_timeout_does_not_wait(world: World) -> None:
+    """timeout=0 returns at once, whatever the lock's own timeout is."""
 
     async def attempt(name: str) -> None:
         lock = world.client().lock(name, timeout=20.0)
@@ -33,15 +33,15 @@ async def nothing_is_waited_for_without_a_timeout_to_wait(world: World) -> None:
             began = world.now()
             assert await lock.acquire(timeout=0) is None
             assert await lock.acquire(timeout=0.0) is None
-            world.punctual(began, 0.2)
-        await (await world.take(lock, 0)).release()
+            world.check_elapsed(began, 0.2)
+        await (await world.must_acquire(lock, 0)).release()
 
-    await world.best_of(5, attempt)
+    await world.retry_if_slow(5, attempt)
 
 
 @scenario()
-async def a_wait_ends_on_time(world: World) -> None:
-    """0.3 s are 0.3 s, by the call and by the lock's own timeout, which the call overrules."""
+async def wait_ends_at_its_timeout(world: World) -> None:
+    """By the timeout of the call or of the lock; the call's takes precedence."""
 
     async def attempt(name: str) -> None:
         async with world.lock(name):
@@ -50,34 +50,35 @@ async def a_wait_ends_on_time(world: World) -> None:
                 began = world.now()
                 assert await lock.acquire(timeout) is None
                 assert world.now() - began > 0.299
-                world.punctual(began, 0.5)
+                world.check_elapsed(began, 0.5)
 
-    await world.best_of(5, attempt)
+    await world.retry_if_slow(5, attempt)
 
 
-@scenario("queue")
-async def a_wait_ends_on_time_however_often_it_is_woken(world: World) -> None:
-    """Those ahead leave one by one, the last first, so that each wakes the one behind."""
+@scenario("has_queue")
+async def wake_ups_do_not_extend_the_timeout(world: World) -> None:
+    """Waiters ahead leave one by one, the last first, so that each wakes the one behind."""
 
     async def attempt(name: str) -> None:
         lock = world.client().lock(name)
         async with world.lock(name):
             ahead = [
-                world.spawn(lock.acquire, (0.3 - 0.006 * n) * world.store.slow) for n in range(25)
+                world.spawn(lock.acquire, (0.3 - 0.006 * n) * world.store.reply_factor)
+                for n in range(25)
             ]
-            await world.until_waiting(lock, len(ahead), within=world.store.slow)
+            await world.wait_for_waiters(lock, len(ahead), within=world.store.reply_factor)
             began = world.now()
-            assert await lock.acquire(timeout=0.3 * world.store.slow) is None
-            assert world.now() - began > 0.299 * world.store.slow
-            world.punctual(began, 0.5 * world.store.slow)
+            assert await lock.acquire(timeout=0.3 * world.store.reply_factor) is None
+            assert world.now() - began > 0.299 * world.store.reply_factor
+            world.check_elapsed(began, 0.5 * world.store.reply_factor)
             assert [await other.join() for other in ahead] == [None] * 25
 
-    await world.best_of(5, attempt)
+    await world.retry_if_slow(5, attempt)
 
 
 @scenario()
-async def a_body_is_not_entered_after_the_timeout(world: World) -> None:
-    """AcquireTimeout says which lock, and who has it."""
+async def body_is_not_entered_after_the_timeout(world: World) -> None:
+    """AcquireTimeout names the lock and its holder."""
     lock = world.client().lock("order 5", timeout=0.05)
     async with world.lock("order 5", label="the nightly run"):
         with raising(AcquireTimeout, "order 5", str(os.getpid()), "the nightly run") as caught:
@@ -89,8 +90,8 @@ async def a_body_is_not_entered_after_the_timeout(world: World) -> None:
         assert lock.owned()
 
 
-@scenario("queue")
-async def a_wait_without_a_timeout_goes_on(world: World) -> None:
+@scenario("has_queue")
+async def wait_without_a_timeout_lasts(world: World) -> None:
     """None and infinity wait until the lock is free, by the lock or by the call."""
     locks = [world.client().lock("a", timeout=own) for own in (None, float("inf"), 0.01)]
     timeouts = [None, None, float("inf")]
@@ -99,31 +100,31 @@ async def a_wait_without_a_timeout_goes_on(world: World) -> None:
             world.spawn(_token, world, lock, timeout)
             for lock, timeout in zip(locks, timeouts, strict=True)
         ]
-        await world.until_waiting(locks[0], 3)
+        await world.wait_for_waiters(locks[0], 3)
     assert all([await other.join() > held.token for other in others])
 
 
 async def _token(world: World, lock: Lock, timeout: float | None) -> int:
-    lease = await world.take(lock, timeout)
+    lease = await world.must_acquire(lock, timeout)
     await lease.release()
     return lease.token
 
 
-@scenario("queue")
-async def a_release_wakes_the_waiter(world: World) -> None:
-    """At once, be it of the same client or of another."""
+@scenario("has_queue")
+async def release_wakes_the_waiter(world: World) -> None:
+    """At once, whether it belongs to the same client or to another."""
 
     async def attempt(name: str) -> None:
         for waiting in (world.lock(name), world.client().lock(name)):
-            lease = await world.take(world.lock(name))
+            lease = await world.must_acquire(world.lock(name))
             other = world.spawn(_when, world, waiting)
-            await world.until_waiting(waiting, 1)
+            await world.wait_for_waiters(waiting, 1)
             released = world.now()
             await lease.release()
             assert await other.join() >= released
-            world.punctual(released, WOKEN)
+            world.check_elapsed(released, WOKEN)
 
-    await world.best_of(3, attempt)
+    await world.retry_if_slow(3, attempt)
 
 
 async def _when(world: World, lock: Lock) -> float:
@@ -131,39 +132,39 @@ async def _when(world: World, lock: Lock) -> float:
         return world.now()
 
 
-@scenario("queue")
-async def who_gives_up_leaves_the_queue(world: World) -> None:
-    """Nobody is left waiting in the store, and the next one is served."""
+@scenario("has_queue")
+async def timeout_removes_the_waiter(world: World) -> None:
+    """No waiter is left in the store, and the next one is served."""
     lock, impatient = world.lock("a"), world.client().lock("a")
     async with lock:
         assert await impatient.acquire(timeout=0.02) is None
         assert await lock.waiters() == []
         first = world.spawn(impatient.acquire, 0.2)
-        await world.until_waiting(lock, 1)
+        await world.wait_for_waiters(lock, 1)
         second = world.spawn(_when, world, impatient)
         assert await first.join() is None
-        await world.until_waiting(lock, 1)
+        await world.wait_for_waiters(lock, 1)
     await second.join()
 
 
 @scenario("threads", alone=True)
-async def signals_do_not_prolong_a_wait(world: World) -> None:
-    """A system call that a signal interrupts is begun anew, with the time that is left of it."""
+async def signals_do_not_extend_a_wait(world: World) -> None:
+    """An interrupted system call is repeated with the remaining time."""
 
     async def attempt(name: str) -> None:
         lock, rival = world.lock(name), world.client().lock(name)
         async with lock:
-            with heartbeat():
+            with repeated_signals():
                 began = world.now()
                 assert await rival.acquire(timeout=0.5) is None
-                world.punctual(began, 2.0)
+                world.check_elapsed(began, 2.0)
 
-    await world.best_of(3, attempt)
+    await world.retry_if_slow(3, attempt)
 
 
 @contextmanager
-def heartbeat() -> Iterator[None]:
-    """A signal that has a handler strikes this thread again and again."""
+def repeated_signals() -> Iterator[None]:
+    """Send this thread signals that have a handler, one after another."""
     over, struck = threading.Event(), threading.get_ident()
 
     def strike() -> None:

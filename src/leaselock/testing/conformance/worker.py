@@ -1,4 +1,4 @@
-"""`python -m leaselock.testing.conformance.worker`: a process that `Child` starts."""
+"""`python -m leaselock.testing.conformance.worker`: the process that `Child` starts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from leaselock.testing.conformance.play import WORLDS
+from leaselock.testing.conformance.runner import WORLDS
 from leaselock.testing.conformance.store import Store
 
 
-def main(driver: str, url: str, folder: str, terms: str, *call: str) -> None:
+def main(driver: str, url: str, folder: str, capabilities: str, *call: str) -> None:
     """Run one function of the suite in a world of its own."""
     module, name, arguments = call
-    store = Store(fresh=lambda _: url, **json.loads(terms))
+    store = Store(fresh=lambda _: url, **json.loads(capabilities))
     world = WORLDS[driver](store, url, Path(folder))
     world.run(getattr(import_module(module), name)(world, *json.loads(arguments)))
 

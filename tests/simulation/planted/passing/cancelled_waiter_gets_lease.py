@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.turns import Line, Member
+from leaselock.core.local_handoff import LocalQueue, LocalWaiter
 
 if TYPE_CHECKING:
     import pytest
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def quit_line(self: Line, member: Member) -> None:
-        member.leads = False
+    def remove(self: LocalQueue, waiter: LocalWaiter) -> None:
+        waiter.asks_store = False
 
-    patch.setattr(Line, "quit", quit_line)
+    patch.setattr(LocalQueue, "remove", remove)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.local import Local
+from leaselock.core.local_handoff import LocalHandoff
 
 if TYPE_CHECKING:
     import pytest
@@ -15,10 +15,10 @@ FIRST = 20000
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def reset_identity(self: Local) -> None:
-        for member in self.members.values():
-            if member.anchor is not None:
-                member.anchor.owner = None
+    def reset_identity(self: LocalHandoff) -> None:
+        for waiter in self.waiters.values():
+            if waiter.lease is not None:
+                waiter.lease.holder = None
         self.backend.reset_identity()
 
-    patch.setattr(Local, "reset_identity", reset_identity)
+    patch.setattr(LocalHandoff, "reset_identity", reset_identity)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.turns import Anchor
+from leaselock.core.local_handoff import SharedLease
 
 if TYPE_CHECKING:
     import pytest
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def fits(self: Anchor, lease: float, now: float) -> bool:
-        return now < self.turn and lease == self.claim.lease
+    def fits(self: SharedLease, lease: float, now: float) -> bool:
+        return now < self.handoff_until and lease == self.claim.lease
 
-    patch.setattr(Anchor, "fits", fits)
+    patch.setattr(SharedLease, "fits", fits)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.local import Local
+from leaselock.core.local_handoff import LocalHandoff
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.turns import Anchor, Line
+    from leaselock.core.local_handoff import LocalQueue, SharedLease
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    async def give_back(self: Local, line: Line, anchor: Anchor, until: float) -> bool:
-        anchor.owner, anchor.turn = None, until
-        held = await self.backend.release(anchor.claim, tombstone=anchor.unsure(), until=until)
-        line.anchor = None
-        line.wake_first()
+    async def release_lease(
+        self: LocalHandoff, queue: LocalQueue, lease: SharedLease, until: float
+    ) -> bool:
+        lease.holder, lease.handoff_until = None, until
+        tombstone = lease.may_be_in_flight()
+        held = await self.backend.release(lease.claim, tombstone=tombstone, until=until)
+        queue.lease = None
+        queue.wake_first()
         return held
 
-    patch.setattr(Local, "give_back", give_back)
+    patch.setattr(LocalHandoff, "release_lease", release_lease)

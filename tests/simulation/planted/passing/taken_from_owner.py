@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.turns import Line, Member
+from leaselock.core.local_handoff import LocalQueue, LocalWaiter
 
 if TYPE_CHECKING:
     import pytest
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Line.take
+    real = LocalQueue.take
 
-    def take(self: Line, member: Member, now: float) -> bool:
-        if self.anchor is not None:
-            self.anchor.owner = None
-        return real(self, member, now)
+    def take(self: LocalQueue, waiter: LocalWaiter, now: float) -> bool:
+        if self.lease is not None:
+            self.lease.holder = None
+        return real(self, waiter, now)
 
-    patch.setattr(Line, "take", take)
+    patch.setattr(LocalQueue, "take", take)

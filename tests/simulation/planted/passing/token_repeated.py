@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.turns import Anchor, Line, Member
+from leaselock.core.local_handoff import LocalQueue, LocalWaiter, SharedLease
 
 if TYPE_CHECKING:
     import pytest
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Line.give
+    real = LocalQueue.give
 
-    def give(self: Line, anchor: Anchor, member: Member) -> None:
-        real(self, anchor, member)
-        anchor.token = anchor.first
+    def give(self: LocalQueue, lease: SharedLease, waiter: LocalWaiter) -> None:
+        real(self, lease, waiter)
+        lease.token = lease.first_token
 
-    patch.setattr(Line, "give", give)
+    patch.setattr(LocalQueue, "give", give)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.local import Local
+from leaselock.core.local_handoff import LocalHandoff
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.turns import Anchor, Member
+    from leaselock.core.local_handoff import LocalWaiter, SharedLease
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
     def failed(
-        self: Local, member: Member, anchor: Anchor, error: BaseException, fresh: bool
+        self: LocalHandoff, waiter: LocalWaiter, lease: SharedLease, error: BaseException, new: bool
     ) -> None:
-        """It does not matter."""
+        """Ignore the error."""
 
-    patch.setattr(Local, "_failed", failed)
+    patch.setattr(LocalHandoff, "_failed", failed)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import local
+from leaselock.core import local_handoff
 from leaselock.core.backend import Grant
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.turns import Anchor, Member
+    from leaselock.core.local_handoff import LocalWaiter, SharedLease
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def granted(member: Member, anchor: Anchor, now: float) -> Grant:
-        return Grant(member.token, ())
+    def granted(waiter: LocalWaiter, lease: SharedLease, now: float) -> Grant:
+        return Grant(waiter.token, ())
 
-    patch.setattr(local, "granted", granted)
+    patch.setattr(local_handoff, "granted", granted)

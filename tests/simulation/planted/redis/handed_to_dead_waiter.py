@@ -14,7 +14,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(
         patch,
-        "ACQUIRE RELEASE EVICT",
+        "ACQUIRE RELEASE BREAK_LOCK",
         "if tell(channels .. address, news) > 0 then",
         "tell(channels .. address, news)\n    if true then",
     )

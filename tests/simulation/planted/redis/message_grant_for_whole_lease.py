@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.places import Places
+from leaselock.backends.redis.queue_state import QueueState
 from leaselock.core.effects import FOREVER
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Places.told
+    real = QueueState.grant
 
-    def told(self: Places, holder: str) -> Grant | None:
-        grant = real(self, holder)
-        return None if grant is None else grant._replace(lasts=FOREVER)
+    def grant(self: QueueState, holder: str) -> Grant | None:
+        found = real(self, holder)
+        return None if found is None else found._replace(lasts=FOREVER)
 
-    patch.setattr(Places, "told", told)
+    patch.setattr(QueueState, "grant", grant)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.places import Places
+from leaselock.backends.redis.queue_state import QueueState
 
 if TYPE_CHECKING:
     import pytest
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Places.told
+    real = QueueState.grant
 
-    def told(self: Places, holder: str) -> Grant | None:
-        if holder in self.news:
+    def grant(self: QueueState, holder: str) -> Grant | None:
+        if holder in self.grants:
             self.asked[holder] = self.now()
         return real(self, holder)
 
-    patch.setattr(Places, "told", told)
+    patch.setattr(QueueState, "grant", grant)

@@ -14,7 +14,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(
         patch,
-        "ACQUIRE RELEASE EVICT",
+        "ACQUIRE RELEASE BREAK_LOCK",
         "    redis.call('PEXPIRE', lock, ms)\n"
         "    redis.call('HSET', lock, who, 1)\n"
         "    redis.call('PEXPIRE', lock, ms)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis import hash as conversations
+from leaselock.backends.redis import scripted_lock
 
 if TYPE_CHECKING:
     import pytest
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(conversations, "_recheck", lambda left, rank: 1e9)
+    patch.setattr(scripted_lock, "_recheck", lambda left, rank: 1e9)

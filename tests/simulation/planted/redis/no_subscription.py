@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.hash import Hash
-from leaselock.backends.redis.steps import Send
+from leaselock.backends.redis.listener import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pytest
 
-    from leaselock.backends.redis.steps import Command, Steps
-    from leaselock.core.backend import Claim
+    from leaselock.backends.redis.listener import Group
+    from leaselock.backends.redis.messages import Subscription
 
 
 # Not long before the first seed that finds it, which takes its time.
@@ -22,17 +19,9 @@ FIRST = 80
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Hash._acquire
 
-    def deaf(self: Hash, claim: Claim, wait: bool, then: Sequence[Command]) -> Steps[Any]:
-        steps = real(self, claim, wait, then)
-        step = next(steps)
-        while True:
-            try:
-                if isinstance(step, Send) and step.waiting is not None:
-                    step = step._replace(waiting=step.waiting._replace(channels=()))
-                step = steps.send((yield step))
-            except StopIteration as done:
-                return done.value
+    def none(self: Listener, group: Group) -> list[Subscription]:
+        group.connection.refused.clear()
+        return []
 
-    patch.setattr(Hash, "_acquire", deaf)
+    patch.setattr(Listener, "_missing", none)

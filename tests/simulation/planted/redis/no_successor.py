@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.listening import Crowd
+from leaselock.backends.redis.listener import Group
 
 if TYPE_CHECKING:
     import pytest
@@ -16,5 +16,5 @@ FIRST = 1570
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(Crowd, "soon", lambda self: None)
-    patch.setattr(Crowd, "wake_first", lambda self: None)
+    patch.setattr(Group, "wake_first_later", lambda self: None)
+    patch.setattr(Group, "wake_first", lambda self: None)

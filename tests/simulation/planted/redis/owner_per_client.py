@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis import keys, ready
+from leaselock.backends.redis import keys, packed_commands
 
 if TYPE_CHECKING:
     import pytest
@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    for module in (keys, ready):
+    for module in (keys, packed_commands):
         patch.setattr(module, "owner_of", lambda holder: holder.partition(":")[0] + ":1")

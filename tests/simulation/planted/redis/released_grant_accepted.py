@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.redis.hash import Hash
+from leaselock.backends.redis.scripted_lock import ScriptedLock
 
 if TYPE_CHECKING:
     import pytest
@@ -23,10 +23,10 @@ def plant(patch: pytest.MonkeyPatch) -> None:
         def setdefault(self, key: str, default: Any = None) -> Any:
             return default
 
-    make = Hash.__init__
+    make = ScriptedLock.__init__
 
-    def careless(self: Hash, *arguments: Any) -> None:
+    def careless(self: ScriptedLock, *arguments: Any) -> None:
         make(self, *arguments)
         self.undone = Forgetting()
 
-    patch.setattr(Hash, "__init__", careless)
+    patch.setattr(ScriptedLock, "__init__", careless)

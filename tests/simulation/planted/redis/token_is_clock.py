@@ -14,7 +14,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(
         patch,
-        "ACQUIRE RELEASE EVICT",
+        "ACQUIRE RELEASE BREAK_LOCK",
         "math.max(tonumber(redis.call('GET', counter) or 0) + 1, least)",
         "least",
     )

@@ -14,7 +14,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(
         patch,
-        "ACQUIRE RELEASE EVICT",
+        "ACQUIRE RELEASE BREAK_LOCK",
         "  redis.call('SET', counter, tokens > 1 and string.format('%.0f', token + tokens - 1) "
         "or token)\n",
         "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redlock.ballot import Ballot
+from leaselock.backends.redlock.votes import Ballot
 
 if TYPE_CHECKING:
     import pytest

@@ -20,7 +20,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     release = Redlock.release
 
     async def careless(self: Redlock, claim: Claim, *, tombstone: bool, until: float) -> bool:
-        self.unsure.discard(claim.id)
+        self.uncertain.discard(claim.id)
         return await release(self, claim, tombstone=False, until=until)
 
     patch.setattr(Redlock, "release", careless)

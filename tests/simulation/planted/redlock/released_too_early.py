@@ -9,7 +9,7 @@ from leaselock.backends.redlock.protocol import Redlock
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.redlock.ballot import Ballot
+    from leaselock.backends.redlock.votes import Ballot
     from leaselock.core.backend import Claim
 
 # A short story that finds it: with the bug, long ones go on for long.
@@ -23,8 +23,8 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     async def hasty(self: Redlock, claim: Claim, *words: Any) -> Ballot:
         ballot = await ballot_of(self, claim, *words)
         for master in ballot.errors:
-            self.debts.owe(master, claim)
-        await self.debts.start()
+            self.pending_releases.add(master, claim)
+        await self.pending_releases.start()
         return ballot
 
     patch.setattr(Redlock, "_ballot", hasty)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sql.shelf import LockShelf
+from leaselock.backends.sql.lock_row import SqlLockRow
 
 if TYPE_CHECKING:
     import pytest
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    release = LockShelf.quit
+    release = SqlLockRow.quit
 
-    def careless(self: LockShelf, holder: str) -> bool:
+    def careless(self: SqlLockRow, holder: str) -> bool:
         was_there = release(self, holder)
         if was_there:
             self.writes.pop()
         return was_there
 
-    patch.setattr(LockShelf, "quit", careless)
+    patch.setattr(SqlLockRow, "quit", careless)

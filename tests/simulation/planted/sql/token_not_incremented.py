@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sql.shelf import LockShelf
+from leaselock.backends.sql.lock_row import SqlLockRow
 
 if TYPE_CHECKING:
     import pytest
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    grant = LockShelf.grant
+    grant = SqlLockRow.grant
 
-    def careless(self: LockShelf, claim: Claim, expires: float) -> HoldRecord:
+    def careless(self: SqlLockRow, claim: Claim, expires: float) -> HoldRecord:
         before = self.token
         held = grant(self, claim, expires)._replace(token=before)
         self.token = before
-        self.keep(held)
+        self.save(held)
         return held
 
-    patch.setattr(LockShelf, "grant", careless)
+    patch.setattr(SqlLockRow, "grant", careless)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.sql.shelf import LockShelf
+from leaselock.backends.sql.lock_row import SqlLockRow
 
 if TYPE_CHECKING:
     import pytest
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    make = LockShelf.__init__
+    make = SqlLockRow.__init__
 
-    def careless(self: LockShelf, *arguments: Any) -> None:
+    def careless(self: SqlLockRow, *arguments: Any) -> None:
         make(self, *arguments)
         self.now += 0.7
 
-    patch.setattr(LockShelf, "__init__", careless)
+    patch.setattr(SqlLockRow, "__init__", careless)

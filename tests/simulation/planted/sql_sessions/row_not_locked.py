@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sql.seats import Own, Seats
+from leaselock.backends.sql.session_locks import SessionLocks
 
 if TYPE_CHECKING:
     from typing import Any
 
     import pytest
 
-    from leaselock.backends.sql.seats import Steps
+    from leaselock.backends.sql.executor import Executor
 
 STORY = "sql sessions"
 
@@ -19,8 +19,8 @@ STORY = "sql sessions"
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def row(self: Seats, words: Any) -> Steps[bool]:
-        yield Own(("open", ("seal", words)))
+    async def take_row(self: SessionLocks, values: Any, own: Executor) -> bool:
+        await own.execute(("begin transaction", ("mark alive", values)))
         return True
 
-    patch.setattr(Seats, "_row", row)
+    patch.setattr(SessionLocks, "take_row", take_row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import timing
+from leaselock.core import validity
 
 if TYPE_CHECKING:
     import pytest
@@ -14,6 +14,4 @@ STORY = "sql sessions"
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    proven_until = timing.proven_until
-    patch.setattr(timing, "proven_until", lambda asked, session: proven_until(asked, 5 * session))
-    patch.setattr(timing, "PROVEN", 5 * timing.PROVEN)
+    patch.setattr(validity, "PROVEN_PART", 5 * validity.PROVEN_PART)

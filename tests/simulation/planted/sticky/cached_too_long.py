@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.turns import Anchor
+from leaselock.core.local_handoff import SharedLease
 
 if TYPE_CHECKING:
     import pytest
@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Anchor.begin
+    real = SharedLease.grant
 
-    def begin(self: Anchor, first: int, now: float, asked: float, until: float) -> bool:
-        news = real(self, first, now, asked, until)
-        self.until += 30.0
-        self.turn += 30.0
-        return news
+    def grant(
+        self: SharedLease, first_token: int, now: float, asked: float, valid_until: float
+    ) -> bool:
+        new = real(self, first_token, now, asked, valid_until)
+        self.valid_until += 30.0
+        self.handoff_until += 30.0
+        return new
 
-    patch.setattr(Anchor, "begin", begin)
+    patch.setattr(SharedLease, "grant", grant)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import cached_lease
+from leaselock.core import local_handoff
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.local import Local
-    from leaselock.core.turns import Anchor
+    from leaselock.core.local_handoff import LocalHandoff, SharedLease
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = cached_lease._alone
+    real = local_handoff.is_alone
 
-    async def alone(local: Local, anchor: Anchor) -> bool:
-        await real(local, anchor)
+    async def is_alone(local: LocalHandoff, lease: SharedLease) -> bool:
+        await real(local, lease)
         return True
 
-    patch.setattr(cached_lease, "_alone", alone)
+    patch.setattr(local_handoff, "is_alone", is_alone)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import cached_lease
+from leaselock.core import local_handoff
 from leaselock.core.backend import Grant
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.local import Local
-    from leaselock.core.turns import Anchor
+    from leaselock.core.local_handoff import LocalHandoff, SharedLease
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    async def alone(local: Local, anchor: Anchor) -> bool:
+    async def is_alone(local: LocalHandoff, lease: SharedLease) -> bool:
         until = local.env.now() + 1.0
-        reply = await local.backend.acquire(anchor.claim, wait=True, until=until)
-        (sight,) = await local.backend.inspect(anchor.claim.name, "*", until)
-        return isinstance(reply, Grant) and not sight.waiting
+        reply = await local.backend.acquire(lease.claim, wait=True, until=until)
+        (state,) = await local.backend.inspect(lease.claim.name, "*", until)
+        return isinstance(reply, Grant) and not state.waiting
 
-    patch.setattr(cached_lease, "_alone", alone)
+    patch.setattr(local_handoff, "is_alone", is_alone)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.turns import Anchor
+from leaselock.core.local_handoff import SharedLease
 
 if TYPE_CHECKING:
     import pytest
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(Anchor, "close", lambda self: None)
+    patch.setattr(SharedLease, "stop_handoff", lambda self: None)

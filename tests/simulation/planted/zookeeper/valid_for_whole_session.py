@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import timing
+from leaselock.core import validity
 
 if TYPE_CHECKING:
     import pytest
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(timing, "PROVEN", 1.2)
+    patch.setattr(validity, "PROVEN_PART", 1.2)

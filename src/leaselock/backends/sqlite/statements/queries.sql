@@ -62,6 +62,9 @@ VALUES (:name, 1 + coalesce((SELECT max(ticket) FROM waiter WHERE name = :name),
         :id, :client, :lease, :metadata, :since)
 ON CONFLICT (id) DO NOTHING
 
+-- length
+SELECT count(*) FROM waiter WHERE name = ?
+
 -- quit
 DELETE FROM waiter WHERE id = ?
 

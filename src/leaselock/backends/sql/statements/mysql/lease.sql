@@ -1,5 +1,5 @@
 -- begin
--- A client that freezes in mid-transaction must not keep others from the row for long.
+-- A client that stops inside a transaction must not block the row for long.
 SET SESSION wait_timeout = 3; START TRANSACTION
 
 -- commit
@@ -8,180 +8,180 @@ COMMIT; SET SESSION wait_timeout = 3600
 -- rollback
 ROLLBACK; SET SESSION wait_timeout = 3600
 
--- greet
--- The number of this session, to find out whether a proxy is in between. What others have
--- committed is seen at once, and no gap between rows is locked.
+-- identify
+-- The number of this session in the server. It differs from the number in the handshake if there is
+-- a proxy between client and server. READ COMMITTED shows new commits at once and locks no gaps.
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION innodb_lock_wait_timeout = 3;
 SET SESSION wait_timeout = 3600; SELECT CONNECTION_ID()
 
 -- fact
 SELECT value FROM leaselock_fact WHERE fact = :fact
 
--- take
--- The short way in: one statement for a lock that is free, with nobody beside it.
+-- acquire free
+-- Fast path: acquires a free lock without waiters and tombstones in one statement.
 UPDATE leaselock_lock SET token = LAST_INSERT_ID(GREATEST(token + 1,
         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
-    holder = :holder, client = :client, tie = 'either', about = :about,
+    id = :id, client = :client, lifetime = 'either', metadata = :metadata,
     expires = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease,
     since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-WHERE name = :name AND holder IS NULL AND beside = 0
+WHERE name = :name AND id IS NULL AND pending = 0
 
 -- confirm
--- The short way from a hand-over to a whole lease: the hold is the claim's, and not over.
+-- Fast path: extends a hand-off to the whole lease, if the claim holds and has not expired.
 UPDATE leaselock_lock SET token = LAST_INSERT_ID(token), expires = 1 + GREATEST(expires,
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease)
-WHERE name = :name AND holder = :holder
+WHERE name = :name AND id = :id
   AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
--- drop
--- The short way out: free a lock that has nobody beside it.
-UPDATE leaselock_lock SET holder = NULL WHERE name = :name AND holder = :holder AND beside = 0
+-- release uncontended
+-- Fast path: releases a lock without waiters and tombstones.
+UPDATE leaselock_lock SET id = NULL WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
--- The microsecond makes it a change: the server counts the rows that it changed, not those found.
+-- The extra microsecond makes it a change: the server counts changed rows, not matching rows.
 UPDATE leaselock_lock SET expires = 1 + GREATEST(expires,
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease)
-WHERE name = :name AND holder = :holder
+WHERE name = :name AND id = :id
 
--- make
--- A row to lock, where there is none yet.
+-- create lock
+-- Creates the row of a name, so that it can be locked.
 INSERT IGNORE INTO leaselock_lock (name, token)
 SELECT :name, CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor'
 
 -- lock
-SELECT token, beside, holder, client, tie, expires, about, since FROM leaselock_lock
+SELECT token, pending, id, client, lifetime, expires, metadata, since FROM leaselock_lock
 WHERE name = :name FOR UPDATE
 
--- weed waiters
+-- expire waiters
 DELETE FROM leaselock_waiter WHERE name = :name
   AND expires <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
--- weed graves
-DELETE FROM leaselock_grave WHERE name = :name
+-- expire tombstones
+DELETE FROM leaselock_tombstone WHERE name = :name
   AND expires <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- now
 SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
--- buried
-SELECT holder FROM leaselock_grave WHERE name = :name AND holder = :holder
+-- tombstone
+SELECT id FROM leaselock_tombstone WHERE name = :name AND id = :id
 
 -- waiters
--- The head of the queue, its tail, and who is beside the one that asks; and whether each is dead.
--- Only their tickets are put together: a table of texts would go to the disk, by way of an engine
--- (Aria) in which MariaDB 10.11 has crashed in our tests, which kill connections at any moment.
-SELECT w.ticket, w.holder, w.client, w.lease, w.about, w.since, w.polls, w.sign,
-    w.sign IS NOT NULL AND IS_USED_LOCK(w.sign) IS NULL
+-- The head and the tail of the queue, the neighbours of the waiter :id, and whether each is dead.
+-- The UNION has only tickets: a temporary table with text columns would use the storage engine Aria,
+-- in which MariaDB 10.11 crashed in tests that kill connections at random moments.
+SELECT w.ticket, w.id, w.client, w.lease, w.metadata, w.since, w.polls, w.liveness_key,
+    w.liveness_key IS NOT NULL AND IS_USED_LOCK(w.liveness_key) IS NULL
 FROM (
     (SELECT ticket FROM leaselock_waiter WHERE name = :name ORDER BY ticket LIMIT 3)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name
-       AND ticket < (SELECT o.ticket FROM leaselock_waiter o WHERE o.holder = :holder)
+       AND ticket < (SELECT o.ticket FROM leaselock_waiter o WHERE o.id = :id)
      ORDER BY ticket DESC LIMIT 2)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name
-       AND ticket >= (SELECT o.ticket FROM leaselock_waiter o WHERE o.holder = :holder)
+       AND ticket >= (SELECT o.ticket FROM leaselock_waiter o WHERE o.id = :id)
      ORDER BY ticket LIMIT 2)
 ) q STRAIGHT_JOIN leaselock_waiter w ON w.name = :name AND w.ticket = q.ticket
 
--- store
-UPDATE leaselock_lock SET token = :token, beside = :beside, holder = :holder, client = :client,
-    tie = :tie, expires = :expires, about = :about, since = :since
+-- update lock
+UPDATE leaselock_lock SET token = :token, pending = :pending, id = :id, client = :client,
+    lifetime = :lifetime, expires = :expires, metadata = :metadata, since = :since
 WHERE name = :name
 
--- join
-INSERT INTO leaselock_waiter (name, ticket, holder, client, lease, about, since, expires, polls, sign)
-VALUES (:name, :ticket, :holder, :client, :lease, :about, :since, :expires, :polls,
-        :sign)
+-- enqueue
+INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key)
+VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, :polls,
+        :liveness_key)
 
--- stay
-UPDATE leaselock_waiter SET expires = :expires, polls = :polls, sign = :sign
-WHERE name = :name AND holder = :holder
+-- refresh waiter
+UPDATE leaselock_waiter SET expires = :expires, polls = :polls, liveness_key = :liveness_key
+WHERE name = :name AND id = :id
 
--- quit
-DELETE FROM leaselock_waiter WHERE name = :name AND holder = :holder
+-- dequeue
+DELETE FROM leaselock_waiter WHERE name = :name AND id = :id
 
--- bury
-INSERT INTO leaselock_grave (name, holder, expires) VALUES (:name, :holder, :expires)
+-- add tombstone
+INSERT INTO leaselock_tombstone (name, id, expires) VALUES (:name, :id, :expires)
 ON DUPLICATE KEY UPDATE expires = :expires
 
--- leave word
-INSERT IGNORE INTO leaselock_wake (client, holder, expires) VALUES (:client, :holder, :expires)
+-- store wakeup
+INSERT IGNORE INTO leaselock_wake (client, id, expires) VALUES (:client, :id, :expires)
 
--- sign
--- While a client listens, it has the lock of this name: so others can see that it lives, and find
--- its connection.
-SELECT GET_LOCK(:sign, 0)
+-- lock liveness key
+-- A client holds this lock while it listens. It shows other clients that it is alive, and which
+-- connection it listens on.
+SELECT GET_LOCK(:liveness_key, 0)
 
--- listener
-SELECT IS_USED_LOCK(:sign)
+-- listener connection
+SELECT IS_USED_LOCK(:liveness_key)
 
--- ring
--- Ends the listener's sleep, and nothing else: there is no other query on its connection.
+-- interrupt
+-- Interrupts the sleep of a listener. Its connection runs no other statements.
 KILL QUERY :number
 
--- doze
--- One statement looks and sleeps: a bell that rings in between would not be heard.
+-- sleep
+-- Looks and sleeps in one statement: an interrupt between two statements would have no effect.
 SELECT SLEEP(IF(EXISTS(SELECT 1 FROM leaselock_wake WHERE client = :client), 0, :millis / 1000))
 
--- words
--- What was left for a client that has to look.
-SELECT holder FROM leaselock_wake WHERE client = :client
+-- wakeups
+-- Wake-ups stored for a client that polls.
+SELECT id FROM leaselock_wake WHERE client = :client
 
--- forget word
-DELETE FROM leaselock_wake WHERE client = :client AND holder = :holder
+-- delete wakeup
+DELETE FROM leaselock_wake WHERE client = :client AND id = :id
 
 -- one
-SELECT name, holder, client, tie, token, expires, about, since FROM leaselock_lock
-WHERE name = :name AND holder IS NOT NULL
+SELECT name, id, client, lifetime, token, expires, metadata, since FROM leaselock_lock
+WHERE name = :name AND id IS NOT NULL
   AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- all
-SELECT name, holder, client, tie, token, expires, about, since FROM leaselock_lock
-WHERE holder IS NOT NULL
+SELECT name, id, client, lifetime, token, expires, metadata, since FROM leaselock_lock
+WHERE id IS NOT NULL
   AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- queue
-SELECT name, holder, client, lease, about, since FROM leaselock_waiter
+SELECT name, id, client, lease, metadata, since FROM leaselock_waiter
 WHERE name = :name AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 ORDER BY ticket
 
 -- queues
-SELECT name, holder, client, lease, about, since FROM leaselock_waiter
+SELECT name, id, client, lease, metadata, since FROM leaselock_waiter
 WHERE expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 ORDER BY name, ticket
 
 -- begin setup
--- Two that set up at the same time do it one after the other.
+-- Serializes concurrent setups.
 SELECT GET_LOCK('leaselock setup', 10)
 
 -- raise floor
 UPDATE leaselock_fact SET value = CAST(GREATEST(CAST(value AS SIGNED), COALESCE(
-    (SELECT MAX(token) FROM leaselock_lock WHERE holder IS NULL AND beside = 0
+    (SELECT MAX(token) FROM leaselock_lock WHERE id IS NULL AND pending = 0
      AND since < :before), 0)) AS CHAR)
 WHERE fact = 'floor'
 
 -- unused rows
 SELECT r.name FROM leaselock_row r LEFT JOIN leaselock_lock l ON l.name = r.name
-WHERE COALESCE(l.since, 0) < :before AND r.name NOT IN (SELECT name FROM leaselock_seat)
+WHERE COALESCE(l.since, 0) < :before AND r.name NOT IN (SELECT name FROM leaselock_session)
 
 -- sweep row
--- One that somebody has locked is waited for in vain.
+-- A locked row makes this fail by timeout.
 DELETE FROM leaselock_row WHERE name = :name
 
 -- sweep locks
-DELETE FROM leaselock_lock WHERE holder IS NULL AND beside = 0 AND COALESCE(since, 0) < :before
-  AND name NOT IN (SELECT name FROM leaselock_seat)
+DELETE FROM leaselock_lock WHERE id IS NULL AND pending = 0 AND COALESCE(since, 0) < :before
+  AND name NOT IN (SELECT name FROM leaselock_session)
 
--- sweep words
+-- sweep wakeups
 DELETE FROM leaselock_wake WHERE expires < :now
 
--- sweep seats
-DELETE FROM leaselock_seat WHERE since < :before AND IS_USED_LOCK(sign) IS NULL
+-- sweep sessions
+DELETE FROM leaselock_session WHERE since < :before AND IS_USED_LOCK(liveness_key) IS NULL
 
--- weeds
--- Names with waiters or graves that are over.
+-- expired names
+-- Names with expired waiters or tombstones.
 SELECT name FROM leaselock_waiter WHERE expires < :now
-UNION SELECT name FROM leaselock_grave WHERE expires < :now
+UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
 
 -- end setup
 SELECT RELEASE_LOCK('leaselock setup')

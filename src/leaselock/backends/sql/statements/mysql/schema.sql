@@ -1,75 +1,75 @@
--- What the tables are, and what was given out at most by names whose rows are gone ("floor").
--- Texts are bytes: no collation makes two names one, or one name two.
+-- The version of the schema, and the highest token of names whose rows were deleted ("floor").
+-- Texts are bytes, so that no collation treats two names as equal.
 CREATE TABLE IF NOT EXISTS leaselock_fact (
     fact  VARBINARY(32) PRIMARY KEY,
     value VARBINARY(255) NOT NULL
 ) ENGINE = InnoDB;
 
--- One row per name: who holds it by protocol "lease", and the counter of its tokens, which all
--- protocols share. Times are microseconds since 1970 by the clock of the server. "beside" counts
--- the waiters and graves of the name: while it is 0, one statement is enough to take or to free.
+-- One row per name: its holder by protocol "lease", and the token counter that all protocols
+-- share. Times are microseconds since 1970 by the clock of the server. "pending" counts
+-- the waiters and tombstones of the name. While it is 0, one statement acquires or releases the lock.
 CREATE TABLE IF NOT EXISTS leaselock_lock (
     name    VARBINARY(255) PRIMARY KEY,
     token   BIGINT NOT NULL,
-    beside  INT NOT NULL DEFAULT 0,
-    holder  VARBINARY(80),
+    pending  INT NOT NULL DEFAULT 0,
+    id  VARBINARY(80),
     client  VARBINARY(64),
-    tie     VARBINARY(8),
+    lifetime     VARBINARY(8),
     expires BIGINT,
-    about   BLOB,
+    metadata   BLOB,
     since   BIGINT
 ) ENGINE = InnoDB;
 
--- One row per waiter of protocol "lease". Tickets give the order. A row is dead when it "expires",
--- or when nobody has the named lock "sign" any more.
+-- One row per waiter of protocol "lease", in the order of the tickets. A waiter is dead if its row
+-- has expired, or if no session holds the named lock "liveness_key".
 CREATE TABLE IF NOT EXISTS leaselock_waiter (
     name    VARBINARY(255) NOT NULL,
     ticket  BIGINT NOT NULL,
-    holder  VARBINARY(80) NOT NULL,
+    id  VARBINARY(80) NOT NULL,
     client  VARBINARY(64) NOT NULL,
     lease   BIGINT NOT NULL,
-    about   BLOB NOT NULL,
+    metadata   BLOB NOT NULL,
     since   BIGINT NOT NULL,
     expires BIGINT NOT NULL,
     polls   INT NOT NULL,
-    sign    VARBINARY(64),
+    liveness_key    VARBINARY(64),
     PRIMARY KEY (name, ticket),
-    UNIQUE KEY (holder)
+    UNIQUE KEY (id)
 ) ENGINE = InnoDB;
 
--- Claims given up while a question of theirs may still arrive.
-CREATE TABLE IF NOT EXISTS leaselock_grave (
+-- Claims that were released while a request of theirs may still arrive.
+CREATE TABLE IF NOT EXISTS leaselock_tombstone (
     name    VARBINARY(255) NOT NULL,
-    holder  VARBINARY(80) NOT NULL,
+    id  VARBINARY(80) NOT NULL,
     expires BIGINT NOT NULL,
-    PRIMARY KEY (name, holder)
+    PRIMARY KEY (name, id)
 ) ENGINE = InnoDB;
 
--- Wake-ups for clients that have to look for them.
+-- Wake-ups for clients that poll.
 CREATE TABLE IF NOT EXISTS leaselock_wake (
     client  VARBINARY(64) NOT NULL,
-    holder  VARBINARY(80) NOT NULL,
+    id  VARBINARY(80) NOT NULL,
     expires BIGINT NOT NULL,
-    PRIMARY KEY (client, holder)
+    PRIMARY KEY (client, id)
 ) ENGINE = InnoDB;
 
--- The rows that protocol "row" locks. They are found by a unique index, so only they are locked.
+-- The rows that protocol "row" locks. They are found by a unique index, so no other rows are locked.
 CREATE TABLE IF NOT EXISTS leaselock_row (
     name VARBINARY(255) PRIMARY KEY
 ) ENGINE = InnoDB;
 
--- Who holds or waits by the protocols "row" and "advisory": one row per connection. It is true
--- for as long as the session has the lock of the holder's sign.
-CREATE TABLE IF NOT EXISTS leaselock_seat (
+-- Holders and waiters of the protocols "row" and "advisory": one row per connection. A row is valid
+-- while its session holds the lock "liveness_key".
+CREATE TABLE IF NOT EXISTS leaselock_session (
     session  VARBINARY(80) PRIMARY KEY,
     protocol VARBINARY(16) NOT NULL,
     name     VARBINARY(255) NOT NULL,
-    holder   VARBINARY(80) NOT NULL,
+    id   VARBINARY(80) NOT NULL,
     client   VARBINARY(64) NOT NULL,
     token    BIGINT,
     backend  BIGINT NOT NULL,
-    sign     VARBINARY(64) NOT NULL,
-    about    BLOB NOT NULL,
+    liveness_key     VARBINARY(64) NOT NULL,
+    metadata    BLOB NOT NULL,
     since    BIGINT NOT NULL,
     KEY (protocol, name)
 ) ENGINE = InnoDB;

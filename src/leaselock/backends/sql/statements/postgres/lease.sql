@@ -1,5 +1,5 @@
 -- begin
--- A client that freezes in mid-transaction must not keep others from the row for long.
+-- A client that stops inside a transaction must not block the row for long.
 BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '3s'; SET LOCAL lock_timeout = '3s'
 
 -- commit
@@ -8,184 +8,185 @@ COMMIT
 -- rollback
 ROLLBACK
 
--- greet
--- Text as it is meant; the number of this session, to find out whether a proxy is in between.
+-- identify
+-- The number of this session in the server. It differs from the number in the handshake if there is
+-- a proxy between client and server.
 SELECT pg_backend_pid()::bigint
 
--- usual
--- For all transactions of a session that is ours alone: what others have committed is seen at once.
+-- session defaults
+-- For all transactions of this session: each statement sees what is committed when it starts.
 SET default_transaction_isolation TO 'read committed'
 
 -- fact
 SELECT value FROM leaselock_fact WHERE key = :fact
 
--- take
--- The short way in: one statement for a lock that is free, with nobody beside it.
-INSERT INTO leaselock_lock AS l (name, token, holder, client, tie, expires, about, since)
-SELECT :name, greatest(f.value::bigint + 1, n.micros), :holder, :client, 'either',
-       n.micros + :lease, :about, n.micros
+-- acquire free
+-- Fast path: acquires a free lock without waiters and tombstones in one statement.
+INSERT INTO leaselock_lock AS l (name, token, id, client, lifetime, expires, metadata, since)
+SELECT :name, greatest(f.value::bigint + 1, n.micros), :id, :client, 'either',
+       n.micros + :lease, :metadata, n.micros
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros) n,
      leaselock_fact f WHERE f.key = 'floor'
 ON CONFLICT (name) DO UPDATE SET
-    token = greatest(l.token + 1, excluded.token), holder = excluded.holder,
-    client = excluded.client, tie = excluded.tie, expires = excluded.expires,
-    about = excluded.about, since = excluded.since
-WHERE l.holder IS NULL AND l.beside = 0
+    token = greatest(l.token + 1, excluded.token), id = excluded.id,
+    client = excluded.client, lifetime = excluded.lifetime, expires = excluded.expires,
+    metadata = excluded.metadata, since = excluded.since
+WHERE l.id IS NULL AND l.pending = 0
 RETURNING l.token
 
 -- confirm
--- The short way from a hand-over to a whole lease: the hold is the claim's, and not over.
+-- Fast path: extends a hand-off to the whole lease, if the claim holds and has not expired.
 UPDATE leaselock_lock SET expires = greatest(expires,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
-WHERE name = :name AND holder = :holder
+WHERE name = :name AND id = :id
   AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 RETURNING token
 
--- drop
--- The short way out: free a lock that has nobody beside it.
-UPDATE leaselock_lock SET holder = NULL WHERE name = :name AND holder = :holder AND beside = 0
+-- release uncontended
+-- Fast path: releases a lock without waiters and tombstones.
+UPDATE leaselock_lock SET id = NULL WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
 UPDATE leaselock_lock SET expires = greatest(expires,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
-WHERE name = :name AND holder = :holder
+WHERE name = :name AND id = :id
 
--- make
--- A row to lock, where there is none yet.
+-- create lock
+-- Creates the row of a name, so that it can be locked.
 INSERT INTO leaselock_lock (name, token)
 SELECT :name, value::bigint FROM leaselock_fact WHERE key = 'floor'
 ON CONFLICT (name) DO NOTHING
 
 -- lock
-SELECT token, beside, holder, client, tie, expires, about, since FROM leaselock_lock
+SELECT token, pending, id, client, lifetime, expires, metadata, since FROM leaselock_lock
 WHERE name = :name FOR UPDATE
 
--- weed waiters
+-- expire waiters
 DELETE FROM leaselock_waiter WHERE name = :name
   AND expires <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
--- weed graves
-DELETE FROM leaselock_grave WHERE name = :name
+-- expire tombstones
+DELETE FROM leaselock_tombstone WHERE name = :name
   AND expires <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- now
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
--- buried
-SELECT holder FROM leaselock_grave WHERE name = :name AND holder = :holder
+-- tombstone
+SELECT id FROM leaselock_tombstone WHERE name = :name AND id = :id
 
 -- waiters
--- The head of the queue, its tail, and who is beside the one that asks; and whether each is dead.
-SELECT q.*, sign IS NOT NULL AND pg_try_advisory_xact_lock_shared(sign)
+-- The head and the tail of the queue, the neighbours of the waiter :id, and whether each is dead.
+SELECT q.*, liveness_key IS NOT NULL AND pg_try_advisory_xact_lock_shared(liveness_key)
 FROM (
-    (SELECT ticket, holder, client, lease, about, since, polls, sign
+    (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key
      FROM leaselock_waiter WHERE name = :name ORDER BY ticket LIMIT 3)
-    UNION (SELECT ticket, holder, client, lease, about, since, polls, sign
+    UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key
      FROM leaselock_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
-    UNION (SELECT ticket, holder, client, lease, about, since, polls, sign
+    UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key
      FROM leaselock_waiter WHERE name = :name
-       AND ticket < (SELECT w.ticket FROM leaselock_waiter w WHERE w.holder = :holder)
+       AND ticket < (SELECT w.ticket FROM leaselock_waiter w WHERE w.id = :id)
      ORDER BY ticket DESC LIMIT 2)
-    UNION (SELECT ticket, holder, client, lease, about, since, polls, sign
+    UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key
      FROM leaselock_waiter WHERE name = :name
-       AND ticket >= (SELECT w.ticket FROM leaselock_waiter w WHERE w.holder = :holder)
+       AND ticket >= (SELECT w.ticket FROM leaselock_waiter w WHERE w.id = :id)
      ORDER BY ticket LIMIT 2)
 ) q
 
--- store
-UPDATE leaselock_lock SET token = :token, beside = :beside, holder = :holder, client = :client,
-    tie = :tie, expires = :expires, about = :about, since = :since
+-- update lock
+UPDATE leaselock_lock SET token = :token, pending = :pending, id = :id, client = :client,
+    lifetime = :lifetime, expires = :expires, metadata = :metadata, since = :since
 WHERE name = :name
 
--- join
-INSERT INTO leaselock_waiter (name, ticket, holder, client, lease, about, since, expires, polls, sign)
-VALUES (:name, :ticket, :holder, :client, :lease, :about, :since, :expires, :polls = 1,
-        :sign)
+-- enqueue
+INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key)
+VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, :polls = 1,
+        :liveness_key)
 
--- stay
-UPDATE leaselock_waiter SET expires = :expires, polls = (:polls = 1), sign = :sign
-WHERE name = :name AND holder = :holder
+-- refresh waiter
+UPDATE leaselock_waiter SET expires = :expires, polls = (:polls = 1), liveness_key = :liveness_key
+WHERE name = :name AND id = :id
 
--- quit
-DELETE FROM leaselock_waiter WHERE name = :name AND holder = :holder
+-- dequeue
+DELETE FROM leaselock_waiter WHERE name = :name AND id = :id
 
--- bury
-INSERT INTO leaselock_grave (name, holder, expires) VALUES (:name, :holder, :expires)
-ON CONFLICT (name, holder) DO UPDATE SET expires = excluded.expires
+-- add tombstone
+INSERT INTO leaselock_tombstone (name, id, expires) VALUES (:name, :id, :expires)
+ON CONFLICT (name, id) DO UPDATE SET expires = excluded.expires
 
--- sign
--- While a client listens, it has the lock of this number: so others can see that it lives.
-SELECT pg_try_advisory_lock(:sign)
+-- lock liveness key
+-- A client holds this lock while it listens, which shows other clients that it is alive.
+SELECT pg_try_advisory_lock(:liveness_key)
 
--- wake
-SELECT pg_notify(:channel, :holder)
+-- notify
+SELECT pg_notify(:channel, :id)
 
--- leave word
-INSERT INTO leaselock_wake (client, holder, expires) VALUES (:client, :holder, :expires)
-ON CONFLICT (client, holder) DO NOTHING
+-- store wakeup
+INSERT INTO leaselock_wake (client, id, expires) VALUES (:client, :id, :expires)
+ON CONFLICT (client, id) DO NOTHING
 
--- words
--- What was left for a client that has to look.
-SELECT holder FROM leaselock_wake WHERE client = :client
+-- wakeups
+-- Wake-ups stored for a client that polls.
+SELECT id FROM leaselock_wake WHERE client = :client
 
--- forget word
-DELETE FROM leaselock_wake WHERE client = :client AND holder = :holder
+-- delete wakeup
+DELETE FROM leaselock_wake WHERE client = :client AND id = :id
 
 -- one
-SELECT name, holder, client, tie, token, expires, about, since FROM leaselock_lock
-WHERE name = :name AND holder IS NOT NULL
+SELECT name, id, client, lifetime, token, expires, metadata, since FROM leaselock_lock
+WHERE name = :name AND id IS NOT NULL
   AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- all
-SELECT name, holder, client, tie, token, expires, about, since FROM leaselock_lock
-WHERE holder IS NOT NULL
+SELECT name, id, client, lifetime, token, expires, metadata, since FROM leaselock_lock
+WHERE id IS NOT NULL
   AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- queue
-SELECT name, holder, client, lease, about, since FROM leaselock_waiter
+SELECT name, id, client, lease, metadata, since FROM leaselock_waiter
 WHERE name = :name AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 ORDER BY ticket
 
 -- queues
-SELECT name, holder, client, lease, about, since FROM leaselock_waiter
+SELECT name, id, client, lease, metadata, since FROM leaselock_waiter
 WHERE expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 ORDER BY name, ticket
 
 -- begin setup
--- Two that set up at the same time do it one after the other.
+-- Serializes concurrent setups.
 BEGIN; SELECT pg_advisory_xact_lock(5219371834226851183)
 
 -- raise floor
 UPDATE leaselock_fact SET value = greatest(value::bigint, coalesce(
-    (SELECT max(token) FROM leaselock_lock WHERE holder IS NULL AND beside = 0
+    (SELECT max(token) FROM leaselock_lock WHERE id IS NULL AND pending = 0
      AND since < :before), 0))::text
 WHERE key = 'floor'
 
 -- unused rows
 SELECT r.name FROM leaselock_row r LEFT JOIN leaselock_lock l ON l.name = r.name
-WHERE coalesce(l.since, 0) < :before AND r.name NOT IN (SELECT name FROM leaselock_seat)
+WHERE coalesce(l.since, 0) < :before AND r.name NOT IN (SELECT name FROM leaselock_session)
 
 -- sweep row
--- Never one that somebody has locked.
+-- Skips rows that are locked.
 DELETE FROM leaselock_row WHERE name IN (
     SELECT name FROM leaselock_row WHERE name = :name FOR UPDATE SKIP LOCKED)
 
 -- sweep locks
-DELETE FROM leaselock_lock WHERE holder IS NULL AND beside = 0 AND coalesce(since, 0) < :before
-  AND name NOT IN (SELECT name FROM leaselock_seat)
+DELETE FROM leaselock_lock WHERE id IS NULL AND pending = 0 AND coalesce(since, 0) < :before
+  AND name NOT IN (SELECT name FROM leaselock_session)
 
--- sweep words
+-- sweep wakeups
 DELETE FROM leaselock_wake WHERE expires < :now
 
--- weeds
--- Names with waiters or graves that are over.
+-- expired names
+-- Names with expired waiters or tombstones.
 SELECT name FROM leaselock_waiter WHERE expires < :now
-UNION SELECT name FROM leaselock_grave WHERE expires < :now
+UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
 
--- sweep seats
-DELETE FROM leaselock_seat s WHERE since < :before AND NOT EXISTS (
+-- sweep sessions
+DELETE FROM leaselock_session s WHERE since < :before AND NOT EXISTS (
     SELECT 1 FROM pg_locks p WHERE p.locktype = 'advisory' AND p.objsubid = 1
-      AND (p.classid::bigint << 32 | p.objid::bigint) = s.sign AND p.pid = s.backend)
+      AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key AND p.pid = s.backend)
 
 -- end setup
 COMMIT

@@ -1,54 +1,54 @@
--- What the tables are, and what was given out at most by names whose rows are gone ("floor").
+-- The version of the schema, and the highest token of names whose rows were deleted ("floor").
 CREATE TABLE IF NOT EXISTS leaselock_fact (
     key   text PRIMARY KEY,
     value text NOT NULL
 );
 
--- One row per name: who holds it by protocol "lease", and the counter of its tokens, which all
--- protocols share. Times are microseconds since 1970 by the clock of the server. "beside" counts
--- the waiters and graves of the name; while it is 0, one statement is enough to take or to free.
+-- One row per name: its holder by protocol "lease", and the token counter that all protocols
+-- share. Times are microseconds since 1970 by the clock of the server. "pending" counts
+-- the waiters and tombstones of the name. While it is 0, one statement acquires or releases the lock.
 CREATE TABLE IF NOT EXISTS leaselock_lock (
     name    text COLLATE "C" PRIMARY KEY,
     token   bigint NOT NULL,
-    beside  integer NOT NULL DEFAULT 0,
-    holder  text,
+    pending  integer NOT NULL DEFAULT 0,
+    id  text,
     client  text,
-    tie     text,
+    lifetime     text,
     expires bigint,
-    about   text,
+    metadata   text,
     since   bigint
 ) WITH (fillfactor = 50);
 
--- One row per waiter of protocol "lease". Tickets give the order. A row is dead when it "expires",
--- or when nobody has the advisory lock "sign" any more.
+-- One row per waiter of protocol "lease", in the order of the tickets. A waiter is dead if its row
+-- has expired, or if no session holds the advisory lock "liveness_key".
 CREATE TABLE IF NOT EXISTS leaselock_waiter (
     name    text COLLATE "C" NOT NULL,
     ticket  bigint NOT NULL,
-    holder  text NOT NULL UNIQUE,
+    id  text NOT NULL UNIQUE,
     client  text NOT NULL,
     lease   bigint NOT NULL,
-    about   text NOT NULL,
+    metadata   text NOT NULL,
     since   bigint NOT NULL,
     expires bigint NOT NULL,
     polls   boolean NOT NULL,
-    sign    bigint,
+    liveness_key    bigint,
     PRIMARY KEY (name, ticket)
 );
 
--- Claims given up while a question of theirs may still arrive.
-CREATE TABLE IF NOT EXISTS leaselock_grave (
+-- Claims that were released while a request of theirs may still arrive.
+CREATE TABLE IF NOT EXISTS leaselock_tombstone (
     name    text COLLATE "C" NOT NULL,
-    holder  text NOT NULL,
+    id  text NOT NULL,
     expires bigint NOT NULL,
-    PRIMARY KEY (name, holder)
+    PRIMARY KEY (name, id)
 );
 
--- Wake-ups for clients that have to look for them.
+-- Wake-ups for clients that poll.
 CREATE TABLE IF NOT EXISTS leaselock_wake (
     client  text NOT NULL,
-    holder  text NOT NULL,
+    id  text NOT NULL,
     expires bigint NOT NULL,
-    PRIMARY KEY (client, holder)
+    PRIMARY KEY (client, id)
 );
 
 -- The rows that protocol "row" locks.
@@ -56,22 +56,22 @@ CREATE TABLE IF NOT EXISTS leaselock_row (
     name text COLLATE "C" PRIMARY KEY
 );
 
--- Who holds or waits by the protocols "row" and "advisory": one row per connection. It is true
--- for as long as the session has the lock of the holder's sign.
-CREATE TABLE IF NOT EXISTS leaselock_seat (
+-- Holders and waiters of the protocols "row" and "advisory": one row per connection. A row is valid
+-- while its session holds the lock "liveness_key".
+CREATE TABLE IF NOT EXISTS leaselock_session (
     session  text PRIMARY KEY,
     protocol text NOT NULL,
     name     text COLLATE "C" NOT NULL,
-    holder   text NOT NULL,
+    id   text NOT NULL,
     client   text NOT NULL,
     token    bigint,
     backend  bigint NOT NULL,
-    sign     bigint NOT NULL,
-    about    text NOT NULL,
+    liveness_key     bigint NOT NULL,
+    metadata    text NOT NULL,
     since    bigint NOT NULL
 );
 
-CREATE INDEX IF NOT EXISTS leaselock_seat_name ON leaselock_seat (protocol, name);
+CREATE INDEX IF NOT EXISTS leaselock_session_name ON leaselock_session (protocol, name);
 
 INSERT INTO leaselock_fact (key, value) VALUES ('schema', '1'), ('floor', '0')
 ON CONFLICT (key) DO NOTHING;

@@ -1,7 +1,7 @@
--- tenancy
--- What would end an idle session is overridden: while a lock is held we speak often enough, and
--- when we cannot, the server is to end the session after so long, and no sooner. One whose client
--- has gone while it waits for a lock is to notice that.
+-- session settings
+-- Overrides every setting that ends an idle session. A holder proves its life more often than that;
+-- if it cannot, the server ends the session after :silence, and no sooner. A session that
+-- waits for a lock checks whether its client still exists.
 SELECT set_config(s.name, w.setting, false), s.name
 FROM pg_settings s JOIN (VALUES
     ('idle_session_timeout', :silence), ('idle_in_transaction_session_timeout', :silence),
@@ -9,9 +9,9 @@ FROM pg_settings s JOIN (VALUES
     ('client_connection_check_interval', '100'), ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '3'), ('tcp_keepalives_count', '3')
 ) w (name, setting) ON s.name = w.name
 
--- advisory take
--- The lock, a token from the counter, and who has it: one statement, one transaction. Only who
--- got the lock counts, and the session keeps the lock when the transaction is over.
+-- advisory acquire
+-- Takes the lock, draws a token and records the holder in one statement and transaction. A token is
+-- drawn only if the lock was free. The session keeps the lock after the transaction.
 WITH got AS MATERIALIZED (SELECT pg_try_advisory_lock(:key) AS yes),
 counted AS (
     INSERT INTO leaselock_lock AS l (name, token, since)
@@ -22,56 +22,56 @@ counted AS (
     ON CONFLICT (name) DO UPDATE SET
         token = greatest(l.token + 1, excluded.token), since = excluded.since
     RETURNING token, since)
-INSERT INTO leaselock_seat
-    (session, protocol, name, holder, client, token, backend, sign, about, since)
-SELECT :session, :protocol, :name, :holder, :client, c.token, :backend, :sign, :about, c.since
-FROM counted c, (SELECT pg_try_advisory_lock(:sign)) signed
+INSERT INTO leaselock_session
+    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since)
+SELECT :session, :protocol, :name, :id, :client, c.token, :backend, :liveness_key, :metadata, c.since
+FROM counted c, (SELECT pg_try_advisory_lock(:liveness_key)) signed
 ON CONFLICT (session) DO UPDATE SET
-    protocol = excluded.protocol, name = excluded.name, holder = excluded.holder,
+    protocol = excluded.protocol, name = excluded.name, id = excluded.id,
     client = excluded.client, token = excluded.token, backend = excluded.backend,
-    sign = excluded.sign, about = excluded.about, since = excluded.since
+    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since
 RETURNING token
 
 -- advisory wait
--- Never for long at a time: CREATE INDEX CONCURRENTLY waits for every statement that waits.
+-- Waits are short, because CREATE INDEX CONCURRENTLY waits for every waiting statement.
 BEGIN; SET LOCAL lock_timeout = :patience; SELECT pg_advisory_lock(:key); COMMIT
 
--- advisory free
+-- advisory release
 SELECT pg_advisory_unlock_all()
 
--- seal
--- What shows that the session lives.
-SELECT pg_try_advisory_lock(:sign)
+-- mark alive
+-- Takes the lock that shows that the session is alive.
+SELECT pg_try_advisory_lock(:liveness_key)
 
--- open
+-- begin transaction
 BEGIN ISOLATION LEVEL READ COMMITTED
 
--- close
+-- commit transaction
 COMMIT
 
 -- row try
-SELECT name, pg_try_advisory_lock(:sign) FROM leaselock_row WHERE name = :name
+SELECT name, pg_try_advisory_lock(:liveness_key) FROM leaselock_row WHERE name = :name
 FOR UPDATE SKIP LOCKED
 
 -- row wait
-BEGIN; SET LOCAL lock_timeout = :patience; SELECT pg_try_advisory_lock(:sign);
+BEGIN; SET LOCAL lock_timeout = :patience; SELECT pg_try_advisory_lock(:liveness_key);
 SELECT name FROM leaselock_row WHERE name = :name FOR UPDATE
 
--- row free
+-- row release
 ROLLBACK; SELECT pg_advisory_unlock_all()
 
--- undo
+-- roll back
 ROLLBACK
 
--- row there
+-- row exists
 SELECT count(*) FROM leaselock_row WHERE name = :name
 
--- row make
+-- create row
 INSERT INTO leaselock_row (name) VALUES (:name) ON CONFLICT DO NOTHING
 
--- row count
--- On another connection, so that it is committed whatever becomes of the hold. The session that
--- holds is seen to live while the counter is locked: so tokens rise in the order of the holds.
+-- row token
+-- Runs on another connection, so that the token is committed whatever becomes of the hold. It checks
+-- that the holding session is alive while the counter is locked, so tokens rise in grant order.
 WITH counted AS (
     INSERT INTO leaselock_lock AS l (name, token, since)
     SELECT :name, greatest(f.value::bigint + 1, n.micros), n.micros
@@ -81,45 +81,45 @@ WITH counted AS (
     ON CONFLICT (name) DO UPDATE SET
         token = greatest(l.token + 1, excluded.token), since = excluded.since
     RETURNING token, since)
-INSERT INTO leaselock_seat AS s
-    (session, protocol, name, holder, client, token, backend, sign, about, since)
-SELECT :session, :protocol, :name, :holder, :client, c.token, :backend, :sign, :about, c.since
+INSERT INTO leaselock_session AS s
+    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since)
+SELECT :session, :protocol, :name, :id, :client, c.token, :backend, :liveness_key, :metadata, c.since
 FROM counted c
 ON CONFLICT (session) DO UPDATE SET
-    protocol = excluded.protocol, name = excluded.name, holder = excluded.holder,
+    protocol = excluded.protocol, name = excluded.name, id = excluded.id,
     client = excluded.client, token = excluded.token, backend = excluded.backend,
-    sign = excluded.sign, about = excluded.about, since = excluded.since
-RETURNING token, NOT pg_try_advisory_xact_lock_shared(:sign)
+    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since
+RETURNING token, NOT pg_try_advisory_xact_lock_shared(:liveness_key)
 
--- seat
--- One that waits: it has no token yet.
-INSERT INTO leaselock_seat
-    (session, protocol, name, holder, client, token, backend, sign, about, since)
-VALUES (:session, :protocol, :name, :holder, :client, NULL, :backend, :sign, :about, :since)
+-- record waiter
+-- A waiter has no token yet.
+INSERT INTO leaselock_session
+    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since)
+VALUES (:session, :protocol, :name, :id, :client, NULL, :backend, :liveness_key, :metadata, :since)
 ON CONFLICT (session) DO UPDATE SET
-    protocol = excluded.protocol, name = excluded.name, holder = excluded.holder,
+    protocol = excluded.protocol, name = excluded.name, id = excluded.id,
     client = excluded.client, token = NULL, backend = excluded.backend,
-    sign = excluded.sign, about = excluded.about, since = excluded.since;
-SELECT pg_try_advisory_lock(:sign)
+    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since;
+SELECT pg_try_advisory_lock(:liveness_key)
 
--- alive
+-- ping
 SELECT 1
 
--- seats
-SELECT s.name, s.holder, s.client, s.token, s.backend, s.about, s.since FROM leaselock_seat s
+-- sessions
+SELECT s.name, s.id, s.client, s.token, s.backend, s.metadata, s.since FROM leaselock_session s
 WHERE s.protocol = :protocol AND (:name = '' OR s.name = :name)
   AND EXISTS (SELECT 1 FROM pg_locks p
     WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted AND p.pid = s.backend
-      AND (p.classid::bigint << 32 | p.objid::bigint) = s.sign)
+      AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key)
 ORDER BY s.name, s.since
 
--- seat of holder
--- Of those that hold, not of all who wait: a crowd is not looked through by each of its members.
-SELECT s.name, s.holder, s.client, s.token, s.backend, s.about, s.since FROM leaselock_seat s
+-- holding session
+-- Looks at holders only, so that the cost does not grow with the number of waiters.
+SELECT s.name, s.id, s.client, s.token, s.backend, s.metadata, s.since FROM leaselock_session s
 WHERE s.protocol = :protocol AND s.name = :name AND s.token IS NOT NULL
   AND EXISTS (SELECT 1 FROM pg_locks p
     WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted AND p.pid = s.backend
-      AND (p.classid::bigint << 32 | p.objid::bigint) = s.sign)
+      AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key)
 ORDER BY s.token DESC LIMIT 1
 
 -- end session

@@ -1,0 +1,232 @@
+"""Commands to the server that has their key, through redirects, retries and error replies.
+
+One table says what each error reply means (hazards D14, G6): the command was not carried out.
+Temporary errors are retried until the deadline; the others need a change by the user.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock.backends.redis.codec import packed
+from leaselock.backends.redis.messages import (
+    Address,
+    DeadlineExceeded,
+    Send,
+    Unreachable,
+    WrongTopology,
+)
+from leaselock.core.effects import Call, Sleep
+from leaselock.core.timing import pause
+from leaselock.errors import NotApplied, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from leaselock.backends.redis.listener import Listener
+    from leaselock.backends.redis.messages import Command, Waiting
+    from leaselock.backends.redis.pool import Pool
+    from leaselock.backends.redis.scripts import Script
+    from leaselock.backends.redis.topology import Topology
+
+TEMPORARY = {
+    *("LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN"),
+    "NOREPLICAS",
+    # Servers redirect in circles while one of them knows of a move and the other does not.
+    *("MOVED", "ASK"),
+}
+ADVICE = {
+    "NOPERM": "permission denied: give the user the rights that the Redis page lists",
+    "NOAUTH": "permission denied: the URL needs a user name and a password",
+    "WRONGPASS": "permission denied: the user name or the password is wrong",
+    "WRONGTYPE": "the key of this lock is in use for something else, or by another protocol",
+    "OOM": "the server has no memory left: it needs more, or fewer keys of others",
+    "MISCONF": "the server cannot save its data, and so takes no more: see its log",
+}
+T = TypeVar("T")
+# What a script's error says instead of NOPERM.
+NOT_PERMITTED = "The user executing the script can't"
+ASKING: Command = ("ASKING",)
+REDIRECTS = 8
+
+
+class Executor:
+    """Carries out commands on the servers of one store."""
+
+    def __init__(
+        self, topology: Topology, pool: Pool, listener: Listener, now: Callable[[], float]
+    ) -> None:
+        self.topology = topology
+        self.pool = pool
+        self.listener = listener
+        self.now = now
+        # The scripts whose text is being sent to a server by one of the callers.
+        self.loading: set[tuple[Address, str]] = set()
+
+    async def send(self, address: Address, commands: Sequence[Command], until: float) -> list[Any]:
+        """Send commands to one server; their replies, errors included."""
+        connection, until = await self.pool.get(address, until)
+        return await self.pool.call(connection, Send(packed(commands), len(commands), ()), until)
+
+    async def evaluate(
+        self,
+        script: Script,
+        command: Command,
+        until: float,
+        *,
+        waiting: Waiting | None = None,
+        then: Sequence[Command] = (),
+    ) -> Any:
+        """Run a script where its first key is; its reply, or all replies if *then* adds commands.
+
+        With *waiting* its channels are listened to before the script runs.
+        """
+        send = self.send if waiting is None else partial(self.listener.ask, waiting)
+        key = str(command[3])
+        replies = await self.ask(key, (command, *then), until, script=script, send=send)
+        return replies if then else replies[0]
+
+    async def ask(
+        self,
+        key: str,
+        commands: Sequence[Command],
+        until: float,
+        *,
+        script: Script | None = None,
+        send: Callable[[Address, Sequence[Command], float], Awaitable[list[Any]]] | None = None,
+    ) -> list[Any]:
+        """Send commands to the server of *key*; the replies, the first of which is no error."""
+        send = send or self.send
+        tries = redirects = 0
+        loading, waited_for_loading, sha = False, False, ""
+        asking: Address | None = None
+        while True:
+            address: Address | None = None
+            try:
+                address = asking or self.topology.known(key)
+                if address is None:
+                    address = await self.topology.find(key, self.send, until)
+                replies = await send(address, (ASKING, *commands) if asking else commands, until)
+                if loading:
+                    self.loading.discard((address, sha))
+            except OutcomeUnknown:
+                self.topology.forget(address)
+                raise
+            except Unreachable as error:
+                self.topology.forget(address)
+                problem: Exception = DeadlineExceeded(str(error))
+                asking = None
+            else:
+                replies = replies[1:] if asking else replies
+                problem = replies[0]
+                if not isinstance(problem, Exception):
+                    return replies
+                code, _, rest = str(problem).partition(" ")
+                if code == "NOSCRIPT" and script is not None and not loading:
+                    sha = script.sha
+                    if (address, sha) in self.loading and not waited_for_loading:
+                        waited_for_loading = True  # another caller sends the text already
+                        continue
+                    loading = True
+                    self.loading.add((address, sha))
+                    commands = (("EVAL", script.text, *commands[0][2:]), *commands[1:])
+                    continue
+                if code in ("MOVED", "ASK") and redirects < REDIRECTS:
+                    redirects += 1
+                    asking = self._redirected(code, rest, address)
+                    continue
+                asking = None
+                problem = self._explained(code, problem, address)
+            tries += 1
+            redirects = 0
+            seconds = pause(tries + 2, 0.5)
+            if self.now() + seconds >= until:
+                raise problem
+            # A server that starts, or is not the master yet, does not say when it is ready.
+            await Sleep(self.now() + seconds)
+
+    async def each(self, parts: Sequence[tuple[str, Callable[[], Awaitable[T]]]]) -> list[T | None]:
+        """Carry out several parts, each with one of its keys; None for a part without an answer.
+
+        A silent server uses up all the time, so parts on servers that were silent before come
+        last.
+        """
+        answers: dict[int, T] = {}
+        problem: Exception | None = None
+        for index in sorted(range(len(parts)), key=lambda i: self.topology.is_silent(parts[i][0])):
+            try:
+                answers[index] = await parts[index][1]()
+            except (DeadlineExceeded, OutcomeUnknown) as error:
+                problem = error
+                break
+            except NotApplied as error:
+                problem = error
+        if problem is not None and not answers:
+            raise problem
+        return [answers.get(index) for index in range(len(parts))]
+
+    async def guarded(
+        self, key: str, value: bytes, commands: Sequence[Command], until: float
+    ) -> bool:
+        """Carry out commands if *key* is *value*, and stays so meanwhile; says whether it was."""
+        send = partial(self._transaction, value, commands)
+        while True:
+            look = (("WATCH", key), ("GET", key))
+            _, found, done = await self.ask(key, look, until, send=send)
+            for reply in (found, done):
+                if isinstance(reply, Exception):
+                    raise NotApplied(f"{key!r}: {reply}")
+            if found != value or done is not None:
+                return bool(found == value)
+
+    async def _transaction(
+        self,
+        value: bytes,
+        commands: Sequence[Command],
+        address: Address,
+        look: Sequence[Command],
+        until: float,
+    ) -> list[Any]:
+        """Send *look*; if its last reply is *value*, the commands in a transaction as well.
+
+        Returns the replies to *look*, and that to EXEC: None if the key was written meanwhile.
+        """
+        connection, until = await self.pool.get(address, until)
+        try:
+            # WATCH counts for the whole connection, until the next transaction on it.
+            await connection.transactions.enter(until)
+            try:
+                found: list[Any] = await Call(connection, Send(packed(look), len(look), ()), until)
+                met = not any(isinstance(reply, Exception) for reply in found)
+                if met and found[-1] == value:
+                    last = (("MULTI",), *commands, ("EXEC",))
+                else:
+                    last = (("UNWATCH",),)
+                done: list[Any] = await Call(connection, Send(packed(last), len(last), ()), until)
+            finally:
+                connection.transactions.leave()
+        except BaseException:
+            self.pool.drop(connection)
+            raise
+        self.pool.put(connection)
+        return [*found, done[-1] if len(last) > 1 else None]
+
+    def _redirected(self, code: str, rest: str, asked: Address) -> Address | None:
+        """Follow a redirection; the server to ask once, for ASK."""
+        slot, _, place = rest.partition(" ")
+        host, _, port = place.rpartition(":")
+        target = Address(host or asked.host, int(port))
+        if code == "ASK":
+            return target
+        self.topology.moved(int(slot), target)
+        return None
+
+    def _explained(self, code: str, problem: Exception, address: Address) -> NotApplied:
+        """The error to raise in the end, for a temporary one; raises any other."""
+        if code in TEMPORARY:
+            self.topology.forget(address)
+            return DeadlineExceeded(f"{address}: {problem}")
+        advice = ADVICE.get("NOPERM" if NOT_PERMITTED in str(problem) else code)
+        kind = WrongTopology if code == "WRONGTYPE" else NotApplied
+        raise kind(f"{address}: {problem}" + (f" ({advice})" if advice else ""))

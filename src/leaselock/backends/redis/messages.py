@@ -1,0 +1,164 @@
+"""What the protocol text asks of a connection, and the errors that the two share.
+
+A connection is the only part of this backend that exists twice, blocking and for asyncio. All
+text above it (pool, redirects, retries, listening, the protocols) is written once, awaits
+`Call(connection, message, until)` and is driven by threads, by asyncio and by the simulator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from leaselock.core.effects import Request, Signal
+from leaselock.errors import NotApplied, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Sequence
+
+    from leaselock.core.backend import Claim
+
+Word = str | bytes | int | float
+Command = tuple[Word, ...]
+# The verb and the channel of a SUBSCRIBE or UNSUBSCRIBE command: the server confirms it with a
+# push message, not with a reply.
+Subscription = tuple[str, str]
+
+
+class Address(NamedTuple):
+    """A server: host and port, or the path of a socket. Sentinels have their own credentials."""
+
+    host: str
+    port: int
+    path: str = ""
+    sentinel: bool = False
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+
+class Connect(NamedTuple("Connect", []), Request[None]):
+    """Connect, log in and switch to RESP3."""
+
+    __slots__ = ()
+
+
+class Send(
+    NamedTuple(
+        "Send", [("data", bytes), ("count", int), ("subscriptions", "Sequence[Subscription]")]
+    ),
+    Request[list[Any]],
+):
+    """Send packed commands and read *count* replies. An error reply is returned, not raised.
+
+    *subscriptions* are among the commands and come first; `Connection.refused` has those that were
+    refused.
+    """
+
+    __slots__ = ()
+
+
+class Listen(NamedTuple("Listen", [("signal", Signal)]), Request[None]):
+    """Wait until a push message arrives, *signal* is set or the connection is lost."""
+
+    __slots__ = ()
+
+
+class Connection(Protocol):
+    """One connection to one server. `call` waits; everything else is a step that never does."""
+
+    address: Address
+    users: int
+    """How many requests are under way."""
+    open: bool
+    last_used: float
+    """When the server answered last, or when a request was sent last."""
+    generation: object
+    """The pool that it belongs to; a new one after each `Pool.close`."""
+    refused: dict[str, Exception]
+    """The channels whose subscription was refused."""
+    pushes: deque[tuple[str, str | None]]
+    """Channel and text of each message that was read; None: the server ended the subscription."""
+    transactions: Any
+    """Keeps the WATCH of one transaction apart from that of another (`pool.Turns`)."""
+
+    def call(self, message: Connect | Send | Listen, until: float) -> Any:
+        """Carry out a message; NotApplied or OutcomeUnknown after *until*."""
+        ...
+
+    def is_usable(self) -> bool:
+        """Whether the connection is open, as far as that can be known without waiting."""
+        ...
+
+    def leave(self) -> None:
+        """A caller gave up before its reply: close, unless the reply cannot be mistaken."""
+        ...
+
+    def tell(self, data: bytes, subscriptions: Sequence[Subscription]) -> bool:
+        """Send (un)subscriptions without waiting; False if they could not be sent."""
+        ...
+
+    def later(self, seconds: float, step: Callable[[], None]) -> Any:
+        """Take *step* after so many seconds; what is returned can cancel it."""
+        ...
+
+    def close(self) -> None:
+        """Close; a call that is under way fails soon."""
+        ...
+
+    def abandon(self) -> None:
+        """Close the descriptor only: after a fork, or when the event loop is closed."""
+        ...
+
+
+class Waiting(NamedTuple):
+    """The channels that a waiter must listen to before its request is carried out."""
+
+    claim: Claim
+    channels: tuple[str, ...]
+    sharded: bool
+
+
+class Unreachable(Exception):
+    """There is no connection to the server, so nothing was sent."""
+
+
+class DeadlineExceeded(NotApplied):
+    """The server refused with an error that is temporary, until the deadline."""
+
+
+class WrongTopology(NotApplied):
+    """The key has another type: it is no lock, or a lock of another protocol."""
+
+
+class SubscribeFailed(NotApplied):
+    """The commands were carried out, but the subscription that they need was refused."""
+
+
+# What parsing a senseless reply raises: a word instead of a number, or too few elements.
+NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def protocol_error(error: Exception) -> OutcomeUnknown:
+    """The error for a reply that is not one of Redis: the request may have been carried out."""
+    return OutcomeUnknown(f"the reply of the store is malformed: {type(error).__name__}: {error}")
+
+
+class _PublicErrors:
+    """Replaces the errors of this module, on their way out, with those of `leaselock.errors`."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, (Unreachable, DeadlineExceeded, WrongTopology, SubscribeFailed)):
+            raise NotApplied(str(error)) from error
+        if isinstance(error, NONSENSE):
+            raise protocol_error(error) from error
+
+
+PUBLIC_ERRORS = _PublicErrors()

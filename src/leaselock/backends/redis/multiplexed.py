@@ -1,0 +1,367 @@
+"""A connection for asyncio, shared by all tasks of a client.
+
+redis-py opens the connection; after that its transport is ours. What is sent in one iteration of
+the event loop leaves in one write. Replies arrive in the order of the commands, so the reply to a
+cancelled request is read and dropped, and no other is mistaken for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from leaselock.backends import library
+from leaselock.backends.redis.codec import (
+    ENDED,
+    MESSAGES,
+    codec,
+    confirms,
+    is_too_large,
+    shifts_replies,
+)
+from leaselock.backends.redis.connecting import new_connection, refusal
+from leaselock.backends.redis.messages import NONSENSE, Listen, Send, Unreachable
+from leaselock.errors import OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from leaselock.backends.redis.messages import Address, Connect, Connection, Subscription
+    from leaselock.backends.redis.settings import Settings
+
+# Replies that arrive at least this often, in seconds, come from a server that is working.
+FLOWING = 0.25
+# How much later than its deadline a reply may come that is queued behind others.
+GRACE = 3.0
+# The least time that a request gets: a busy event loop is not a silent server.
+LEAST = 0.25
+# Sending fewer requests than this in one iteration of the loop takes no time worth counting.
+MANY = 1000
+# A wait that is longer than this needs no timer.
+LONG = 1e8
+LONGEST_TIMER = 3600.0
+
+
+class Pending:
+    """A request that was sent, and the replies that have arrived for it."""
+
+    __slots__ = ("asked", "count", "future", "replies", "until")
+
+    def __init__(
+        self, future: asyncio.Future[list[Any]], count: int, asked: float, until: float
+    ) -> None:
+        self.future = future
+        self.count = count
+        self.asked = asked
+        self.until = until
+        self.replies: list[Any] = []
+
+
+class MultiplexedConnection(asyncio.Protocol):
+    """A connection that many tasks use at the same time."""
+
+    SHARED = True
+
+    def __init__(
+        self,
+        settings: Settings,
+        address: Address,
+        now: Callable[[], float],
+        changed: Callable[[Connection], None],
+    ) -> None:
+        self.settings = settings
+        self.address = address
+        self.now = now
+        self.changed = changed
+        self.users = 0
+        self.open = False
+        self.last_used = now()
+        self.generation: object = None
+        self.transactions: Any = None
+        self.refused: dict[str, Exception] = {}
+        self.pushes: deque[tuple[str, str | None]] = deque()
+        self.reader = codec().Reader()
+        self.push_type = codec().PushNotification
+        # What was sent and is not answered, in order.
+        self.pending: deque[Pending | Subscription] = deque()
+        self.outgoing: list[bytes] = []
+        self.unsent = 0
+        self.timer: asyncio.TimerHandle | None = None
+        self.timer_at = float("inf")
+        # The last push message confirmed the end of a subscription (`shifts_replies`).
+        self.unsubscribed = False
+        self.connecting: asyncio.Task[None] | None = None
+        self.transport: Any = None
+
+    def call(self, message: Connect | Send | Listen, until: float) -> Awaitable[Any]:
+        """Carry out a message in the running loop."""
+        if type(message) is Send:
+            return self._send(message, until)
+        if type(message) is Listen:
+            return self._listen(message, until)
+        return self._connect(until)
+
+    # --- connecting -----------------------------------------------------------------------------
+
+    async def _connect(self, until: float) -> None:
+        """Connect in a task of its own: redis-py could swallow the cancellation of the caller."""
+        self.loop = asyncio.get_running_loop()
+        task = self.connecting = self.loop.create_task(self._open(until), name="leaselock-connect")
+        try:
+            done, _ = await asyncio.wait((task,), timeout=max(LEAST, until - self.now()))
+        except BaseException:
+            self.close()
+            raise
+        if not done or task.cancelled():
+            self.close()
+            raise Unreachable(f"{self.address}: no connection within its time")
+        task.result()
+
+    async def _open(self, until: float) -> None:
+        seconds = max(0.001, until - self.now())
+        module = library("redis.asyncio.connection", "redis")
+        connection = new_connection(module, self.settings, self.address, seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                await connection.connect()
+        except BaseException as error:
+            if connection._writer is not None:
+                connection._writer.transport.abort()  # redis-py leaves it open when cancelled
+            if isinstance(error, (library("redis.exceptions", "redis").RedisError, OSError)):
+                raise refusal(self.address, error) from error
+            raise
+        writer, connection._writer, connection._reader = connection._writer, None, None
+        self.transport = writer.transport
+        writer._transport = _NoTransport()
+        self.transport.set_protocol(self)
+        self.open = True
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def _send(self, message: Send, until: float) -> asyncio.Future[list[Any]]:
+        data, count, subscriptions = message
+        future: asyncio.Future[list[Any]] = self.loop.create_future()
+        if not self.open:
+            future.set_exception(OutcomeUnknown(f"the connection to {self.address} was lost"))
+            return future
+        now = self.now()
+        if until < now + LEAST:
+            until = now + LEAST
+        if subscriptions:
+            self._expect(subscriptions)
+        self.pending.append(Pending(future, count, now, until))
+        self.unsent += 1
+        self._write(data)
+        if until < self.timer_at:
+            self._set_timer(until)
+        return future
+
+    def _expect(self, subscriptions: Sequence[Subscription]) -> None:
+        for _, channel in subscriptions:
+            self.refused.pop(channel, None)
+        self.pending.extend(subscriptions)
+
+    def tell(self, data: bytes, subscriptions: Sequence[Subscription]) -> bool:
+        """Send subscriptions; `refused` has those that were not allowed."""
+        self._expect(subscriptions)
+        self._write(data)
+        return True
+
+    def _write(self, data: bytes) -> None:
+        if not self.outgoing:
+            self.loop.call_soon(self._flush)
+        self.outgoing.append(data)
+
+    def _flush(self) -> None:
+        outgoing, self.outgoing = self.outgoing, []
+        unsent, self.unsent = self.unsent, 0
+        if self.open and outgoing:
+            self.transport.write(b"".join(outgoing))
+            if unsent > MANY:
+                self._postpone(unsent)
+
+    def _postpone(self, count: int) -> None:
+        """Do not count against the server the time that the loop took to send so many."""
+        requests = [p for p in list(self.pending)[-count:] if isinstance(p, Pending)]
+        late = self.now() - requests[0].asked if requests else 0.0
+        for request in requests:
+            request.until += late
+
+    def _set_timer(self, until: float) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer_at = until
+        self.timer = self.loop.call_later(max(0.0, until - self.now()), self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        """Fail the requests whose time is over; their replies may still come, and are dropped.
+
+        While replies arrive, those queued behind many others may take a little longer.
+        """
+        now = self.now()
+        self.timer, self.timer_at = None, float("inf")
+        soonest = float("inf")
+        flowing = now - self.last_used < FLOWING
+        for request in self.pending:
+            if isinstance(request, tuple) or request.future.done():
+                continue
+            if request.until > now:
+                soonest = min(soonest, request.until)
+                continue
+            if flowing and now < request.until + GRACE:
+                soonest = min(soonest, now + FLOWING / 4)
+                continue
+            request.future.set_exception(OutcomeUnknown(f"{self.address} did not answer in time"))
+            if self.last_used < request.asked:
+                # Nothing arrived for the whole time: the connection may be dead without notice.
+                self._abort()
+                return
+        if soonest < float("inf"):
+            self._set_timer(soonest)
+
+    async def _listen(self, message: Listen, until: float) -> None:
+        """Wait for the signal: push messages are read by the loop, and set it."""
+        signal = message.signal
+        if signal.is_set or not self.open:
+            return
+        future: asyncio.Future[None] = self.loop.create_future()
+        wake = partial(_finish, future)
+        signal.wakers.append(wake)
+        timer, left = None, until - self.now()
+        if left < LONG:
+            timer = self.loop.call_later(max(0.0, min(left, LONGEST_TIMER)), wake)
+        try:
+            await future
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if wake in signal.wakers:
+                signal.wakers.remove(wake)
+
+    # --- replies --------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Give replies to the requests, in order, and collect push messages."""
+        self.last_used = self.now()
+        if data[7:8].isdigit() and is_too_large(data, self.reader):
+            self._abort()
+            return
+        self.reader.feed(data)
+        gets, push_type = self.reader.gets, self.push_type
+        try:
+            while (reply := gets()) is not False:
+                if type(reply) is push_type:
+                    self._pushed(reply)
+                else:
+                    self._replied(reply)
+        except (codec().HiredisError, *NONSENSE):
+            # This is not the protocol of Redis: what follows cannot be matched to a request.
+            self._abort()
+        if self.pushes:
+            self.changed(self)
+
+    def _replied(self, reply: Any) -> None:
+        request = self.pending[0]
+        if isinstance(request, tuple):
+            self.pending.popleft()
+            if "UN" not in request[0]:
+                self.refused[request[1]] = reply
+            return
+        if self.unsubscribed:
+            self.unsubscribed = shifts_replies(reply)
+        replies = request.replies
+        replies.append(reply)
+        if len(replies) == request.count:
+            self.pending.popleft()
+            if not request.future.done():
+                request.future.set_result(replies)
+
+    def _pushed(self, push: Sequence[Any]) -> None:
+        if len(push) != 3:
+            return
+        if push[0] in MESSAGES:
+            self.pushes.append((push[1].decode(), push[2].decode("utf-8", "replace")))
+            return
+        request = self.pending[0] if self.pending else None
+        if isinstance(request, tuple) and confirms(push, request):
+            self.pending.popleft()
+            self.unsubscribed = push[0] == ENDED
+        elif push[0] == ENDED:
+            self.pushes.append((push[1].decode(), None))
+
+    def eof_received(self) -> bool:
+        """The server has closed the connection; close our side, too."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Fail what was sent and not answered: it may have been carried out."""
+        self.open = False
+        pending, self.pending = self.pending, deque()
+        lost = f"the connection to {self.address} was lost: {error or 'closed'}"
+        for request in pending:
+            if not isinstance(request, tuple) and not request.future.done():
+                request.future.set_exception(OutcomeUnknown(lost))
+        if self.timer is not None:
+            self.timer.cancel()
+        self.changed(self)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def is_usable(self) -> bool:
+        """Whether it is open."""
+        return self.open
+
+    def leave(self) -> None:
+        """Nothing to do: the reply is dropped when it arrives."""
+
+    def later(self, seconds: float, step: Callable[[], None]) -> asyncio.TimerHandle:
+        """Take a step after so many seconds."""
+        return self.loop.call_later(seconds, step)
+
+    def _abort(self) -> None:
+        self.open = False
+        self.transport.abort()
+
+    def close(self) -> None:
+        """Close once what was written has been sent, or stop connecting."""
+        self.open = False
+        if self.connecting is not None and not self.connecting.done():
+            self.connecting.cancel()
+        if self.transport is not None:
+            self.transport.close()
+
+    def abandon(self) -> None:
+        """Close the descriptor only: the loop belongs to the parent process, or is closed."""
+        self.open = False
+        if self.transport is not None:
+            _close_socket(self.transport)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done() and not future.get_loop().is_closed():
+        future.set_result(None)
+
+
+class _NoTransport:
+    """What redis-py's stream writer is left with; it would close its transport when collected."""
+
+    def is_closing(self) -> bool:
+        return True
+
+
+def _close_socket(transport: Any) -> None:
+    """Close the socket of a transport whose loop cannot do it any more.
+
+    asyncio has no public way. When its transport is collected it would warn, and close the
+    descriptor's number again, which may be in use for something else by then.
+    """
+    below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    if below is not None:
+        transport._closed = True  # a TLS transport wraps another one, which has the socket
+        transport = below
+    sock = getattr(transport, "_sock", None)
+    if sock is not None:
+        transport._sock = None
+        sock.close()

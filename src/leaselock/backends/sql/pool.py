@@ -1,0 +1,218 @@
+"""The connections that serve requests: each is used by one conversation at a time.
+
+Invariant: a connection returns to the idle ones only if it owes no answer and is outside a
+transaction. Otherwise it is closed (hazard D7). So a cancelled statement costs one connection.
+
+Requests that keep or release a hold never wait for connections that acquiring ones use (hazard D6).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock.backends.sql.connection import Connect
+from leaselock.backends.sql.executor import Executor
+from leaselock.backends.sql.server_info import ServerInfo, initialize, refusal
+from leaselock.backends.sql.statements import MALFORMED, SqlError
+from leaselock.core.backend import PoolExhausted
+from leaselock.core.effects import Call, Signal, Wait
+from leaselock.errors import NotApplied, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from leaselock.backends.sql.connection import Connection
+    from leaselock.backends.sql.url import Target
+
+T = TypeVar("T")
+# Connections beyond the size of the pool, for requests that keep or release a hold.
+SPARE = 2
+
+
+class Room:
+    """Limits how many conversations run at once. Waiters enter first in, first out.
+
+    *spare* more may run for urgent conversations, which also enter before all others.
+    """
+
+    def __init__(self, limit: int, spare: int = 0) -> None:
+        self.limit = limit
+        self.spare = spare
+        self.used = 0
+        self.urgent: deque[Signal] = deque()
+        self.ordinary: deque[Signal] = deque()
+
+    def enter_now(self, urgent: bool = False) -> bool:
+        """Enter without waiting, if there is room and none waits for it."""
+        if urgent:
+            if self.urgent or self.used >= self.limit + self.spare:
+                return False
+        elif self.ordinary or self.used >= self.limit:
+            return False
+        self.used += 1
+        return True
+
+    async def enter(self, until: float, urgent: bool = False) -> bool:
+        """Enter as soon as there is room; False if there is none in time."""
+        queue, turn = self.urgent if urgent else self.ordinary, Signal()
+        queue.append(turn)
+        self._admit()
+        try:
+            await Wait(turn, until)
+        except BaseException:
+            if turn.is_set:
+                self.leave()
+            else:
+                queue.remove(turn)
+            raise
+        if not turn.is_set:
+            queue.remove(turn)
+        return turn.is_set
+
+    def leave(self) -> None:
+        """A conversation is over."""
+        self.used -= 1
+        self._admit()
+
+    def _admit(self) -> None:
+        while self.urgent and self.used < self.limit + self.spare:
+            self.used += 1
+            self.urgent.popleft().set()
+        while self.ordinary and self.used < self.limit:
+            self.used += 1
+            self.ordinary.popleft().set()
+
+
+class Pool:
+    """The connections of one client; *make* creates a connection that is not established yet."""
+
+    def __init__(self, target: Target, make: Callable[[], Connection]) -> None:
+        self.target = target
+        self.make = make
+        self.server = ServerInfo(target)
+        self.dialect = self.server.dialect
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without connections."""
+        self.connections: set[Connection] = set()
+        self.idle: list[Connection] = []
+        self.room = Room(self.target.pool, SPARE)
+
+    async def run(
+        self,
+        work: Callable[[Executor], Awaitable[T]],
+        until: float,
+        *,
+        urgent: bool = True,
+        repeatable: bool = False,
+        bare: bool = False,
+    ) -> T:
+        """Run one conversation on any connection.
+
+        A *repeatable* conversation is repeated if a connection turns out to have ended while it was
+        idle. A *bare* one gets a new connection that has not looked at the tables, which is closed
+        afterwards.
+        """
+        room = self.room
+        if not room.enter_now(urgent) and not await room.enter(until, urgent):
+            raise PoolExhausted(f"all connections to {self.target.shown} were busy")
+        try:
+            unknown: OutcomeUnknown | None = None
+            while True:
+                connection: Connection | None = None
+                try:
+                    connection = self._idle(bare) or await self.connect(until, bare)
+                    try:
+                        return await self.converse(connection, work, until)
+                    finally:
+                        self._put_back(connection, bare)
+                except OutcomeUnknown as error:
+                    # The next connection may have ended, too; in the end a new one is used.
+                    if not (repeatable and connection is not None and connection.reused):
+                        raise
+                    unknown = error
+                except NotApplied:
+                    # This attempt was not applied, but an earlier one may have been.
+                    if unknown is not None:
+                        raise unknown from None
+                    raise
+        finally:
+            room.leave()
+
+    async def converse(
+        self, connection: Connection, work: Callable[[Executor], Awaitable[T]], until: float
+    ) -> T:
+        """Run a conversation on a connection."""
+        try:
+            return await work(Executor(connection, self.dialect, until))
+        except SqlError as error:
+            raise refusal(error, self.server) from error
+        except MALFORMED as error:
+            # The statements may have been executed, and the state of the session is not known.
+            self.discard(connection)
+            raise malformed(error) from error
+
+    def _idle(self, bare: bool) -> Connection | None:
+        while self.idle and not bare:
+            connection = self.idle.pop()
+            if connection.fresh():
+                return connection
+            self.discard(connection)
+        return None
+
+    async def connect(self, until: float, bare: bool = False) -> Connection:
+        """A new connection that is ready for use."""
+        connection = self.make()
+        self.connections.add(connection)
+
+        async def initialized(executor: Executor) -> None:
+            await initialize(self.server, connection, executor, bare)
+
+        try:
+            await Call(connection, Connect(), until)
+            await self.converse(connection, initialized, until)
+        except BaseException:
+            self.discard(connection)
+            raise
+        return connection
+
+    def discard(self, connection: Connection) -> None:
+        """Close a connection."""
+        self.connections.discard(connection)
+        connection.close()
+
+    def _put_back(self, connection: Connection, bare: bool) -> None:
+        # One that is not listed any more was closed with the pool, or belongs to the parent.
+        if connection in self.connections and connection.usable and not bare:
+            connection.reused = True
+            self.idle.append(connection)
+        else:
+            self.discard(connection)
+
+    def close(self) -> None:
+        """Close all connections."""
+        connections = self.connections
+        self.reset()
+        for connection in connections:
+            connection.close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the connections of the parent."""
+        connections = self.connections
+        self.reset()
+        for connection in connections:
+            connection.abandon()
+
+
+def malformed(error: Exception) -> OutcomeUnknown:
+    """The error for an answer that cannot be understood."""
+    return OutcomeUnknown(
+        f"an answer of the database makes no sense: {type(error).__name__}: {error}"
+    )
+
+
+def once(script: Any) -> Callable[[Executor], Awaitable[Any]]:
+    """A conversation of one script."""
+    return lambda executor: executor.execute(script)

@@ -1,0 +1,201 @@
+"""The backend of the protocols "row" and "advisory".
+
+Invariant 1: a hold is valid from one proof of its session's life to the next, and no longer than
+the server lets a silent session last. The end of a connection is reported as soon as it is seen.
+Invariant 2: no hold lasts longer than the lease of its claim. If the lease is not renewed, the
+client releases the lock. If the client cannot do that any more, the server ends its session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock.backends.sql.session_locks import SLICE
+from leaselock.core.backend import (
+    Acquire,
+    BreakLock,
+    Broken,
+    Busy,
+    Capabilities,
+    Claim,
+    Grant,
+    Inspect,
+    Lifetime,
+    LifetimeSet,
+    LockState,
+)
+from leaselock.core.effects import FOREVER, Sleep
+from leaselock.core.maintenance import StoreMaintenance
+from leaselock.core.singleton_process import Background
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from leaselock.backends.sql.session_pool import SessionPool
+    from leaselock.core.effects import Request
+
+R = TypeVar("R")
+MARGIN = 0.002
+RELEASE_TIMEOUT = 2.0
+POLL = 0.05
+TRY_AGAIN = 0.5
+ENDED = "the connection to the database that held it has ended"
+
+
+class SessionBackend(StoreMaintenance):
+    """Locks that last as long as a session of the server."""
+
+    def __init__(
+        self,
+        protocol: str,
+        sessions: SessionPool,
+        send: Callable[[Request[Any], float], Awaitable[Any]],
+    ) -> None:
+        self.protocol = protocol
+        self.sessions = sessions
+        self.now = sessions.now
+        self.send = send
+        target = sessions.pool.target
+        # MySQL measures the time that a statement may wait for a row in whole seconds.
+        self.coarse = protocol == "row" and target.dialect == "mysql"
+        self.capabilities = Capabilities(
+            0.0, MARGIN, life=True, inheritable=False, session_timeout=target.session
+        )
+        self.lose: Callable[[str, str], None] = _ignore
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin without holds."""
+        self.ends: dict[str, tuple[float, Claim]] = {}
+        # Claims that are being released because their lease has ended; and of the claims with a
+        # request in progress, whether that has not happened to them meanwhile.
+        self.releasing: set[str] = set()
+        self.acquiring: dict[str, bool] = {}
+        self.watching = Background()
+        self.planned = FOREVER
+
+    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Send one maintenance request to the database."""
+        return self.send(request, until)
+
+    def report_to(self, lose: Callable[[str, str], None]) -> None:
+        """Set the function to call with the claim and the reason when a hold has ended."""
+        self.lose = lose
+
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+        """One try."""
+        self.acquiring[claim.id] = claim.id not in self.releasing
+        try:
+            reply = await self.sessions.acquire(self.protocol, Acquire(claim, wait), until)
+        finally:
+            good = self.acquiring.pop(claim.id)
+        if isinstance(reply, Grant):
+            if not good:
+                # The grant came too late: it is being released.
+                raise OutcomeUnknown(
+                    f"the lease of {claim.name!r} has ended, and it is being released"
+                )
+            await self._granted(claim)
+        return reply
+
+    async def _granted(self, claim: Claim) -> None:
+        ends = self.now() + claim.lease
+        self.ends[claim.id] = (ends, claim)
+        if not self.watching.running:
+            await self.watching.start(lambda: self._watch(claim.client), "session-watcher")
+        elif ends < self.planned:
+            self.planned = ends
+            self.sessions.wake_watcher(claim.client)
+
+    async def _watch(self, client: str) -> None:
+        """Report which connections have ended, and release holds whose lease has ended."""
+        try:
+            while True:
+                self.planned = min((ends for ends, _ in self.ends.values()), default=FOREVER)
+                for claim_id in await self.sessions.disconnected(client, self.planned):
+                    self.ends.pop(claim_id, None)
+                    self.lose(claim_id, ENDED)
+                for claim_id in list(self.ends):
+                    # Looked up again: while one is released, others are renewed or removed.
+                    due = self.ends.get(claim_id)
+                    if due is not None and due[0] <= self.now():
+                        await self._end(due[1])
+        except StoreError:
+            # The client was closed. The next grant starts another watcher.
+            return
+
+    async def _end(self, claim: Claim) -> None:
+        self.releasing.add(claim.id)
+        if claim.id in self.acquiring:
+            self.acquiring[claim.id] = False
+        try:
+            await self.release(claim, tombstone=False, until=self.now() + RELEASE_TIMEOUT)
+        except StoreError:
+            if claim.id in self.ends:
+                self.ends[claim.id] = (self.now() + TRY_AGAIN, claim)
+        finally:
+            self.releasing.discard(claim.id)
+
+    async def await_wakeup(self, claim: Claim, until: float) -> None:
+        """Wait in the server for a while."""
+        now = self.now()
+        if self.coarse and until - now < SLICE:
+            await Sleep(min(until, now + POLL))
+            return
+        try:
+            await self.sessions.wait(claim, min(until, self.now() + SLICE))
+        except OutcomeUnknown:
+            # The connection has ended: the next request uses another one.
+            return
+
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
+        """Prove that each session is alive; None if there was no time to ask it."""
+        answers = await self.sessions.renew(claims, until)
+        return [self._renewed(*renewed) for renewed in zip(claims, answers, strict=True)]
+
+    def _renewed(self, claim: Claim, alive: bool | None) -> bool | None:
+        """Whether the claim still holds; it does not if it is being released."""
+        if claim.id not in self.ends or claim.id in self.releasing:
+            return False
+        if not alive:
+            return alive
+        ends = max(self.ends[claim.id][0], self.now() + claim.lease)
+        self.ends[claim.id] = (ends, claim)
+        return True
+
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
+        """Release the lock, or end the wait."""
+        reply = await self.sessions.release(claim, until)
+        self.ends.pop(claim.id, None)
+        return reply.was == "held"
+
+    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
+        """Refused: no hold outlives its session."""
+        raise NotApplied(
+            f"the hold on {claim.name!r} cannot be detached: by protocol {self.protocol!r} it "
+            "ends with its connection; use protocol 'lease'"
+        )
+
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
+        """Holders and waiters."""
+        return await self.sessions.inspect(self.protocol, Inspect(name, pattern), until)
+
+    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
+        """End the session of the holder."""
+        return await self.sessions.break_lock(self.protocol, BreakLock(name, token), until)
+
+    def forget(self, claim: Claim) -> None:
+        """Nothing to do: a claim that stops waiting is released, too."""
+
+    def wake_all(self) -> None:
+        """Wake every waiter: the client is closing."""
+        self.sessions.wake_all()
+
+    def reset_identity(self) -> None:
+        """After a fork, or in a new loop: forget all holds."""
+        self.begin()
+
+
+def _ignore(claim_id: str, reason: str) -> None:
+    """Until the client sets a function."""

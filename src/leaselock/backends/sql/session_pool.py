@@ -1,0 +1,325 @@
+"""The connections of the protocols "row" and "advisory": one for each claim.
+
+Invariant: a connection is kept for another claim only if it is idle and owns nothing; otherwise it
+is closed. A cancelled request closes the connection of its claim, which also ends a wait in the
+server.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock.backends.sql.connection import Receive, Send
+from leaselock.backends.sql.disconnect_watcher import AwaitDisconnect
+from leaselock.backends.sql.pool import Room, once
+from leaselock.backends.sql.session_locks import Session, SessionLocks
+from leaselock.backends.sql.statements import SqlError
+from leaselock.core.backend import Released
+from leaselock.core.effects import Call, Signal
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from leaselock.backends.sql.connection import Connection
+    from leaselock.backends.sql.executor import Executor
+    from leaselock.backends.sql.pool import Pool
+    from leaselock.core.backend import (
+        Acquire,
+        BreakLock,
+        Broken,
+        Busy,
+        Claim,
+        Grant,
+        Inspect,
+        LockState,
+    )
+
+T = TypeVar("T")
+# How much later than its wait a waiting statement may be answered, in seconds.
+GRACE = 1.0
+TOO_OLD = "protocol advisory needs PostgreSQL 14 or newer: use protocol lease or row"
+CLOSED = "the client was closed"
+ABSENT = Released("absent", ())
+
+
+class SessionConnection:
+    """A connection, what its session owns, and the queue of requests for it."""
+
+    def __init__(self, connection: Connection, session: Session) -> None:
+        self.connection = connection
+        self.session = session
+        self.settings: set[str] = set()
+        self.room = Room(1)
+        self.ended = False
+
+
+class SessionPool:
+    """Which connection belongs to which claim, and which are idle."""
+
+    def __init__(
+        self, pool: Pool, make_watcher: Callable[[], Any], now: Callable[[], float]
+    ) -> None:
+        self.pool = pool
+        self.make_watcher = make_watcher
+        self.now = now
+        self.locks = SessionLocks(pool.dialect)
+        self.serials = count()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without connections."""
+        self.sessions: dict[str, SessionConnection] = {}
+        self.idle: dict[str, list[SessionConnection]] = {}
+        self.watchers: dict[str, Any] = {}
+        self.ended = Signal()
+
+    # --- requests -------------------------------------------------------------------------------
+
+    async def acquire(self, protocol: str, request: Acquire, until: float) -> Grant | Busy:
+        """One try; with `wait`, a claim that is not granted keeps its connection."""
+        claim = request.claim
+        found = self.sessions.get(claim.id)
+        if found is not None and found.ended:
+            self._drop(claim, found)
+            found = None
+        if found is None:
+            found = await self._connection(claim, until)
+            found.session.claim, found.session.protocol = claim, protocol
+            self.sessions[claim.id] = found
+        connection = found
+
+        async def acquire(own: Executor) -> Grant | Busy:
+            self._check_server(protocol, connection.settings)
+            return await self.locks.acquire(connection.session, request, own, self._shared(until))
+
+        reply = await self._converse(claim, connection, acquire, until)
+        if connection.session.token is None and not request.wait:
+            self._put_back(claim)
+        return reply
+
+    async def wait(self, claim: Claim, until: float) -> None:
+        """Wait for the lock in the server."""
+        found = self.sessions.get(claim.id)
+        if found is not None:
+            session, timeout = found.session, max(0.0, until - self.now())
+            await self._converse(
+                claim, found, lambda own: self.locks.wait(session, timeout, own), until + GRACE
+            )
+
+    async def release(self, claim: Claim, until: float) -> Released:
+        """Release the lock, or stop waiting."""
+        found = self.sessions.get(claim.id)
+        if found is None:
+            return ABSENT
+        session, held = found.session, found.session.token is not None
+        try:
+            await self._converse(claim, found, lambda own: self.locks.release(session, own), until)
+        except StoreError:
+            # A closed connection holds nothing; but it is not known for how long it held.
+            self._drop(claim, found)
+            return ABSENT
+        self._put_back(claim)
+        return Released("held" if held else "waiting", ())
+
+    async def renew(self, claims: Sequence[Claim], until: float) -> tuple[bool | None, ...]:
+        """Prove that the session of each claim is alive; None if there was no time to ask it.
+
+        All statements are sent before the first answer is awaited, so one session that does not
+        answer does not delay the others.
+        """
+        answers: dict[str, bool | None] = {}
+        asked: list[tuple[Claim, SessionConnection]] = []
+        try:
+            # Sessions with another request in progress come last.
+            for claim in sorted(claims, key=self._is_busy):
+                answers[claim.id] = await self._send_ping(claim, asked, until)
+            while asked:
+                claim, found = asked[-1]
+                answers[claim.id] = await self._received(claim, found, Receive(), until)
+                asked.pop()
+                found.room.leave()
+        finally:
+            for claim, found in asked:
+                self._drop(claim, found)
+                found.room.leave()
+        return tuple(answers[claim.id] for claim in claims)
+
+    def _is_busy(self, claim: Claim) -> bool:
+        found = self.sessions.get(claim.id)
+        return found is not None and found.room.used > 0
+
+    async def _send_ping(
+        self, claim: Claim, asked: list[tuple[Claim, SessionConnection]], until: float
+    ) -> bool | None:
+        found = self.sessions.get(claim.id)
+        if found is None or found.ended:
+            return False
+        if self.now() >= until:
+            return None
+        if not found.room.enter_now() and not await found.room.enter(until):
+            return None
+        asked.append((claim, found))
+        text, _ = self.pool.dialect.text(("ping",), None)
+        return await self._received(claim, found, Send(text), until)
+
+    async def _received(
+        self, claim: Claim, found: SessionConnection, request: Send | Receive, until: float
+    ) -> bool:
+        if self.sessions.get(claim.id) is not found:
+            return False
+        try:
+            await Call(found.connection, request, until)
+        except (OutcomeUnknown, SqlError):
+            self._drop(claim, found)
+        return self.sessions.get(claim.id) is found
+
+    async def inspect(self, protocol: str, request: Inspect, until: float) -> tuple[LockState, ...]:
+        """Holders and waiters."""
+        return await self.locks.inspect(protocol, request, self._shared(until))
+
+    async def break_lock(self, protocol: str, request: BreakLock, until: float) -> Broken:
+        """End the session of the holder."""
+        return await self.locks.break_lock(protocol, request, self._shared(until))
+
+    def _shared(self, until: float) -> Callable[[Any], Awaitable[Any]]:
+        """Executes scripts on any connection of the pool."""
+        return lambda script: self.pool.run(once(script), until)
+
+    # --- connections ----------------------------------------------------------------------------
+
+    async def _converse(
+        self,
+        claim: Claim,
+        found: SessionConnection,
+        work: Callable[[Executor], Awaitable[T]],
+        until: float,
+    ) -> T:
+        """Run a conversation on the connection of a claim; if it fails, close the connection."""
+        if not found.room.enter_now() and not await found.room.enter(until):
+            raise NotApplied(f"another request for the claim to {claim.name!r} was in progress")
+        try:
+            self._check_owner(claim, found)
+            answer = await self.pool.converse(found.connection, work, until)
+            self._check_owner(claim, found)
+        except BaseException:
+            self._drop(claim, found)
+            raise
+        finally:
+            found.room.leave()
+        return answer
+
+    def _check_owner(self, claim: Claim, found: SessionConnection) -> None:
+        if self.sessions.get(claim.id) is not found:
+            raise OutcomeUnknown(f"the claim to {claim.name!r} was released meanwhile")
+
+    def _check_server(self, protocol: str, settings: set[str]) -> None:
+        """NotApplied if the server, or the way to it, cannot keep the promises of a session."""
+        server = self.pool.server
+        if not server.direct:
+            raise NotApplied(
+                f"a proxy is between the client and {server.target.shown}, and protocol "
+                f"{protocol!r} needs a session of its own: use protocol 'lease', connect to the "
+                "server itself, or say ?proxy=session if the proxy pools whole sessions"
+            )
+        new_enough = "idle_session_timeout" in settings or not self.locks.postgres
+        if protocol == "advisory" and not new_enough:
+            raise NotApplied(TOO_OLD)
+
+    async def _connection(self, claim: Claim, until: float) -> SessionConnection:
+        """An idle connection of the claim's client, or a new one."""
+        idle = self.idle.get(claim.client, [])
+        while idle:
+            found = idle.pop()
+            if not found.ended and found.connection.fresh():
+                return found
+            self._close(claim.client, found)
+        connection = await self.pool.connect(until)
+        key = f"{claim.client}:{next(self.serials)}"
+        found = SessionConnection(connection, Session(key, connection.backend))
+        try:
+            found.settings = await self.pool.converse(
+                connection, lambda own: self.locks.prepare(self.pool.target.session, own), until
+            )
+        except BaseException:
+            self.pool.discard(connection)
+            raise
+        self._watcher(claim.client).add(found)
+        return found
+
+    def _put_back(self, claim: Claim) -> None:
+        """The claim is over, and its session owns nothing."""
+        found = self.sessions.pop(claim.id, None)
+        if found is None:
+            return
+        found.session.clear()
+        if found.ended or not found.connection.usable:
+            self._close(claim.client, found)
+        else:
+            self.idle.setdefault(claim.client, []).append(found)
+
+    def _drop(self, claim: Claim, found: SessionConnection) -> None:
+        """The claim is over, whatever its session owns."""
+        if self.sessions.get(claim.id) is found:
+            del self.sessions[claim.id]
+            self._close(claim.client, found)
+
+    def _close(self, client: str, found: SessionConnection) -> None:
+        """Close a connection, which releases what its session owns."""
+        found.session.token = None
+        self._watcher(client).remove(found)
+        self.pool.discard(found.connection)
+
+    # --- the end of connections -----------------------------------------------------------------
+
+    def _watcher(self, client: str) -> Any:
+        if client not in self.watchers:
+            self.watchers[client] = self.make_watcher()
+        return self.watchers[client]
+
+    async def disconnected(self, client: str, until: float) -> tuple[str, ...]:
+        """Wait for sessions of the client to end; the claims that held by them."""
+        ended = self.ended
+        sessions: list[SessionConnection] = []
+        if not ended.is_set:
+            sessions = await Call(self._watcher(client), AwaitDisconnect(), until)
+        if ended.is_set:
+            raise NotApplied(CLOSED)
+        claims = []
+        for found in sessions:
+            found.ended = True
+            if found.session.token is not None and found.session.claim is not None:
+                claims.append(found.session.claim.id)
+        return tuple(claims)
+
+    def wake_watcher(self, client: str) -> None:
+        """Let `disconnected` return."""
+        self._watcher(client).wake()
+
+    def wake_all(self) -> None:
+        """Wake every waiter: the client is closing."""
+        for found in self.sessions.values():
+            if found.session.token is None:
+                found.connection.cut()
+
+    def interrupt(self) -> None:
+        """End every wait, and every wait to come until `close`."""
+        self.ended.set()
+        for watcher in self.watchers.values():
+            watcher.wake()
+        self.wake_all()
+
+    def close(self) -> None:
+        """Forget all sessions; the pool closes their connections."""
+        watchers = self.watchers
+        self.reset()
+        for watcher in watchers.values():
+            watcher.close()
+
+    def abandon(self) -> None:
+        """In a forked child: forget all sessions; the pool lets go of their connections."""
+        watchers = self.watchers
+        self.reset()
+        for watcher in watchers.values():
+            watcher.abandon()

@@ -1,0 +1,196 @@
+"""Scripts of SQL statements: how they are written, sent and answered.
+
+The statements are in the files of this folder, each under a name. A script is a tuple of names,
+with the values of their parameters. It is sent in one piece and answered in one, so it takes one
+round trip, however many statements it has.
+
+Parameter values are written into the text by the functions here, and by nothing else. They are
+numbers or texts. A text becomes a literal that means the same under every session setting.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+Value = str | int | None
+Values = Mapping[str, Value]
+Row = tuple[Any, ...]
+# The name of a statement, or its name and the values of its parameters.
+Part = str | tuple[str, Values]
+Script = tuple[Part, ...]
+# The name of a statement whose text is given by its parameter.
+RAW = "raw"
+# Parameters that are numbers. The others are texts.
+NUMBERS = frozenset(
+    ("backend", "before", "expires", "key", "lease", "liveness_key", "now", "pending", "polls")
+) | {"since", "ticket", "token"}
+_HERE = os.path.dirname(__file__)
+# Neither the second colon of a cast nor ":=".
+_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
+
+
+class Result(NamedTuple):
+    """What one statement returned."""
+
+    rows: list[Row]
+    amount: int
+    """How many rows it changed or returned."""
+    number: int = 0
+    """MySQL: what LAST_INSERT_ID() was set to."""
+
+    def one(self) -> Row | None:
+        """The only row, if there is one."""
+        return self.rows[0] if self.rows else None
+
+
+class SqlError(Exception):
+    """The server refused a statement: *state* is its SQLSTATE, or the error number of MySQL."""
+
+    def __init__(self, state: str, text: str) -> None:
+        super().__init__(text)
+        self.state = state
+        self.text = text
+
+
+# Errors that malformed rows cause: text in place of a number, for example, or too few columns.
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+class Prepared(NamedTuple):
+    """A statement that PostgreSQL can prepare, under a name."""
+
+    name: str
+    prepare: str
+    order: tuple[str, ...]
+
+    def execute(self, literal: Callable[[Value], str], values: Values) -> str:
+        """The text that executes it."""
+        arguments = ", ".join([literal(values[name]) for name in self.order])
+        return f"EXECUTE {self.name} ({arguments})"
+
+
+class Dialect(NamedTuple):
+    """How one kind of database is addressed."""
+
+    name: str
+    statements: Mapping[str, str]
+    sizes: Mapping[str, int]
+    """Of how many statements each consists."""
+    schema: tuple[str, ...]
+    quote: Callable[[str], str]
+    contended: frozenset[str]
+    """Errors that mean: nothing was done because of a conflict with others; try again."""
+    missing: frozenset[str]
+    """Errors that mean: there is no such table."""
+    taken: frozenset[str]
+    """Errors that mean: the wait for a lock has timed out."""
+    interrupts: bool
+    """A listener is woken by interrupting its statement; else by a notification."""
+    preparable: Mapping[str, Prepared]
+    """The statements that are prepared once per session."""
+
+    def text(self, script: Script, prepared: set[str] | None) -> tuple[Any, list[str]]:
+        """The text of a script, and which statements it prepares beside those *prepared*."""
+        added: list[str] = []
+        if prepared is not None:
+            wanted = {part[0] for part in script if not isinstance(part, str)}
+            added = [name for name in wanted - prepared if name in self.preparable]
+            prepared = prepared | set(added)
+        lines = [self.preparable[name].prepare for name in added]
+        lines += [self._statement(part, prepared or ()) for part in script]
+        return ";\n".join(lines), added
+
+    def grouped(self, script: Script, results: list[Result]) -> list[Result]:
+        """One result for each part: that of its last statement."""
+        grouped, end = [], 0
+        for part in script:
+            end += self.sizes[part if isinstance(part, str) else part[0]]
+            grouped.append(results[end - 1])
+        return grouped
+
+    def _statement(self, part: Part, prepared: Container[str]) -> str:
+        name, values = (part, None) if isinstance(part, str) else part
+        if values and name in prepared:
+            return self.preparable[name].execute(self.literal, values)
+        if values and name == RAW:
+            return str(values["text"])
+        return self.fill(self.statements[name], values) if values else self.statements[name]
+
+    def fill(self, statement: str, values: Values) -> str:
+        """A statement with its parameters as literals."""
+        return _PARAMETER.sub(lambda match: self.literal(values[match[1]]), statement)
+
+    def literal(self, value: Value) -> str:
+        """A number, a text or NULL."""
+        if value is None:
+            return "NULL"
+        return str(int(value)) if isinstance(value, int) else self.quote(value)
+
+
+def _escaped(text: str) -> str:
+    """E'' does not depend on standard_conforming_strings; the encoding is UTF-8."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _hexadecimal(text: str) -> str:
+    """Bytes, which do not depend on sql_mode and the character set."""
+    return f"X'{text.encode().hex()}'"
+
+
+def _file(dialect: str, file: str) -> list[str]:
+    path = os.path.join(_HERE, dialect, file)
+    with open(path, encoding="utf-8") as source:
+        return [block for block in source.read().split("\n\n") if block.strip()]
+
+
+def _named(blocks: list[str]) -> dict[str, str]:
+    """Statements by the name in their first line, without comments."""
+    named = {}
+    for block in blocks:
+        title, *lines = block.strip().splitlines()
+        body = "\n".join(line for line in lines if not line.startswith("--"))
+        named[title.removeprefix("-- ")] = body
+    return named
+
+
+def _preparable(statements: Mapping[str, str]) -> dict[str, Prepared]:
+    """All single statements with parameters."""
+    made = {}
+    for title, body in statements.items():
+        if ";" not in body and title != RAW and _PARAMETER.search(body):
+            made[title] = _prepared(title, body)
+    return made
+
+
+def _prepared(title: str, body: str) -> Prepared:
+    order = tuple(dict.fromkeys(_PARAMETER.findall(body)))
+    types = ", ".join("bigint" if name in NUMBERS else "text" for name in order)
+    numbered = _PARAMETER.sub(lambda match: f"${order.index(match[1]) + 1}", body)
+    name = "leaselock_" + title.replace(" ", "_")
+    return Prepared(name, f"PREPARE {name} ({types}) AS {numbered}", order)
+
+
+@lru_cache(2)
+def dialect_of(name: str) -> Dialect:
+    """The dialect of that name."""
+    statements = {**_named(_file(name, "lease.sql")), **_named(_file(name, "session.sql"))}
+    postgres = name == "postgres"
+    return Dialect(
+        name,
+        statements,
+        sizes={title: body.count(";") + 1 for title, body in statements.items()},
+        schema=tuple(block.strip().rstrip(";") for block in _file(name, "schema.sql")),
+        quote=_escaped if postgres else _hexadecimal,
+        contended=frozenset(("40001", "40P01", "55P03") if postgres else ("1213", "1205")),
+        missing=frozenset(("42P01", "42703") if postgres else ("1146", "1054")),
+        taken=frozenset(("55P03", "57014") if postgres else ("1205", "3572", "1317", "1969")),
+        interrupts=not postgres,
+        preparable=_preparable(statements) if postgres else {},
+    )

@@ -1,0 +1,149 @@
+"""A database as a store: opening it, its protocols, and its lifecycle."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock.backends import Opened, check_protocol
+from leaselock.backends.sql.disconnect_watcher import TaskWatcher, ThreadWatcher
+from leaselock.backends.sql.lease import Lease, client_of
+from leaselock.backends.sql.maintenance import MAINTENANCE, maintain
+from leaselock.backends.sql.notification_listener import NotificationListener
+from leaselock.backends.sql.pool import Pool
+from leaselock.backends.sql.session_backend import SessionBackend
+from leaselock.backends.sql.session_pool import SessionPool
+from leaselock.backends.sql.url import PROTOCOLS, parsed
+from leaselock.core.backend import Acquire, Capabilities, Inspect, Renew
+from leaselock.core.queue import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import ModuleType
+
+    from leaselock.backends.sql.connection import Connection
+    from leaselock.backends.sql.executor import Executor
+    from leaselock.backends.sql.url import Target
+    from leaselock.core.effects import Request
+
+R = TypeVar("R")
+
+# The server measures leases by its wall clock, which may be adjusted. The drift covers a clock that
+# is slewed, not one that jumps.
+CAPABILITIES = Capabilities(clock_drift=0.001, clock_margin=0.002, life=False, inheritable=False)
+# Requests that may be repeated.
+REPEATABLE = (Acquire, Renew, Inspect)
+
+
+class SqlStore:
+    """The connections of one client to a database, for threads, asyncio or a simulation."""
+
+    def __init__(
+        self,
+        target: Target,
+        now: Callable[[], float],
+        make_connection: Callable[[], Connection],
+        make_watcher: Callable[[], Any],
+    ) -> None:
+        self.pool = Pool(target, make_connection)
+        self.lease = Lease(self.pool.dialect)
+        self.listener = NotificationListener(self.pool, now)
+        self.sessions = SessionPool(self.pool, make_watcher, now)
+        self.pid = os.getpid()
+
+    def request(self, request: Request[Any], until: float) -> Awaitable[Any]:
+        """Carry out a request of protocol "lease", or a maintenance request of any protocol."""
+        if isinstance(request, MAINTENANCE):
+
+            def work(executor: Executor) -> Awaitable[Any]:
+                return maintain(request, self.pool.server, executor)
+
+            return self.pool.run(work, until, bare=True)
+        requester = self.pool.server.requester(client_of(request))
+        return self.pool.run(
+            lambda executor: self.lease.answer(request, requester, executor),
+            until,
+            urgent=not isinstance(request, Acquire),
+            repeatable=isinstance(request, REPEATABLE),
+        )
+
+    def backend(self, protocol: str) -> Queue | SessionBackend:
+        """The backend of a protocol."""
+        if protocol == "lease":
+            return LeaseBackend(self)
+        return SessionBackend(protocol, self.sessions, self.request)
+
+    def interrupt(self) -> None:
+        """End every wait without a deadline, until `close`."""
+        self.listener.interrupt()
+        self.sessions.interrupt()
+
+    def close(self) -> None:
+        """Close all connections; the next request begins anew."""
+        self.listener.close()
+        self.sessions.close()
+        self.pool.close()
+
+    def abandon(self) -> None:
+        """In a forked child, or when the loop of the connections is closed."""
+        if self.pid == os.getpid():
+            self.close()
+            return
+        self.pid = os.getpid()
+        self.listener.abandon()
+        self.sessions.abandon()
+        self.pool.abandon()
+
+
+class LeaseBackend(Queue):
+    """Protocol "lease"."""
+
+    def __init__(self, store: SqlStore) -> None:
+        super().__init__(CAPABILITIES)
+        self.store = store
+
+    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Send one request to the database."""
+        return self.store.request(request, until)
+
+    def listen(self, client: str) -> Awaitable[tuple[str, ...]]:
+        """Wait for wake-ups."""
+        return self.store.listener.listen(client)
+
+
+def module_of(target: Target) -> ModuleType:
+    """The module for this kind of database."""
+    if target.dialect == "postgres":
+        from leaselock.backends.sql import postgres
+
+        return postgres
+    from leaselock.backends.sql import mysql
+
+    return mysql
+
+
+def store_of(target: Target, now: Callable[[], float], *, aio: bool = False) -> SqlStore:
+    """The store for threads or for asyncio; nothing is connected yet."""
+    module = module_of(target)
+    kind = module.TaskConnection if aio else module.ThreadConnection
+    watcher = TaskWatcher if aio else ThreadWatcher
+    return SqlStore(target, now, lambda: kind(target, now), lambda: watcher(now))
+
+
+def open_store(named: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
+    """The database that a URL or an engine of SQLAlchemy names; nothing is connected yet."""
+    target = parsed(named) if isinstance(named, str) else _of_engine(named)
+    default = check_protocol(target.protocol, PROTOCOLS, "SQL")
+    module_of(target).check(target)
+    store = store_of(target, now, aio=aio)
+
+    def backend(protocol: str | None) -> Queue | SessionBackend:
+        return store.backend(check_protocol(protocol or default, PROTOCOLS, "SQL"))
+
+    return Opened(backend, default, {}, target.shown, native=aio, stores=(store,))
+
+
+def _of_engine(engine: object) -> Target:
+    from leaselock.backends.sql.engines import target_of
+
+    return target_of(engine)

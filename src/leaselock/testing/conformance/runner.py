@@ -1,0 +1,83 @@
+"""Runs a scenario: on a fresh store, in a new world, with clean-up.
+
+All modules with scenarios are imported here; importing them registers their scenarios.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.testing.conformance import (
+    cancellation,
+    detached,
+    exclusion,
+    forks,
+    inspection,
+    leases,
+    lifecycle,
+    local_handoff,
+    loops,
+    losses,
+    maintenance,
+    names,
+    options,
+    owners,
+    processes,
+    queues,
+    reentrancy,
+    tokens,
+    usage,
+    waiting,
+)
+from leaselock.testing.conformance.asyncio_world import AsyncioWorld
+from leaselock.testing.conformance.scenario import SCENARIOS, Scenario
+from leaselock.testing.conformance.thread_world import ThreadWorld
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from leaselock.testing.conformance.store import Store
+    from leaselock.testing.conformance.world import World
+
+MODULES = (
+    exclusion,
+    owners,
+    reentrancy,
+    waiting,
+    queues,
+    leases,
+    losses,
+    tokens,
+    local_handoff,
+    processes,
+    lifecycle,
+    forks,
+    detached,
+    names,
+    options,
+    inspection,
+    maintenance,
+    usage,
+    cancellation,
+    loops,
+)
+WORLDS: dict[str, type[World]] = {world.driver: world for world in (ThreadWorld, AsyncioWorld)}
+
+
+def run_scenario(scenario: Scenario, store: Store, driver: str, folder: Path) -> None:
+    """Run *scenario* on a fresh instance of *store*; raise the error that shows its failure."""
+    world = WORLDS[driver](store, store.fresh(folder), folder)
+    alone = scenario.alone
+    coroutine = run_in_process(world, scenario.name) if alone else scenario.function(world)
+    world.run(world.run_and_close(coroutine))
+
+
+async def run_in_process(world: World, name: str) -> None:
+    """Run a scenario in a process of its own."""
+    await world.process(run_by_name, name).end()
+
+
+async def run_by_name(world: World, name: str) -> None:
+    """Run a scenario in this process; called in the process that `run_in_process` starts."""
+    (found,) = (scenario for scenario in SCENARIOS if scenario.name == name)
+    await world.run_and_close(found.function(world))

@@ -1,0 +1,59 @@
+"""Connections of the library that a test uses directly, and conversations that never wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock.backends.sql.executor import Executor
+from leaselock.drivers import system_env
+from leaselock.drivers.threads import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from leaselock.backends.sql.connection import Connection
+    from leaselock.backends.sql.statements import Result, Script
+    from leaselock.backends.sql.store import SqlStore
+
+T = TypeVar("T")
+ANSWERED = 20.0
+
+
+def finished(conversation: Awaitable[T]) -> T:
+    """The result of a conversation whose executor answers at once."""
+    steps = conversation.__await__()
+    try:
+        next(steps)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("the conversation waits")
+
+
+class Direct:
+    """Connections of one store."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self.store = store
+        self.dialect = store.pool.dialect
+        self.driver = Threads({}, (store,))
+
+    def connect(self) -> Connection:
+        """A connection that is ready for use."""
+        return self.driver.run(self.store.pool.connect(system_env.now() + ANSWERED))
+
+    def executor(self, connection: Connection, until: float | None = None) -> Executor:
+        """Executes scripts on it."""
+        return Executor(connection, self.dialect, until or system_env.now() + ANSWERED)
+
+    def execute(self, connection: Connection, script: Script) -> list[Result]:
+        """Execute one script."""
+        return self.driver.run(self.executor(connection).execute(script))
+
+    def run(self, process: Any) -> Any:
+        """Run a process that awaits connections."""
+        return self.driver.run(process)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.driver.close()

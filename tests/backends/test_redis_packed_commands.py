@@ -1,0 +1,73 @@
+"""What is packed beforehand equals, byte for byte, what would be packed from the whole command."""
+
+from __future__ import annotations
+
+import hiredis
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.models.redis_runner import NoConnection
+
+from leaselock.backends.redis import keys
+from leaselock.backends.redis.codec import packed
+from leaselock.backends.redis.messages import Address
+from leaselock.backends.redis.scripted_lock import ScriptedLock
+from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.store import RedisStore
+from leaselock.backends.redis.topology import Cluster
+from leaselock.core.backend import Claim
+from leaselock.drivers.system_env import now
+
+PLACE = Address("localhost", 6379)
+CLIENT = "0123456789abcdef" * 2
+NAMES = st.text(min_size=1, max_size=60).filter(str.isprintable)
+CLAIMS = st.builds(
+    Claim,
+    name=NAMES,
+    id=st.integers(1, 10**9).map(lambda serial: f"{CLIENT}:{serial}"),
+    client=st.just(CLIENT),
+    lease=st.floats(0.05, 1e6),
+    metadata=NAMES,
+    since=st.floats(0, 2e9),
+    tokens=st.sampled_from([1, 17]),
+    cached=st.just(False),
+)
+
+
+def locks_of(form: str, url: str = "redis://localhost") -> ScriptedLock:
+    locks = RedisStore(settings_of(url), now, NoConnection).backend(form).locks
+    assert isinstance(locks, ScriptedLock)
+    return locks
+
+
+@given(CLAIMS, st.sampled_from(["hash", "string", "vote"]))
+def test_a_first_try_is_what_would_be_packed(claim: Claim, form: str) -> None:
+    locks = locks_of(form)
+    owner = keys.owner_of(claim.id)
+    member = keys.member_of(claim, claim.id)
+    command = locks._acquire_command(
+        claim.name, owner, round(claim.lease * 1000), member, claim.tokens
+    )
+    assert locks.packed.acquire(claim) == (command[3], packed([command]))
+
+
+@given(CLAIMS, st.sampled_from(["hash", "string", "vote"]))
+def test_a_release_is_what_would_be_packed(claim: Claim, form: str) -> None:
+    locks = locks_of(form)
+    command = locks._release_command(claim.name, keys.owner_of(claim.id))
+    assert locks.packed.release(claim) == (command[3], packed([command]))
+
+
+def test_commands_follow_what_the_cluster_turns_out_to_be() -> None:
+    locks = locks_of("hash", "redis+cluster://localhost")
+    topology = locks.topology
+    assert isinstance(topology, Cluster)
+    claim = Claim("a", f"{CLIENT}:1", CLIENT, 30.0, "me", 1.0)
+
+    def verb() -> bytes:
+        reader = hiredis.Reader()
+        reader.feed(locks.packed.acquire(claim)[1])
+        return bytes(reader.gets()[14])
+
+    assert verb() == b"SPUBLISH"
+    topology.sharded = False
+    assert verb() == b"PUBLISH"
