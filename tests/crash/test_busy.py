@@ -1,4 +1,4 @@
-"""A holder that cannot renew, for its processor or its interpreter is not its own: it knows."""
+"""A holder that gets no processor time or cannot run Python code loses its lease in time."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ HOG = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: 
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux can keep a process so low")
-def test_a_holder_that_is_kept_from_renewing_believes_no_longer_than_it_may() -> None:
-    """It gets the processor when nobody else wants it, if ever (hazard C13)."""
+def test_a_starved_holder_loses_its_lease_in_time() -> None:
+    """It runs only when the processor is otherwise idle, if ever (hazard C13)."""
     core = str(max(os.sched_getaffinity(0)))
     with ExitStack() as stack, Redis() as server:
 
@@ -74,8 +74,8 @@ def test_a_holder_that_is_kept_from_renewing_believes_no_longer_than_it_may() ->
             assert successor is None or believed < recent_grants
 
 
-def test_a_call_that_keeps_the_interpreter_lets_the_lease_lapse_and_not_the_belief_last() -> None:
-    """PyDLL's calls do not give its lock away, so nothing else of Python runs (hazard C1)."""
+def test_a_call_that_holds_the_interpreter_loses_the_lease_in_time() -> None:
+    """A call through PyDLL does not release the interpreter lock (hazard C1)."""
     with Redis() as server, leaselock.Client(server.url) as client:
         command = [sys.executable, "-c", CALLING, server.url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
