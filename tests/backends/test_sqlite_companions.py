@@ -31,7 +31,7 @@ def test_a_linked_log(tmp_path: Path) -> None:
 
 @root_only
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", ".clients"])
-def test_what_a_stranger_laid_beside_a_file_in_tmp(suffix: str, public: Path) -> None:
+def test_a_strangers_file_beside_the_database_in_tmp(suffix: str, public: Path) -> None:
     public.chmod(0o1777)
     beside = public / f"locks.db{suffix}"
     (Path.mkdir if suffix == ".clients" else Path.touch)(beside)
@@ -60,7 +60,7 @@ def test_clients_that_are_a_link(target: str, tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_link_that_comes_late_is_not_followed_either(tmp_path: Path) -> None:
+def test_a_link_created_during_the_check_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o755)
     (tmp_path / "link").symlink_to("elsewhere")
     with pytest.raises(NotADirectoryError):
@@ -107,7 +107,7 @@ def test_the_group_of_clients_follows_the_file(public: Path) -> None:
 
 
 @root_only
-def test_a_group_that_we_cannot_give(public: Path) -> None:
+def test_a_group_that_this_user_cannot_set(public: Path) -> None:
     give(public, 0o1777)
     file = make(public / "locks.db", 0o660, NOBODY, GROUP)
     answer = prepare_as(User(), str(file))

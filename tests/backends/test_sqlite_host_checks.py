@@ -43,7 +43,7 @@ def at(path: str, device: int) -> str:
 # ------------------------------------------------------------------------------ the table
 
 
-def test_the_lines_of_the_table() -> None:
+def test_parsing_mountinfo() -> None:
     mounts = host_checks.parse_mounts(TABLE)
     assert len(mounts) == 9
     assert mounts[1] == Mount(os.makedev(254, 0), "/", "ext4")
@@ -52,14 +52,14 @@ def test_the_lines_of_the_table() -> None:
 
 
 @given(st.text(st.characters(exclude_characters="\0")))
-def test_any_mount_point_survives(name: str) -> None:
+def test_any_mount_point_is_parsed(name: str) -> None:
     escaped = re.sub(r"[ \t\n\\]", lambda match: f"\\{ord(match[0]):03o}", "/" + name)
     line = f"1 2 3:4 / {escaped} rw shared:1 - tmpfs none rw\n"
     assert host_checks.parse_mounts(line * 2) == [Mount(os.makedev(3, 4), "/" + name, "tmpfs")] * 2
 
 
 @given(st.text())
-def test_any_text_is_read(text: str) -> None:
+def test_any_text_is_parsed(text: str) -> None:
     host_checks.parse_mounts(text)
 
 
@@ -94,7 +94,7 @@ def test_the_later_of_two_mounts_on_one_point_is_on_top() -> None:
     assert at("/data/x", os.makedev(0, 54)) == "ext4 /data"
 
 
-def test_no_table_no_answer() -> None:
+def test_no_mountinfo() -> None:
     assert host_checks.mount_of([], "/x", 1) is None
     check("/x/locks.db", 1, "")
 
@@ -156,7 +156,7 @@ def test_processes_of_one_host_share_a_clock() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
-def test_every_other_clock_has_another_name() -> None:
+def test_different_clocks_have_different_names() -> None:
     """The kernel numbers these namespaces alike, because none outlives the next one's start."""
     user = [] if os.geteuid() == 0 else ["-r"]
     names = [

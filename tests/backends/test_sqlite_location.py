@@ -31,7 +31,7 @@ def umask() -> Iterator[Callable[[int], int]]:
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o077, 0o177])
-def test_the_default_place_is_made_private(
+def test_the_default_directory_is_private(
     mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: Callable[[int], int]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a" / "b"))
@@ -46,13 +46,13 @@ def test_the_default_place_is_made_private(
 
 
 @pytest.mark.parametrize("mask", [0, 0o077, 0o177])
-def test_an_ordinary_user_gets_along_with_any_umask(mask: int, public: Path) -> None:
+def test_any_umask_of_an_ordinary_user(mask: int, public: Path) -> None:
     public.chmod(0o1777)
     answer = prepare_as(User(umask=mask), "", env={"XDG_STATE_HOME": f"{public}/a/b"})
     assert answer.startswith(f"Location(path='{public}/a/b/leaselock/locks.db'")
 
 
-def test_a_missing_directory_is_made_for_the_default_only(tmp_path: Path) -> None:
+def test_only_a_missing_default_directory_is_created(tmp_path: Path) -> None:
     with pytest.raises(NotApplied, match=r"no directory .*/a/b': make it"):
         location.prepare(f"{tmp_path}/a/b/locks.db")
     assert list(tmp_path.iterdir()) == []
@@ -68,7 +68,7 @@ def test_prepare_again_finds_the_same_and_touches_nothing(tmp_path: Path) -> Non
     assert file.read_bytes() == b"contents"
 
 
-def test_two_ways_to_one_file_are_one_place(tmp_path: Path) -> None:
+def test_two_paths_to_one_file_are_one_location(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     direct = location.prepare(f"{tmp_path}/real/locks.db")
@@ -77,7 +77,7 @@ def test_two_ways_to_one_file_are_one_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mask", [0, 0o077])
-def test_a_race_for_a_fresh_place(mask: int, public: Path) -> None:
+def test_concurrent_creation_of_a_location(mask: int, public: Path) -> None:
     public.chmod(0o1777)
     paths = ["", *(f"{public}/{n}.db" for n in range(20))]
     users = [User(umask=mask) for _ in range(8)]
@@ -125,7 +125,7 @@ def test_a_name_too_long_for_the_file_system(name: str, tmp_path: Path) -> None:
         location.prepare(f"{tmp_path}/{name}")
 
 
-def test_making_the_file_by_open(tmp_path: Path) -> None:
+def test_creating_the_file_with_open(tmp_path: Path) -> None:
     """The way for systems where only root may call mknod."""
     file, link = tmp_path / "locks.db", tmp_path / "link.db"
     link.symlink_to("target")
@@ -148,7 +148,7 @@ def locked_for_others(file: Path) -> bool:
     return "database is locked" in done.stderr
 
 
-def test_prepare_keeps_the_locks_this_process_has(tmp_path: Path) -> None:
+def test_prepare_keeps_the_locks_of_this_process(tmp_path: Path) -> None:
     file = tmp_path / "locks.db"
     location.prepare(str(file))
     connection = sqlite3.connect(file, isolation_level=None)

@@ -28,7 +28,7 @@ def test_a_relative_state_home_is_ignored(state: str) -> None:
 
 
 @pytest.mark.parametrize("env", [{}, {"HOME": ""}, {"HOME": "home/x"}])
-def test_without_home_the_account_tells(env: dict[str, str]) -> None:
+def test_without_home_the_account_decides(env: dict[str, str]) -> None:
     home = pwd.getpwuid(os.geteuid()).pw_dir
     assert location.default_path(env) == f"{home}/.local/state/leaselock/locks.db"
 

@@ -62,7 +62,9 @@ def _device(path: Path) -> None:
         (_socket, "is not a regular file"),
     ],
 )
-def test_what_is_no_plain_file(lay: Callable[[Path], None], reason: str, tmp_path: Path) -> None:
+def test_a_path_that_is_no_regular_file(
+    lay: Callable[[Path], None], reason: str, tmp_path: Path
+) -> None:
     file = tmp_path / "locks.db"
     lay(file)
     before = sorted(tmp_path.iterdir())
@@ -71,7 +73,7 @@ def test_what_is_no_plain_file(lay: Callable[[Path], None], reason: str, tmp_pat
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_file_we_may_not_write(public: Path) -> None:
+def test_a_file_without_write_permission(public: Path) -> None:
     public.chmod(0o1777)
     file = make(public / "locks.db", 0o444)
     assert f"may not read and write '{file}': change its mode" in prepare_as(User(), str(file))
@@ -89,7 +91,7 @@ def test_a_strangers_private_file_even_for_root(public: Path) -> None:
     ("mode", "groups", "fit"),
     [(0o666, (), True), (0o660, (GROUP,), True), (0o660, (), False), (0o640, (GROUP,), False)],
 )
-def test_a_strangers_file_if_he_shares_it(
+def test_a_strangers_file_that_is_shared(
     mode: int, groups: tuple[int, ...], fit: bool, public: Path
 ) -> None:
     give(public, 0o2770, 0, GROUP + 1)
@@ -100,7 +102,7 @@ def test_a_strangers_file_if_he_shares_it(
 
 
 @root_only
-def test_a_strangers_file_in_a_directory_for_everyone(public: Path) -> None:
+def test_a_strangers_file_in_a_world_writable_directory(public: Path) -> None:
     public.chmod(0o1777)
     file = make(public / "locks.db", 0o666, OTHER)
     assert f"belongs to user {OTHER}" in prepare_as(User(), str(file))
@@ -111,7 +113,7 @@ def test_a_strangers_file_in_a_directory_for_everyone(public: Path) -> None:
 # ------------------------------------------------------------------------------ its directory
 
 
-def test_a_directory_where_anyone_can_replace_files(public: Path) -> None:
+def test_a_directory_where_every_user_can_replace_files(public: Path) -> None:
     public.chmod(0o777)
     with pytest.raises(
         NotApplied, match=r"every user can replace files .* \(chmod o-w, or chmod \+t\)"
@@ -122,13 +124,13 @@ def test_a_directory_where_anyone_can_replace_files(public: Path) -> None:
     location.prepare(f"{public}/locks.db")
 
 
-def test_a_directory_we_may_not_write(public: Path) -> None:
+def test_a_directory_without_write_permission(public: Path) -> None:
     public.chmod(0o555)
     answer = prepare_as(User(), f"{public}/locks.db")
     assert f"may not read and write the directory '{public}'" in answer or "belongs to" in answer
 
 
-def test_a_file_for_a_directory(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotApplied, match="no directory"):
         location.prepare(f"{tmp_path}/file/locks.db")
@@ -154,7 +156,7 @@ def test_a_strangers_directory(mode: int, groups: tuple[int, ...], fit: bool, pu
 
 
 @root_only
-def test_no_default_place_in_a_strangers_home(public: Path) -> None:
+def test_no_default_file_in_a_strangers_home(public: Path) -> None:
     home = public / "home"
     home.mkdir()
     give(home, 0o755, OTHER)
@@ -164,7 +166,7 @@ def test_no_default_place_in_a_strangers_home(public: Path) -> None:
 
 
 @root_only
-def test_no_default_place_behind_a_strangers_link(public: Path) -> None:
+def test_no_default_file_behind_a_strangers_link(public: Path) -> None:
     home = public / "home"
     home.symlink_to("real")
     (public / "real").mkdir()
@@ -176,7 +178,7 @@ def test_no_default_place_behind_a_strangers_link(public: Path) -> None:
 
 @root_only
 @pytest.mark.parametrize("deep", ["", "/in/it"])
-def test_a_strangers_link_on_the_way(deep: str, public: Path) -> None:
+def test_a_strangers_link_in_the_path(deep: str, public: Path) -> None:
     (public / "real/in/it").mkdir(parents=True)
     (public / "link").symlink_to("real")
     path = f"{public}/link{deep}/locks.db"

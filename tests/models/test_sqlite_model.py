@@ -205,7 +205,7 @@ def test_long_histories_show_everything(worlds: Worlds, seed: int) -> None:
 
 
 @WORLDS
-def test_a_dead_waiter_ahead_is_told_of_once(worlds: Worlds) -> None:
+def test_the_death_of_a_waiter_ahead_is_reported_once(worlds: Worlds) -> None:
     """Told again by every question, whoever waits behind the dead would ask without end."""
     with worlds() as twins:
         for number in range(3):
@@ -218,7 +218,7 @@ def test_a_dead_waiter_ahead_is_told_of_once(worlds: Worlds) -> None:
 
 
 @WORLDS
-def test_who_waits_for_a_detached_hold_is_not_told_of_its_dead_client(worlds: Worlds) -> None:
+def test_a_waiter_for_a_detached_hold_gets_no_event_of_its_dead_client(worlds: Worlds) -> None:
     with worlds() as twins:
         twins.play(Step("ask", 0, 0, 2, 0))
         twins.play(Step("retie", 0, 0, 2, 1))

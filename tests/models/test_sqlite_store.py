@@ -59,7 +59,7 @@ def test_the_queue_of_processes_is_in_order(path: Path, clients: Callable[[str],
 # --- deaths and messages --------------------------------------------------------------------------
 
 
-def test_the_death_of_a_watched_client_is_heard_at_once(
+def test_the_death_of_a_watched_client_is_reported_at_once(
     path: Path, clients: Callable[[str], Client]
 ) -> None:
     here = clients("here")
@@ -75,9 +75,7 @@ def test_the_death_of_a_watched_client_is_heard_at_once(
         assert here.ask("n", wait=True) is not None
 
 
-def test_a_released_lock_is_told_to_the_first_waiter(
-    path: Path, clients: Callable[[str], Client]
-) -> None:
+def test_a_release_wakes_the_first_waiter(path: Path, clients: Callable[[str], Client]) -> None:
     here = clients("here")
     with Process(path, "holder") as holder:
         holder.order("ask n")
@@ -87,7 +85,9 @@ def test_a_released_lock_is_told_to_the_first_waiter(
         assert here.ask("n", wait=True) is not None
 
 
-def test_a_message_to_the_dead_is_no_trouble(path: Path, clients: Callable[[str], Client]) -> None:
+def test_a_message_to_a_dead_client_is_ignored(
+    path: Path, clients: Callable[[str], Client]
+) -> None:
     here = clients("here")
     here.ask("n")
     with Process(path, "first") as first, Process(path, "second") as second:
