@@ -269,7 +269,7 @@ class Lane(SimulatedConnection):
         scene: Any = self.net.world
         scene.message(
             None,
-            lambda: arrive() if self.whole else None,
+            lambda: self._pass(arrive),
             (self.machine.name, self.number, way),
             # A message alone is not lost: nothing passes any more, and neither end knows.
             lambda: self.cut(aloud=False),
