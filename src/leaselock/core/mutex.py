@@ -146,7 +146,7 @@ class Mutex:
             if exception is None:
                 raise
             if interrupted:
-                raise error from exception
+                raise error from error.__cause__ or exception
             exception.add_note(f"leaselock: {error}")
 
     def _newest(self, what: str) -> LeaseHandle:
