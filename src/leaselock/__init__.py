@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from leaselock.core.inspection import Holder, LockInfo, Waiter
     from leaselock.errors import (
         AcquireTimeout,
+        AlreadyHeld,
         ClientClosed,
         FenceRejected,
         InvalidName,
@@ -33,6 +34,7 @@ _WHERE = {
     "leaselock.core.inspection": ("Holder", "LockInfo", "Waiter"),
     "leaselock.errors": (
         "AcquireTimeout",
+        "AlreadyHeld",
         "ClientClosed",
         "FenceRejected",
         "LeaselockError",
@@ -50,6 +52,7 @@ _WHERE = {
 
 __all__ = [
     "AcquireTimeout",
+    "AlreadyHeld",
     "AsyncClient",
     "AsyncLease",
     "AsyncLock",

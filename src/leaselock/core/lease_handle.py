@@ -68,6 +68,7 @@ class LeaseHandle:
         hold, registry = self.hold, self.registry
         now = registry.env.now()
         if not self._end():
+            self.failed = not hold.is_valid(now)
             hold.check(now)
             return
         registry.remove(hold)
