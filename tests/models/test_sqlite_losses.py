@@ -26,8 +26,8 @@ with leaselock.Client(f"sqlite:///{path}", op_timeout=0.2) as client:
     for number in range(300):
         try:
             client.lock(f"{number} {'x' * 200}").acquire(timeout=0.0).release()
-        except leaselock.StoreError as error:
-            words = str(error)
+        except (leaselock.StoreError, leaselock.LeaseLost) as error:
+            words = str(error.__cause__ if isinstance(error, leaselock.LeaseLost) else error)
             break
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     lease.ensure()
