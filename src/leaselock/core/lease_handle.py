@@ -45,7 +45,9 @@ class LeaseHandle:
 
     def lost(self) -> bool:
         """Whether the lease was lost. One that was released in time was not."""
-        return self.failed or not self.released and not self.hold.is_valid(self.registry.env.now())
+        return self.failed or (
+            not self.released and not self.hold.is_valid(self.registry.env.now())
+        )
 
     def watch_over(self, guard: Guard) -> None:
         """Interrupt the body that *guard* stands for when the lease is lost."""

@@ -1,1 +1,1 @@
-"""Redlock: one lock on several independent masters, held by the client that has a majority of them."""
+"""Redlock: one lock on several independent masters, held by the client with a majority of them."""
