@@ -550,7 +550,7 @@ def test_the_error_of_a_timeout_without_a_known_holder() -> None:
         return Busy(None, 1.0, ())
 
     backend.acquire = busy
-    with pytest.raises(AcquireTimeout, match="could not acquire 'a' within 0 s$"):
+    with pytest.raises(AcquireTimeout, match=r"could not acquire 'a' within 0 s$"):
         scene.do(machine, mutex_of(service, timeout=0.0).enter())
 
 
