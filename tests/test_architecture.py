@@ -27,7 +27,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 PUBLIC_NAMES = [
     *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease", "Holder", "LockInfo"),
     *("Waiter", "Finding"),
-    *("LeaselockError", "AcquireTimeout", "NotHeld", "LeaseLost", "InvalidName", "ClientClosed"),
+    *("LeaselockError", "AcquireTimeout", "NotHeld", "AlreadyHeld"),
+    *("LeaseLost", "InvalidName", "ClientClosed"),
     *("StoreError", "NotApplied", "OutcomeUnknown", "UnsafeProtocolWarning", "__version__"),
     *("StaleVersion", "FenceRejected", "RowNotFound"),
 ]

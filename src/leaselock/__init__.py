@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from leaselock.core.inspection import Holder, LockInfo, Waiter
     from leaselock.errors import (
         AcquireTimeout,
+        AlreadyHeld,
         ClientClosed,
         FenceRejected,
         InvalidName,
@@ -71,6 +72,7 @@ _WHERE = {
     "leaselock.core.inspection": ("Holder", "LockInfo", "Waiter"),
     "leaselock.errors": (
         "AcquireTimeout",
+        "AlreadyHeld",
         "ClientClosed",
         "FenceRejected",
         "LeaselockError",
@@ -88,6 +90,7 @@ _WHERE = {
 
 __all__ = [
     "AcquireTimeout",
+    "AlreadyHeld",
     "AsyncClient",
     "AsyncLease",
     "AsyncLock",

@@ -2,6 +2,7 @@
 
     LeaselockError
     ├── AcquireTimeout      (also TimeoutError)   the time passed while another owner held the lock
+    ├── AlreadyHeld         (also RuntimeError)   acquired again, without reentrancy
     ├── NotHeld             (also RuntimeError)   released by a thread or task that does not hold it
     ├── LeaseLost                                 the lease ended while it was in use
     ├── InvalidName         (also ValueError)     refused before any store was asked
@@ -73,6 +74,22 @@ class AcquireTimeout(LeaselockError, TimeoutError):
         if self.timeout is not None:
             text += f" within {self.timeout:g} s"
         return f"{text}: {self.detail}" if self.detail else text
+
+
+class AlreadyHeld(LeaselockError, RuntimeError):
+    """This thread or task holds the lock already, and acquires it with ``reentrant=False``."""
+
+    __module__ = "leaselock"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name!r} is already held by this thread or task, and reentrant=False: "
+            "waiting for it here would never end"
+        )
 
 
 class NotHeld(LeaselockError, RuntimeError):

@@ -79,13 +79,15 @@ async def renew(scene: Scene, action: str) -> None:
 
 
 async def release(scene: Scene, action: str) -> None:
-    """It is free, or nobody knows yet; but it is not lost."""
+    """It is free, or LeaseLost says that the release was not confirmed."""
     lease = await scene.world.must_acquire(scene.lock())
     scene.plan(action)
     try:
         await lease.release()
-    except OutcomeUnknown:
-        return
+    except LeaseLost as error:
+        if isinstance(error.__cause__, OutcomeUnknown):
+            return
+        raise
     assert await scene.token() is None
 
 
@@ -95,7 +97,7 @@ async def release_to_a_waiter(scene: Scene, action: str) -> None:
     waiter = scene.world.spawn(take_and_give_back, scene)
     await scene.world.wait_for_waiters(scene.direct(), 1)
     scene.plan(action)
-    with contextlib.suppress(OutcomeUnknown):
+    with contextlib.suppress(LeaseLost):
         await lease.release()
     assert await waiter.join() > lease.token
 

@@ -10,7 +10,7 @@ from tests.models.sqlite_model import Model
 from tests.simulation.world import EPOCH, Faults, Machine, Run, World
 
 from leaselock.backends.memory.store import MemoryRow, Table
-from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core.backend import (
     Acquire,
     BreakLock,
@@ -199,7 +199,7 @@ def test_a_refusal_says_nothing_of_an_earlier_question_without_an_answer() -> No
     assert scene.store.table.entries["a"].held is None
 
 
-def test_a_release_refused_after_a_lost_reply_is_unknown_and_is_made_good() -> None:
+def test_a_release_refused_after_a_lost_reply_loses_the_lease_and_is_repeated() -> None:
     scene = Scene()
     machine, service = scene.client()
     mutex = mutex_of(service)
@@ -212,7 +212,8 @@ def test_a_release_refused_after_a_lost_reply_is_unknown_and_is_made_good() -> N
     run = scene.begin(machine, whole())
     scene.store.refused = (Release,)
     scene.world.play(scene.world.time + 2.0)
-    assert isinstance(run.error, OutcomeUnknown)
+    assert isinstance(run.error, LeaseLost)
+    assert isinstance(run.error.__cause__, OutcomeUnknown)
     scene.store.silent = scene.store.refused = ()
     scene.world.play(scene.world.time + 3.0)
     assert scene.store.table.entries["a"].held is None
@@ -228,8 +229,9 @@ def test_a_release_that_is_refused_at_once_is_made_good_later() -> None:
         scene.store.refused = (Release,)
         await mutex.release()
 
-    with pytest.raises(NotApplied):
+    with pytest.raises(LeaseLost) as told:
         scene.do(machine, whole())
+    assert isinstance(told.value.__cause__, NotApplied)
     scene.store.refused = ()
     scene.world.play(scene.world.time + 3.0)
     assert scene.store.table.entries["a"].held is None
@@ -326,8 +328,9 @@ def test_a_release_without_an_answer_is_asked_again_then_given_to_the_keeper() -
         scene.store.silent = (Release,)
         await mutex.release()
 
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(LeaseLost) as told:
         scene.do(machine, silence())
+    assert isinstance(told.value.__cause__, OutcomeUnknown)
     assert service.contexts[None].registry.pending_releases
     scene.store.silent = ()
     scene.world.play(scene.world.time + 3.0)

@@ -30,7 +30,7 @@ from leaselock.backends.memory.store import CAPABILITIES as MEMORY
 from leaselock.backends.redis.backend import CAPABILITIES as REDIS
 from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.store import RedisStore
-from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
+from leaselock.backends.sqlite.store import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call, Request
 from leaselock.core.queue import Queue
@@ -269,7 +269,7 @@ class Lane(SimulatedConnection):
         scene: Any = self.net.world
         scene.message(
             None,
-            lambda: arrive() if self.whole else None,
+            lambda: self._pass(arrive),
             (self.machine.name, self.number, way),
             # A message alone is not lost: nothing passes any more, and neither end knows.
             lambda: self.cut(aloud=False),

@@ -39,7 +39,7 @@ class Opened(NamedTuple):
 
 SCHEMES = {
     "memory": "leaselock.backends.memory.store",
-    "sqlite": "leaselock.backends.sqlite.nodes",
+    "sqlite": "leaselock.backends.sqlite.store",
     "redis": "leaselock.backends.redis.store",
     "rediss": "leaselock.backends.redis.store",
     "unix": "leaselock.backends.redis.store",

@@ -114,12 +114,16 @@ def _warn_of_nesting(lock: Lock, options: argparse.Namespace) -> None:
 
 def _release(lease: Lease, code: int) -> int:
     """Release the lock; return *code*, or the code for a lost lease if the release reports it."""
+    valid = not lease.lost
     try:
         lease.release()
     except LeaseLost as error:
+        if valid and isinstance(error.__cause__, StoreError):
+            # The command ended before the lease did.
+            why = f"it could not be released: {error.__cause__}"
+            say(f"{lease.name!r} is free when its lease ends, for {why}")
+            return code
         if code != exit_codes.LOST:
             say(str(error))
         return exit_codes.LOST
-    except StoreError as error:
-        say(f"{lease.name!r} is free when its lease ends, for it could not be released: {error}")
     return code

@@ -28,6 +28,7 @@ TAKEN = "the store reports another holder, or the lock was broken by force"
 RAN_OUT = "its time ran out before a renewal was confirmed"
 FIXED = "its fixed lease is over"
 NOT_OURS = "at its release the store no longer had this hold"
+UNCONFIRMED = "the store did not confirm its release, so it stays locked until its lease ends"
 
 
 class State(Enum):

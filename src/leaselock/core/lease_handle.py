@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leaselock.core import validity
-from leaselock.core.hold import NOT_OURS, RAN_OUT, TAKEN, Hold, State
+from leaselock.core.hold import NOT_OURS, RAN_OUT, TAKEN, UNCONFIRMED, Hold, State
 from leaselock.core.timing import Retry
 from leaselock.core.validation import LONGEST_LEASE, SHORTEST_LEASE, checked_seconds
-from leaselock.errors import LeaseLost, NotHeld, OutcomeUnknown
+from leaselock.errors import LeaseLost, NotHeld, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 class LeaseHandle:
     """One acquisition of a lock: it is released once."""
 
-    __slots__ = ("__weakref__", "guard", "hold", "registry", "released")
+    __slots__ = ("__weakref__", "failed", "guard", "hold", "registry", "released")
 
     def __init__(self, registry: HoldRegistry, hold: Hold) -> None:
         self.registry = registry
         self.hold = hold
         self.guard: Guard | None = None
         self.released = False
+        # Its release found that the lease was lost.
+        self.failed = False
 
     def ensure(self) -> None:
         """Raise LeaseLost, or NotHeld after the release, unless the lease is valid."""
@@ -42,8 +44,10 @@ class LeaseHandle:
         return 0.0 if self.released else self.hold.remaining(self.registry.env.now())
 
     def lost(self) -> bool:
-        """Whether the lease was lost. A released one was not."""
-        return not self.released and not self.hold.is_valid(self.registry.env.now())
+        """Whether the lease was lost. One that was released in time was not."""
+        return self.failed or (
+            not self.released and not self.hold.is_valid(self.registry.env.now())
+        )
 
     def watch_over(self, guard: Guard) -> None:
         """Interrupt the body that *guard* stands for when the lease is lost."""
@@ -58,10 +62,15 @@ class LeaseHandle:
         return guard.settle(exception)
 
     async def release(self) -> None:
-        """Release this acquisition. The last one frees the lock."""
+        """Release this acquisition. The last one frees the lock.
+
+        LeaseLost if the store has not confirmed that the lock was held until now, whatever the
+        reason: its cause is the error of the store, if there was one.
+        """
         hold, registry = self.hold, self.registry
         now = registry.env.now()
         if not self._end():
+            self.failed = not hold.is_valid(now)
             hold.check(now)
             return
         registry.remove(hold)
@@ -69,9 +78,15 @@ class LeaseHandle:
             hold.step("release")
         if registry.closed or hold.claim.client != registry.client:
             hold.lose("its client was closed")
-        elif await self._send_release(hold, now):
-            hold.step("done")
         else:
+            try:
+                confirmed = await self._send_release(hold, now)
+            except StoreError as error:
+                valid = registry.env.now() < hold.valid_until
+                hold.lose(UNCONFIRMED if valid else RAN_OUT)
+                raise self._lost() from error
+            if confirmed:
+                hold.step("done")
             hold.lose(NOT_OURS)
         if hold.state is not State.FREE:
             hold.lose(RAN_OUT)
@@ -94,6 +109,7 @@ class LeaseHandle:
         return not self.hold.depth
 
     def _lost(self) -> LeaseLost:
+        self.failed = self.released
         self.registry.notify_lost(self.hold)
         return self.hold.lost()
 

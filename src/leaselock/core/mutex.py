@@ -11,7 +11,7 @@ from leaselock.core.hold import Hold
 from leaselock.core.inspection import Holder, Waiter, holder_of, waiter_of
 from leaselock.core.lease_handle import LeaseHandle
 from leaselock.core.validation import checked_timeout
-from leaselock.errors import AcquireTimeout, LeaselockError, NotHeld
+from leaselock.errors import AcquireTimeout, AlreadyHeld, LeaselockError, NotHeld
 
 if TYPE_CHECKING:
     from leaselock.core.backend import Busy, LockState
@@ -74,12 +74,9 @@ class Mutex:
         return handle
 
     def _nest(self, hold: Hold) -> None:
-        if not self.options.reentrant:
-            raise LeaselockError(
-                f"{self.name!r} is already held by this thread or task, and reentrant=False: "
-                "waiting for it here would never end"
-            )
         hold.check(self.registry.env.now())
+        if not self.options.reentrant:
+            raise AlreadyHeld(self.name)
         hold.depth += 1
         if self.options.lease > hold.claim.lease:
             hold.claim = hold.claim._replace(lease=self.options.lease)
@@ -146,7 +143,7 @@ class Mutex:
             if exception is None:
                 raise
             if interrupted:
-                raise error from exception
+                raise error from error.__cause__ or exception
             exception.add_note(f"leaselock: {error}")
 
     def _newest(self, what: str) -> LeaseHandle:

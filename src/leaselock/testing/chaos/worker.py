@@ -109,10 +109,11 @@ def release(attempt: Attempt, lease: Any) -> Cycle:
     """Release the lease and record the outcome."""
     try:
         yield lease.release
-    except leaselock.LeaseLost:
-        attempt.release_lost()
-    except leaselock.StoreError:
-        attempt.unknown()
+    except leaselock.LeaseLost as error:
+        if isinstance(error.__cause__, leaselock.StoreError):
+            attempt.unknown()
+        else:
+            attempt.release_lost()
     else:
         attempt.released()
 

@@ -1,0 +1,24 @@
+"""A Redis of each test's own, and a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.redis import Redis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """The URL of a SQLite file."""
+    return f"sqlite:///{tmp_path}/locks.db"
