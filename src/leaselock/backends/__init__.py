@@ -86,7 +86,7 @@ def _several(urls: str) -> object:
 
 
 def _redlock(targets: Sequence[object], now: Callable[[], float], *, aio: bool) -> Opened:
-    opened: Opened = import_module("leaselock.backends.redlock.master").open_masters(
+    opened: Opened = import_module("leaselock.backends.redlock.store").open_masters(
         targets, now, aio=aio
     )
     return opened
