@@ -39,6 +39,7 @@ LONGEST_FUNCTION = 60
 # The standard library's pure parts: what the core may import beside itself and the errors.
 PURE = {
     "__future__",
+    "abc",
     "bisect",
     "collections",
     "contextlib",

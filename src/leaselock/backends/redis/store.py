@@ -50,7 +50,7 @@ def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -
             warnings.warn(UNSAFE.format(chosen, FORMS[chosen].danger), UnsafeProtocolWarning, 2)
         return store.backend(chosen)
 
-    return Opened(backend, default, {}, settings.shown, native=aio, stores=(store,))
+    return Opened(backend, default, settings.shown, stores=(store,))
 
 
 def _connection_type(*, aio: bool) -> Any:

@@ -33,7 +33,7 @@ def open_masters(
 
     shown = ",".join(one.shown for one in opened)
     lifecycles = tuple(one.stores[0] for one in opened)
-    return Opened(backend, "redlock", {}, shown, native=aio, stores=lifecycles)
+    return Opened(backend, "redlock", shown, stores=lifecycles)
 
 
 def _without_protocol(target: object) -> object:
