@@ -69,7 +69,7 @@ def found_by_a_child() -> Any:
     status, _, looked = done.stdout.rpartition("\n{")
     found = json.loads("{" + looked)
     masks = dict(line.split(":", 1) for line in status.splitlines())
-    # The C library keeps the first real-time signals to itself; a parent may have left them ignored.
+    # The C library keeps the first real-time signals; a parent may have left them ignored.
     standard = (1 << signal.SIGSYS) - 1
     return found | {"ignored": int(masks["SigIgn"], 16) & standard}
 
