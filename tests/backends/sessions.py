@@ -36,7 +36,7 @@ class Direct:
     def __init__(self, store: SqlStore) -> None:
         self.store = store
         self.dialect = store.pool.dialect
-        self.driver = Threads({}, (store,))
+        self.driver = Threads((store,))
 
     def connect(self) -> Connection:
         """A connection that is ready for use."""

@@ -131,11 +131,11 @@ def test_a_listener_that_is_refused_raises_not_applied(
     try:
         blocking = store_of(parsed(url), now)
         with pytest.raises(NotApplied, match="pg_try_advisory_lock"):
-            Threads({}, (blocking,)).run(blocking.listener.listen(client))
+            Threads((blocking,)).run(blocking.listener.listen(client))
 
         async def task() -> None:
             store = store_of(parsed(url), now, aio=True)
-            await Aio({}, (store,)).run(store.listener.listen(client))
+            await Aio((store,)).run(store.listener.listen(client))
 
         with pytest.raises(NotApplied, match="pg_try_advisory_lock"):
             asyncio.run(task())

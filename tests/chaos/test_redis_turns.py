@@ -97,7 +97,7 @@ def test_an_asker_who_was_cancelled_is_no_sign_of_a_silent_server(server: Redis)
     async def scene() -> object:
         nonlocal late
         store = RedisStore(settings_of(server.url), now, MultiplexedConnection)
-        driver = Aio({}, (store,), native=True)
+        driver = Aio((store,))
         server.cont()
         assert await ask(driver, store, "connected")
         server.pause()
@@ -125,7 +125,7 @@ def test_an_asker_who_was_cancelled_is_no_sign_of_a_silent_server(server: Redis)
 def test_the_place_of_a_task_that_was_cancelled_just_then_passes_on(server: Redis) -> None:
     async def scene() -> None:
         store = RedisStore(settings_of(server.url), time.monotonic, MultiplexedConnection)
-        driver = Aio({}, (store,), native=True)
+        driver = Aio((store,))
         until = time.monotonic() + 30.0
         address = store.settings.addresses[0]
 

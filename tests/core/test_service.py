@@ -27,7 +27,7 @@ from leaselock.core.backend import (
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import Call, CallUser, Owner, Sleep, Spawn
 from leaselock.core.inspection import Holder, Waiter, waiter_of
-from leaselock.core.queue import Queue
+from leaselock.core.queue import NodeQueue
 from leaselock.errors import (
     AcquireTimeout,
     ClientClosed,
@@ -66,7 +66,7 @@ class Store(Model):
             super().ask(machine, request, reply)
 
 
-class Refusing(Queue):
+class Refusing(NodeQueue):
     """A backend whose store can be out of reach."""
 
     def __init__(self, store: Store) -> None:

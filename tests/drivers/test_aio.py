@@ -18,12 +18,12 @@ from leaselock.drivers.system_env import now, was_dropped
 
 def test_what_is_no_effect_is_named() -> None:
     with pytest.raises(TypeError, match="which is not an effect"):
-        asyncio.run(Aio({}).run(strange()))
+        asyncio.run(Aio().run(strange()))
 
 
 def test_outside_of_a_task_there_is_no_caller() -> None:
     async def main() -> None:
-        driver = Aio({})
+        driver = Aio()
         failed: list[Exception] = []
 
         def ask() -> None:
@@ -42,7 +42,7 @@ def test_outside_of_a_task_there_is_no_caller() -> None:
 
 
 def test_another_open_loop_is_refused_and_the_process_closed() -> None:
-    driver = Aio({})
+    driver = Aio()
     loop = asyncio.new_event_loop()
     loop.run_until_complete(driver.run(waits()))
     process = waits()
@@ -55,7 +55,7 @@ def test_another_open_loop_is_refused_and_the_process_closed() -> None:
 def test_a_signal_that_is_set_is_not_waited_for() -> None:
     async def main() -> None:
         signal = Signal()
-        driver = Aio({})
+        driver = Aio()
         assert await driver.run(waits(Wait(signal, now() + 0.01))) == [False]
         signal.set()
         assert await driver.run(waits(Wait(signal, FOREVER))) == [True]
@@ -77,7 +77,7 @@ def test_a_wait_that_the_timer_and_the_signal_end_is_ended_once() -> None:
 
 def test_a_task_cancelled_before_its_first_step_closes_its_process() -> None:
     async def main() -> None:
-        driver = Aio({})
+        driver = Aio()
         process: Process[Any] = waits()
         driver._spawn(process, "x")
         (task,) = driver.background
@@ -94,7 +94,7 @@ def test_a_process_that_was_given_up_is_not_begun() -> None:
     async def main() -> None:
         process: Process[Any] = waits()
         process.close()
-        await Aio({})._in_background(process)
+        await Aio()._in_background(process)
 
     asyncio.run(main())
 
@@ -105,7 +105,7 @@ def test_an_error_beside_the_caller_is_reported(told: bool) -> None:
         reported: list[dict[str, Any]] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: reported.append(context))
-        driver = Aio({})
+        driver = Aio()
         if told:
             await driver.run(waits(CallUser(lambda argument: 1 / argument, 0)))
         else:
@@ -220,7 +220,7 @@ def test_close_interrupts_and_closes_the_stores() -> None:
     store = LoggedStore()
 
     async def main() -> None:
-        await Aio({}, (store,)).close()
+        await Aio((store,)).close()
         assert store.calls == ["interrupt", "close", "the loop has run"]
 
     asyncio.run(main())
@@ -228,7 +228,7 @@ def test_close_interrupts_and_closes_the_stores() -> None:
 
 def test_the_stores_are_abandoned_after_a_fork_and_after_the_end_of_their_loop() -> None:
     store = LoggedStore()
-    driver = Aio({}, (store,))
+    driver = Aio((store,))
     for _ in range(2):
         asyncio.run(driver.run(waits(Sleep(0.0))))
     assert store.calls == ["abandon"]
@@ -238,7 +238,7 @@ def test_the_stores_are_abandoned_after_a_fork_and_after_the_end_of_their_loop()
 
 def test_a_forked_child_forgets_everything() -> None:
     nowhere = Nowhere()
-    driver = Aio({"store": nowhere})
+    driver = Aio(blocking=(nowhere,))
     driver.after_fork()
     reasons: list[tuple[str, bool]] = []
     driver.forgotten = lambda reason, ours: reasons.append((reason, ours))
@@ -305,5 +305,5 @@ def test_a_lost_body_is_cancelled_and_told() -> None:
 
 def test_a_sleep_lasts_as_long_as_it_should() -> None:
     began = now()
-    assert asyncio.run(Aio({}).run(waits(Sleep(began + 0.02)))) == [None]
+    assert asyncio.run(Aio().run(waits(Sleep(began + 0.02)))) == [None]
     assert now() >= began + 0.02

@@ -22,7 +22,7 @@ from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core import rules
 from leaselock.core.client_core import ClientCore
 from leaselock.core.lease_handle import LeaseHandle
-from leaselock.core.queue import Queue
+from leaselock.core.queue import NodeQueue
 from leaselock.drivers.aio import Aio
 from leaselock.drivers.system_env import now
 from leaselock.drivers.threads import Threads
@@ -95,7 +95,7 @@ class Struck(Threads):
 
 def party(driver: Any, url: str) -> ClientCore:
     opened = open_store(url, now)
-    driver.__init__(opened.nodes, opened.stores, opened.blocking)
+    driver.__init__(opened.stores, opened.blocking)
     return ClientCore(driver, opened.backend, protocol=opened.protocol, label=None, op_timeout=2.0)
 
 
@@ -219,7 +219,7 @@ class Scene:
         machine = Machine(self.world, name)
         return machine, ClientCore(
             machine,
-            lambda protocol: Queue(CAPABILITIES, "store", "ear"),
+            lambda protocol: NodeQueue(CAPABILITIES, "store", "ear"),
             label=None,
             op_timeout=2.0,
         )

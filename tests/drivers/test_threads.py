@@ -47,7 +47,7 @@ async def waits(*effects: Any) -> list[object]:
 
 def test_what_is_no_effect_is_named() -> None:
     with pytest.raises(TypeError, match="which is not an effect"):
-        Threads({}).run(strange())
+        Threads().run(strange())
 
 
 async def strange() -> None:
@@ -61,19 +61,19 @@ async def strange() -> None:
 def test_a_signal_that_is_set_is_not_waited_for() -> None:
     signal = Signal()
     signal.set()
-    assert Threads({}).run(waits(Wait(signal, FOREVER))) == [True]
+    assert Threads().run(waits(Wait(signal, FOREVER))) == [True]
 
 
 def test_a_wait_ends_at_its_deadline_and_leaves_nothing_behind() -> None:
     signal = Signal()
-    assert Threads({}).run(waits(Wait(signal, now() + 0.01), Sleep(now() + 0.01))) == [False, None]
+    assert Threads().run(waits(Wait(signal, now() + 0.01), Sleep(now() + 0.01))) == [False, None]
     assert signal.wakers == []
 
 
 def test_a_long_wait_is_made_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leaselock.drivers.system_env.LONGEST_WAIT", 0.01)
     signal = Signal()
-    driver = Threads({})
+    driver = Threads()
     timer = threading.Timer(0.1, lambda: driver.step(signal.set))
     timer.start()
     assert driver.run(waits(Wait(signal, FOREVER))) == [True]
@@ -86,7 +86,7 @@ def test_patience_is_bounded() -> None:
 
 
 def test_a_thread_is_another_caller_whatever_its_number() -> None:
-    driver = Threads({})
+    driver = Threads()
     seen: list[Owner] = [driver.owner(), driver.owner()]
     assert seen[0] is seen[1]
     numbers = set()
@@ -108,14 +108,14 @@ def test_a_thread_that_cannot_be_started_leaves_its_process_closed(
     monkeypatch.setattr(threading.Thread, "start", refuse)
     process = waits()
     with pytest.raises(RuntimeError, match="start new thread"):
-        Threads({}).run(waits(Spawn(process, "x")))  # type: ignore[arg-type]
+        Threads().run(waits(Spawn(process, "x")))  # type: ignore[arg-type]
     assert was_dropped(process)
 
 
 def test_a_process_that_was_given_up_is_not_begun() -> None:
     process: Process[Any] = waits()
     process.close()
-    driver = Threads({})
+    driver = Threads()
     driver._in_background(process)
     assert was_dropped(process)
 
@@ -129,7 +129,7 @@ def test_an_error_of_a_callback_is_reported_and_goes_no_further(
     def fail(argument: object) -> None:
         raise ValueError(argument)
 
-    assert Threads({}).run(waits(CallUser(fail, "why"))) == [None]
+    assert Threads().run(waits(CallUser(fail, "why"))) == [None]
     assert str(reported[0].exc_value) == "why"
 
 
@@ -170,7 +170,7 @@ def test_what_runs_after_its_call_is_not_decorated() -> None:
 
 def test_close_joins_what_runs_but_not_itself() -> None:
     nowhere = Nowhere()
-    driver = Threads({"store": nowhere})
+    driver = Threads(blocking=(nowhere,))
     signal = Signal()
 
     async def ends_with(signal: Signal) -> None:
@@ -209,7 +209,7 @@ class LoggedStore:
 
 def test_close_interrupts_and_closes_the_stores_under_the_monitor() -> None:
     store = LoggedStore()
-    driver = Threads({}, (store,))
+    driver = Threads((store,))
     store.monitor = driver.monitor
     driver.close()
     assert store.calls == ["interrupt", "close"]
@@ -217,13 +217,13 @@ def test_close_interrupts_and_closes_the_stores_under_the_monitor() -> None:
 
 def test_a_forked_child_abandons_the_stores() -> None:
     store = LoggedStore()
-    Threads({}, (store,)).after_fork()
+    Threads((store,)).after_fork()
     assert store.calls == ["abandon"]
 
 
 def test_a_forked_child_forgets_everything() -> None:
     nowhere = Nowhere()
-    driver = Threads({"store": nowhere})
+    driver = Threads(blocking=(nowhere,))
     reasons: list[tuple[str, bool]] = []
     driver.forgotten = lambda reason, ours: reasons.append((reason, ours))
     before = driver.owner()
@@ -232,13 +232,13 @@ def test_a_forked_child_forgets_everything() -> None:
     assert driver.owner() is not before
     assert str(os.getppid()) in reasons[0][0]
     assert not reasons[0][1]
-    Threads({}).after_fork()
+    Threads().after_fork()
     assert SystemEnv().wall() == pytest.approx(time.time(), abs=5)
 
 
 def test_every_driver_hears_of_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = Nowhere()
-    driver = Threads({"store": nowhere})
+    driver = Threads(blocking=(nowhere,))
     monkeypatch.setattr(node, "DRIVERS", [driver])
     node._after_fork_in_child()
     assert nowhere.calls == ["after_fork"]
@@ -248,9 +248,7 @@ def test_the_end_of_the_interpreter_closes_clients(monkeypatch: pytest.MonkeyPat
     client, other = leaselock.Client("memory://exit"), leaselock.Client("memory://exit")
     lease = client.lock("a").acquire()
     assert lease is not None
-    monkeypatch.setattr(
-        "leaselock.drivers.threads.DRIVERS", [client._driver, Threads({}), object()]
-    )
+    monkeypatch.setattr("leaselock.drivers.threads.DRIVERS", [client._driver, Threads(), object()])
     _at_exit()
     with other, other.lock("a", timeout=0):
         assert lease.lost

@@ -48,7 +48,7 @@ def asked_redis(pieces: list[Piece], patience: float) -> tuple[object, int]:
     server = lines.server()
     server.play(pieces)
     store = RedisStore(settings_of(server.url), now, BlockingConnection)
-    driver = Threads({}, (store,))
+    driver = Threads((store,))
     acquire = store.backend("hash").acquire(lines.CLAIMS[0], wait=True, until=now() + patience)
     try:
         return driver.run(acquire), server.turn

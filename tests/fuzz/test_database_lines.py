@@ -144,7 +144,7 @@ def process_of(store: SqlStore, request: Any, until: float) -> Any:
 def asked(kind: str, requests: Sequence[object], patience: float) -> list[object]:
     """The result of each request in a thread: an answer, or an error of the library."""
     store = store_of(parsed(server(kind).url + "/d"), monotonic)
-    driver = Threads({}, (store,))
+    driver = Threads((store,))
     answers: list[object] = []
     for request in requests:
         began = monotonic()
@@ -177,7 +177,7 @@ def awaited(kind: str, requests: Sequence[object], patience: float) -> list[obje
 
     async def all_of_them() -> list[object]:
         store = store_of(parsed(server(kind).url + "/d"), monotonic, aio=True)
-        driver = Aio({}, (store,), native=True)
+        driver = Aio((store,))
         asyncio.get_running_loop().call_later(patience, store.listener.interrupt)
         try:
             asking = [one(driver, store, request) for request in requests]

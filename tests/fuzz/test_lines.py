@@ -83,7 +83,7 @@ async def carried_out(backend: RedisBackend, request: object, until: float) -> o
 def asked(form: str, requests: Sequence[object]) -> list[object]:
     """What each request comes to: an answer, or an error of ours."""
     store = RedisStore(settings_of(server().url), monotonic, BlockingConnection)
-    driver, backend = Threads({}, (store,)), store.backend(form)
+    driver, backend = Threads((store,)), store.backend(form)
     answers: list[object] = []
     for request in requests:
         began = monotonic()
@@ -110,7 +110,7 @@ def awaited(form: str, requests: Sequence[object], *, at_once: bool = True) -> l
 
     async def all_of_them() -> list[object]:
         store = RedisStore(settings_of(server().url), monotonic, MultiplexedConnection)
-        driver, backend = Aio({}, (store,), native=True), store.backend(form)
+        driver, backend = Aio((store,)), store.backend(form)
         try:
             if at_once:
                 return await asyncio.gather(*(one(driver, backend, each) for each in requests))

@@ -104,7 +104,7 @@ def asked(url: str, results: list[Result], request: Any) -> None:
     """Ask in a thread."""
     store = store_on(url, AnsweringConnection(results))
     with contextlib.suppress(StoreError, ConnectionResetError):
-        Threads({}, (store,)).run(process_of(store, request, math.inf))
+        Threads((store,)).run(process_of(store, request, math.inf))
 
 
 def awaited(url: str, results: list[Result], request: Any) -> None:
@@ -116,7 +116,7 @@ def awaited(url: str, results: list[Result], request: Any) -> None:
 
 async def answer(store: SqlStore, request: Any) -> None:
     """Ask with a deadline that is far away."""
-    driver = Aio({}, (store,), native=True)
+    driver = Aio((store,))
     await driver.run(process_of(store, request, monotonic() + 60.0))
 
 

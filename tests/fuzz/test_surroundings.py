@@ -56,7 +56,7 @@ def test_any_environment_names_a_store_or_is_rejected(
     with environment_with(**{VARIABLE: url, STACK: stack, OUTER_URL: outer}):
         with contextlib.suppress(ValueError, leaselock.LeaselockError):
             opened = connect(None, monotonic)
-            for node in (*opened.nodes.values(), *opened.stores):
+            for node in (*opened.blocking, *opened.stores):
                 node.close()
         with contextlib.suppress(Misconfigured):
             open_client(SimpleNamespace(backend=None, op_timeout=None)).close()  # type: ignore[arg-type]

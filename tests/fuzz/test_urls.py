@@ -45,7 +45,7 @@ def outcome(url: str) -> Opened | Exception:
         opened = open_store(url, monotonic)
     except (ValueError, LeaselockError) as error:
         return error
-    for node in (*opened.nodes.values(), *opened.stores):
+    for node in (*opened.blocking, *opened.stores):
         node.close()
     return opened
 

@@ -33,7 +33,7 @@ from leaselock.backends.redis.store import RedisStore
 from leaselock.backends.sqlite.store import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call, Request
-from leaselock.core.queue import Queue
+from leaselock.core.queue import NodeQueue
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
@@ -374,7 +374,7 @@ def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) 
         backend: Any = RedisStore(SETTINGS, machine.now, connections).backend("hash")
         backend.capabilities = REDIS
     else:
-        backend = Queue(MEMORY if store == "memory" else SQLITE, "store", "ear")
+        backend = NodeQueue(MEMORY if store == "memory" else SQLITE, "store", "ear")
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     judge.enrol(machine, service)
     scene.machines[name] = machine

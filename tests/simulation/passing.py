@@ -20,7 +20,7 @@ from leaselock.backends.redis.backend import WITH_TOKEN_RANGES
 from leaselock.backends.redis.keys import keys_of
 from leaselock.core.hold import State
 from leaselock.core.local_handoff import MAX_HANDOFF, LocalHandoff
-from leaselock.core.queue import Queue
+from leaselock.core.queue import NodeQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,9 +193,9 @@ class Passing(Story):
         judge.begin()
         return judge
 
-    def make_backend(self, machine: Machine) -> Queue:
+    def make_backend(self, machine: Machine) -> NodeQueue:
         """How its machines lock."""
-        return Queue(MEMORY, "store", "ear")
+        return NodeQueue(MEMORY, "store", "ear")
 
 
 class PassingOnRedis(Passing, RedisStory):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.world import Machine
 
-    from leaselock.backends.sql.session_pool import SessionConnection
+    from leaselock.backends.sql.session_connection import SessionConnection
     from leaselock.backends.sql.statements import Result, Script
     from leaselock.core.effects import Call
 

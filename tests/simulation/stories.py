@@ -10,7 +10,7 @@ from tests.simulation.story import Outcome, Story
 from tests.simulation.zoo import EnsembleSingleStory, EnsembleStory, SingleStory, ZooStory
 
 from leaselock.backends.memory.store import CAPABILITIES
-from leaselock.core.queue import Queue
+from leaselock.core.queue import NodeQueue
 
 if TYPE_CHECKING:
     from tests.simulation.world import Machine
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class MemoryStory(Story):
     """The same rules, on what the store in memory promises."""
 
-    def make_backend(self, machine: Machine) -> Queue:
+    def make_backend(self, machine: Machine) -> NodeQueue:
         """How its machines lock."""
-        return Queue(CAPABILITIES, "store", "ear")
+        return NodeQueue(CAPABILITIES, "store", "ear")
 
 
 # What no fault in it may break.

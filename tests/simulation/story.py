@@ -17,7 +17,7 @@ from tests.simulation.world import EPOCH, Faults, Machine, World
 
 from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core.client_core import ClientCore
-from leaselock.core.queue import Queue
+from leaselock.core.queue import NodeQueue
 from leaselock.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Story:
 
     def make_backend(self, machine: Machine) -> Any:
         """How its machines lock."""
-        return Queue(CAPABILITIES, "store", "ear")
+        return NodeQueue(CAPABILITIES, "store", "ear")
 
     def _micros(self) -> int:
         return int((EPOCH + self.world.time) * 1e6)

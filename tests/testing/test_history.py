@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leaselock.testing.check_command import main
 from leaselock.testing.history import History
+from leaselock.testing.history.__main__ import main
 from leaselock.testing.record_format import (
     FOREVER,
     RECORD_SIZE,

@@ -50,7 +50,7 @@ class AsyncClient:
         local_handoffs: int = 0,
     ) -> None:
         opened = connect(store, now, aio=True)
-        self._driver = Aio(opened.nodes, opened.stores, opened.blocking, native=opened.native)
+        self._driver = Aio(opened.stores, opened.blocking)
         self._service = ClientCore(
             self._driver,
             opened.backend,

@@ -50,7 +50,7 @@ class Client:
         local_handoffs: int = 0,
     ) -> None:
         opened = connect(store, now)
-        self._driver = Threads(opened.nodes, opened.stores, opened.blocking)
+        self._driver = Threads(opened.stores, opened.blocking)
         self._service = ClientCore(
             self._driver,
             opened.backend,

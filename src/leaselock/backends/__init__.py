@@ -1,4 +1,4 @@
-"""Where the truth lives: from a URL, or a client that the user has, to a backend and its nodes.
+"""Where the truth lives: from a URL, or a client that the user has, to a backend.
 
 A backend is loaded when a store of its kind is opened, and its client library not before that.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leaselock.backends.url import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     from leaselock.backends.url import StoreURL
@@ -25,16 +25,12 @@ class Opened(NamedTuple):
     """The way of locking that a protocol names (None: the store's default); else ValueError."""
     protocol: str
     """The default: what the URL says, else the store's."""
-    nodes: Mapping[str, Any]
-    """What the driver asks: blocking nodes, to be called from any thread, each a `Node`."""
     shown: str
     """The URL without its secrets."""
-    native: bool = False
-    """The nodes are asyncio's own (`drivers.node.AioNode`), not blocking ones."""
     stores: tuple[StoreLifecycle, ...] = ()
     """What the driver interrupts, closes and abandons."""
     blocking: tuple[Any, ...] = ()
-    """Nodes whose `call` blocks the thread: for asyncio the driver calls each in a thread."""
+    """Nodes whose calls block; for asyncio the driver calls each in a thread of its own."""
 
 
 SCHEMES = {
@@ -86,7 +82,7 @@ def _several(urls: str) -> object:
 
 
 def _redlock(targets: Sequence[object], now: Callable[[], float], *, aio: bool) -> Opened:
-    opened: Opened = import_module("leaselock.backends.redlock.master").open_masters(
+    opened: Opened = import_module("leaselock.backends.redlock.store").open_masters(
         targets, now, aio=aio
     )
     return opened

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import abc
+from typing import TYPE_CHECKING, TypeVar
 
 from leaselock.core.backend import CollectGarbage, Doctor, Finding, Setup
-from leaselock.core.effects import Call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -18,15 +18,12 @@ R = TypeVar("R")
 MAX_CLOCK_OFFSET = 1.0
 
 
-class StoreMaintenance:
+class StoreMaintenance(abc.ABC):
     """Sends each maintenance request to the store as it is."""
 
-    node: Any = None
-    """The connection to the store."""
-
+    @abc.abstractmethod
     def request(self, request: Request[R], until: float) -> Awaitable[R]:
         """Send one request to the store."""
-        return Call(self.node, request, until)
 
     async def doctor(self, until: float) -> Sequence[Finding]:
         """Report how the store is set up."""

@@ -1,13 +1,13 @@
 """The backend of a store that has a queue of its own and notifies the waiters.
 
-It sends requests to one node, the store, which carries out the `rules`, and waits for messages at
-another one, the listener. The listening process is started by the first wait. A message is only a
-hint to ask the store again.
+It sends requests to the store, which carries out the `rules`, and listens for messages. The
+listening process is started by the first wait. A message is only a hint to ask the store again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import abc
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.core.backend import (
     WAKE_ALL,
@@ -35,22 +35,22 @@ from leaselock.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
 
+    from leaselock.core.effects import Request
+
+R = TypeVar("R")
+
 
 class Queue(StoreMaintenance):
     """Locks on a store with a queue of its own."""
 
-    def __init__(
-        self, capabilities: Capabilities, store: Any = "store", listener: Any = "ear"
-    ) -> None:
+    def __init__(self, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
-        self.node = store
-        self.listener = listener
         self.signals: dict[str, Signal] = {}
         self.listening = Background()
 
+    @abc.abstractmethod
     def listen(self, client: str) -> Awaitable[Iterable[str]]:
         """Wait for messages of other clients."""
-        return Call(self.listener, Listen(client), FOREVER)
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. The signal exists before the request is sent, so no wake-up is missed."""
@@ -126,3 +126,20 @@ class Queue(StoreMaintenance):
         """Drop the waiters and the listening process."""
         self.signals = {}
         self.listening = Background()
+
+
+class NodeQueue(Queue):
+    """The queue of a store that is one node; its *listener* is another, which receives messages."""
+
+    def __init__(self, capabilities: Capabilities, store: Any, listener: Any) -> None:
+        super().__init__(capabilities)
+        self.store = store
+        self.listener = listener
+
+    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Send one request to the store."""
+        return Call(self.store, request, until)
+
+    def listen(self, client: str) -> Awaitable[Iterable[str]]:
+        """Wait for messages of other clients."""
+        return Call(self.listener, Listen(client), FOREVER)

@@ -27,10 +27,10 @@ from leaselock.drivers.node import DRIVERS, forked_message
 from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from leaselock.core.backend import StoreLifecycle
-    from leaselock.drivers.node import AioNode, Node
+    from leaselock.drivers.node import Node
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 5.0
@@ -71,19 +71,11 @@ class Aio(SystemEnv):
     """Steps the processes of one client in tasks."""
 
     def __init__(
-        self,
-        nodes: Mapping[str, Any],
-        stores: Sequence[StoreLifecycle] = (),
-        blocking: Sequence[Node] = (),
-        *,
-        native: bool = False,
+        self, stores: Sequence[StoreLifecycle] = (), blocking: Sequence[Node] = ()
     ) -> None:
-        # By the name or the object that a Call has.
-        self.nodes: dict[Any, AioNode] = {
-            name: node if native else InThread(node) for name, node in nodes.items()
-        }
-        self.nodes |= {node: InThread(node) for node in blocking}
         self.stores = stores
+        # What is called instead of each blocking node.
+        self.in_threads = {node: InThread(node) for node in blocking}
         self.loop: Loop | None = None
         self.owners: weakref.WeakKeyDictionary[asyncio.Task[Any], Owner] = (
             weakref.WeakKeyDictionary()
@@ -131,11 +123,11 @@ class Aio(SystemEnv):
                 "this AsyncClient belongs to another event loop that is still open; "
                 "make one client for each loop"
             )
-        for node in self.nodes.values():
+        for node in self.in_threads.values():
             node.interrupt()
-        for node in self.nodes.values():
+        for node in self.in_threads.values():
             node.retire()
-        for node in self.nodes.values():
+        for node in self.in_threads.values():
             node.close()
         for store in self.stores:
             store.abandon()
@@ -149,7 +141,7 @@ class Aio(SystemEnv):
     def after_fork(self) -> None:
         """In a forked child: no loop runs, and nothing is held."""
         self.loop = None
-        for node in self.nodes.values():
+        for node in self.in_threads.values():
             node.after_fork()
         for store in self.stores:
             store.abandon()
@@ -182,7 +174,7 @@ class Aio(SystemEnv):
         while a task waits.
         """
         if isinstance(effect, Call):
-            node = self.nodes.get(effect.node, effect.node)
+            node = self.in_threads.get(effect.node, effect.node)
             answer: Awaitable[object] = node.call(effect.request, effect.until)
             return answer
         if isinstance(effect, Wait):
@@ -254,16 +246,16 @@ class Aio(SystemEnv):
 
     async def close(self) -> None:
         """End the background tasks and close the stores."""
-        for node in self.nodes.values():
+        for node in self.in_threads.values():
             node.interrupt()
         for store in self.stores:
             store.interrupt()
         others = self.background - {asyncio.current_task()}  # a callback may close the client
         if others:
             await asyncio.wait(others, timeout=CLOSE_TIMEOUT)
-        for node in self.nodes.values():
+        for node in self.in_threads.values():
             await node.finish()
-        for node in self.nodes.values():
+        for node in self.in_threads.values():
             node.close()
         for store in self.stores:
             store.close()

@@ -20,7 +20,7 @@ Job = tuple[object, float, Loop, "asyncio.Future[object]"]
 
 
 class InThread:
-    """A blocking node as an `AioNode`."""
+    """A blocking node, to be awaited."""
 
     def __init__(self, node: Node) -> None:
         self.node = node

@@ -1,13 +1,10 @@
-"""The nodes that a driver calls, and what happens to drivers when this process forks."""
+"""The blocking nodes that a driver calls, and what happens to drivers when this process forks."""
 
 from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
+from typing import Protocol
 
 
 class Node(Protocol):
@@ -19,34 +16,6 @@ class Node(Protocol):
 
     def interrupt(self) -> None:
         """End a call that has no deadline with NotApplied. Called from any thread."""
-        ...
-
-    def close(self) -> None:
-        """Close connections and files. The next call opens new ones."""
-        ...
-
-    def after_fork(self) -> None:
-        """Drop, in a forked child, what belongs to the parent, without using it."""
-        ...
-
-
-class AioNode(Protocol):
-    """A node for asyncio: it is awaited, in the loop that its driver serves."""
-
-    def call(self, request: object, until: float) -> Awaitable[object]:
-        """The reply. A request that was cancelled is sent before those that follow it."""
-        ...
-
-    def interrupt(self) -> None:
-        """End a call that has no deadline with NotApplied."""
-        ...
-
-    async def finish(self) -> None:
-        """Return when all requests are done, and nothing runs in the loop any more."""
-        ...
-
-    def retire(self) -> None:
-        """The same after the loop was closed."""
         ...
 
     def close(self) -> None:

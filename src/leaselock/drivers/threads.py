@@ -26,7 +26,7 @@ from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
 from leaselock.drivers.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from leaselock.core.backend import StoreLifecycle
 
@@ -38,14 +38,10 @@ class Threads(SystemEnv):
     """Steps the processes of one client in threads."""
 
     def __init__(
-        self,
-        nodes: Mapping[str, Node],
-        stores: Sequence[StoreLifecycle] = (),
-        blocking: Sequence[Node] = (),
+        self, stores: Sequence[StoreLifecycle] = (), blocking: Sequence[Node] = ()
     ) -> None:
-        # By the name or the object that a Call has.
-        self.nodes: dict[Any, Node] = {**nodes, **{node: node for node in blocking}}
         self.stores = stores
+        self.blocking = blocking
         self.monitor = threading.RLock()
         self.local = threading.local()
         self.pool = ThreadPool(self._in_background)
@@ -91,10 +87,7 @@ class Threads(SystemEnv):
 
     def _perform(self, effect: Effect[Any]) -> object:
         if isinstance(effect, Call):
-            node = effect.node
-            if type(node) is str:
-                node = self.nodes[node]
-            answer: object = node.call(effect.request, effect.until)
+            answer: object = effect.node.call(effect.request, effect.until)
             return answer
         if isinstance(effect, Wait):
             return self._wait(effect.signal, effect.until)
@@ -147,13 +140,13 @@ class Threads(SystemEnv):
 
     def close(self) -> None:
         """End the background threads and close the stores."""
-        for node in self.nodes.values():
+        for node in self.blocking:
             node.interrupt()
         with self.monitor:
             for store in self.stores:
                 store.interrupt()
         self.pool.close(JOIN_TIMEOUT)
-        for node in self.nodes.values():
+        for node in self.blocking:
             node.close()
         with self.monitor:
             for store in self.stores:
@@ -164,7 +157,7 @@ class Threads(SystemEnv):
         self.monitor = threading.RLock()
         self.local = threading.local()
         self.pool = ThreadPool(self._in_background)
-        for node in self.nodes.values():
+        for node in self.blocking:
             node.after_fork()
         for store in self.stores:
             store.abandon()

@@ -34,7 +34,7 @@ from leaselock.core.backend import (
     SetLifetime,
     Setup,
 )
-from leaselock.core.queue import Queue
+from leaselock.core.queue import NodeQueue
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -346,8 +346,8 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
     store = Store(decoded(parts.authority + parts.path), now)
     listener = Listener(store)
 
-    def backend(protocol: str | None) -> Queue:
+    def backend(protocol: str | None) -> NodeQueue:
         check_protocol(protocol, PROTOCOLS, "memory")
-        return Queue(CAPABILITIES, store, listener)
+        return NodeQueue(CAPABILITIES, store, listener)
 
-    return Opened(backend, default, {}, url, blocking=(store, listener))
+    return Opened(backend, default, url, blocking=(store, listener))

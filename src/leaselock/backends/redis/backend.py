@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from leaselock.backends.redis.legacy_formats import LegacyLock
     from leaselock.backends.redis.scripted_lock import ScriptedLock
-    from leaselock.backends.redis.store import RedisStore
+    from leaselock.backends.redis.shared_state import SharedState
 
 # The server measures time to live by its wall clock: the drift covers a clock that is slewed, not
 # one that jumps. Its granularity is a millisecond.
@@ -45,9 +45,9 @@ class RedisBackend:
     """Locks of one protocol; errors that are private to this package do not leave it."""
 
     def __init__(
-        self, store: RedisStore, locks: ScriptedLock | LegacyLock, capabilities: Capabilities
+        self, shared: SharedState, locks: ScriptedLock | LegacyLock, capabilities: Capabilities
     ) -> None:
-        self.store = store
+        self.executor = shared.executor
         self.locks = locks
         self.capabilities = capabilities
 
@@ -88,7 +88,7 @@ class RedisBackend:
     async def doctor(self, until: float) -> Sequence[Finding]:
         """Report how the servers are set up."""
         with PUBLIC_ERRORS:
-            return await examine(self.store.executor, until)
+            return await examine(self.executor, until)
 
     async def setup(self, dry: bool, until: float) -> Sequence[str]:
         """Nothing has to be created."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.executor import Executor
     from leaselock.backends.redis.keys import Keys
     from leaselock.backends.redis.messages import Command
-    from leaselock.backends.redis.store import RedisStore
+    from leaselock.backends.redis.shared_state import SharedState
     from leaselock.core.backend import Claim, HoldRecord, Lifetime
 
 # The reply of TTL for a key without an expiry.
@@ -297,9 +297,9 @@ FORMS: dict[str, type[Setnx]] = {
 class LegacyLock:
     """The protocol of one of these formats."""
 
-    def __init__(self, store: RedisStore, form: str, wall: Callable[[], float]) -> None:
-        self.executor = store.executor
-        self.topology = store.topology
+    def __init__(self, shared: SharedState, form: str, wall: Callable[[], float]) -> None:
+        self.executor = shared.executor
+        self.topology = shared.topology
         self.form: Setnx = FORMS[form](wall)
         self.closing = Signal()
 

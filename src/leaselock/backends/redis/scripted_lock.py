@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from leaselock.backends.redis.keys import Keys
     from leaselock.backends.redis.messages import Command, Word
-    from leaselock.backends.redis.store import RedisStore
+    from leaselock.backends.redis.shared_state import SharedState
     from leaselock.core.backend import Claim, Lifetime
 
 # A waiter that was granted the lock must confirm within this time, or the next one gets it.
@@ -55,14 +55,14 @@ RELEASED = (Released("absent", ()), Released("held", ()), Released("waiting", ()
 class ScriptedLock:
     """The protocol of the formats "hash", "string" and "vote"."""
 
-    def __init__(self, store: RedisStore, form: str, replicas: int) -> None:
+    def __init__(self, shared: SharedState, form: str, replicas: int) -> None:
         self.form = form
         self.replicas = replicas
-        self.topology = store.topology
-        self.executor = store.executor
-        self.pool = store.pool
-        self.queue = store.queue
-        self.listener = store.listener
+        self.topology = shared.topology
+        self.executor = shared.executor
+        self.pool = shared.pool
+        self.queue = shared.queue
+        self.listener = shared.listener
         self.closing = False
         # The tokens of grants that were given back, of claims that are still in use.
         self.undone: dict[str, set[bytes]] = {}

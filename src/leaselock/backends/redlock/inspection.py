@@ -15,44 +15,44 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leaselock.backends.redlock.quorum import Masters
-    from leaselock.backends.redlock.votes import Ballot
+    from leaselock.backends.redlock.votes import Votes
 
 
 async def inspect(
     masters: Masters, name: str | None, pattern: str, until: float
 ) -> Sequence[LockState]:
     """One lock, or those whose names match."""
-    ballot = await _states(masters, Inspect(name, pattern), "no majority to look at", until)
-    names = {state.name for states in ballot.answers.values() for state in states}
-    seen = (_merged(each, ballot) for each in sorted(names))
+    votes = await _states(masters, Inspect(name, pattern), "no majority to look at", until)
+    names = {state.name for states in votes.answers.values() for state in states}
+    seen = (_merged(each, votes) for each in sorted(names))
     return tuple(state for state in seen if name is not None or state.held or state.waiting)
 
 
 async def break_lock(masters: Masters, name: str, token: int | None, until: float) -> Broken:
     """End the hold of the claim that has a majority, on each master that it has."""
-    ballot = await _states(masters, Inspect(name, "*"), f"no majority to break {name!r}", until)
-    held = _merged(name, ballot).held
+    votes = await _states(masters, Inspect(name, "*"), f"no majority to break {name!r}", until)
+    held = _merged(name, votes).held
     if held is None or token not in (None, held.token):
         return Broken(held, False, ())
     breaks: dict[int, object] = {
         i: BreakLock(name, state.held.token)
-        for i, (state,) in ballot.answers.items()
+        for i, (state,) in votes.answers.items()
         if state.held is not None and state.held.id == held.id
     }
-    done = await masters.poll(breaks, until, lambda b: False)
+    done = await masters.poll(breaks, until, lambda v: False)
     broken = sum(answer.done for answer in done.answers.values())
-    if len(breaks) - broken >= ballot.quorum:
+    if len(breaks) - broken >= votes.quorum:
         raise masters.error(done, f"{name!r} could not be broken on most masters")
     return Broken(held, True, ())
 
 
-async def _states(masters: Masters, inspect: Inspect, what: str, until: float) -> Ballot:
+async def _states(masters: Masters, inspect: Inspect, what: str, until: float) -> Votes:
     soon = min(until, masters.now() + TIMEOUT)
-    ballot = await masters.poll(masters.each(inspect), soon, lambda b: False)
-    masters.check(ballot, what)
-    return ballot
+    votes = await masters.poll(masters.each(inspect), soon, lambda v: False)
+    masters.check(votes, what)
+    return votes
 
 
-def _merged(name: str, ballot: Ballot) -> LockState:
-    states = {i: s for i, found in ballot.answers.items() for s in found if s.name == name}
-    return merged(name, states, ballot.quorum)
+def _merged(name: str, votes: Votes) -> LockState:
+    states = {i: s for i, found in votes.answers.items() for s in found if s.name == name}
+    return merged(name, states, votes.quorum)

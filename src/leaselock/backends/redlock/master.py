@@ -1,21 +1,13 @@
-"""Opening a Redlock: its masters, each a Redis store of its own, as one store."""
+"""What a Redlock needs of one master: its locks, in the format for votes."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from leaselock.backends import Opened, check_protocol, open_store
-from leaselock.backends.redlock.protocol import Redlock
-from leaselock.core.backend import Capabilities
-
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Sequence
 
-    from leaselock.core.backend import Claim, Finding
-
-PROTOCOLS = ("redlock",)
-FEWEST = 3
+    from leaselock.core.backend import Capabilities, Claim, Finding
 
 
 class VotingLocks(Protocol):
@@ -58,64 +50,3 @@ class Master(NamedTuple):
 
     shown: str
     locks: VotingLocks
-
-
-def open_masters(
-    targets: Sequence[object], now: Callable[[], float], *, aio: bool = False
-) -> Opened:
-    """A Redlock of several Redis masters; ValueError if they are too few, or one is named twice."""
-    opened = [open_store(_without_protocol(target), now, aio=aio) for target in targets]
-    stores = _checked(opened)
-    masters = [
-        Master(one.shown, store.voting_locks()) for one, store in zip(opened, stores, strict=True)
-    ]
-
-    def backend(protocol: str | None) -> Redlock:
-        check_protocol(protocol, PROTOCOLS, "Redlock")
-        return Redlock(masters, _capabilities(masters), now, _random)
-
-    shown = ",".join(one.shown for one in opened)
-    lifecycles = tuple(one.stores[0] for one in opened)
-    return Opened(backend, "redlock", {}, shown, native=aio, stores=lifecycles)
-
-
-def _without_protocol(target: object) -> object:
-    """The URL without ``protocol=redlock``, which several masters mean anyway."""
-    if not isinstance(target, str):
-        return target
-    place, _, query = target.partition("?")
-    words = query.split("&") if query else []
-    for word in words:
-        if word.startswith("protocol="):
-            check_protocol(word.removeprefix("protocol="), PROTOCOLS, "Redlock")
-    rest = "&".join(word for word in words if not word.startswith("protocol="))
-    return f"{place}?{rest}" if rest else place
-
-
-def _checked(opened: Sequence[Opened]) -> list[VotingStore]:
-    if len(opened) < FEWEST:
-        raise ValueError(
-            f"a Redlock needs at least {FEWEST} independent masters, not {len(opened)}: with "
-            "fewer, there is no majority without each of them"
-        )
-    stores: list[VotingStore] = []
-    shown = [one.shown for one in opened]
-    for one in opened:
-        store = one.stores[0] if one.stores else None
-        if not isinstance(store, VotingStore):
-            raise ValueError(f"a Redlock is made of Redis masters, and {one.shown} is none")
-        if shown.count(one.shown) > 1:
-            raise ValueError(f"{one.shown} is named twice: a Redlock needs independent masters")
-        stores.append(store)
-    return stores
-
-
-def _capabilities(masters: Sequence[Master]) -> Capabilities:
-    """The least of what the masters can promise."""
-    each = [master.locks.capabilities for master in masters]
-    drift, margin = max(c.clock_drift for c in each), max(c.clock_margin for c in each)
-    return Capabilities(drift, margin, life=False, inheritable=False)
-
-
-def _random() -> float:
-    return int.from_bytes(os.urandom(4), "big") / 2**32

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from leaselock.backends.redlock.master import Master
-    from leaselock.backends.redlock.votes import Ballot
+    from leaselock.backends.redlock.votes import Votes
 
 # A majority without the master that has the queue counts after so long.
 BLOCKED_FOR = 3.0
@@ -84,7 +84,7 @@ class Redlock:
         self.closing = Signal()
         self.all = Masters(self.masters, self.now)
         self.blocked_since: dict[int, float] = {}
-        self.latest: dict[str, Ballot] = {}
+        self.latest: dict[str, Votes] = {}
         self.undone: dict[str, set[tuple[int, int]]] = {}
         self.waiting_at: dict[str, int] = {}
         self.queued_at: dict[str, int] = {}
@@ -102,22 +102,22 @@ class Redlock:
             queue_master = self.all.queue_master()
             if wait:
                 self._queue_at(claim, queue_master)
-            ballot = await self._ballot(claim, queue_master, wait, until)
-            votes = self._votes(ballot, claim)
-            won = self._won(ballot, votes, queue_master)
-            if won and (token := await self._token(claim, votes, until)) is not None:
+            votes = await self._vote(claim, queue_master, wait, until)
+            granted = self._granted(votes, claim)
+            won = self._won(votes, granted, queue_master)
+            if won and (token := await self._token(claim, granted, until)) is not None:
                 return Grant(token, ())
-            if queue_master not in votes or await Wait(self.closing, self.now() + pause):
+            if queue_master not in granted or await Wait(self.closing, self.now() + pause):
                 break
-        ballot.failed = True
+        votes.failed = True
         # Votes that do not count any more, too: what should have ended them did not arrive.
-        unsaid = await self._give_back(claim, ballot.votes(), until)
-        busy = self._busy(ballot, claim, queue_master)
+        unsaid = await self._give_back(claim, votes.granted(), until)
+        busy = self._busy(votes, claim, queue_master)
         if not wait:
             # Only now: a claim that may yet be granted must not be given back. After a majority
             # was won and its token not raised, the votes may be others than were given back.
-            ballot.final = True
-            for master in {*ballot.errors, *unsaid, *(votes if won else ())}:
+            votes.final = True
+            for master in {*votes.errors, *unsaid, *(granted if won else ())}:
                 self.pending_releases.add(master, claim)
             self._done_with(claim)
             await self.pending_releases.start()
@@ -130,67 +130,67 @@ class Redlock:
         if before != queue_master:
             self.masters[before].locks.forget(claim)
 
-    async def _ballot(self, claim: Claim, queue_master: int, wait: bool, until: float) -> Ballot:
-        ballot = self.latest[claim.id] = self.all.ballot()
+    async def _vote(self, claim: Claim, queue_master: int, wait: bool, until: float) -> Votes:
+        votes = self.latest[claim.id] = self.all.new_votes()
 
         async def late(master: int, answer: object) -> None:
-            await self._late(ballot, claim, master, answer)
+            await self._late(votes, claim, master, answer)
 
         requests = {i: Acquire(claim, wait and i == queue_master) for i in self.all.each(None)}
-        await self.all.poll(requests, until, partial(has_enough, queue_master), late, ballot)
-        if ballot.errors or not ballot.complete:
+        await self.all.poll(requests, until, partial(has_enough, queue_master), late, votes)
+        if votes.errors or not votes.complete:
             self.uncertain.add(claim.id)
-        return ballot
+        return votes
 
-    async def _late(self, ballot: Ballot, claim: Claim, master: int, answer: object) -> None:
+    async def _late(self, votes: Votes, claim: Claim, master: int, answer: object) -> None:
         """Handle an answer to a try that has failed without it; a newer try finds it by itself."""
-        if self.latest.get(claim.id, ballot) is not ballot:
+        if self.latest.get(claim.id, votes) is not votes:
             return
         if isinstance(answer, Grant):
             if claim.id in self.latest:
                 self.undone.setdefault(claim.id, set()).add((master, answer.token))
             self.pending_releases.add(master, claim, answer.token)
             await self.pending_releases.send(master)
-        elif answer is None and ballot.final:
+        elif answer is None and votes.final:
             self.pending_releases.add(master, claim)
             await self.pending_releases.start()
 
-    def _votes(self, ballot: Ballot, claim: Claim) -> dict[int, int]:
+    def _granted(self, votes: Votes, claim: Claim) -> dict[int, int]:
         undone = self.undone.get(claim.id, ())
-        return {i: token for i, token in ballot.votes().items() if (i, token) not in undone}
+        return {i: token for i, token in votes.granted().items() if (i, token) not in undone}
 
-    def _won(self, ballot: Ballot, votes: Mapping[int, int], queue_master: int) -> bool:
-        if len(votes) < ballot.quorum:
+    def _won(self, votes: Votes, granted: Mapping[int, int], queue_master: int) -> bool:
+        if len(granted) < votes.quorum:
             return False
-        if not isinstance(ballot.answers.get(queue_master), Busy):
+        if not isinstance(votes.answers.get(queue_master), Busy):
             self.blocked_since.pop(queue_master, None)
             return True
         # Another claim is before this one there; or it has a hold that is on no other master.
         since = self.blocked_since.setdefault(queue_master, self.now())
         return self.now() - since > BLOCKED_FOR
 
-    async def _token(self, claim: Claim, votes: Mapping[int, int], until: float) -> int | None:
-        token = max(votes.values())
-        if agreed(votes.values(), self.quorum):
+    async def _token(self, claim: Claim, granted: Mapping[int, int], until: float) -> int | None:
+        token = max(granted.values())
+        if agreed(granted.values(), self.quorum):
             return token
-        fences = dict.fromkeys(votes, RaiseToken(claim, token))
-        ballot = await self.all.poll(fences, until, lambda b: b.is_decided(yes_votes(b)))
-        return token if yes_votes(ballot) >= self.quorum else None
+        fences = dict.fromkeys(granted, RaiseToken(claim, token))
+        votes = await self.all.poll(fences, until, lambda v: v.is_decided(yes_votes(v)))
+        return token if yes_votes(votes) >= self.quorum else None
 
-    async def _give_back(self, claim: Claim, votes: Mapping[int, int], until: float) -> set[int]:
+    async def _give_back(self, claim: Claim, granted: Mapping[int, int], until: float) -> set[int]:
         """Give votes back; returns the masters that did not confirm it."""
-        if not votes:
+        if not granted:
             return set()
-        self.undone.setdefault(claim.id, set()).update(votes.items())
-        undos = {i: ReleaseGrant(claim, token) for i, token in votes.items()}
-        said = await self.all.poll(undos, min(until, self.now() + TIMEOUT), lambda b: False)
+        self.undone.setdefault(claim.id, set()).update(granted.items())
+        undos = {i: ReleaseGrant(claim, token) for i, token in granted.items()}
+        said = await self.all.poll(undos, min(until, self.now() + TIMEOUT), lambda v: False)
         return undos.keys() - said.answers.keys()
 
-    def _busy(self, ballot: Ballot, claim: Claim, queue_master: int) -> Busy:
-        self.all.check(ballot, f"no majority for {claim.name!r}")
-        reply = busiest(ballot)
+    def _busy(self, votes: Votes, claim: Claim, queue_master: int) -> Busy:
+        self.all.check(votes, f"no majority for {claim.name!r}")
+        reply = busiest(votes)
         self.waiting_at.pop(claim.id, None)
-        if isinstance(at_line := ballot.answers.get(queue_master), Busy):
+        if isinstance(at_line := votes.answers.get(queue_master), Busy):
             self.waiting_at[claim.id] = queue_master
             return reply._replace(retry_after=at_line.retry_after)
         # Several claims had some votes each: chance decides which one tries again first.
@@ -212,32 +212,32 @@ class Redlock:
         """Renew all on every master; a claim holds if a majority renewed it."""
         asked = self.all.each(Renew(claims))
 
-        def verdicts(ballot: Ballot) -> list[bool | None]:
-            words = ([a[k] for a in self._valid_answers(ballot, c)] for k, c in enumerate(claims))
-            return [ballot.verdict(sum(each), len(each) - sum(each)) for each in words]
+        def verdicts(votes: Votes) -> list[bool | None]:
+            words = ([a[k] for a in self._valid_answers(votes, c)] for k, c in enumerate(claims))
+            return [votes.verdict(sum(each), len(each) - sum(each)) for each in words]
 
-        ballot = await self.all.poll(asked, until, lambda b: None not in verdicts(b))
-        self.all.check(ballot, "no majority to renew")
-        return verdicts(ballot)
+        votes = await self.all.poll(asked, until, lambda v: None not in verdicts(v))
+        self.all.check(votes, "no majority to renew")
+        return verdicts(votes)
 
-    def _valid_answers(self, ballot: Ballot, claim: Claim) -> list[Any]:
+    def _valid_answers(self, votes: Votes, claim: Claim) -> list[Any]:
         """The answers of masters whose vote is not being given back."""
         undone, latest = self.undone.get(claim.id, ()), self.latest.get(claim.id)
-        return valid_answers(ballot, undone, self._votes(latest, claim) if latest else ())
+        return valid_answers(votes, undone, self._granted(latest, claim) if latest else ())
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release on all masters; repeat it later on those that did not answer."""
         request = Release(claim, tombstone or claim.id in self.uncertain)
-        ballot = await self.all.poll(
-            self.all.each(request), until, lambda b: b.is_decided(held_on(b))
+        votes = await self.all.poll(
+            self.all.each(request), until, lambda v: v.is_decided(held_on(v))
         )
-        for master in set(range(len(self.masters))) - set(ballot.answers):
+        for master in set(range(len(self.masters))) - set(votes.answers):
             self.pending_releases.add(master, claim)
-        self.all.check(ballot, f"no majority to give {claim.name!r} back")
+        self.all.check(votes, f"no majority to give {claim.name!r} back")
         self._done_with(claim)
         self.forget(claim)
         await self.pending_releases.start()
-        return ballot.verdict(held_on(ballot), len(ballot.answers) - held_on(ballot)) is not False
+        return votes.verdict(held_on(votes), len(votes.answers) - held_on(votes)) is not False
 
     def _done_with(self, claim: Claim) -> None:
         self.latest.pop(claim.id, None)
@@ -246,13 +246,13 @@ class Redlock:
 
     async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold, on every master that has it."""
-        ballot = await self.all.poll(
+        votes = await self.all.poll(
             self.all.each(SetLifetime(claim, tie)),
             until,
-            lambda b: b.is_decided(changed_on(self._valid_answers(b, claim))),
+            lambda v: v.is_decided(changed_on(self._valid_answers(v, claim))),
         )
-        self.all.check(ballot, f"no majority for {claim.name!r}")
-        return LifetimeSet(changed_on(self._valid_answers(ballot, claim)) >= ballot.quorum, ())
+        self.all.check(votes, f"no majority for {claim.name!r}")
+        return LifetimeSet(changed_on(self._valid_answers(votes, claim)) >= votes.quorum, ())
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """One lock, or those whose names match. A slow master is not waited for."""
@@ -278,8 +278,8 @@ class Redlock:
         """The claim waits no more."""
         self.waiting_at.pop(claim.id, None)
         self.queued_at.pop(claim.id, None)
-        ballot = self.latest.get(claim.id)
-        if ballot is not None and ballot.failed:
+        votes = self.latest.get(claim.id)
+        if votes is not None and votes.failed:
             del self.latest[claim.id]
         for master in self.masters:
             master.locks.forget(claim)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.redlock.votes import Ballot
+from leaselock.backends.redlock.votes import Votes
 from leaselock.core.effects import Spawn, Wait
 from leaselock.errors import NotApplied, StoreError
 
@@ -49,38 +49,38 @@ class Masters:
         first = self.queue_master()
         return dict.fromkeys((first, *(i for i in range(len(self)) if i != first)), request)
 
-    def ballot(self) -> Ballot:
-        """A new one."""
-        return Ballot(len(self))
+    def new_votes(self) -> Votes:
+        """The votes of a new request: none yet."""
+        return Votes(len(self))
 
     async def poll(
         self,
         requests: Mapping[int, object],
         until: float,
-        decided: Callable[[Ballot], bool],
+        decided: Callable[[Votes], bool],
         late: Callable[[int, object], Awaitable[None]] | None = None,
-        ballot: Ballot | None = None,
-    ) -> Ballot:
+        votes: Votes | None = None,
+    ) -> Votes:
         """Ask, and wait until it is *decided*.
 
-        *late* is called with each answer that comes after the ballot has failed; None is no answer.
+        *late* is called with each answer that comes after the try has failed; None is no answer.
         """
-        ballot = ballot or self.ballot()
-        ballot.asked = len(requests)
+        votes = votes or self.new_votes()
+        votes.asked = len(requests)
         skipped = self._skipped(requests)
         first = next(i for i in requests if i not in skipped)
         for i, request in requests.items():
             if i in skipped:
-                ballot.fail(i, skipped[i])
+                votes.fail(i, skipped[i])
             elif i != first:
-                await Spawn(self._ask(ballot, i, request, until, late), "vote")
+                await Spawn(self._ask(votes, i, request, until, late), "vote")
         soon = min(until, self.now() + TIMEOUT)
-        await self._ask(ballot, first, requests[first], soon, late)
-        while not (ballot.complete or decided(ballot)):
-            ballot.changed.clear()
-            if not await Wait(ballot.changed, until):
+        await self._ask(votes, first, requests[first], soon, late)
+        while not (votes.complete or decided(votes)):
+            votes.changed.clear()
+            if not await Wait(votes.changed, until):
                 break
-        return ballot
+        return votes
 
     def _skipped(self, requests: Mapping[int, object]) -> dict[int, StoreError]:
         skipped = {i: self._error_of(i) for i in requests if self._is_skipped(i)}
@@ -99,7 +99,7 @@ class Masters:
 
     async def _ask(
         self,
-        ballot: Ballot,
+        votes: Votes,
         master: int,
         request: object,
         until: float,
@@ -113,24 +113,24 @@ class Masters:
             answer = await self.masters[master].locks.carry_out(request, until)
         except StoreError as error:
             self.failed[master] = (self.now() + SKIPPED_FOR, error)
-            ballot.fail(master, error)
+            votes.fail(master, error)
         else:
             self.failed.pop(master, None)
             self.answered[master] = self.now()
-            ballot.answer(master, answer)
+            votes.answer(master, answer)
         finally:
             self.outstanding[master] -= 1
-        if ballot.failed and late is not None:
+        if votes.failed and late is not None:
             await late(master, answer)
 
-    def check(self, ballot: Ballot, what: str) -> None:
+    def check(self, votes: Votes, what: str) -> None:
         """Raise the error, unless a majority has answered."""
-        if not ballot.is_answered():
-            raise self.error(ballot, what)
+        if not votes.is_answered():
+            raise self.error(votes, what)
 
-    def error(self, ballot: Ballot, what: str) -> StoreError:
+    def error(self, votes: Votes, what: str) -> StoreError:
         """Why there is no majority; for a master that had no time to answer, its last error."""
         for master, (_, error) in self.failed.items():
-            if master not in ballot.answers:
-                ballot.errors.setdefault(master, error)
-        return ballot.error(what, [master.shown for master in self.masters])
+            if master not in votes.answers:
+                votes.errors.setdefault(master, error)
+        return votes.error(what, [master.shown for master in self.masters])

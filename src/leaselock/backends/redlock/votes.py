@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 
-class Ballot:
-    """The answers so far."""
+class Votes:
+    """The answers of the masters to one request, as far as they have arrived."""
 
     __slots__ = ("answers", "asked", "changed", "errors", "failed", "final", "masters")
 
@@ -55,7 +55,7 @@ class Ballot:
         """Whether a majority has answered."""
         return len(self.answers) >= self.quorum
 
-    def votes(self) -> dict[int, int]:
+    def granted(self) -> dict[int, int]:
         """The masters that granted, each with its token."""
         return {i: a.token for i, a in self.answers.items() if isinstance(a, Grant)}
 
@@ -78,7 +78,7 @@ class Ballot:
             f"{what}: {silent} of {self.masters} masters did not answer ({reasons or 'no time'})"
         )
         refused = all(isinstance(error, NotApplied) for error in self.errors.values())
-        nothing = refused and self.complete and not self.votes()
+        nothing = refused and self.complete and not self.granted()
         return NotApplied(message) if nothing else OutcomeUnknown(message)
 
 
@@ -87,9 +87,9 @@ def agreed(tokens: Collection[int], quorum: int) -> bool:
     return Counter(tokens)[max(tokens)] >= quorum
 
 
-def busiest(ballot: Ballot) -> Busy:
+def busiest(votes: Votes) -> Busy:
     """Of the Busy answers, the one that names the most frequent holder."""
-    replies = [reply for reply in ballot.answers.values() if isinstance(reply, Busy)]
+    replies = [reply for reply in votes.answers.values() if isinstance(reply, Busy)]
     holders = Counter(reply.held.id for reply in replies if reply.held is not None)
     if not holders:
         return replies[0] if replies else Busy(None, 0.0, ())
@@ -128,33 +128,33 @@ def _held(
     return LockState.exclusive(name, held, left[quorum - 1], waiting)
 
 
-def has_enough(queue_master: int, ballot: Ballot) -> bool:
+def has_enough(queue_master: int, votes: Votes) -> bool:
     """Whether there is a majority that includes the master with the queue, or cannot be one."""
-    votes = ballot.votes()
-    if len(votes) >= ballot.quorum:
-        return queue_master in votes or queue_master in ballot.errors
-    return ballot.is_decided(len(votes))
+    granted = votes.granted()
+    if len(granted) >= votes.quorum:
+        return queue_master in granted or queue_master in votes.errors
+    return votes.is_decided(len(granted))
 
 
-def yes_votes(ballot: Ballot) -> int:
+def yes_votes(votes: Votes) -> int:
     """The number of masters that said yes."""
-    return sum(answer is True for answer in ballot.answers.values())
+    return sum(answer is True for answer in votes.answers.values())
 
 
-def held_on(ballot: Ballot) -> int:
+def held_on(votes: Votes) -> int:
     """The number of masters on which the claim held."""
-    return sum(isinstance(a, Released) and a.was == "held" for a in ballot.answers.values())
+    return sum(isinstance(a, Released) and a.was == "held" for a in votes.answers.values())
 
 
 def valid_answers(
-    ballot: Ballot, undone: Collection[tuple[int, int]], voted: Collection[int]
+    votes: Votes, undone: Collection[tuple[int, int]], voted: Collection[int]
 ) -> list[Any]:
     """The answers of masters whose vote was not given back, or that *voted* anew since then.
 
     The request that gives a vote back may arrive late, and end a vote that was counted.
     """
     given_back = {master for master, _ in undone}.difference(voted)
-    return [answer for master, answer in ballot.answers.items() if master not in given_back]
+    return [answer for master, answer in votes.answers.items() if master not in given_back]
 
 
 def changed_on(answers: Sequence[Any]) -> int:

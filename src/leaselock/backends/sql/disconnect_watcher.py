@@ -19,7 +19,7 @@ from leaselock.core.effects import Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.sql.session_pool import SessionConnection
+    from leaselock.backends.sql.session_connection import SessionConnection
 
 # EPOLLIN and EPOLLRDHUP; the module has these names only where epoll exists.
 READABLE, ENDED = 0x001, 0x2000

@@ -183,7 +183,7 @@ class SessionLocks:
         """Wait for the lock in the server, for a while; `acquire` reports the result."""
         if session.has_row or session.token is not None:
             return
-        values = {**self.values(session), "patience": max(1, round(timeout * 1000))}
+        values = {**self.values(session), "timeout": max(1, round(timeout * 1000))}
         try:
             (result,) = await own.execute(((f"{session.protocol} wait", values),))
         except SqlError as error:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.backends.sql.connection import Receive, Send
 from leaselock.backends.sql.disconnect_watcher import AwaitDisconnect
-from leaselock.backends.sql.pool import Room, once
+from leaselock.backends.sql.pool import once
+from leaselock.backends.sql.session_connection import SessionConnection
 from leaselock.backends.sql.session_locks import Session, SessionLocks
 from leaselock.backends.sql.statements import SqlError
 from leaselock.core.backend import Released
@@ -22,7 +23,6 @@ from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from leaselock.backends.sql.connection import Connection
     from leaselock.backends.sql.executor import Executor
     from leaselock.backends.sql.pool import Pool
     from leaselock.core.backend import (
@@ -42,17 +42,6 @@ GRACE = 1.0
 TOO_OLD = "protocol advisory needs PostgreSQL 14 or newer: use protocol lease or row"
 CLOSED = "the client was closed"
 ABSENT = Released("absent", ())
-
-
-class SessionConnection:
-    """A connection, what its session owns, and the queue of requests for it."""
-
-    def __init__(self, connection: Connection, session: Session) -> None:
-        self.connection = connection
-        self.session = session
-        self.settings: set[str] = set()
-        self.room = Room(1)
-        self.ended = False
 
 
 class SessionPool:

@@ -140,7 +140,7 @@ def open_store(named: object, now: Callable[[], float], *, aio: bool = False) ->
     def backend(protocol: str | None) -> Queue | SessionBackend:
         return store.backend(check_protocol(protocol or default, PROTOCOLS, "SQL"))
 
-    return Opened(backend, default, {}, target.shown, native=aio, stores=(store,))
+    return Opened(backend, default, target.shown, stores=(store,))
 
 
 def _of_engine(engine: object) -> Target:

@@ -46,7 +46,7 @@ from leaselock.core.backend import (
     SetLifetime,
     Setup,
 )
-from leaselock.core.queue import Queue
+from leaselock.core.queue import NodeQueue
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -303,8 +303,8 @@ def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Open
     file = File(path_of(url), now)
     store, listener = Store(file), Listener(file)
 
-    def backend(protocol: str | None) -> Queue:
+    def backend(protocol: str | None) -> NodeQueue:
         check_protocol(protocol, PROTOCOLS, "SQLite")
-        return Queue(CAPABILITIES, store, listener)
+        return NodeQueue(CAPABILITIES, store, listener)
 
-    return Opened(backend, default, {}, f"sqlite:///{file.path}", blocking=(store, listener))
+    return Opened(backend, default, f"sqlite:///{file.path}", blocking=(store, listener))

@@ -4,7 +4,7 @@
     2  the own node is the lowest: the claim holds; its token is the transaction that created it
     3  else watch the node directly before the own, and read the holder's; if it is gone, list again
     4  woken: list, and continue at 2. But if the node before the own was the holder's and was
-       deleted, the claim holds without a request (the session was proven while it waited)
+       deleted, the claim holds without a request (the session was proved while it waited)
     to release or to cancel: delete the own node
 
 The owner in the name is unique, so a node whose creation got no reply is found by it. Only the
@@ -69,7 +69,7 @@ class QueueBackend(SessionBackend):
         if wait:
             self.prepare_wait(claim)
             if self.is_next(contender):
-                return await self._grant(contender, self.proven)
+                return await self._grant(contender, self.last_proof)
         elif not contender.created and (busy := await self._peek(claim, until)):
             return busy
         while True:
@@ -161,10 +161,10 @@ class QueueBackend(SessionBackend):
             "nodes of kazoo's format: use ?names=curator in the URL of every client"
         )
 
-    async def _grant(self, contender: Contender, proven: float = FOREVER) -> Grant:
+    async def _grant(self, contender: Contender, proof: float = FOREVER) -> Grant:
         assert contender.node is not None
         await self.granted(contender)
-        return Grant(contender.node.token, (), proven)
+        return Grant(contender.node.token, (), proof)
 
     async def _behind(
         self, contender: Contender, place: Position, wait: bool, until: float

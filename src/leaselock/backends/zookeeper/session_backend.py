@@ -49,7 +49,7 @@ CLOCK_MARGIN = 0.001
 PROOF_TIMEOUT = 1.0
 # A majority takes part in the reply to these.
 PROOFS = (QuorumBarrier, CreateSequential, Create, Delete)
-# While claims wait, the session is proven so often, so that a grant may need no request.
+# While claims wait, the session is proved this often, so that a grant may need no request.
 PROOFS_PER_SESSION = 6
 
 
@@ -72,7 +72,7 @@ class SessionBackend(Maintenance):
         self.deletes_tried = 0.0
         self.session = 0
         # When the last proof of the session was requested, and when one was last tried.
-        self.proven = 0.0
+        self.last_proof = 0.0
         self.proof_tried = 0.0
 
     async def batch(
@@ -85,7 +85,7 @@ class SessionBackend(Maintenance):
             await Call(self.connection, Connect(), until)
         result = await Call(self.connection, Batch(operations, session), until)
         if any(isinstance(operation, PROOFS) for operation in operations):
-            self.proven = max(self.proven, asked)
+            self.last_proof = max(self.last_proof, asked)
         if result.timeout != self.capabilities.session_timeout:
             self.capabilities = self.capabilities._replace(session_timeout=result.timeout)
         self.session = result.session
@@ -167,7 +167,7 @@ class SessionBackend(Maintenance):
         its own, was deleted, and its own session is certainly alive.
         """
         deleted, contender.holder_deleted = contender.holder_deleted, False
-        recent = self.now() - self.proven < self.capabilities.session_timeout / 4
+        recent = self.now() - self.last_proof < self.capabilities.session_timeout / 4
         node = contender.node
         return deleted and recent and node is not None and node.session == self.session
 

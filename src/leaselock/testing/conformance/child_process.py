@@ -15,27 +15,46 @@ import sys
 import threading
 import traceback
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from leaselock.core.hold import RAN_OUT
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from pathlib import Path
 
-    from leaselock.testing.conformance.world import Body, World
+    from leaselock.testing.conformance.store import Store
+
+T = TypeVar("T")
 
 PROGRAM = "leaselock.testing.conformance.worker"
 # The exit code of a forked child whose lease expired.
 LOST = 2
 
 
+class Environment(Protocol):
+    """What a process needs of the world of its scenario."""
+
+    store: Store
+    url: str
+    folder: Path
+    children: list[Child | Fork]
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of a scenario from outside."""
+        ...
+
+    async def wait_until(self, condition: Callable[[], bool | Awaitable[bool]]) -> None:
+        """Wait until *condition* is true."""
+        ...
+
+
 class Child:
     """A process that runs a function of the suite."""
 
     def __init__(
-        self, world: World, driver: str, body: Callable[..., Any], arguments: Sequence[Any]
+        self, world: Environment, driver: str, body: Callable[..., Any], arguments: Sequence[Any]
     ) -> None:
         self.world = world
         self.words: list[str] = []
@@ -105,7 +124,7 @@ class Child:
 class Fork:
     """A forked child of this process."""
 
-    def __init__(self, world: World, body: Body[None]) -> None:
+    def __init__(self, world: Environment, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.world = world
         self.status: int | None = None
         with warnings.catch_warnings():
@@ -136,7 +155,7 @@ class Fork:
             os.waitpid(self.pid, 0)
 
 
-def _run_child(world: World, body: Body[None]) -> NoReturn:
+def _run_child(world: Environment, body: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     code = 1
     try:
         world.run(body())
@@ -163,6 +182,6 @@ def send_to_parent(word: object) -> None:
     print(word, flush=True)
 
 
-async def wait_for_word(world: World, word: str) -> None:
+async def wait_for_word(world: Environment, word: str) -> None:
     """In the child: wait until the parent has sent *word*."""
     await world.wait_until(word_file(world.folder, os.getpid(), word).exists)

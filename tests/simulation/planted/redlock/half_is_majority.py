@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redlock.votes import Ballot
+from leaselock.backends.redlock.votes import Votes
 
 if TYPE_CHECKING:
     import pytest
@@ -15,4 +15,4 @@ FIRST = 410
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(Ballot, "quorum", property(lambda ballot: ballot.masters // 2))
+    patch.setattr(Votes, "quorum", property(lambda votes: votes.masters // 2))

@@ -9,7 +9,7 @@ from leaselock.backends.redlock.protocol import Redlock
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.redlock.votes import Ballot
+    from leaselock.backends.redlock.votes import Votes
     from leaselock.core.backend import Claim
 
 # A short story that finds it: with the bug, long ones go on for long.
@@ -18,13 +18,13 @@ FIRST = 20001
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    ballot_of = Redlock._ballot
+    vote_of = Redlock._vote
 
-    async def hasty(self: Redlock, claim: Claim, *words: Any) -> Ballot:
-        ballot = await ballot_of(self, claim, *words)
-        for master in ballot.errors:
+    async def hasty(self: Redlock, claim: Claim, *words: Any) -> Votes:
+        votes = await vote_of(self, claim, *words)
+        for master in votes.errors:
             self.pending_releases.add(master, claim)
         await self.pending_releases.start()
-        return ballot
+        return votes
 
-    patch.setattr(Redlock, "_ballot", hasty)
+    patch.setattr(Redlock, "_vote", hasty)

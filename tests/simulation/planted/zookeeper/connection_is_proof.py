@@ -23,7 +23,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     def hopeful(self: SessionBackend, events: Iterable[str]) -> None:
         received = tuple(events)
         if WAKE_ALL in received:
-            self.proven = self.now()
+            self.last_proof = self.now()
         handle(self, received)
 
     patch.setattr(SessionBackend, "_handle", hopeful)

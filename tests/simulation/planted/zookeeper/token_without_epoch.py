@@ -21,8 +21,8 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     grant = QueueBackend._grant
 
-    async def short(self: QueueBackend, contender: Contender, proven: float = FOREVER) -> Grant:
-        whole = await grant(self, contender, proven)
+    async def short(self: QueueBackend, contender: Contender, proof: float = FOREVER) -> Grant:
+        whole = await grant(self, contender, proof)
         return whole._replace(token=whole.token % OF_ONE_LEADER)
 
     patch.setattr(QueueBackend, "_grant", short)

@@ -39,7 +39,7 @@ UPDATE leaselock_session SET protocol = :protocol, name = :name, id = :id, clien
 WHERE session = :session AND IS_USED_LOCK(:key) = CONNECTION_ID() AND GET_LOCK(:liveness_key, 0) = 1
 
 -- advisory wait
-SELECT GET_LOCK(:key, :patience / 1000)
+SELECT GET_LOCK(:key, :timeout / 1000)
 
 -- advisory release
 DO RELEASE_ALL_LOCKS()

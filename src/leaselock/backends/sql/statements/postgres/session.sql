@@ -34,7 +34,7 @@ RETURNING token
 
 -- advisory wait
 -- Waits are short, because CREATE INDEX CONCURRENTLY waits for every waiting statement.
-BEGIN; SET LOCAL lock_timeout = :patience; SELECT pg_advisory_lock(:key); COMMIT
+BEGIN; SET LOCAL lock_timeout = :timeout; SELECT pg_advisory_lock(:key); COMMIT
 
 -- advisory release
 SELECT pg_advisory_unlock_all()
@@ -54,7 +54,7 @@ SELECT name, pg_try_advisory_lock(:liveness_key) FROM leaselock_row WHERE name =
 FOR UPDATE SKIP LOCKED
 
 -- row wait
-BEGIN; SET LOCAL lock_timeout = :patience; SELECT pg_try_advisory_lock(:liveness_key);
+BEGIN; SET LOCAL lock_timeout = :timeout; SELECT pg_try_advisory_lock(:liveness_key);
 SELECT name FROM leaselock_row WHERE name = :name FOR UPDATE
 
 -- row release

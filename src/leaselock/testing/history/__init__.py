@@ -14,7 +14,6 @@ Records may come in any order and from any number of files.
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -294,9 +293,3 @@ def _process_at(processes: list[tuple[int, Process]], ts: int) -> Process | None
     """Of the processes that had one pid one after another, return the one that had it at `ts`."""
     position = bisect_right([first for first, _ in processes], ts)
     return processes[position - 1][1] if position else None
-
-
-if __name__ == "__main__":
-    from leaselock.testing.check_command import main
-
-    sys.exit(main())

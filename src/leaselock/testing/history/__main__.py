@@ -52,3 +52,7 @@ def _rules(options: argparse.Namespace) -> Rules:
         ghost_bound=options.ghost_bound,
         hand_over_bound=options.hand_over_bound,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

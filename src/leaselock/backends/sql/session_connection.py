@@ -1,0 +1,22 @@
+"""One connection of the protocols "row" and "advisory", as the pool and the watcher share it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.backends.sql.pool import Room
+
+if TYPE_CHECKING:
+    from leaselock.backends.sql.connection import Connection
+    from leaselock.backends.sql.session_locks import Session
+
+
+class SessionConnection:
+    """A connection, what its session owns, and the queue of requests for it."""
+
+    def __init__(self, connection: Connection, session: Session) -> None:
+        self.connection = connection
+        self.session = session
+        self.settings: set[str] = set()
+        self.room = Room(1)
+        self.ended = False
