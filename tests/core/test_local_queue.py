@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.core.test_local import asked, client_of, mutex_of
 from tests.core.test_service import Scene
 from tests.core.test_turns import claim_of, layer_of
@@ -19,7 +20,7 @@ from leaselock.core.local_handoff import (
     start_watch,
 )
 from leaselock.core.rules import RECHECK_INTERVAL
-from leaselock.errors import NotApplied
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -183,7 +184,8 @@ def test_no_waiter_goes_on_with_a_claim_that_has_a_tombstone() -> None:
     assert not scene.do(machine, layer.release_lease(queue, lease, 5.0))
     (request,) = scene.store.seen
     assert (request.claim, request.tombstone) == (waiters[0].claim, True)
-    assert waiters[0].own_claim.id != waiters[0].claim.id
+    fresh = [layer.with_new_id(waiters[0].claim).id for _ in range(2)]
+    assert len({waiters[0].claim.id, waiters[0].own_claim.id, *fresh}) == 4
     assert waiters[1].own_claim is waiters[1].claim
     assert queue.lease is None
 
@@ -225,17 +227,17 @@ def test_a_refused_try_with_the_claim_of_a_waiter_leaves_its_lease() -> None:
     assert list(layer.waiters) == [first.claim.id]
 
 
-def test_a_reply_that_does_not_arrive_leaves_a_lease_uncertain() -> None:
+def test_a_request_that_is_not_answered_leaves_the_lease_uncertain() -> None:
     scene = Scene()
-    machine, service = client_of(scene)
-    scene.store.lost_replies = 1
-
-    async def one() -> None:
-        handle = await mutex_of(service).acquire(None)
-        assert handle is not None
-        await handle.release()
-
-    scene.do(machine, one())
+    machine, layer = layer_of(scene)
+    claim = claim_of(1)
+    scene.store.silent = (Acquire,)
+    with pytest.raises(OutcomeUnknown):
+        scene.do(machine, layer._acquire(claim, True, 1.0))
+    waiter = layer.waiters[claim.id]
+    assert waiter.queue.lease is not None
+    assert waiter.queue.lease.may_be_in_flight()
+    scene.do(machine, layer.release(claim, tombstone=False, until=10.0))
     releases = [request for request in scene.store.seen if isinstance(request, Release)]
     assert [release.tombstone for release in releases] == [True]
 
