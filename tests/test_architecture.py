@@ -29,7 +29,7 @@ PUBLIC_NAMES = [
     *("Waiter", "Finding"),
     *("LeaselockError", "AcquireTimeout", "NotHeld", "LeaseLost", "InvalidName", "ClientClosed"),
     *("StoreError", "NotApplied", "OutcomeUnknown", "UnsafeProtocolWarning", "__version__"),
-    *("StaleVersion", "FenceRejected", "RowNotFound"),
+    *("StaleVersion", "FenceRejected", "RowNotFound", "AlreadyHeld", "AcquireCancelled"),
 ]
 
 LONG_FUNCTION = 30
@@ -53,6 +53,7 @@ PURE = {
     "re",
     "types",
     "typing",
+    "warnings",
     "weakref",
 }
 

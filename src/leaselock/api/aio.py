@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+import sys
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from leaselock.api.connect import connect
 from leaselock.core.client_core import ClientCore
@@ -14,7 +15,9 @@ from leaselock.drivers.system_env import now
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
+    from typing import Literal, Never
 
+    from leaselock.api.connect import Store
     from leaselock.core.backend import Finding
     from leaselock.core.inspection import Holder, LockInfo, Waiter
     from leaselock.core.lease_handle import LeaseHandle
@@ -37,7 +40,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        store: object = None,
+        store: Store = None,
         *,
         label: str | None = None,
         op_timeout: float = 5.0,
@@ -54,7 +57,7 @@ class AsyncClient:
             local_handoffs=local_handoffs,
         )
         self._driver.forgotten = self._service.abandon
-        self._url = opened.shown
+        self._url = self._driver.store = opened.shown
 
     @property
     def url(self) -> str:
@@ -73,12 +76,15 @@ class AsyncClient:
         label: str | None = None,
         local_handoffs: int | None = None,
         cached: bool = False,
+        owner: Literal["lock"] | None = None,
+        **unknown: Never,
     ) -> AsyncLock:
         """Name a lock; nothing is asked of the store yet.
 
         A grant lasts *lease* seconds and is renewed until released, unless *renew* is false.
         *timeout* bounds the wait for it, in seconds: None for ever, 0 not at all. The task that
-        holds it may take it again, unless *reentrant* is false. *protocol* is one of the store's
+        holds it may take it again, unless *reentrant* is false. With *owner* "lock" the lock object
+        is the owner: any task may release it, and none may take it again before that. *protocol* is one of the store's
         ways of locking (default: the URL's, else the store's first), *label* for people who look.
 
         With *local_handoffs*, the tasks of this client that want the lock pass a lease among themselves
@@ -103,6 +109,8 @@ class AsyncClient:
                 label=label,
                 local_handoffs=local_handoffs,
                 cached=cached,
+                owner=owner,
+                **unknown,
             ),
         )
 
@@ -157,7 +165,7 @@ class AsyncClient:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<leaselock.AsyncClient {self._url}>"
+        return f"<leaselock.AsyncClient {self._url}{self._service.state()}>"
 
 
 class AsyncLock:
@@ -172,13 +180,28 @@ class AsyncLock:
         """The name of the lock."""
         return self._mutex.name
 
-    async def acquire(self, timeout: float | None = None) -> AsyncLease | None:
+    @overload
+    async def acquire(self, timeout: None = None) -> AsyncLease: ...
+
+    @overload
+    async def acquire(self, timeout: float) -> AsyncLease | None: ...
+
+    async def acquire(self, timeout: float | None = None, **unknown: Never) -> AsyncLease | None:
         """Take the lock; None when *timeout* seconds pass first, 0 does not wait.
 
-        Without *timeout* the lock's own holds. Raises StoreError when the store does not
+        Without *timeout* the lock's own holds, and AcquireTimeout is raised. Raises StoreError when the store does not
         answer, LeaseLost when this task has lost a hold of it and not released it.
         """
-        return AsyncLease.of(self._driver, await self._driver.run(self._mutex.acquire(timeout)))
+        return AsyncLease.of(
+            self._driver, await self._driver.run(self._mutex.acquire(timeout, **unknown))
+        )
+
+    def cancel(self) -> int:
+        """End every `acquire` that waits through this object, with AcquireCancelled; say how many.
+
+        It may be called from any thread or task. The lock can be acquired again afterwards.
+        """
+        return self._driver.ask(self._mutex.cancel)
 
     async def release(self) -> None:
         """Give back what this task took last; NotHeld if it holds nothing here."""
@@ -201,7 +224,9 @@ class AsyncLock:
         return await self._driver.run(self._mutex.waiters())
 
     async def __aenter__(self) -> AsyncLease:
-        return AsyncLease(self._driver, await self._driver.run(self._mutex.enter()))
+        return AsyncLease(
+            self._driver, await self._driver.run(self._mutex.enter(id(sys._getframe(1))))
+        )
 
     async def __aexit__(
         self,
@@ -209,7 +234,7 @@ class AsyncLock:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._driver.run(self._mutex.leave(exception))
+        await self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate *function* to run under the lock; TypeError for one that would run later."""
@@ -223,7 +248,7 @@ class AsyncLock:
         return under_lock
 
     def __repr__(self) -> str:
-        return f"<leaselock.AsyncLock {self.name!r}>"
+        return f"<leaselock.AsyncLock {self.name!r} on {self._driver.store}{self._mutex.state()}>"
 
 
 class AsyncLease:
@@ -292,5 +317,19 @@ class AsyncLease:
             self._handle.on_lost, callback, self, functools.partial(AsyncLease, self._driver)
         )
 
+    async def __aenter__(self) -> Self:
+        return await self._driver.run(self._handle.begin_body(self))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._driver.run(self._handle.end_body(exception))
+
     def __repr__(self) -> str:
-        return f"<leaselock.AsyncLease {self.name!r} token {self.token}>"
+        return (
+            f"<leaselock.AsyncLease {self.name!r} on {self._driver.store}, "
+            f"token {self.token}, {self._handle.state()}>"
+        )

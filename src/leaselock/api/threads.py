@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+import sys
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, overload
 
 from leaselock.api.connect import connect
 from leaselock.core.client_core import ClientCore
@@ -14,7 +15,9 @@ from leaselock.drivers.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Literal, Never
 
+    from leaselock.api.connect import Store
     from leaselock.core.backend import Finding
     from leaselock.core.inspection import Holder, LockInfo, Waiter
     from leaselock.core.lease_handle import LeaseHandle
@@ -37,7 +40,7 @@ class Client:
 
     def __init__(
         self,
-        store: object = None,
+        store: Store = None,
         *,
         label: str | None = None,
         op_timeout: float = 5.0,
@@ -55,7 +58,7 @@ class Client:
         )
         self._driver.forgotten = self._service.abandon
         self._driver.last = self._service.close
-        self._url = opened.shown
+        self._url = self._driver.store = opened.shown
 
     @property
     def url(self) -> str:
@@ -74,12 +77,15 @@ class Client:
         label: str | None = None,
         local_handoffs: int | None = None,
         cached: bool = False,
+        owner: Literal["lock"] | None = None,
+        **unknown: Never,
     ) -> Lock:
         """Name a lock; nothing is asked of the store yet.
 
         A grant lasts *lease* seconds and is renewed until released, unless *renew* is false.
         *timeout* bounds the wait for it, in seconds: None for ever, 0 not at all. The thread that
-        holds it may take it again, unless *reentrant* is false. *protocol* is one of the store's
+        holds it may take it again, unless *reentrant* is false. With *owner* "lock" the lock object
+        is the owner: any thread may release it, and none may take it again before that. *protocol* is one of the store's
         ways of locking (default: the URL's, else the store's first), *label* for people who look.
 
         With *local_handoffs*, the threads of this client that want the lock pass a lease among themselves
@@ -104,6 +110,8 @@ class Client:
                 label=label,
                 local_handoffs=local_handoffs,
                 cached=cached,
+                owner=owner,
+                **unknown,
             ),
         )
 
@@ -154,7 +162,7 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<leaselock.Client {self._url}>"
+        return f"<leaselock.Client {self._url}{self._service.state()}>"
 
 
 class Lock:
@@ -169,13 +177,26 @@ class Lock:
         """The name of the lock."""
         return self._mutex.name
 
-    def acquire(self, timeout: float | None = None) -> Lease | None:
+    @overload
+    def acquire(self, timeout: None = None) -> Lease: ...
+
+    @overload
+    def acquire(self, timeout: float) -> Lease | None: ...
+
+    def acquire(self, timeout: float | None = None, **unknown: Never) -> Lease | None:
         """Take the lock; None when *timeout* seconds pass first, 0 does not wait.
 
-        Without *timeout* the lock's own holds. Raises StoreError when the store does not
+        Without *timeout* the lock's own holds, and AcquireTimeout is raised. Raises StoreError when the store does not
         answer, LeaseLost when this thread has lost a hold of it and not released it.
         """
-        return Lease.of(self._driver, self._driver.run(self._mutex.acquire(timeout)))
+        return Lease.of(self._driver, self._driver.run(self._mutex.acquire(timeout, **unknown)))
+
+    def cancel(self) -> int:
+        """End every `acquire` that waits through this object, with AcquireCancelled; say how many.
+
+        It may be called from any thread or task. The lock can be acquired again afterwards.
+        """
+        return self._driver.ask(self._mutex.cancel)
 
     def release(self) -> None:
         """Give back what this thread took last; NotHeld if it holds nothing here."""
@@ -198,7 +219,7 @@ class Lock:
         return self._driver.run(self._mutex.waiters())
 
     def __enter__(self) -> Lease:
-        return Lease(self._driver, self._driver.run(self._mutex.enter()))
+        return Lease(self._driver, self._driver.run(self._mutex.enter(id(sys._getframe(1)))))
 
     def __exit__(
         self,
@@ -206,7 +227,7 @@ class Lock:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._driver.run(self._mutex.leave(exception))
+        self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate *function* to run under the lock; TypeError for one that would run later."""
@@ -220,7 +241,7 @@ class Lock:
         return under_lock
 
     def __repr__(self) -> str:
-        return f"<leaselock.Lock {self.name!r}>"
+        return f"<leaselock.Lock {self.name!r} on {self._driver.store}{self._mutex.state()}>"
 
 
 class Lease:
@@ -289,5 +310,19 @@ class Lease:
             self._handle.on_lost, callback, self, functools.partial(Lease, self._driver)
         )
 
+    def __enter__(self) -> Self:
+        return self._driver.run(self._handle.begin_body(self))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._driver.run(self._handle.end_body(exception))
+
     def __repr__(self) -> str:
-        return f"<leaselock.Lease {self.name!r} token {self.token}>"
+        return (
+            f"<leaselock.Lease {self.name!r} on {self._driver.store}, "
+            f"token {self.token}, {self._handle.state()}>"
+        )

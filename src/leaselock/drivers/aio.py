@@ -91,6 +91,8 @@ class Aio(SystemEnv):
         self.background: set[asyncio.Task[None]] = set()
         # What the client does when its holds are lost with a fork or a loop.
         self.forgotten: Callable[[str, bool], None] = _nothing
+        # The URL of the store, for people.
+        self.store = ""
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
@@ -172,6 +174,10 @@ class Aio(SystemEnv):
             except BaseException as raised:
                 # Cancellation, too, is thrown into the process, which knows what to undo.
                 error = raised
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """The result of a function that awaits nothing, run as one step."""
+        return function()
 
     def step(self, function: Callable[..., None], *arguments: object) -> None:
         """Run a function that awaits nothing as one step."""

@@ -53,6 +53,8 @@ class Threads(SystemEnv):
         self.forgotten: Callable[[str, bool], None] = _nothing
         # The last process of the client, for the end of the interpreter.
         self.last: Callable[[], Process[None]] | None = None
+        # The URL of the store, for people.
+        self.store = ""
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
@@ -83,6 +85,11 @@ class Threads(SystemEnv):
             except BaseException as raised:
                 # An interrupt, too, is thrown into the process, which knows what to undo.
                 error = raised
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """The result of a function that awaits nothing, run as one step."""
+        with self.monitor:
+            return function()
 
     def step(self, function: Callable[..., None], *arguments: object) -> None:
         """Run a function that awaits nothing as one step."""
