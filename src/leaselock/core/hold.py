@@ -95,7 +95,6 @@ class Hold:
         self.renew = renew
         # The end of a fixed lease, which no renewal moves.
         self.max_valid_until = FOREVER if renew else valid_until
-        self.state = State.HELD
         # How many nested acquisitions share this hold.
         self.depth = 1
         self.reason = ""
@@ -112,9 +111,11 @@ class Hold:
         self.owner: Callable[[], Owner | None] = no_owner
         # Where the user acquired it, if that is recorded.
         self.place = ""
+        # Last: one that was interrupted before is no hold yet.
+        self.state = State.HELD
 
     def __del__(self) -> None:
-        if self.state is State.HELD and self.owned:
+        if getattr(self, "state", None) is State.HELD and self.owned:
             place = f", acquired at:\n{self.place}" if self.place else ""
             text = f"the lease on {self.claim.name!r} (token {self.token}) was dropped while held"
             warnings.warn(f"{text}{place}", ResourceWarning, source=self, stacklevel=2)

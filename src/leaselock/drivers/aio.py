@@ -23,6 +23,7 @@ from leaselock.core.effects import (
     Wait,
 )
 from leaselock.drivers.in_thread import InThread, Loop
+from leaselock.drivers.errors import as_public
 from leaselock.drivers.node import DRIVERS, forked_message
 from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
 
@@ -168,12 +169,21 @@ class Aio(SystemEnv):
             except StopIteration as done:
                 result: T = done.value
                 return result
+            except BaseException as raised:
+                failure = raised
+                break
             answer = error = None
             try:
                 answer = await self._perform(effect)
             except BaseException as raised:
                 # Cancellation, too, is thrown into the process, which knows what to undo.
                 error = raised
+        error = None
+        try:
+            # Not in the handler, so that its context is what the caller handles, if anything.
+            raise as_public(failure)
+        finally:
+            del failure  # it has this frame in its traceback
 
     def ask(self, function: Callable[[], T]) -> T:
         """The result of a function that awaits nothing, run as one step."""
