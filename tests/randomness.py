@@ -17,7 +17,8 @@ def prepare(config: pytest.Config) -> None:
     """Choose the seed; before any test is imported, since its settings inherit from the profile."""
     fixed = config.getoption("--tier") in FIXED
     # How long an example takes says more about the machine than about the code.
-    settings = hypothesis.settings(deadline=None, derandomize=fixed)
+    # Examples of earlier runs would make this one differ, and the folder may not be ours.
+    settings = hypothesis.settings(deadline=None, derandomize=fixed, database=None)
     hypothesis.settings.register_profile("leaselock", settings)
     hypothesis.settings.load_profile("leaselock")
     if not fixed and config.option.hypothesis_seed is None:

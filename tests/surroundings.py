@@ -62,6 +62,10 @@ def _variables() -> None:
     for name in list(os.environ):
         if name.startswith(PERSONAL):
             del os.environ[name]
+    # A folder that sudo left there, and that we may not enter, changes why a command is not found.
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    entered = [folder for folder in folders if os.access(folder, os.X_OK)]
+    os.environ["PATH"] = os.pathsep.join(entered)
     home = os.environ.get("HOME", "")
     if not (os.path.isabs(home) and os.access(home, os.W_OK | os.X_OK)):
         os.environ["HOME"] = tempfile.mkdtemp(prefix="home-")

@@ -12,9 +12,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-PROGRAMS = re.findall(
-    r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S
-)
+
+
+def programs(page: Path) -> list[str]:
+    """Return the Python code blocks of a page."""
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+
+
+PROGRAMS = programs(ROOT / "README.md")
 PRINTED = {
     "threads": ["deposited 5, token", "deposited 10, token", "deposited 20, token", "balance: 35"],
     "asyncio": ["ann writes the report, token", "ben writes the report, token"],
@@ -24,7 +29,7 @@ EXPECTED = {
     "threads.py": ["five deposits: 50", "held: valid for 30 seconds"],
     "asyncio_.py": ["ann, ben, cleo", "another task, after 0.1 s: None"],
     "fencing.py": ["new holder's write: True", "late holder's write: False", "report is new"],
-    "decorator.py": ["not written twice: 'report' could not be had", "written by the first"],
+    "decorator.py": ["not written twice: could not acquire 'report'", "written by the first"],
 }
 
 
@@ -72,3 +77,9 @@ def test_readme_program_runs(name: str, number: int, url: str | None, tmp_path: 
     printed = run(["-c", PROGRAMS[number]], tmp_path, url)
     for line in PRINTED[name]:
         assert line in printed
+
+
+def test_programs_of_local_handoff_run(tmp_path: Path) -> None:
+    local, cached = programs(ROOT / "docs" / "explanation" / "local-handoff.md")
+    assert int(run(["-c", local], tmp_path)) > 0
+    assert run(["-c", cached], tmp_path) == "True\n"

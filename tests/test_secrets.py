@@ -1,5 +1,6 @@
-"""Nothing outside of the tests looks like a secret. What only looks so is marked where it stands:
-`pragma: allowlist secret`, in a comment at the end of its line. And what has one does not show it.
+"""No file outside the tests contains a secret, and URLs are shown without theirs.
+
+A false positive is marked by `pragma: allowlist secret` in a comment at the end of its line.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from leaselock.backends.zookeeper.url import parsed as zookeeper_target
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".ci", "benchmarks", "docs", "examples", "scripts", "src")
-# A picture is drawn from numbers; its compressed bytes look like anything.
+# The compressed bytes of pictures cause false positives.
 PICTURES = (".png", ".svg")
 
 
 def files() -> list[Path]:
-    """All that people have written outside of the tests."""
+    """Return all source files outside the tests."""
     below = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
     found = [path for path in (*ROOT.iterdir(), *below) if path.is_file()]
     ours = [path for path in found if "__pycache__" not in path.parts and path.name != ".git"]
@@ -29,13 +30,13 @@ def files() -> list[Path]:
 
 
 def secrets_in(paths: list[Path]) -> list[str]:
-    """Where what looks like one stands; the secret itself is not told."""
+    """Return the places of possible secrets, without their text."""
     with default_settings():
         found = [secret for path in paths for secret in scan_file(str(path))]
     return [f"{secret.filename}:{secret.line_number}: {secret.type}" for secret in found]
 
 
-def test_no_file_has_a_secret() -> None:
+def test_no_file_contains_a_secret() -> None:
     assert len(files()) > 200
     assert secrets_in(files()) == []
 
@@ -49,13 +50,13 @@ def test_no_file_has_a_secret() -> None:
         "-----BEGIN RSA PRIVATE " + "KEY-----",
     ],
 )
-def test_a_secret_would_be_found(line: str, tmp_path: Path) -> None:
+def test_a_secret_is_found(line: str, tmp_path: Path) -> None:
     file = tmp_path / "settings.py"
     file.write_text(f"{line}\n")
     assert len(secrets_in([file])) >= 1
 
 
-def test_what_a_url_says_is_not_shown_with_its_secrets() -> None:
+def test_parsed_urls_do_not_show_their_secrets() -> None:
     user = "me:hidden"
     targets = (
         redis_settings(f"redis://{user}@h"),

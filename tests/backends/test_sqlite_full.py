@@ -46,7 +46,7 @@ def exhaust(take: Callable[[str], object]) -> None:
         take(f"new {number}")
 
 
-def test_the_log_starts_anew_where_it_would_outgrow_the_disk(disk: Path) -> None:
+def test_the_log_restarts_before_it_fills_the_disk(disk: Path) -> None:
     with leaselock.Client(f"sqlite:///{disk}/locks.db") as client:
         lock = client.lock("a")
         tokens = []
@@ -57,7 +57,7 @@ def test_the_log_starts_anew_where_it_would_outgrow_the_disk(disk: Path) -> None
         assert (disk / "locks.db-wal").stat().st_size < SIZE
 
 
-def test_a_disk_that_others_fill_stops_no_lock_that_is_in_use(disk: Path) -> None:
+def test_locks_in_use_keep_working_on_a_full_disk(disk: Path) -> None:
     with leaselock.Client(f"sqlite:///{disk}/locks.db") as client, client.lock("a"):
         for _ in range(20):
             with client.lock("b"):
@@ -73,7 +73,7 @@ def test_a_disk_that_others_fill_stops_no_lock_that_is_in_use(disk: Path) -> Non
             pass
 
 
-def test_whoever_is_called_while_the_disk_is_full_is_served_or_refused(disk: Path) -> None:
+def test_requests_on_a_full_disk_succeed_or_are_refused(disk: Path) -> None:
     one, two = (Client(disk / "locks.db", name) for name in ("one", "two"))
     one.ask("n")
     assert two.ask("n", wait=True) is None

@@ -26,7 +26,7 @@ def another_comes_and_goes(url: str) -> None:
     subprocess.run([sys.executable, "-c", OTHER, url], check=True)
 
 
-def test_a_log_that_was_removed_under_us_is_noticed(tmp_path: Path) -> None:
+def test_a_log_removed_while_in_use_is_detected(tmp_path: Path) -> None:
     """POSIX: closing any descriptor of a file ends all locks that the process has on it. The next
     client to go then takes itself for the last one, and removes the log (hazard K2).
     """
@@ -42,7 +42,7 @@ def test_a_log_that_was_removed_under_us_is_noticed(tmp_path: Path) -> None:
             client.lock("a").acquire(timeout=0)
 
 
-def test_a_log_that_stays_is_none(tmp_path: Path) -> None:
+def test_an_unchanged_log_is_accepted(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/locks.db"
     with leaselock.Client(url) as client:
         for _ in range(3):

@@ -11,32 +11,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.backends.users import User, prepare_as, root_only
 
-from leaselock.backends.sqlite import place
+from leaselock.backends.sqlite import location
 
 # ------------------------------------------------------------------------------ the default path
 
 
 def test_default_is_under_the_state_home() -> None:
     env = {"XDG_STATE_HOME": "/state", "HOME": "/home/x"}
-    assert place.default_path(env) == "/state/leaselock/locks.db"
+    assert location.default_path(env) == "/state/leaselock/locks.db"
 
 
 @pytest.mark.parametrize("state", ["", "state", "./state", "~/state"])
 def test_a_relative_state_home_is_ignored(state: str) -> None:
     env = {"XDG_STATE_HOME": state, "HOME": "/home/x"}
-    assert place.default_path(env) == "/home/x/.local/state/leaselock/locks.db"
+    assert location.default_path(env) == "/home/x/.local/state/leaselock/locks.db"
 
 
 @pytest.mark.parametrize("env", [{}, {"HOME": ""}, {"HOME": "home/x"}])
-def test_without_home_the_account_tells(env: dict[str, str]) -> None:
+def test_without_home_the_account_decides(env: dict[str, str]) -> None:
     home = pwd.getpwuid(os.geteuid()).pw_dir
-    assert place.default_path(env) == f"{home}/.local/state/leaselock/locks.db"
+    assert location.default_path(env) == f"{home}/.local/state/leaselock/locks.db"
 
 
 @root_only
 def test_without_home_and_account_there_is_no_default() -> None:
     answer = prepare_as(User(54321), "", env={"HOME": "", "XDG_STATE_HOME": ""})
-    assert re.search("NotApplied: no place .* 54321 has no home .* LEASELOCK_URL", answer)
+    assert re.search("NotApplied: no location .* 54321 has no home .* LEASELOCK_URL", answer)
 
 
 # ------------------------------------------------------------------------------ the path of a URL
@@ -57,19 +57,19 @@ def test_without_home_and_account_there_is_no_default() -> None:
     ],
 )
 def test_path_of_an_absolute_url(url: str, path: str) -> None:
-    assert place.path_of(url) == path
+    assert location.path_of(url) == path
 
 
 @pytest.mark.parametrize("url", ["sqlite:///", "sqlite:///?sync=full"])
 def test_path_of_the_empty_url_is_the_default(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert place.path_of(url) == "/state/leaselock/locks.db"
+    assert location.path_of(url) == "/state/leaselock/locks.db"
 
 
 @pytest.mark.parametrize("name", ["locks.db", "a/b.db", "file:x", "-rf", "~x", "\n", "C:\\x"])
 def test_path_of_a_relative_url(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert place.path_of(f"sqlite:///{name}") == f"{tmp_path}/{name}"
+    assert location.path_of(f"sqlite:///{name}") == f"{tmp_path}/{name}"
 
 
 @given(
@@ -77,7 +77,7 @@ def test_path_of_a_relative_url(name: str, tmp_path: Path, monkeypatch: pytest.M
 )
 def test_every_file_name_has_a_url(name: bytes) -> None:
     path = b"/nowhere/" + name
-    assert os.fsencode(place.path_of(f"sqlite:///{quote_from_bytes(path)}")) == path
+    assert os.fsencode(location.path_of(f"sqlite:///{quote_from_bytes(path)}")) == path
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_every_file_name_has_a_url(name: bytes) -> None:
 )
 def test_a_wrong_url_says_what_to_write(url: str, advice: str) -> None:
     with pytest.raises(ValueError, match=re.escape(advice)):
-        place.path_of(url)
+        location.path_of(url)
 
 
 def test_a_relative_url_in_a_removed_directory(
@@ -120,4 +120,4 @@ def test_a_relative_url_in_a_removed_directory(
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
     with pytest.raises(ValueError, match="write an absolute path"):
-        place.path_of("sqlite:///locks.db")
+        location.path_of("sqlite:///locks.db")

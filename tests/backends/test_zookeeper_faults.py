@@ -1,4 +1,4 @@
-"""Servers die, networks split, replies are lost: no overlap, told in time, nothing left behind."""
+"""Dying servers, partitions, lost replies: no overlap, losses reported in time, no node left."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def zoo() -> Iterator[Zoo]:
 
 @pytest.fixture(autouse=True)
 def whole(zoo: Zoo) -> Iterator[None]:
-    """Each test finds the ensemble complete, and nobody else."""
+    """Repair the ensemble and close all clients after each test."""
     yield
     zoo.heal()
     zoo.ensemble.start()
@@ -41,7 +41,7 @@ def whole(zoo: Zoo) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-def test_a_server_dies_and_the_lock_lives_on(zoo: Zoo, role: str) -> None:
+def test_a_lock_survives_the_death_of_a_server(zoo: Zoo, role: str) -> None:
     name = f"a {role} dies"
     holder, rival = zoo.client(timeout=6), zoo.client(timeout=6)
     lease = take(holder, name)
@@ -59,7 +59,7 @@ def test_a_server_dies_and_the_lock_lives_on(zoo: Zoo, role: str) -> None:
 
 
 def test_all_servers_stop_and_start_again(zoo: Zoo) -> None:
-    """The holder is told, the waiter is served, and nothing is left over."""
+    """The holder loses its lease, the waiter is served, and no node is left."""
     holder, rival = zoo.client(), zoo.client()
     lease = take(holder, "all stop")
     when, waiter = told(lease), Waiter(rival, "all stop")
@@ -79,15 +79,15 @@ def test_all_servers_stop_and_start_again(zoo: Zoo) -> None:
 
 
 def _recovered(waiter: Waiter, client: leaselock.Client) -> leaselock.Lease:
-    """Its lease; a waiter may be told by Unknown that its store was away for too long."""
+    """Its lease. The waiter may get OutcomeUnknown if the store was away for too long."""
     try:
         return waiter.join()
     except StoreError:
         return take(client, waiter.lock.name)
 
 
-def test_a_short_partition_is_no_loss(zoo: Zoo) -> None:
-    """Shorter than what is left of the last proof, and the session is found again."""
+def test_a_short_partition_loses_no_lease(zoo: Zoo) -> None:
+    """Shorter than the remaining validity of the last proof; the session continues."""
     client = zoo.client(through=True, timeout=8)
     lease = take(client, "short")
     zoo.silence()
@@ -100,7 +100,7 @@ def test_a_short_partition_is_no_loss(zoo: Zoo) -> None:
     lease.release()
 
 
-def test_a_long_partition_is_told_before_another_holds(zoo: Zoo) -> None:
+def test_a_long_partition_is_reported_before_another_client_holds(zoo: Zoo) -> None:
     client, rival = zoo.client(through=True), zoo.client()
     lease = take(client, "long")
     when, waiter = told(lease), Waiter(rival, "long")
@@ -119,7 +119,7 @@ def test_a_long_partition_is_told_before_another_holds(zoo: Zoo) -> None:
 
 
 def test_a_leader_without_a_majority_proves_nothing(zoo: Zoo) -> None:
-    """It answers `sync`, and knows no better until it has missed its followers for a while."""
+    """It answers `sync` until it has missed its followers for a while."""
     leader, followers = zoo.ensemble.leader(), zoo.ensemble.followers()
     hosts = f"{HOST}:{leader.port}"
     alone: Any = KazooClient(hosts)
@@ -157,8 +157,8 @@ def test_a_waiter_whose_session_ended_waits_again_at_the_tail(zoo: Zoo) -> None:
     assert behind.granted < waiter.granted
 
 
-def test_an_ended_session_is_noticed_in_the_next_one(zoo: Zoo) -> None:
-    """A handle belongs to the session in which it was granted (hazard I7)."""
+def test_a_lease_of_an_ended_session_is_lost_in_the_next_one(zoo: Zoo) -> None:
+    """A lease belongs to the session in which it was granted (hazard I7)."""
     client, rival = zoo.client(), zoo.client()
     lease = take(client, "theft")
     waiter = Waiter(rival, "theft")
@@ -177,7 +177,7 @@ def test_an_ended_session_is_noticed_in_the_next_one(zoo: Zoo) -> None:
 
 @pytest.mark.parametrize("fault", ["cut_reply", "cut", "lose_reply"])
 def test_a_lost_create_leaves_one_node_at_most(zoo: Zoo, fault: str) -> None:
-    """Its reply, or itself, goes down with the connection; the unique name tells which (I2)."""
+    """The request or its reply is lost with the connection; the unique name tells which (I2)."""
     name = f"lost {fault}"
     client = zoo.client(through=True, patience=15.0)
     take(client, "warm").release()
@@ -191,8 +191,8 @@ def test_a_lost_create_leaves_one_node_at_most(zoo: Zoo, fault: str) -> None:
         proxy.faults.clear()
 
 
-def test_a_create_that_comes_after_its_leave_makes_nothing(zoo: Zoo) -> None:
-    """The session has moved to another server by then, and takes nothing from the old one (D2)."""
+def test_a_create_that_arrives_after_its_release_creates_nothing(zoo: Zoo) -> None:
+    """The session has moved to another server, so the old one's request is refused (D2)."""
     client, name = zoo.client(through=True), "late"
     take(client, "warm").release()
     faults = [proxy.hold(b"__lock__") for proxy in zoo.proxies]
@@ -211,7 +211,7 @@ def test_a_create_that_comes_after_its_leave_makes_nothing(zoo: Zoo) -> None:
         zoo.witness.set("/zoo", b"")
 
 
-def test_what_times_out_or_is_cancelled_leaves_no_node(zoo: Zoo) -> None:
+def test_timeouts_and_cancellations_leave_no_node(zoo: Zoo) -> None:
     """While the network fails now and then (hazard I3)."""
     chance = random.Random(5)
     with zoo.client().lock("busy"):

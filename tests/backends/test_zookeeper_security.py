@@ -47,7 +47,7 @@ def sasl() -> Iterator[Server]:
         server.remove()
 
 
-def test_a_user_is_let_in_by_sasl_and_owns_what_it_makes(sasl: Server) -> None:
+def test_a_user_with_sasl_owns_its_nodes(sasl: Server) -> None:
     place, words = f"{HOST}:{sasl.port}/mine", "sasl=DIGEST-MD5&acl=creator"
     with leaselock.Client(f"zookeeper://ann:secret@{place}?{words}") as client:
         with client.lock("a") as lease:
@@ -60,7 +60,7 @@ def test_a_user_is_let_in_by_sasl_and_owns_what_it_makes(sasl: Server) -> None:
         stranger.lock("a").acquire(5.0)
 
 
-def test_sasl_lets_tasks_in_too(sasl: Server) -> None:
+def test_sasl_with_asyncio(sasl: Server) -> None:
     async def token() -> int:
         url = f"zookeeper://ann:secret@{HOST}:{sasl.port}/tasks?sasl=DIGEST-MD5"
         async with leaselock.AsyncClient(url) as client, client.lock("a") as lease:
@@ -69,7 +69,7 @@ def test_sasl_lets_tasks_in_too(sasl: Server) -> None:
     assert asyncio.run(token()) > 0
 
 
-def test_a_wrong_password_is_refused_and_not_repeated(sasl: Server) -> None:
+def test_a_wrong_password_is_refused_without_retries(sasl: Server) -> None:
     url = f"zookeeper://ann:wrong-one@{HOST}:{sasl.port}/mine?sasl=DIGEST-MD5"
     client = leaselock.Client(url, op_timeout=5.0)
     with client, pytest.raises(leaselock.StoreError) as caught:
@@ -118,7 +118,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused(
     gc.collect()
 
 
-def test_a_user_with_the_rights_of_the_page_is_found_well_and_may_clear_up(keeper: Keeper) -> None:
+def test_the_documented_rights_suffice_for_doctor_and_gc(keeper: Keeper) -> None:
     """On the root alone, and whoever is not that user has none."""
     url = keeper.fresh(timeout=30.0)
     with leaselock.Client(url, op_timeout=30.0) as client:

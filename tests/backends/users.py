@@ -1,4 +1,4 @@
-"""Preparing a place as another user, in a process that gives its rights away; files of others."""
+"""Preparing a location as another user, in a process that drops its rights."""
 
 import os
 import stat
@@ -16,7 +16,7 @@ GROUP = 54000
 # The imports come first: the other user may not be able to read this source tree.
 _PROGRAM = """
 import os, sys
-from leaselock.backends.sqlite import place
+from leaselock.backends.sqlite import location
 from leaselock.errors import NotApplied
 
 uid, gid, umask, groups, *paths = sys.argv[1:]
@@ -29,7 +29,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for path in paths:
     try:
-        print(place.prepare(path or place.path_of("sqlite:///")))
+        print(location.prepare(path or location.path_of("sqlite:///")))
     except NotApplied as error:
         print("NotApplied:", error)
 """
@@ -38,7 +38,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as t
 
 
 class User(NamedTuple):
-    """Who acts, and with which umask."""
+    """A user, its groups, and its umask."""
 
     uid: int = NOBODY
     groups: tuple[int, ...] = ()
@@ -49,7 +49,7 @@ ROOT = User(0)
 
 
 def prepare_as(user: User, *paths: str, env: dict[str, str] | None = None) -> str:
-    """What `prepare` gave or said; '' is the default place. Without root, as ourselves."""
+    """The result or error of `prepare`; '' is the default path. Without root, as the own user."""
     return race([user], paths, env)[0]
 
 
@@ -71,7 +71,7 @@ def race(
 
 
 def command(user: User, *paths: str) -> list[str]:
-    """The program that says "ready", waits for a line, and then prepares."""
+    """Start the program, which writes "ready", waits for a line, and then calls `prepare`."""
     groups = " ".join(map(str, user.groups))
     settings = [str(user.uid), str(user.uid), f"{user.umask:o}", groups]
     return [sys.executable, "-c", _PROGRAM, *settings, *paths]

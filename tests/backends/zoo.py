@@ -1,4 +1,4 @@
-"""An ensemble that may be broken, a proxy before each server, and clients that know only those."""
+"""An ensemble whose servers may be stopped, with a proxy in front of each server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SESSION = 2.0
 
 
 class Zoo:
-    """The ensemble, the proxies, and one who looks at the nodes directly."""
+    """The ensemble, the proxies, and a client that reads the nodes directly."""
 
     def __init__(self) -> None:
         self.ensemble = Ensemble()
@@ -29,29 +29,29 @@ class Zoo:
     def client(
         self, *, through: bool = False, patience: float = 3.0, **words: object
     ) -> leaselock.Client:
-        """A client of the servers; or of the proxies, which can keep it from them."""
+        """A client of the servers, or of the proxies."""
         made = leaselock.Client(self.url(through=through, **words), op_timeout=patience)
         self.clients.append(made)
         return made
 
     def url(self, *, through: bool = False, **words: object) -> str:
-        """How it names the store."""
+        """The URL for a client."""
         hosts = ",".join(f"{HOST}:{proxy.port}" for proxy in self.proxies)
         query = "&".join(f"{k}={v}" for k, v in ({"timeout": SESSION} | words).items())
         return f"zookeeper://{hosts if through else self.ensemble.hosts}/zoo?{query}"
 
     def silence(self) -> None:
-        """Nothing passes any proxy."""
+        """Let no proxy forward anything."""
         for proxy in self.proxies:
             proxy.silence()
 
     def heal(self) -> None:
-        """Everything passes again."""
+        """Let the proxies forward everything again."""
         for proxy in self.proxies:
             proxy.heal()
 
     def nodes(self, name: str) -> list[str]:
-        """Who is in the queue, as the ensemble has it."""
+        """The nodes in the queue of the lock."""
         self.witness.sync(f"/zoo/{name}")
         path = f"/zoo/{name}"
         return list(self.witness.get_children(path)) if self.witness.exists(path) else []
@@ -71,7 +71,7 @@ class Zoo:
 
 
 def orphans(client: leaselock.Client | leaselock.AsyncClient) -> bool:
-    """Whether it has something yet to give back."""
+    """Whether the client has pending releases."""
     return any(desk.registry.pending_releases for desk in client._service.contexts.values())
 
 

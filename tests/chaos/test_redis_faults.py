@@ -85,8 +85,9 @@ async def release(scene: Scene, action: str) -> None:
     try:
         await lease.release()
     except LeaseLost as error:
-        assert isinstance(error.__cause__, OutcomeUnknown)
-        return
+        if isinstance(error.__cause__, OutcomeUnknown):
+            return
+        raise
     assert await scene.token() is None
 
 

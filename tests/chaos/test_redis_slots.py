@@ -1,6 +1,6 @@
 """A cluster's slots: names, renewals and subscriptions, while servers disagree on who has a slot.
 
-Invariant: no answer is taken for another's, and what concerns one slot or server ends no other lease.
+Invariant: no reply is taken for another one, and a problem of one server ends no lease on another.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tests.models.sqlite_model import Model
 from tests.simulation.world import EPOCH, Faults, Machine, Run, World
 
 from leaselock.backends.memory.store import MemoryRow, Table
-from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core.backend import (
     Acquire,
     BreakLock,
@@ -553,7 +553,7 @@ def test_the_error_of_a_timeout_without_a_known_holder() -> None:
         return Busy(None, 1.0, ())
 
     backend.acquire = busy
-    with pytest.raises(AcquireTimeout, match="could not acquire 'a' within 0 s$"):
+    with pytest.raises(AcquireTimeout, match=r"could not acquire 'a' within 0 s$"):
         scene.do(machine, mutex_of(service, timeout=0.0).enter())
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core.backend import Acquire, Release, Renew
 from leaselock.core.effects import FOREVER, Sleep
 from leaselock.errors import LeaseLost

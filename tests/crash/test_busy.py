@@ -1,4 +1,4 @@
-"""A holder that cannot renew, for its processor or its interpreter is not its own: it knows."""
+"""A holder without a processor or without the GIL cannot renew, and learns of its loss."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 lease = leaselock.Client(sys.argv[1]).lock("a", lease=0.3).acquire()
 print("held", flush=True)
 sys.stdin.readline()
-believed = 0.0
+valid_at = 0.0
 while sys.stdin not in __import__("select").select([sys.stdin], [], [], 0.0)[0]:
     now = time.monotonic()
     if lease.lost:
         break
-    believed = now
-print(believed, flush=True)
+    valid_at = now
+print(valid_at, flush=True)
 """
 CALLING = """
 import ctypes, os, sys, leaselock
@@ -41,9 +41,9 @@ os._exit(0)
 HOG = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux can keep a process so low")
-def test_a_holder_that_is_kept_from_renewing_believes_no_longer_than_it_may() -> None:
-    """It gets the processor when nobody else wants it, if ever (hazard C13)."""
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="SCHED_IDLE is specific to Linux")
+def test_starved_holder_considers_its_lease_lost_in_time() -> None:
+    """The holder runs only when no other process wants the processor (hazard C13)."""
     core = str(max(os.sched_getaffinity(0)))
     with ExitStack() as stack, Redis() as server:
 
@@ -64,18 +64,18 @@ def test_a_holder_that_is_kept_from_renewing_believes_no_longer_than_it_may() ->
         holder.stdin.flush()
         with leaselock.Client(server.url) as client:
             successor = client.lock("a").acquire(timeout=TIMEOUT)
-            recent_grants = time.monotonic()
+            granted = time.monotonic()
             for hog in hogs:
                 hog.kill()
             holder.stdin.write("enough\n")
             holder.stdin.flush()
-            believed = float(holder.stdout.readline())
-            # Where it got enough of the processor all the same, nobody else had the lock.
-            assert successor is None or believed < recent_grants
+            valid_at = float(holder.stdout.readline())
+            # If the holder got enough of the processor nevertheless, it kept the lock.
+            assert successor is None or valid_at < granted
 
 
-def test_a_call_that_keeps_the_interpreter_lets_the_lease_lapse_and_not_the_belief_last() -> None:
-    """PyDLL's calls do not give its lock away, so nothing else of Python runs (hazard C1)."""
+def test_call_that_keeps_the_gil_loses_the_lease_and_learns_it() -> None:
+    """Calls through PyDLL keep the GIL, so no other Python code runs (hazard C1)."""
     with Redis() as server, leaselock.Client(server.url) as client:
         command = [sys.executable, "-c", CALLING, server.url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:

@@ -18,7 +18,7 @@ from tests.simulation.world import Faults, Machine, Run, World
 
 from leaselock.backends import open_store
 from leaselock.backends.memory.store import MemoryRow
-from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core import rules
 from leaselock.core.client_core import ClientCore
 from leaselock.core.lease_handle import LeaseHandle

@@ -1,7 +1,7 @@
 """python -m tests.fuzz [--seconds S] [--seed N] [PROPERTY ...]
 
-Every property over and over, each time with another seed, until the time is over. Whatever breaks
-one is printed, and that property is left alone from then on.
+Tests every property repeatedly, with a new seed each time, until the time is over. An input that
+breaks a property is printed, and that property is not tested again.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from tests.fuzz.properties import PROPERTIES, Property
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Times as many as a test tries, of each in turn.
+# Examples in each round, as a multiple of those in a test.
 ROUND = 5
 
 
 def main() -> int:
-    """Try, and print how much was tried; 1 when something was found."""
+    """Search, and print the numbers of examples; return 1 if a property was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=None, help="of the first round")
     parser.add_argument("only", nargs="*", metavar="PROPERTY", help="those with it in their names")
-    words = parser.parse_args()
-    seed = random.randrange(2**32) if words.seed is None else words.seed
-    tried, broken = searched(collected(words.only), seed, time.monotonic() + words.seconds)
+    options = parser.parse_args()
+    seed = random.randrange(2**32) if options.seed is None else options.seed
+    tried, broken = searched(collected(options.only), seed, time.monotonic() + options.seconds)
     for name, count in sorted(tried.items()):
         print(f"{count:9,}  {name}{'  BROKEN' if name in broken else ''}")
     print(f"{tried.total():9,}  examples in all, seeds from {seed}: {len(broken)} findings")
@@ -43,19 +43,19 @@ def main() -> int:
 
 
 def collected(only: list[str]) -> list[Property]:
-    """The properties of all tests."""
+    """Return the properties of all test modules."""
     for file in sorted(Path(__file__).parent.glob("test_*.py")):
         importlib.import_module(f"tests.fuzz.{file.stem}")
     return [p for p in PROPERTIES if not only or any(word in name_of(p) for word in only)]
 
 
 def name_of(one: Property) -> str:
-    """How it is called where it stands."""
+    """Return the property's module and name."""
     return f"{one.check.__module__.removeprefix('tests.fuzz.')}.{one.check.__name__}"
 
 
 def searched(properties: list[Property], seed: int, until: float) -> tuple[Counter[str], set[str]]:
-    """How many examples each was given until then, and which of them broke."""
+    """Return the number of examples of each property, and the broken properties."""
     tried: Counter[str] = Counter()
     broken: set[str] = set()
     while time.monotonic() < until and len(broken) < len(properties):
@@ -75,7 +75,7 @@ def searched(properties: list[Property], seed: int, until: float) -> tuple[Count
 
 
 def counted(check: Callable[..., None], name: str, tried: Counter[str]) -> Callable[..., None]:
-    """The check, of which each call counts."""
+    """Return the check with its calls counted."""
 
     @functools.wraps(check)
     def counting(**inputs: Any) -> None:

@@ -1,7 +1,7 @@
-"""What holds for every input: each property is a test, and a task for `make fuzz`.
+"""Properties that hold for every input: each is a test, and is searched longer by `make fuzz`.
 
-Law: an input is whatever somebody else may have written. What reads it answers, or raises an error
-of its own kind; it never fails in a way that nobody expects.
+An input is untrusted data. The code that reads it must return a result or raise a documented error,
+and never fail in another way.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ EXAMPLES = 200
 
 
 class Property(NamedTuple):
-    """One of them."""
+    """One property."""
 
     check: Callable[..., None]
     inputs: dict[str, SearchStrategy[Any]]
     examples: int = EXAMPLES
-    """As many as a test tries: fewer where one takes long."""
+    """The number of examples in a test; fewer if one takes long."""
 
     def searched(self, count: int) -> Callable[[], None]:
-        """What tries so many inputs, and raises for the smallest that breaks it."""
-        # How long one takes depends on what else this machine does.
+        """Return a function that tests *count* inputs, and raises for the smallest failing one."""
+        # The time for one example depends on the load of the machine.
         patient = settings(
             max_examples=count,
             deadline=None,
@@ -45,7 +45,7 @@ PROPERTIES: list[Property] = []
 def holds(
     examples: int = EXAMPLES, /, **inputs: SearchStrategy[Any]
 ) -> Callable[[Callable[..., None]], Callable[[], None]]:
-    """Make a test of a check, for so many inputs of these kinds."""
+    """Turn a check into a test with so many inputs of these kinds."""
 
     def tested(check: Callable[..., None]) -> Callable[[], None]:
         PROPERTIES.append(Property(check, inputs, examples))

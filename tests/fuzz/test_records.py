@@ -1,4 +1,4 @@
-"""Records of TLS that never come whole: a connection to MySQL is given up by its deadline."""
+"""Incomplete TLS records: a connection to MySQL is given up at its deadline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def serve(theirs: socket.socket, context: ssl.SSLContext) -> None:
     theirs.sendall(outgoing.read()[:20])
 
 
-def test_half_a_record_is_waited_for_no_longer_than_the_deadline(tmp_path: Path) -> None:
+def test_incomplete_record_is_given_up_at_the_deadline(tmp_path: Path) -> None:
     made = Certificates(tmp_path / "tls")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made.cert, made.key)

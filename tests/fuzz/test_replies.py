@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 from hypothesis import strategies as st
 from tests.fuzz.properties import holds
-from tests.fuzz.test_words import JSON
+from tests.fuzz.test_text import JSON
 from tests.models.redis_runner import Runner
 
 from leaselock.backends.redis.records import held_of, waiter_of
@@ -183,7 +183,7 @@ def test_any_names_of_nodes_are_a_queue(nodes: list[str], owner: str) -> None:
 
 
 @holds(data=st.binary(min_size=RECORD_SIZE, max_size=RECORD_SIZE), valid=st.booleans())
-def test_any_record_of_a_history_is_an_event_or_is_corrupt(data: bytes, valid: bool) -> None:
+def test_any_history_record_is_an_event_or_corrupt(data: bytes, valid: bool) -> None:
     if valid:
         data = data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "little")
     with contextlib.suppress(CorruptHistory):

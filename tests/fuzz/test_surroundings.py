@@ -1,4 +1,4 @@
-"""What stands around a client: its environment, its fifo, the masters of its Redlock."""
+"""The surroundings of a client: its environment, its wake-up pipe, its Redlock masters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.fuzz.test_urls import PIECES, REST
 
 import leaselock
 from leaselock.api.connect import VARIABLE, connect
-from leaselock.backends.sqlite.clients import WORD
+from leaselock.backends.sqlite.client_registry import MESSAGE_SIZE
 from leaselock.backends.sqlite.file import File
 from leaselock.cli.child import STACK, command_environment, enclosing_locks
 from leaselock.cli.exit_codes import Misconfigured
@@ -27,19 +27,19 @@ from leaselock.cli.store import OUTER_URL, open_client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.backends.sqlite.life import Life
+    from leaselock.backends.sqlite.liveness import Liveness
 
-# Any bytes but those that no variable can have.
+# Any bytes that an environment variable can have.
 VALUE = st.binary(max_size=12).map(lambda b: b.replace(b"\0", b"")) | (PIECES | REST).map(
     lambda text: text.encode("utf-8", "replace").replace(b"\0", b"")
 )
 MASTERS = 3
-PATIENCE = 0.15
+TIMEOUT = 0.15
 
 
 @contextlib.contextmanager
-def surrounded(**words: bytes) -> Iterator[None]:
-    """With these variables, for the length of a body."""
+def environment_with(**words: bytes) -> Iterator[None]:
+    """Set these environment variables during the body."""
     before = dict(os.environb)
     os.environb.update({name.encode(): word for name, word in words.items()})
     try:
@@ -50,8 +50,10 @@ def surrounded(**words: bytes) -> Iterator[None]:
 
 
 @holds(url=VALUE, stack=VALUE, outer=VALUE)
-def test_any_environment_is_a_store_or_is_refused(url: bytes, stack: bytes, outer: bytes) -> None:
-    with surrounded(**{VARIABLE: url, STACK: stack, OUTER_URL: outer}):
+def test_any_environment_names_a_store_or_is_rejected(
+    url: bytes, stack: bytes, outer: bytes
+) -> None:
+    with environment_with(**{VARIABLE: url, STACK: stack, OUTER_URL: outer}):
         with contextlib.suppress(ValueError, leaselock.LeaselockError):
             opened = connect(None, monotonic)
             for node in (*opened.nodes.values(), *opened.stores):
@@ -64,27 +66,27 @@ def test_any_environment_is_a_store_or_is_refused(url: bytes, stack: bytes, oute
 
 
 @cache
-def life() -> Life:
-    """A client's, in a file of this process."""
+def life() -> Liveness:
+    """Return a client's liveness, in a database file of this process."""
     folder = tempfile.mkdtemp()
     file = File(f"{folder}/locks.db", monotonic)
     file.open(monotonic() + 10.0)
-    return file.live("0" * 32)
+    return file.begin_client("0" * 32)
 
 
 @holds(words=st.binary(min_size=1, max_size=60))
-def test_any_word_in_the_fifo_is_a_hint(words: bytes) -> None:
+def test_any_data_in_the_wake_up_pipe_is_a_wake_up(words: bytes) -> None:
     own = life()
     os.write(own.wake, words)
-    # What is read in one go begins anew with the next.
-    os.write(own.wake, b"\1" * (WORD - len(words) % WORD))
+    # Each read starts at a record's beginning.
+    os.write(own.wake, b"\1" * (MESSAGE_SIZE - len(words) % MESSAGE_SIZE))
     for name in own.await_wakeup():
         assert name == "" or name.startswith(f"{own.client}:")
 
 
 @cache
 def masters() -> tuple[Hostile, ...]:
-    """So many, for this process."""
+    """Return the masters of this process."""
     return tuple(Hostile() for _ in range(MASTERS))
 
 
@@ -92,19 +94,19 @@ ANSWERS = st.lists(SOUND, min_size=1, max_size=3)
 
 
 @holds(10, answers=st.tuples(*[ANSWERS] * MASTERS), noise=st.none() | RAW)
-def test_a_redlock_believes_a_majority_and_nothing_else(
+def test_redlock_needs_a_majority_of_votes(
     answers: tuple[list[Piece], ...], noise: Piece | None
 ) -> None:
     for number, (master, pieces) in enumerate(zip(masters(), answers, strict=True)):
-        # One of them may say anything at all: it is no majority.
+        # One of them may reply anything: it is no majority.
         master.play([noise] if noise and not number else pieces)
     began = monotonic()
     url = ",".join(master.url for master in masters())
     with (
-        leaselock.Client(url, op_timeout=PATIENCE) as client,
+        leaselock.Client(url, op_timeout=TIMEOUT) as client,
         contextlib.suppress(leaselock.LeaselockError),
     ):
-        if client.lock("a", lease=5.0).acquire(PATIENCE) is not None:
+        if client.lock("a", lease=5.0).acquire(TIMEOUT) is not None:
             votes = sum(bool(master.granted) for master in masters()[bool(noise) :])
             assert votes + bool(noise) > MASTERS // 2
-    assert monotonic() < began + 2 * PATIENCE + SLACK
+    assert monotonic() < began + 2 * TIMEOUT + SLACK

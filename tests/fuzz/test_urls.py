@@ -40,7 +40,7 @@ PASSWORDS = st.text(st.sampled_from(ODD.replace("\ud800", "").replace("\udcff", 
 
 
 def outcome(url: str) -> Opened | Exception:
-    """The store that it names, or why it names none."""
+    """The opened store, or the error."""
     try:
         opened = open_store(url, monotonic)
     except (ValueError, LeaselockError) as error:
@@ -51,7 +51,7 @@ def outcome(url: str) -> Opened | Exception:
 
 
 def said(found: Opened | Exception) -> str:
-    """All that people may see of it, the errors behind an error too."""
+    """Everything that is shown of it, including the causes of an error."""
     words: list[str] = []
     cause: BaseException | None = found if isinstance(found, Exception) else None
     while cause is not None:
@@ -62,7 +62,7 @@ def said(found: Opened | Exception) -> str:
 
 @cache
 def plain(scheme: str) -> str:
-    """What follows the hosts in a URL of this kind."""
+    """A valid path for a URL of this scheme."""
     return "/main/0" if scheme.endswith("+sentinel") else "/locks" if "redis" not in scheme else ""
 
 
@@ -88,7 +88,7 @@ def test_a_quoted_password_is_not_shown(scheme: str, odd: str, rest: str, end: s
 
 
 @holds(scheme=st.sampled_from(SERVERS), odd=PASSWORDS, end=PASSWORDS)
-def test_a_password_that_nobody_quoted_is_not_shown(scheme: str, odd: str, end: str) -> None:
+def test_an_unquoted_password_is_not_shown(scheme: str, odd: str, end: str) -> None:
     url = f"{scheme}://me:{SECRET}{odd}{SECRET}{end}@h:1{plain(scheme)}"
     assert SECRET not in said(outcome(url))
 

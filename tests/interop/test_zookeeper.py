@@ -42,7 +42,7 @@ EACH = 4
 
 
 def class_path() -> list[str]:
-    """Where Curator is; a skip where it is not."""
+    """The class path of Curator; a skip if it is not installed."""
     paths = [str(FOLDER / f"{jar}.jar") for jar in JARS]
     missing = [path for path in paths if not os.path.exists(path)]
     if missing:
@@ -52,7 +52,7 @@ def class_path() -> list[str]:
 
 @pytest.fixture(scope="session")
 def curator(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that contends by Curator."""
+    """The command of a contender with Curator."""
     compiler, folder = program("javac"), tmp_path_factory.mktemp("curator")
     source = Path(__file__).parent / "curator" / "Contend.java"
     words = class_path()
@@ -62,7 +62,7 @@ def curator(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture
 def kazoo(ensemble: Ensemble) -> Iterator[Any]:
-    """A client of kazoo's."""
+    """A kazoo client."""
     client = KazooClient(ensemble.hosts)
     client.start()
     yield client
@@ -87,17 +87,17 @@ class Contest:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def enter(self, kind: str, count: int = EACH) -> None:
-        """So many contenders of a kind, in one process of Python's."""
+        """Start contenders of one kind in one Python process."""
         command = [sys.executable, "-m", "tests.interop.zoo", kind, self.url, self.path]
         self.start(command, kind, count)
 
     def start(self, command: list[str], kind: str, count: int = EACH) -> None:
-        """So many contenders of a kind, in one process."""
+        """Start contenders of one kind in one process."""
         files = [str(self.folder / f"{kind} {number}") for number in range(count)]
         self.processes.append(subprocess.Popen([*command, *self.job, *files], cwd=ROOT))
 
     def judge(self, *kinds: str) -> None:
-        """No two held at once, in the order of their nodes, and each had its turns."""
+        """No two held at once, the order was that of the nodes, and each contender held."""
         finished(self.processes)
         found = turns(self.folder)
         check_exclusion(found)
@@ -126,8 +126,8 @@ def test_with_curator_s_mutex_and_kazoo_s_lock(
     contest.judge("threads", "asyncio", "kazoo-beside-curator", "curator")
 
 
-def test_each_shows_the_other(ensemble: Ensemble, kazoo: Any) -> None:
-    """Who holds and who waits, in the words of both."""
+def test_each_library_shows_the_holders_of_the_other(ensemble: Ensemble, kazoo: Any) -> None:
+    """Both libraries show the same holder and waiters."""
     url = fresh(ensemble)
     with leaselock.Client(url) as client:
         lock = client.lock("shared", label="nightly")
@@ -144,7 +144,9 @@ def test_each_shows_the_other(ensemble: Ensemble, kazoo: Any) -> None:
             assert not theirs.acquire(blocking=False)
 
 
-def test_a_waiter_of_one_follows_a_holder_of_the_other(ensemble: Ensemble, kazoo: Any) -> None:
+def test_a_waiter_of_one_library_follows_a_holder_of_the_other(
+    ensemble: Ensemble, kazoo: Any
+) -> None:
     url = fresh(ensemble)
     with leaselock.Client(url) as client:
         lock = client.lock("shared")
@@ -163,10 +165,8 @@ def test_a_waiter_of_one_follows_a_holder_of_the_other(ensemble: Ensemble, kazoo
         eventually(lambda: lease.lost)
 
 
-def test_curator_beside_names_that_it_does_not_see_is_refused(
-    ensemble: Ensemble, kazoo: Any
-) -> None:
-    """Curator takes kazoo's names for the last in the queue: that would not exclude."""
+def test_a_queue_with_names_that_curator_ignores_is_refused(ensemble: Ensemble, kazoo: Any) -> None:
+    """Curator sorts kazoo's names last in the queue, which would break mutual exclusion."""
     url = fresh(ensemble)
     root = root_of(url)
     curious = BesideCurator(kazoo, f"{root}/shared")

@@ -27,14 +27,14 @@ LEASE = 30.0
 
 
 class BesideCurator(Lock):  # type: ignore[misc]
-    """kazoo's lock, as it must be written to share a path with Curator's."""
+    """kazoo's lock, configured to share a path with Curator's."""
 
     _NODE_NAME = "-lock-"
     _EXCLUDE_NAMES: ClassVar[list[str]] = ["-lock-", "__lock__"]
 
 
 class Contest:
-    """What all contenders of this process know."""
+    """The settings of all contenders of this process."""
 
     def __init__(self, url: str, path: str, end: str, hold: str) -> None:
         self.url = url
@@ -44,7 +44,7 @@ class Contest:
         self.hold = float(hold) / 1000
 
     def turns(self, file: str, turn: Callable[[], tuple[int, int, int]]) -> None:
-        """Take turns until the end, and write them down."""
+        """Acquire and release until the end, and record that."""
         lines = []
         while time.monotonic_ns() < self.end:
             lines.append(" ".join(map(str, turn())))
@@ -67,7 +67,7 @@ class Contest:
         client.stop()
 
     def in_threads(self, client: leaselock.Client, file: str) -> None:
-        """By leaselock."""
+        """With leaselock in threads."""
         lock = client.lock(self.path.rpartition("/")[2], lease=LEASE)
 
         def turn() -> tuple[int, int, int]:
@@ -79,7 +79,7 @@ class Contest:
         self.turns(file, turn)
 
     async def in_asyncio(self, client: leaselock.AsyncClient, file: str) -> None:
-        """By leaselock's other half."""
+        """With leaselock in asyncio."""
         lock = client.lock(self.path.rpartition("/")[2], lease=LEASE)
         lines = []
         while time.monotonic_ns() < self.end:

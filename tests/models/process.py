@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from leaselock.backends.sqlite.file import File
-from leaselock.backends.sqlite.nodes import Ear, Store
+from leaselock.backends.sqlite.store import Listener, Store
 from leaselock.core.backend import (
     Acquire,
     Claim,
@@ -47,7 +47,7 @@ class Client:
         self.name = name
         self.file = File(str(path), now)
         self.store = Store(self.file)
-        self.ear = Ear(self.file)
+        self.ear = Listener(self.file)
 
     def call(self, request: object, patience: float = 5.0) -> object:
         return self.store.call(request, now() + patience)

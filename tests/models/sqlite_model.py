@@ -1,7 +1,4 @@
-"""What the SQLite file and the kernel do with requests: the rules, on a table in memory.
-
-For simulations and for comparison with the real file; nothing else imports it.
-"""
+"""A model of the SQLite file and of the kernel: the rules, on a table in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """A file, and the lives of the clients on its machine.
+    """A file, and the clients on its machine.
 
     A *machine* of the simulation may be several clients in turn; it dies as a whole.
     """
@@ -31,11 +28,11 @@ class Model:
         self.unheard: dict[str, list[str]] = {}
 
     def alive(self, client: str) -> bool:
-        """Whether the kernel still has the client's lock."""
+        """Whether the kernel lock of the client is held."""
         return client in self.machines
 
     def notify(self, client: str, holder: str) -> None:
-        """A message in the client's fifo."""
+        """Write a message to the client's fifo."""
         ear = self.ears.pop(client, None)
         if ear is not None:
             ear((holder,))
@@ -43,14 +40,14 @@ class Model:
             self.unheard.setdefault(client, []).append(holder)
 
     def watch(self, client: str, watched: str) -> None:
-        """Have *client* told when *watched* dies, or at once if it has."""
+        """Notify *client* when *watched* dies, or at once if it is dead."""
         if self.alive(watched):
             self.watchers.setdefault(watched, set()).add(client)
         else:
             self.notify(client, WAKE_ALL)
 
     def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
-        """One request to the store or to the ear, arriving now."""
+        """Execute a request to the store or to the listener."""
         self.changes += 1
         if isinstance(request, Listen):
             self._begin(machine, request.client)
@@ -76,7 +73,7 @@ class Model:
             self.ears[client] = reply
 
     def die(self, machine: str) -> None:
-        """The kernel ends a process: its locks are free, and whoever watched is told."""
+        """A process dies: the kernel releases its locks, and notifies the watching clients."""
         self.dead.add(machine)
         self.changes += 1
         for client in [c for c, m in self.machines.items() if m == machine]:

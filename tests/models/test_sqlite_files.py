@@ -17,7 +17,7 @@ import pytest
 from tests.models.process import Client, Process, claim, sight
 from tests.models.worlds import Clock
 
-from leaselock.backends.sqlite import nodes
+from leaselock.backends.sqlite import store
 from leaselock.backends.sqlite.file import RECHECK_INTERVAL
 from leaselock.core.backend import (
     Acquire,
@@ -59,14 +59,14 @@ def replace(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [remove, replace])
-def test_a_file_that_was_removed_or_replaced_is_not_believed(
+def test_a_file_that_was_removed_or_replaced_is_refused(
     change: Callable[[Path], None], path: Path, clients: Callable[[str], Client]
 ) -> None:
     client = clients("here")
     client.ask("n")
     change(path)
     # The file is looked at once in so many milliseconds.
-    while now() < client.file.looked + RECHECK_INTERVAL:
+    while now() < client.file.checked + RECHECK_INTERVAL:
         continue
     mine = claim("here", "n")
     for request in (Acquire(mine, True), Renew([mine]), BreakLock("n", None), Inspect(None, "*")):
@@ -89,7 +89,9 @@ def test_a_file_of_another_layout_is_refused(path: Path, clients: Callable[[str]
     assert clients("last").ask("m") is not None
 
 
-def test_what_is_no_database_is_refused(path: Path, clients: Callable[[str], Client]) -> None:
+def test_a_file_that_is_no_database_is_refused(
+    path: Path, clients: Callable[[str], Client]
+) -> None:
     path.write_bytes(b"no database at all" * 100)
     path.chmod(0o600)
     with pytest.raises(StoreError, match="file is not a database"):
@@ -116,7 +118,7 @@ def test_a_restart_ends_every_hold_and_wait(path: Path, clients: Callable[[str],
 
 
 @pytest.mark.parametrize("order", ["ask n", "wait held"])
-def test_live_clients_of_another_clock_are_not_robbed(
+def test_a_file_in_use_under_another_clock_is_refused(
     order: str, path: Path, clients: Callable[[str], Client]
 ) -> None:
     with Process(path, "a-holder") as holder, Process(path, "theirs") as theirs:
@@ -140,7 +142,7 @@ def ask_for_many(client: Client) -> None:
         client.ask(f"{number} {'x' * 200}")
 
 
-def test_a_full_file_still_lets_go(clients: Callable[[str], Client]) -> None:
+def test_a_release_works_in_a_full_file(clients: Callable[[str], Client]) -> None:
     client = clients("here")
     client.ask("n")
     assert client.file.database is not None
@@ -180,7 +182,7 @@ def _is_full(file: int, size: int) -> bool:
     return False
 
 
-def test_a_full_disk_is_told_of_and_loses_nothing(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing(small_disk: Path) -> None:
     with closing(Client(small_disk / "locks.db", "here")) as client:
         token = client.ask("n")
         fill(small_disk / "ballast")
@@ -202,7 +204,7 @@ def test_a_full_disk_is_told_of_and_loses_nothing(small_disk: Path) -> None:
 # --- tokens ---------------------------------------------------------------------------------------
 
 
-def test_tokens_do_not_fall_back_when_rows_are_pruned(
+def test_tokens_keep_growing_after_rows_are_pruned(
     path: Path, clients: Callable[[str], Client]
 ) -> None:
     first = clients("first")
@@ -232,7 +234,7 @@ def test_a_held_lock_is_never_pruned(path: Path, clients: Callable[[str], Client
         assert clients("here").ask("n") is None
 
 
-def test_tokens_go_on_in_a_new_file(path: Path, clients: Callable[[str], Client]) -> None:
+def test_tokens_keep_growing_in_a_new_file(path: Path, clients: Callable[[str], Client]) -> None:
     first = clients("first")
     before = first.ask("n")
     first.close()
@@ -246,11 +248,11 @@ def test_tokens_go_on_in_a_new_file(path: Path, clients: Callable[[str], Client]
     assert after > before
 
 
-def test_tokens_rise_though_the_clock_is_set_back(
+def test_tokens_keep_growing_after_the_clock_is_set_back(
     clients: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(nodes, "time", clock)
+    monkeypatch.setattr(store, "time", clock)
     client = clients("here")
     tokens = []
     for step in (0, 0, -10_000_000, 1, 20_000_000):
@@ -263,7 +265,7 @@ def test_tokens_rise_though_the_clock_is_set_back(
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_all_files_are_for_their_owner_alone(path: Path, clients: Callable[[str], Client]) -> None:
+def test_all_files_are_private(path: Path, clients: Callable[[str], Client]) -> None:
     mask = os.umask(0)
     try:
         clients("here").ask("n")
@@ -283,7 +285,7 @@ def test_all_files_are_for_their_owner_alone(path: Path, clients: Callable[[str]
     }
 
 
-def test_the_files_of_a_killed_client_are_cleared_away(
+def test_the_files_of_a_killed_client_are_removed(
     path: Path, clients: Callable[[str], Client]
 ) -> None:
     folder = path.with_name("locks.db.clients")

@@ -39,7 +39,7 @@ def in_child(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_a_forked_child_that_lets_go_disturbs_nothing(
+def test_a_forked_child_does_not_disturb_its_parent(
     path: Path, clients: Callable[[str], Client]
 ) -> None:
     here = clients("here")
@@ -91,7 +91,7 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 
 
 @pytest.mark.parametrize("client", ["inherited", "fresh"])
-def test_a_forked_childs_own_hold_is_seen_by_all(
+def test_a_hold_of_a_forked_child_is_visible_to_all(
     client: str, path: Path, clients: Callable[[str], Client]
 ) -> None:
     program = [sys.executable, "-c", CLOSING_PARENT, f"sqlite:///{path}", client]
@@ -137,7 +137,7 @@ os._exit(0)
 
 
 # Not strict: now and then no fork strikes a transaction.
-def test_a_fork_amid_the_requests_of_other_threads_leaves_the_child_able(path: Path) -> None:
+def test_a_fork_during_requests_of_other_threads_leaves_a_usable_child(path: Path) -> None:
     program = [sys.executable, "-W", "ignore", "-c", BUSY_PARENT, f"sqlite:///{path}"]
     run = subprocess.run(program, capture_output=True, text=True, check=True)
     assert run.stdout == "0\n", run.stderr[-1000:]

@@ -37,7 +37,7 @@ with leaselock.Client(f"sqlite:///{path}", op_timeout=0.2) as client:
 """
 
 
-def test_what_a_power_cut_takes_back_lets_no_token_fall(tmp_path: Path) -> None:
+def test_tokens_keep_growing_after_a_power_failure(tmp_path: Path) -> None:
     """The file and its log are as they were some commits ago, after a boot (hazard K6)."""
     path, before = tmp_path / "locks.db", tmp_path / "before.db"
     tokens = [taken(path)]
@@ -62,7 +62,7 @@ def taken(path: Path) -> int:
     return int(told)
 
 
-def test_a_disk_that_fails_is_told_of_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_failing_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     """Writing beyond some size is an error of the disk, as SQLite sees it (hazard K7)."""
     words = [sys.executable, "-c", FAILING, str(tmp_path / "locks.db"), str(64 * 1024)]
     told = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)

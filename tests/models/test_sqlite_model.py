@@ -27,7 +27,7 @@ from tests.models.worlds import (
     claim_of,
 )
 
-from leaselock.backends.sqlite import nodes
+from leaselock.backends.sqlite import store
 from leaselock.core.backend import (
     WAKE_ALL,
     Acquire,
@@ -155,7 +155,7 @@ class Twins:
 def on_files() -> Iterator[Twins]:
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nodes, "time", clock)
+        patch.setattr(store, "time", clock)
         real = Files(Path(folder).resolve() / "locks.db", clock)
         try:
             yield Twins(real, FilesModel(clock), clock)
@@ -205,7 +205,7 @@ def test_long_histories_show_everything(worlds: Worlds, seed: int) -> None:
 
 
 @WORLDS
-def test_a_dead_waiter_ahead_is_told_of_once(worlds: Worlds) -> None:
+def test_the_death_of_a_waiter_ahead_is_reported_once(worlds: Worlds) -> None:
     """Told again by every question, whoever waits behind the dead would ask without end."""
     with worlds() as twins:
         for number in range(3):
@@ -218,7 +218,7 @@ def test_a_dead_waiter_ahead_is_told_of_once(worlds: Worlds) -> None:
 
 
 @WORLDS
-def test_who_waits_for_a_detached_hold_is_not_told_of_its_dead_client(worlds: Worlds) -> None:
+def test_a_waiter_for_a_detached_hold_gets_no_event_of_its_dead_client(worlds: Worlds) -> None:
     with worlds() as twins:
         twins.play(Step("ask", 0, 0, 2, 0))
         twins.play(Step("retie", 0, 0, 2, 1))
@@ -230,7 +230,7 @@ def test_who_waits_for_a_detached_hold_is_not_told_of_its_dead_client(worlds: Wo
 
 
 @WORLDS
-def test_graves_are_weeded_alike_when_one_is_dug_again(worlds: Worlds) -> None:
+def test_both_expire_tombstones_alike_when_one_is_renewed(worlds: Worlds) -> None:
     with worlds() as twins:
         history = ((0, 0.0), (1, 1.0), (0, 99.0), (2, 22.0))
         for slot, pause in history:

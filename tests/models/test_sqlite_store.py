@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.models.process import ROOT, Client, Process, claim, heard, sight
 
-from leaselock.backends.sqlite.shelf import SQL
+from leaselock.backends.sqlite.lock_row import SQL
 from leaselock.core.backend import (
     WAKE_ALL,
     Acquire,
@@ -59,7 +59,7 @@ def test_the_queue_of_processes_is_in_order(path: Path, clients: Callable[[str],
 # --- deaths and messages --------------------------------------------------------------------------
 
 
-def test_the_death_of_a_watched_client_is_heard_at_once(
+def test_the_death_of_a_watched_client_is_reported_at_once(
     path: Path, clients: Callable[[str], Client]
 ) -> None:
     here = clients("here")
@@ -75,9 +75,7 @@ def test_the_death_of_a_watched_client_is_heard_at_once(
         assert here.ask("n", wait=True) is not None
 
 
-def test_a_released_lock_is_told_to_the_first_waiter(
-    path: Path, clients: Callable[[str], Client]
-) -> None:
+def test_a_release_wakes_the_first_waiter(path: Path, clients: Callable[[str], Client]) -> None:
     here = clients("here")
     with Process(path, "holder") as holder:
         holder.order("ask n")
@@ -87,7 +85,9 @@ def test_a_released_lock_is_told_to_the_first_waiter(
         assert here.ask("n", wait=True) is not None
 
 
-def test_a_message_to_the_dead_is_no_trouble(path: Path, clients: Callable[[str], Client]) -> None:
+def test_a_message_to_a_dead_client_is_ignored(
+    path: Path, clients: Callable[[str], Client]
+) -> None:
     here = clients("here")
     here.ask("n")
     with Process(path, "first") as first, Process(path, "second") as second:
@@ -99,14 +99,14 @@ def test_a_message_to_the_dead_is_no_trouble(path: Path, clients: Callable[[str]
         assert here.leave("n") == "absent"
         assert sight(here, "n") == LockState.exclusive("n", None, None, ())
         assert here.ask("n") is not None
-    here.file.clients().notify("nobody", 1)
+    here.file.registry().notify("nobody", 1)
 
 
 def test_a_fifo_that_is_full_loses_only_a_hint(clients: Callable[[str], Client]) -> None:
     here = clients("here")
     here.ask("n")
     for _ in range(20_000):
-        here.file.clients().notify("here", 7)
+        here.file.registry().notify("here", 7)
     words = heard(here)
     assert isinstance(words, tuple)
     assert set(words) == {"here:7"}

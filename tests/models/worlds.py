@@ -13,8 +13,8 @@ from tests.models.sqlite_model import Model
 from leaselock.backends.memory.store import Room, Table
 from leaselock.backends.memory.store import Store as MemoryStore
 from leaselock.backends.sqlite.file import File
-from leaselock.backends.sqlite.nodes import Ear
-from leaselock.backends.sqlite.nodes import Store as FileStore
+from leaselock.backends.sqlite.store import Listener
+from leaselock.backends.sqlite.store import Store as FileStore
 from leaselock.core.backend import WAKE_ALL, Acquire, Claim, LifetimeSet, Listen
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def claim_of(client: str, name: str, serial: int, lease: float) -> Claim:
 class _Client(NamedTuple):
     file: File
     store: FileStore
-    ear: Ear
+    ear: Listener
 
 
 class Files:
@@ -76,7 +76,7 @@ class Files:
     def of(self, client: str) -> _Client:
         if client not in self.clients:
             file = File(str(self.path), self.clock.now)
-            self.clients[client] = _Client(file, FileStore(file), Ear(file))
+            self.clients[client] = _Client(file, FileStore(file), Listener(file))
         return self.clients[client]
 
     def answer(self, client: str, request: Any) -> object:
@@ -90,20 +90,20 @@ class Files:
 
     def heard(self, client: str) -> list[str]:
         file, _, ear = self.of(client)
-        if file.life is None:
+        if file.liveness is None:
             return []
         # With a message under way for sure, the ear answers at once, and with all there is.
-        file.life.clients.notify(client, SENTINEL)
+        file.liveness.registry.notify(client, SENTINEL)
         words = ear.call(Listen(client), self.clock.now())
         assert isinstance(words, tuple)
         return [word for word in words if word != f"{client}:{SENTINEL}"]
 
     def die(self, client: str, *, violently: bool) -> None:
         file = self.of(client).file
-        if violently and file.life is not None:
+        if violently and file.liveness is not None:
             # What the kernel does: the locks are gone, the files stay.
-            file.life.let_go()
-            file.life = None
+            file.liveness.close_descriptors()
+            file.liveness = None
         self.clients.pop(client).store.close()
 
     def end(self) -> None:

@@ -30,7 +30,7 @@ from leaselock.backends.memory.store import CAPABILITIES as MEMORY
 from leaselock.backends.redis.backend import CAPABILITIES as REDIS
 from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.store import RedisStore
-from leaselock.backends.sqlite.nodes import CAPABILITIES as SQLITE
+from leaselock.backends.sqlite.store import CAPABILITIES as SQLITE
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call, Request
 from leaselock.core.queue import Queue
@@ -48,7 +48,7 @@ LEASE = 2.0
 NAME = "a"
 
 
-Lost = Callable[[], None] | None
+Lost = Callable[[], object] | None
 
 
 class Fixed(Random):
@@ -105,10 +105,10 @@ class Scene(World):
         self.seen = seen
         self.left = [bounds.losses, bounds.deaths, bounds.delays]
         self.counts: list[int] = []
-        self.ready: dict[int, tuple[Callable[[], None], object, Lost]] = {}
+        self.ready: dict[int, tuple[Callable[[], object], object, Lost]] = {}
         # What a machine does by itself, between two messages, comes at once and in one order.
-        self.steps_due: dict[int, Callable[[], None]] = {}
-        self.timers: list[tuple[float, int, int, Callable[[], None]]] = []
+        self.steps_due: dict[int, Callable[[], object]] = {}
+        self.timers: list[tuple[float, int, int, Callable[[], object]]] = []
         self.logs: dict[str, int] = {}
         self.current, self.children = 0, 0
         self.salt: object = None
@@ -131,7 +131,7 @@ class Scene(World):
         self.salt, self.lane, self.lost, self.travels = None, None, None, False
 
     def message(
-        self, salt: object, arrive: Callable[[], None], lane: object = None, lost: Lost = None
+        self, salt: object, arrive: Callable[[], object], lane: object = None, lost: Lost = None
     ) -> None:
         """Something that travels, in its lane; *lost* is what happens when it does not arrive."""
         self.lane, self.salt, self.lost, self.travels = lane, salt, lost, True
@@ -190,7 +190,7 @@ class Scene(World):
         self.steps_due.pop(name)()
         self.check()
 
-    def _options(self) -> Iterator[Callable[[], None]]:
+    def _options(self) -> Iterator[Callable[[], object]]:
         lanes: set[object] = set()
         messages: list[int] = []
         for name, (_, lane, lost) in self.ready.items():
@@ -220,7 +220,7 @@ class Scene(World):
         self.seen.add(state)
         return 0
 
-    def _happening(self, name: int) -> Callable[[], None]:
+    def _happening(self, name: int) -> Callable[[], object]:
         def happen() -> None:
             action, _, _ = self.ready.pop(name)
             self.current, self.children = name, 0
@@ -228,7 +228,7 @@ class Scene(World):
 
         return happen
 
-    def _losing(self, name: int) -> Callable[[], None]:
+    def _losing(self, name: int) -> Callable[[], object]:
         def lose() -> None:
             self.left[0] -= 1
             _, _, lost = self.ready.pop(name)
@@ -238,7 +238,7 @@ class Scene(World):
 
         return lose
 
-    def _dying(self, machine: Machine) -> Callable[[], None]:
+    def _dying(self, machine: Machine) -> Callable[[], object]:
         def die() -> None:
             self.left[1] -= 1
             self.current, self.children = hash((machine.name, "dies")), 0
@@ -269,7 +269,7 @@ class Lane(SimulatedConnection):
         scene: Any = self.net.world
         scene.message(
             None,
-            lambda: arrive() if self.whole else None,
+            lambda: self._pass(arrive),
             (self.machine.name, self.number, way),
             # A message alone is not lost: nothing passes any more, and neither end knows.
             lambda: self.cut(aloud=False),
@@ -309,7 +309,9 @@ class Direct(Network):
         made.number = self.numbers
         return made
 
-    def arrive_connected(self, connection: SimulatedConnection, arrive: Callable[[], None]) -> None:
+    def arrive_connected(
+        self, connection: SimulatedConnection, arrive: Callable[[], object]
+    ) -> None:
         """At once."""
         self.world.after(0.0, arrive)
 

@@ -319,7 +319,11 @@ class SimulatedConnection:
         leaves = max(world.time, self.machine.frozen_until) if way == 0 else world.time
         time = max(leaves + self.net.delay(), self.times[way] + 1e-9)
         self.times[way] = time
-        world.after(time - world.time, lambda: arrive() if self.whole else None)
+        world.after(time - world.time, lambda: self._pass(arrive))
+
+    def _pass(self, arrive: Callable[[], object]) -> None:
+        if self.whole:
+            arrive()
 
     def _arrive(self, commands: Sequence[Command], request: Request) -> None:
         busy = self.host.busy_until - self.net.world.time

@@ -15,7 +15,7 @@ from tests.simulation.judge import Judge, Violation
 from tests.simulation.user import User
 from tests.simulation.world import EPOCH, Faults, Machine, World
 
-from leaselock.backends.sqlite.nodes import CAPABILITIES
+from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core.client_core import ClientCore
 from leaselock.core.queue import Queue
 from leaselock.errors import NotHeld, StoreError

@@ -12,6 +12,7 @@ so the answer to a listener may come much later, or never.
 from __future__ import annotations
 
 import random
+import re
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -205,6 +206,8 @@ class World:
     def note(self, machine: Machine, text: str) -> None:
         """Write a line of the trace, when one is wanted."""
         if self.trace is not None:
+            # Without the addresses of objects, which differ from run to run.
+            text = re.sub(r" at 0x[0-9a-f]+", "", text)
             self.trace.append(f"{self.time:10.4f}  {machine.name:<6} {text}")
 
     def step(self, run: Run, turn: int, answer: object, error: BaseException | None) -> None:

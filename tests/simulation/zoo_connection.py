@@ -58,7 +58,7 @@ class SimulatedConnection:
 
     def _after_delay(self, action: Callable[[], None]) -> None:
         world = self.machine.world
-        world.after(world._delay(world.faults), action)
+        world.after(world.delay(world.faults), action)
 
     def handle(
         self,

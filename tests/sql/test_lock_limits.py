@@ -361,7 +361,7 @@ def test_a_server_with_settings_that_spoil_a_lock() -> None:
             for timeout in (0, 0.2):
                 with engine.connect() as connection:
                     connection.execute(text("INSERT INTO account VALUES (5, 1)"))
-                    with pytest.raises(AcquireTimeout, match="ends the transaction of whoever"):
+                    with pytest.raises(AcquireTimeout, match="ends a transaction whose wait"):
                         wanted(connection, timeout=timeout)
                     with pytest.raises(sqlalchemy.exc.PendingRollbackError):
                         connection.execute(text("INSERT INTO account VALUES (6, 1)"))

@@ -198,8 +198,8 @@ def brute_decreases(held: list[Hold]) -> Iterator[int]:
             assert a.granted is not None
             assert a.token is not None
             assert b.token is not None
-            believed = a.certain_interval and b.certain_interval and was_granted_before(a, b)
-            if a.token > b.token and (believed or a.granted < b.began):
+            certain = a.certain_interval and b.certain_interval and was_granted_before(a, b)
+            if a.token > b.token and (certain or a.granted < b.began):
                 yield b.ident
 
 

@@ -1,1 +1,1 @@
-"""What users call: two thin shells over the core, for threads and for asyncio."""
+"""The public interface: two thin layers over the core, for threads and for asyncio."""

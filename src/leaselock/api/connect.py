@@ -1,4 +1,4 @@
-"""From what the user named to a store: a URL, an object, the environment, or the default."""
+"""The store of a client: a URL, an object, the environment variable, or the default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell for threads. Every method is a docstring and one statement; the core does the rest."""
+"""The public interface for threads. Every method is a docstring and one statement."""
 
 from __future__ import annotations
 
@@ -28,14 +28,20 @@ R = TypeVar("R")
 
 
 class Client:
-    """A connection to a store of locks, for threads.
+    """A client of a lock store, for threads.
 
-    *store* is a URL; or a client of redis-py, valkey-py, kazoo or SQLAlchemy, which is read and
-    not used; or a list of Redis masters, for a Redlock. Without one, ``$LEASELOCK_URL`` is used,
-    else an embedded SQLite file. *label* is shown to people who look at what this client holds.
-    *op_timeout* bounds each answer of the store, in seconds. *local_handoffs* is for the locks that do not
-    say it themselves. Use it as a context manager, or call `close`. Nothing is asked of the store
-    yet. Raises ValueError or TypeError for what names no store, ImportError with what to install.
+    *store* is a URL such as ``redis://localhost:6379/0`` or ``sqlite:///``; or a client of
+    redis-py, valkey-py, kazoo or SQLAlchemy, whose settings are read; or a list of Redis servers,
+    for Redlock. The default is ``$LEASELOCK_URL``, else an embedded SQLite file. *label* is a short
+    text shown to users who inspect what this client holds. *op_timeout* limits the time for one
+    answer of the store, in seconds. *local_handoffs* is the default of `lock`.
+
+    The constructor does not connect. Use the client as a context manager, or call `close`. Raises
+    ValueError or TypeError if *store* names no store, ImportError if its client library is missing.
+
+    >>> with leaselock.Client("redis://localhost:6379/0") as client:
+    ...     with client.lock("order:5", timeout=10) as lease:
+    ...         charge(order, fence=lease.token)
     """
 
     def __init__(
@@ -80,23 +86,25 @@ class Client:
         owner: Literal["lock"] | None = None,
         **unknown: Never,
     ) -> Lock:
-        """Name a lock; nothing is asked of the store yet.
+        """Return the lock of that name. The store is not asked.
 
-        A grant lasts *lease* seconds and is renewed until released, unless *renew* is false.
-        *timeout* bounds the wait for it, in seconds: None for ever, 0 not at all. The thread that
-        holds it may take it again, unless *reentrant* is false. With *owner* "lock" the lock object
-        is the owner: any thread may release it, and none may take it again before that. *protocol* is one of the store's
-        ways of locking (default: the URL's, else the store's first), *label* for people who look.
+        *lease* is the length of a lease in seconds: the lock is freed so long after its holder has
+        stopped renewing it. It is renewed until the release; with *renew* false it ends after
+        *lease* seconds. *timeout* limits the wait, in seconds: None waits without limit, 0 does not
+        wait. The thread that holds the lock may acquire it again, unless *reentrant* is false. With
+        *owner* "lock" the lock object is the owner instead: any thread may release it, and none may
+        acquire it again before that. *protocol* is one of the store's protocols (default: the one
+        in the URL, else the store's first). *label* is a short text shown to users who inspect the
+        lock.
 
-        With *local_handoffs*, the threads of this client that want the lock pass a lease among themselves
-        without asking the store, so many times at most and for a tenth of a second, each with a
-        fencing token of its own, before others have their turn. With *cached* this client keeps the
-        lease after a release until anybody else asks, for half of its length at most, so that its
-        next acquire asks nobody.
+        With *local_handoffs* the threads of this client hand a lease on among themselves without a
+        request, at most so many times and for a tenth of a second, each with a fencing token of its
+        own. With *cached* this client keeps the lease after a release until another client waits,
+        for half of its length at most, so that the next acquire needs no request.
 
-        Raises InvalidName for a text that cannot be a name, ValueError or TypeError for numbers out
-        of range, ValueError for a protocol that the store does not know, and for *local_handoffs* or
-        *cached* where it cannot reserve tokens.
+        Raises InvalidName if the name cannot be used, ValueError or TypeError for numbers out of
+        range, a protocol that the store does not know, and *local_handoffs* or *cached* where
+        the store cannot reserve tokens.
         """
         return Lock(
             self._driver,
@@ -116,43 +124,45 @@ class Client:
         )
 
     def adopt(self, name: str, token: int) -> Lease:
-        """Take over a lease that was detached, by its fencing token; else raises NotHeld.
+        """Continue a lease that was detached, by its fencing token.
 
-        It is not renewed: `extend` it. This, `locks` and `break_lock` see the locks of the protocol
-        that the URL names, or else of the store's default.
+        Return the lease; raise NotHeld if there is none with that *token*. It is not renewed: call
+        `extend`. This method, `locks` and `break_lock` see the locks of the client's default
+        protocol.
         """
         return Lease(self._driver, self._driver.run(self._service.adopt(name, token)))
 
     def locks(self, pattern: str = "*") -> list[LockInfo]:
-        """List the locks that are held or waited for, whose names match the shell pattern."""
+        """List the locks that are held or waited for and whose names match the shell *pattern*."""
         return self._driver.run(self._service.locks(pattern))
 
     def break_lock(self, name: str, *, token: int | None = None) -> Holder | None:
-        """Take a lock from its holder by force; None when it was free.
+        """End the hold of a lock by force; return its holder, or None if the lock was free.
 
-        With *token*, only that grant is broken, else NotHeld is raised. The holder is told at
-        its next renewal; until then it works on, and only its fencing token stops it.
+        With *token*, only the hold with that token is ended, and NotHeld is raised if there is
+        another one. The holder learns of it at its next renewal. Until then it works on, and only
+        its fencing token can stop it.
         """
         return self._driver.run(self._service.break_lock(name, token))
 
     def doctor(self) -> list[Finding]:
-        """Examine how the store is set up, and whether that suits a lock."""
+        """Examine the configuration of the store; return what was found."""
         return self._driver.run(self._service.doctor())
 
     def setup(self, *, dry: bool = False) -> list[str]:
-        """Make what the store needs before it can be used, such as tables; say what was done.
+        """Create what the store needs, such as tables; return the statements that were executed.
 
-        With *dry* nothing is done: the statements are for those who make tables by themselves.
-        Doing it again does no harm. Empty where the store needs nothing.
+        With *dry* nothing is executed, and the statements are those that would be. Empty where the
+        store needs nothing. Calling it again does no harm.
         """
         return self._driver.run(self._service.setup(dry))
 
     def gc(self) -> int:
-        """Remove records that nobody needs any more; say how many those were."""
+        """Remove records that are no longer needed; return how many."""
         return self._driver.run(self._service.gc())
 
     def close(self) -> None:
-        """Release what is held, end what waits, and close the store."""
+        """Release all locks, end all waits, and disconnect from the store."""
         self._driver.end(self._service.close())
 
     def __enter__(self) -> Self:
@@ -166,7 +176,19 @@ class Client:
 
 
 class Lock:
-    """A lock by its name. Each thread that acquires it is a holder of its own."""
+    """A lock, identified by its name in the store. `Client.lock` makes it.
+
+    A thread that acquires it owns it. As a context manager it is acquired for the body:
+
+    >>> with client.lock("order:5", timeout=10) as lease:
+    ...     charge(order, fence=lease.token)
+
+    AcquireTimeout is raised if the time passes first, LeaseLost at the end of the body if the lease
+    was lost. A decorated function runs under the lock:
+
+    >>> @client.lock("report")
+    ... def report(): ...
+    """
 
     def __init__(self, driver: Threads, mutex: Mutex) -> None:
         self._driver = driver
@@ -184,10 +206,14 @@ class Lock:
     def acquire(self, timeout: float) -> Lease | None: ...
 
     def acquire(self, timeout: float | None = None, **unknown: Never) -> Lease | None:
-        """Take the lock; None when *timeout* seconds pass first, 0 does not wait.
+        """Acquire the lock; return a lease, or None when *timeout* seconds have passed.
 
-        Without *timeout* the lock's own holds, and AcquireTimeout is raised. Raises StoreError when the store does not
-        answer, LeaseLost when this thread has lost a hold of it and not released it.
+        0 does not wait. Without *timeout* the lock's own is used, and AcquireTimeout is raised when
+        it has passed. Raises StoreError if the store does not answer, LeaseLost if this thread has
+        lost the lock and not released it yet, AlreadyHeld if it holds it and *reentrant* is false.
+
+        >>> if lease := client.lock("order:5").acquire(timeout=2.5):
+        ...     with lease: ...
         """
         return Lease.of(self._driver, self._driver.run(self._mutex.acquire(timeout, **unknown)))
 
@@ -199,23 +225,23 @@ class Lock:
         return self._driver.ask(self._mutex.cancel)
 
     def release(self) -> None:
-        """Give back what this thread took last; NotHeld if it holds nothing here."""
+        """Release what this thread acquired last through this lock; NotHeld if it holds nothing."""
         self._driver.run(self._mutex.release())
 
     def locked(self) -> bool:
-        """Say whether anybody holds the lock."""
+        """Return whether the lock is held."""
         return self._driver.run(self._mutex.holder()) is not None
 
     def owned(self) -> bool:
-        """Say whether this thread holds the lock and may believe so; asks nobody."""
+        """Return whether this thread has a valid lease of the lock. The store is not asked."""
         return self._mutex.owned()
 
     def holder(self) -> Holder | None:
-        """Say who holds the lock."""
+        """Return the holder of the lock, or None."""
         return self._driver.run(self._mutex.holder())
 
     def waiters(self) -> list[Waiter]:
-        """Say who waits for the lock, in order."""
+        """Return the waiters for the lock, in the order in which they will be served."""
         return self._driver.run(self._mutex.waiters())
 
     def __enter__(self) -> Lease:
@@ -230,7 +256,7 @@ class Lock:
         self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorate *function* to run under the lock; TypeError for one that would run later."""
+        """Decorate *function* to run under the lock; TypeError if its body would run later."""
         checked_body(function, awaited=False)
 
         @functools.wraps(function)
@@ -245,7 +271,13 @@ class Lock:
 
 
 class Lease:
-    """One grant of a lock, good for as long as it is renewed."""
+    """One grant of a lock, valid while it is renewed. `Lock.acquire` returns it.
+
+    >>> lease = client.lock("order:5").acquire()
+    >>> lease.ensure()                      # raises LeaseLost if it is not valid any more
+    >>> charge(order, fence=lease.token)
+    >>> lease.release()
+    """
 
     def __init__(self, driver: Threads, handle: LeaseHandle) -> None:
         self._driver = driver
@@ -268,44 +300,44 @@ class Lease:
 
     @property
     def remaining(self) -> float:
-        """Seconds for which the lease can be believed without another renewal."""
+        """Seconds for which the lease stays valid without another renewal."""
         return self._handle.remaining()
 
     @property
     def lost(self) -> bool:
-        """Whether the lease can no longer be believed, though it was not released."""
+        """Whether the lease is not valid any more although it was not released."""
         return self._handle.lost()
 
     def ensure(self) -> None:
-        """Raise LeaseLost unless the lease can be believed, NotHeld once released; asks nobody."""
+        """Raise LeaseLost unless the lease is valid, NotHeld after its release; ask no store."""
         self._handle.ensure()
 
     def extend(self, seconds: float) -> None:
-        """Have the lease end no sooner than *seconds* from now; LeaseLost if it is gone."""
+        """Make the lease end no sooner than *seconds* from now; LeaseLost if it was lost."""
         self._driver.run(self._handle.extend(seconds))
 
     def release(self) -> None:
-        """Give the grant back; LeaseLost if it was lost, NotHeld if it was given back."""
+        """Release the lock; LeaseLost if the lease was lost, NotHeld if it was already released."""
         self._driver.run(self._handle.release())
 
     def detach(self) -> None:
-        """Let the lease outlive this client: `Client.adopt` continues it by its token.
+        """Leave the lock held until its lease ends; `Client.adopt` continues it by its token.
 
-        It is not renewed any more. Raises Refused where a hold ends with a session (ZooKeeper,
+        It is not renewed any more. Raises NotApplied where a hold ends with a session (ZooKeeper,
         `row`, `advisory`), NotHeld for a nested acquisition.
         """
         self._driver.run(self._handle.detach())
 
     def make_inheritable(self) -> tuple[int, ...]:
-        """Let the lock live as long as any child process that inherits the descriptors.
+        """Let child processes inherit the lock; return the descriptors that they must inherit.
 
-        From now on the lock passes on only when all of them are closed. Empty, and without
+        From now on the lock is freed when all of these descriptors are closed. Empty, and without
         effect, where the store cannot do that.
         """
         return self._driver.run(self._handle.make_inheritable())
 
     def on_lost(self, callback: Callable[[Lease], object]) -> None:
-        """Have *callback* called with this lease when it is lost, in a thread of its own."""
+        """Call *callback* with this lease when it is lost, in a thread of its own."""
         self._driver.step(
             self._handle.on_lost, callback, self, functools.partial(Lease, self._driver)
         )

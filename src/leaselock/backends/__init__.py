@@ -6,7 +6,7 @@ A backend is loaded when a store of its kind is opened, and its client library n
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock.backends.url import parse
 
@@ -39,7 +39,7 @@ class Opened(NamedTuple):
 
 SCHEMES = {
     "memory": "leaselock.backends.memory.store",
-    "sqlite": "leaselock.backends.sqlite.nodes",
+    "sqlite": "leaselock.backends.sqlite.store",
     "redis": "leaselock.backends.redis.store",
     "rediss": "leaselock.backends.redis.store",
     "unix": "leaselock.backends.redis.store",

@@ -89,7 +89,17 @@ class Acquisition(Retry):
                 self.answered = True
                 if isinstance(reply, Grant):
                     if self._is_valid(reply):
-                        return self._hold(reply, owner)
+                        hold = registry.add(
+                            self.claim,
+                            reply.token,
+                            self.valid_until,
+                            asked=self.asked,
+                            lasts=reply.lasts,
+                            renew=self.options.renew,
+                            owner=owner,
+                        )
+                        hold.uncertain = self.uncertain
+                        return hold
                     self._check_late()
                 elif self.env.now() >= self.deadline:
                     await self._withdraw()
@@ -98,6 +108,9 @@ class Acquisition(Retry):
                     self.queued = True
                     recheck = self.asked + reply.retry_after
                     await self.backend.await_wakeup(self.claim, min(self.deadline, recheck))
+                    if self.cancelled:
+                        await self._withdraw()
+                        self.placed = False
                     self._check_open()
         except BaseException:
             # Cancelled, interrupted, dropped or refused: the claim must not stay behind.
@@ -165,19 +178,6 @@ class Acquisition(Retry):
                 f"the store grants {self.claim.name!r}, but its replies take longer than the "
                 f"lease of {self.claim.lease:g} s: ask for a longer one"
             )
-
-    def _hold(self, grant: Grant, owner: Owner) -> Hold:
-        hold = self.registry.add(
-            self.claim,
-            grant.token,
-            self.valid_until,
-            asked=self.asked,
-            lasts=grant.lasts,
-            renew=self.options.renew,
-            owner=owner,
-        )
-        hold.uncertain = self.uncertain
-        return hold
 
     async def _withdraw(self) -> None:
         """Leave the queue at the deadline. A try that was refused has left nothing there."""

@@ -6,8 +6,8 @@ of a `SharedLease`, on behalf of all local claims that want the lock: the `Local
 the fencing tokens that the grant has reserved. A claim that reserves no tokens goes straight to the
 wrapped backend.
 
-With `cached` the client also keeps a lease that no local claim wants, until another client waits for
-the lock: the next local acquire then needs no request.
+With `cached` the client also keeps a lease that no local claim wants, until another client waits
+for the lock: the next local acquire then needs no request.
 
 Invariants:
 1. Only a lease that the store has granted is handed on, with the time that is left of it.
@@ -114,8 +114,8 @@ class SharedLease:
         self.handoff_until = 0.0
 
     def fits(self, lease: float, now: float) -> bool:
-        """Whether it can be handed to a claim of that *lease*: one with a shorter lease must not get
-        more than it asked for, even if this one was extended, and one with a longer lease not less.
+        """Whether it can be handed to a claim of that *lease*. One with a shorter lease must not
+        get more than it asked for, even if this one was extended, and one with a longer not less.
         """
         alike = lease == self.claim.lease and self.valid_until <= now + lease
         return alike and now < self.handoff_until and self.token < self.last_token

@@ -121,16 +121,16 @@ def shortened(text: str) -> str:
 
 
 def checked_body(function: object, *, awaited: bool) -> None:
-    """TypeError for a function whose body runs only after its call has returned (and was *awaited*):
-    the lock would be released before.
+    """TypeError for a function whose body runs after its call has returned (or was *awaited*): the
+    lock would be released before.
     """
     import inspect  # loaded here, for it takes its time
 
     begun = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     if begun or (not awaited and inspect.iscoroutinefunction(function)):
         raise TypeError(
-            f"the body of {function!r:.80} runs after its call has returned, and would not be under "
-            "the lock: acquire the lock inside it, with `with` or `async with`"
+            f"the body of {function!r:.80} runs after its call has returned, and would not be "
+            "under the lock: acquire the lock inside it, with `with` or `async with`"
         )
 
 

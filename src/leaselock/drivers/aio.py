@@ -22,8 +22,8 @@ from leaselock.core.effects import (
     Spawn,
     Wait,
 )
-from leaselock.drivers.in_thread import InThread, Loop
 from leaselock.drivers.errors import as_public
+from leaselock.drivers.in_thread import InThread, Loop
 from leaselock.drivers.node import DRIVERS, forked_message
 from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
 

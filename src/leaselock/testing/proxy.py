@@ -1,14 +1,14 @@
-"""A TCP proxy that loses, holds, delays and cuts what passes through it, on demand.
+"""A TCP proxy that loses, holds, delays and cuts messages on demand.
 
-Law: it knows no protocol. TCP never loses something in the middle, so a loss is a direction that
-goes silent from one request on, while the connection stays open. A request is a piece of what the
-client sent (one write, as a rule) that contains certain bytes; a fault strikes the k-th of them,
-once, and says when it has.
+It knows no protocol. TCP never loses data in the middle of a stream, so a loss is a direction that
+goes silent from one request on, while the connection stays open. A request is a chunk of what the
+client sent (usually one write) that contains certain bytes. A fault applies to the k-th such chunk,
+once, and reports when it has happened.
 
     proxy = Proxy(server.port)
-    fault = proxy.hold(b"EVALSHA", nth=2)   # the second such request stays here
-    ...                                     # the asker goes through the proxy and gives up
-    fault.wait(); fault.pass_on()           # the server gets it now, though nobody waits any more
+    fault = proxy.hold(b"EVALSHA", nth=2)   # the second such request is held
+    ...                                     # the client connects through the proxy and times out
+    fault.wait(); fault.pass_on()           # the server gets the late request
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 CHUNK = 1 << 16
 # It only bounds a failure.
-PATIENCE = 120.0
+TIMEOUT = 120.0
 ACTIONS = ("lose_request", "lose_reply", "hold", "hold_reply", "cut", "cut_reply")
 
 
 class Fault:
-    """What shall happen to one connection, at its k-th request with certain bytes in it."""
+    """A planned fault of one connection, at the k-th request that contains certain bytes."""
 
     def __init__(self, action: str, where: bytes, nth: int) -> None:
         self.action = action
@@ -42,19 +42,19 @@ class Fault:
         self.request = b""
 
     def wait(self) -> None:
-        """Until it has struck."""
-        assert self.struck.wait(PATIENCE), f"nothing was there to {self.action}"
+        """Wait until the fault has happened."""
+        assert self.struck.wait(TIMEOUT), f"no request came to {self.action}"
 
     def pass_on(self) -> None:
-        """Deliver what was held, and let the connection go on if it still can; returns when it is
-        with the receiver's kernel, or when there is no receiver any more.
+        """Deliver the held message, and let the connection go on if it still can. Return when the
+        receiver's kernel has it, or when there is no receiver any more.
         """
         self.wait()
         self.passed.set()
-        assert self.arrived.wait(PATIENCE), "it was not delivered"
+        assert self.arrived.wait(TIMEOUT), "the message was not delivered"
 
     def due(self, data: bytes) -> bool:
-        """Whether this piece is the one."""
+        """Return whether the fault applies to this chunk."""
         if self.where not in data:
             return False
         self.left -= 1
@@ -62,7 +62,7 @@ class Fault:
 
 
 class Direction:
-    """One way of one connection. A pump copies *source* to *sink*; what faults do, they do here."""
+    """One direction of a connection: a thread copies *source* to *sink*, subject to faults."""
 
     def __init__(self, source: socket.socket, sink: socket.socket) -> None:
         self.source = source
@@ -71,13 +71,13 @@ class Direction:
         self.gate: Fault | None = None
 
     def deliver(self, data: bytes, delay: float) -> None:
-        """Pass a piece on, or not, or not yet."""
+        """Forward a chunk: now, later or never, as faults demand."""
         if delay:
             time.sleep(delay)
         self._through(lambda: self.sink.sendall(data))
 
     def end(self) -> None:
-        """The source has said all; what is held still has to arrive first."""
+        """Forward the end of the stream, after held chunks."""
         self._through(lambda: self.sink.shutdown(socket.SHUT_WR))
 
     def _through(self, act: Callable[[], None]) -> None:
@@ -93,7 +93,7 @@ class Direction:
 
 
 class Connection:
-    """One client and its connection to the server."""
+    """The connection of one client, and the proxy's own connection to the server."""
 
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self.proxy = proxy
@@ -102,7 +102,7 @@ class Connection:
         self.up = Direction(client, server)
         self.down = Direction(server, client)
         self.gates: list[Fault] = []
-        self.parting: Fault | None = None
+        self.cut_on_reply: Fault | None = None
         self.up.silent = self.down.silent = proxy.silent
 
     def start(self) -> None:
@@ -116,12 +116,12 @@ class Connection:
                 if direction is self.up:
                     for fault in self.proxy.due(data):
                         self._strike(fault, data)
-                elif self.parting:
-                    self._cut(self.parting)
+                elif self.cut_on_reply:
+                    self._cut(self.cut_on_reply)
                 direction.deliver(data, self.proxy.delay)
             direction.end()
         except OSError:
-            # One that is killed before it has read everything resets its connection.
+            # A process that is killed before it has read everything resets its connection.
             if not direction.silent:
                 self.close()
 
@@ -131,7 +131,7 @@ class Connection:
             self._cut(fault)
             return
         if fault.action == "cut_reply":
-            self.parting = fault
+            self.cut_on_reply = fault
             return
         direction = self.down if fault.action.endswith("_reply") else self.up
         if fault.action.startswith("lose"):
@@ -146,7 +146,7 @@ class Connection:
         fault.struck.set()
 
     def close(self) -> None:
-        """Cut both ways at once."""
+        """Close both connections."""
         for gate in self.gates:
             gate.passed.set()
         for end in (self.client, self.server):
@@ -156,9 +156,7 @@ class Connection:
 
 
 class Proxy:
-    """Listens on a free port of 127.0.0.1, in threads, for the server on *target*; *requests* are
-    counted.
-    """
+    """Listens on a free port of 127.0.0.1 and forwards to port *target*; counts *requests*."""
 
     def __init__(self, target: int, host: str = HOST) -> None:
         self.target = (host, target)
@@ -181,13 +179,13 @@ class Proxy:
             except OSError:
                 return
             if not self.refusing:
-                self._join(client)
+                self._connect(client)
             else:
                 client.close()
 
-    def _join(self, client: socket.socket) -> None:
+    def _connect(self, client: socket.socket) -> None:
         try:
-            server = socket.create_connection(self.target, PATIENCE)
+            server = socket.create_connection(self.target, TIMEOUT)
         except OSError:
             client.close()
             return
@@ -198,15 +196,15 @@ class Proxy:
         # connection that a client has had an answer from. Under the mutex, since a connection that
         # is made while they run must follow them, too.
         with self.mutex:
-            joined = Connection(self, client, server)
-            self.connections.append(joined)
+            connection = Connection(self, client, server)
+            self.connections.append(connection)
         if self.refusing:
-            joined.close()
+            connection.close()
         else:
-            joined.start()
+            connection.start()
 
     def due(self, data: bytes) -> list[Fault]:
-        """The faults that strike at this piece; each strikes once."""
+        """Return the faults that apply to this chunk, and remove them."""
         with self.mutex:
             self.requests += 1
             found = [fault for fault in self.faults if fault.due(data)]
@@ -222,61 +220,61 @@ class Proxy:
         return fault
 
     def plan(self, action: str, where: bytes = b"", nth: int = 1) -> Fault:
-        """Any of ACTIONS by its name, at the *nth* piece from now with *where* in it."""
+        """Plan one of ACTIONS for the *nth* chunk from now that contains *where*."""
         assert action in ACTIONS, action
         return self._plan(action, where, nth)
 
     def withdraw(self, fault: Fault) -> None:
-        """Plan it no more, if it has not struck."""
+        """Cancel a planned fault that has not happened yet."""
         with self.mutex:
             self.faults = [other for other in self.faults if other is not fault]
 
     def lose_request(self, where: bytes = b"", nth: int = 1) -> Fault:
-        """The server never sees it, nor what the same client sends after it."""
+        """Drop the request, and everything that the same connection sends after it."""
         return self._plan("lose_request", where, nth)
 
     def lose_reply(self, where: bytes = b"", nth: int = 1) -> Fault:
-        """The server carries it out; its client hears nothing any more."""
+        """Deliver the request; drop its reply and all later ones on the connection."""
         return self._plan("lose_reply", where, nth)
 
     def hold(self, where: bytes = b"", nth: int = 1) -> Fault:
-        """Keep it back until `pass_on`; it then arrives even if its asker is gone."""
+        """Hold the request until `pass_on`; it then arrives even if its client is gone."""
         return self._plan("hold", where, nth)
 
     def hold_reply(self, where: bytes = b"", nth: int = 1) -> Fault:
-        """Keep the answers back until `pass_on`."""
+        """Hold the replies until `pass_on`."""
         return self._plan("hold_reply", where, nth)
 
     def cut(self, where: bytes = b"", nth: int = 1) -> Fault:
-        """Close the connection instead of delivering it."""
+        """Close the connection instead of delivering the request."""
         return self._plan("cut", where, nth)
 
     def cut_reply(self, where: bytes = b"", nth: int = 1) -> Fault:
-        """Close the connection when the server has carried it out, instead of its answer."""
+        """Deliver the request, and close the connection instead of delivering the reply."""
         return self._plan("cut_reply", where, nth)
 
-    # --- everything at once ---------------------------------------------------------------------
+    # --- all connections --------------------------------------------------------------------------
 
     def silence(self) -> None:
-        """A partition: all connections, those to come included, stay open and say nothing."""
+        """Simulate a partition: all connections, also new ones, stay open but transfer nothing."""
         with self.mutex:
             self.silent = True
             for connection in self.connections:
                 connection.up.silent = connection.down.silent = True
 
     def refuse(self) -> None:
-        """Cut everything, and turn away whoever comes."""
+        """Close all connections, and refuse new ones."""
         self.refusing = True
         self.cut_all()
 
     def calm(self) -> None:
-        """Plan no more, and begin with new connections."""
+        """Cancel all planned faults, and close all connections so that clients reconnect."""
         with self.mutex:
             self.faults = []
         self.heal()
 
     def heal(self) -> None:
-        """New connections work again; those that lost something cannot, and are cut."""
+        """Let new connections work again; close existing ones, which have lost data."""
         self.refusing = self.silent = False
         self.cut_all()
 
@@ -288,7 +286,7 @@ class Proxy:
             connection.close()
 
     def stop(self) -> None:
-        """Close everything."""
+        """Stop listening, and close every connection."""
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         self.thread.join()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis.doctor import examine
-from leaselock.backends.redis.legacy_formats import LegacyLock
 from leaselock.backends.redis.messages import PUBLIC_ERRORS
 from leaselock.core.backend import (
     Acquire,
@@ -31,6 +30,7 @@ from leaselock.core.backend import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
+    from leaselock.backends.redis.legacy_formats import LegacyLock
     from leaselock.backends.redis.scripted_lock import ScriptedLock
     from leaselock.backends.redis.store import RedisStore
 
@@ -108,8 +108,7 @@ class RedisBackend:
 
     def reset_identity(self) -> None:
         """After a fork: the store has let go of everything by itself."""
-        if isinstance(self.locks, LegacyLock):
-            self.locks.reset()
+        self.locks.reset()
 
     async def carry_out(self, request: Any, until: float) -> Any:
         """Answer a request object: for a Redlock, which puts the same one to several stores."""

@@ -1,7 +1,7 @@
-"""A client that the user has: redis-py's or valkey-py's, blocking or not. Its settings are read.
+"""Reading the settings of a client that the user has, of redis-py or valkey-py, blocking or not.
 
-The two libraries are one by descent, so attributes are enough; the import of neither is needed to
-read them. Our connections are redis-py's.
+valkey-py is a fork of redis-py, so the same attributes serve for both and neither is imported. Our
+own connections are always redis-py's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from leaselock.backends.redis.settings import PORT, TERMS, Settings
 
 
 def settings_of_client(client: Any) -> Settings:
-    """Where and as whom *client* connects; TypeError for what is no client of one data set."""
+    """Where *client* connects, and as which user; TypeError if it is not a client of one store."""
     kind = type(client).__name__
     if "MultiDB" in kind:
         raise TypeError(

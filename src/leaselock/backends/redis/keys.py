@@ -139,7 +139,7 @@ def terms_of(claim: Claim) -> str:
     ms = round(claim.lease * 1000)
     if claim.tokens == 1:
         return str(ms)
-    return f"{ms} {claim.tokens} sticky" if claim.cached else f"{ms} {claim.tokens}"
+    return f"{ms} {claim.tokens} cached" if claim.cached else f"{ms} {claim.tokens}"
 
 
 def slot_of(key: str) -> int:

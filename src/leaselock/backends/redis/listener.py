@@ -293,7 +293,7 @@ class Listener:
             waiter.signal.set()
 
     def close(self) -> None:
-        """Close the connections of waiting threads, which nobody else does."""
+        """Close the connections of waiting threads, which the pool does not have."""
         waiters = list(self.waiting.values())
         self.clear()
         for waiter in waiters:

@@ -325,12 +325,17 @@ class MultiplexedConnection(asyncio.Protocol):
         self.transport.abort()
 
     def close(self) -> None:
-        """Close once what was written has been sent, or stop connecting."""
+        """Close, or stop connecting; what was written is still sent."""
         self.open = False
         if self.connecting is not None and not self.connecting.done():
             self.connecting.cancel()
-        if self.transport is not None:
+        if self.transport is None:
+            return
+        if self.transport.get_write_buffer_size():
             self.transport.close()
+        else:
+            # At once: closing TLS in order takes the loop longer than its owner lets it run.
+            self.transport.abort()
 
     def abandon(self) -> None:
         """Close the descriptor only: the loop belongs to the parent process, or is closed."""

@@ -155,7 +155,7 @@ class Pool:
         self.queues.pop(address, None)
 
     def _pass_on(self, address: Address) -> None:
-        """Let the first in the queue connect, unless somebody does."""
+        """Let the first in the queue connect, unless another task is connecting."""
         turn = None if address in self.connecting else _next(self.queues.get(address, deque()))
         if turn is not None:
             self.connecting.add(address)

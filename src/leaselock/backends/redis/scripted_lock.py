@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis import keys as names
-from leaselock.backends.redis.listener import NEVER, RECHECK_MS
+from leaselock.backends.redis.listener import AT_ONCE, NEVER, RECHECK_MS
 from leaselock.backends.redis.messages import Send, SubscribeFailed, Unreachable, Waiting
 from leaselock.backends.redis.packed_commands import PackedCommands
 from leaselock.backends.redis.records import held_of, waiter_of
@@ -63,6 +63,7 @@ class ScriptedLock:
         self.pool = store.pool
         self.queue = store.queue
         self.listener = store.listener
+        self.closing = False
         # The tokens of grants that were given back, of claims that are still in use.
         self.undone: dict[str, set[bytes]] = {}
         self.packed = PackedCommands(
@@ -181,7 +182,7 @@ class ScriptedLock:
         tombstone_ms: int = 0,
         token: Word = "",
     ) -> None:
-        """Release what the caller is not told of; OutcomeUnknown if that fails, to be repeated."""
+        """Release a grant that is not reported; OutcomeUnknown if that fails, to be repeated."""
         try:
             await self._release(claim, until, member, tombstone_ms, token)
         except (NotApplied, Unreachable) as error:
@@ -339,8 +340,8 @@ class ScriptedLock:
     # --- waiting --------------------------------------------------------------------------------
 
     def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
-        """Wait for a message."""
-        return self.listener.await_wakeup(claim, until)
+        """Wait for a message; not at all if the client began to close during the last request."""
+        return AT_ONCE if self.closing else self.listener.await_wakeup(claim, until)
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
@@ -350,7 +351,12 @@ class ScriptedLock:
 
     def wake_all(self) -> None:
         """Wake all waiting claims: the client is closing."""
+        self.closing = True
         self.listener.wake_all()
+
+    def reset(self) -> None:
+        """After a fork: no claim waits here."""
+        self.closing = False
 
 
 def _recheck(left: int, rank: int) -> float:

@@ -1,34 +1,36 @@
-"""How to reach a store: from a URL, or read off a client that the user has, which stays as it is.
+"""How to reach a store: read from a URL, or from a client of the user's, which stays unchanged.
 
-Never taken over are time-outs, retries and decoding: below us a request is sent once, within a
-deadline. Secrets live in the terms of connections and nowhere else; `shown` has none.
+Time-outs, retries and decoding are never taken over: a request is sent once, with a deadline.
+Secrets are in the parameters of connections and nowhere else; `shown` has none.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode
 
 from leaselock.backends import library
 from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.topology import Cluster, Sentinels, Single
+from leaselock.backends.url import decoded, parse, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leaselock.backends.redis.topology import Topology
+    from leaselock.backends.url import StoreURL
 
 OURS = ("protocol", "replicas")
-# What of a URL's words is shown: those that cannot be a secret.
+# The options of a URL that are shown, because they cannot be a secret.
 PUBLIC = (*OURS, "db")
 SENTINEL_PORT = 26379
 PORT = 6379
-# What redis-py's connections of asyncio do not know.
+# Not supported by redis-py's connections for asyncio.
 OCSP = (
     *("ssl_validate_ocsp", "ssl_validate_ocsp_stapled"),
     *("ssl_ocsp_context", "ssl_ocsp_expected_cert"),
 )
-# What of a client's terms says where and as whom; all else is about its own manner of asking.
+# The parameters of a client that are taken over: where it connects, and as which user.
 TERMS = (
     *("username", "password", "credential_provider", "db", "client_name"),
     *("socket_keepalive", "socket_keepalive_options", "socket_type"),
@@ -40,7 +42,7 @@ TERMS = (
 
 
 class Settings(NamedTuple):
-    """A store: where it is, and on what terms its servers and its sentinels are reached."""
+    """A store: where it is, and the parameters of connections to its servers and sentinels."""
 
     topology: str
     addresses: tuple[Address, ...]
@@ -56,7 +58,7 @@ class Settings(NamedTuple):
         return f"<Settings {self.shown}>"  # without the passwords
 
     def for_tasks(self) -> Settings:
-        """For connections of asyncio; ValueError where it says what they cannot do."""
+        """For connections of asyncio; ValueError for options that they do not support."""
         said = [word for word in OCSP if self.terms.get(word) or self.sentinel_terms.get(word)]
         if said:
             words = f"{self.shown}: redis-py checks {said[0]} on blocking connections only"
@@ -68,7 +70,7 @@ class Settings(NamedTuple):
         return self._replace(terms=terms, sentinel_terms=asked)
 
     def topology_of(self, now: Callable[[], float]) -> Topology:
-        """The way to find the server of a key."""
+        """How the server of a key is found."""
         if self.topology == "cluster":
             return Cluster(self.addresses)
         if self.topology == "sentinel":
@@ -77,7 +79,7 @@ class Settings(NamedTuple):
 
 
 def settings_of(target: object, *, aio: bool = False) -> Settings:
-    """The settings of a URL or of a client; ValueError or TypeError with what is wrong."""
+    """The settings of a URL or of a client; ValueError or TypeError if they cannot be used."""
     library("redis", "redis")
     library("hiredis", "redis")
     from leaselock.backends.redis.clients import settings_of_client
@@ -86,113 +88,86 @@ def settings_of(target: object, *, aio: bool = False) -> Settings:
     return found.for_tasks() if aio else found
 
 
-def _of_url(url: str) -> Settings:
-    scheme, _, rest = url.partition("://")
-    scheme, _, topology = scheme.lower().partition("+")
-    tls = scheme == "rediss"
-    parts = urlsplit(f"{scheme}://{rest}")
-    own = {key: value for key, value in parse_qsl(parts.query) if key in OURS}
-    terms = _terms(url, parts, topology)
+def _of_url(text: str) -> Settings:
+    url = parse(text)
+    scheme, _, topology = url.scheme.partition("+")
     if topology not in ("", "sentinel", "cluster"):
         raise ValueError(f"{scheme}+{topology}:// is not known; known are +sentinel and +cluster")
-    addresses, service = _places(scheme, parts, topology, terms)
+    terms = _terms(url)
+    addresses, service = _servers(url, scheme, topology)
+    if topology != "cluster" and scheme != "unix":
+        terms |= _database(url, 1 if topology else 0)
     return Settings(
         topology or "single",
         addresses,
         service,
         terms,
         _sentinel_terms(terms),
-        tls,
-        shown(url),
-        own.get("protocol"),
-        _replicas(own.get("replicas", "0")),
+        scheme == "rediss",
+        _shown(url),
+        url.options.get("protocol"),
+        url.option("replicas", whole_number(0, 100), 0),
     )
 
 
-def _replicas(text: str) -> int:
-    if not text.isdigit() or int(text) > 100:
-        raise ValueError(f"?replicas= is a number of replicas to wait for, not {text!r}")
-    return int(text)
+def _database(url: StoreURL, index: int) -> dict[str, int]:
+    """The number of the database, which is that part of the path, if there is one."""
+    database = "/".join(decoded(url.path).strip("/").split("/")[index:])
+    if database and not database.isdigit():
+        raise ValueError(f"{_shown(url)}: a database is a number, not {database!r}")
+    return {"db": int(database)} if database else {}
 
 
-def _terms(url: str, parts: Any, topology: str) -> dict[str, Any]:
-    """What redis-py makes of the URL, one host of it standing for all."""
+def _terms(url: StoreURL) -> dict[str, Any]:
+    """The login, and the options that redis-py knows, with the types that it gives them."""
     connection = library("redis.connection", "redis")
-    login, _, _ = parts.netloc.rpartition("@")
-    host = "localhost" if topology else parts.netloc.rpartition("@")[2]
-    netloc = f"{login}@{host}" if login else host
-    query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] not in OURS])
-    path = "" if topology else parts.path
+    options = {name: value for name, value in url.options.items() if name not in OURS}
     try:
-        # Not by urlunsplit, which leaves out the slashes of a path without a host.
-        terms: dict[str, Any] = connection.parse_url(f"{parts.scheme}://{netloc}{path}?{query}")
+        terms: dict[str, Any] = connection.parse_url(f"redis://localhost?{urlencode(options)}")
     except ValueError as error:
-        raise ValueError(f"{shown(url)}: {error}") from error
-    terms.pop("connection_class", None)
-    unknown = sorted(set(terms) - {*TERMS, "host", "port", "path", "sentinel_password"})
-    unknown = [word for word in unknown if not word.startswith("sentinel_")]
-    # redis-py reads them as texts, and then checks nothing.
-    unknown += [word for word in terms if "ocsp" in word]
+        raise ValueError(f"{_shown(url)}: {error}") from error
+    del terms["host"]
+    unknown = sorted(name for name in terms if name not in TERMS)
+    unknown = [name for name in unknown if not name.startswith("sentinel_")]
+    # redis-py reads these as texts, and then checks nothing.
+    unknown += [name for name in terms if "ocsp" in name]
     if unknown:
-        raise ValueError(f"{shown(url)}: a Redis URL for locks does not know {', '.join(unknown)}")
-    if topology == "sentinel" and parts.path.count("/") > 1:
-        terms["db"] = _database(url, parts.path.split("/")[2])
-    elif not topology and parts.scheme != "unix" and parts.path.strip("/"):
-        terms["db"] = _database(url, parts.path.strip("/"))
-    return terms
+        words = ", ".join(unknown)
+        raise ValueError(f"{_shown(url)}: a Redis URL for locks does not know {words}")
+    login = {"username": url.user, "password": url.password}
+    return terms | {name: value for name, value in login.items() if value}
 
 
-def _database(url: str, text: str) -> int:
-    if not text.isdigit():
-        raise ValueError(f"{shown(url)}: a database is a number, not {text!r}")
-    return int(text)
-
-
-def _places(
-    scheme: str, parts: Any, topology: str, terms: dict[str, Any]
-) -> tuple[tuple[Address, ...], str]:
-    host, port, path = terms.pop("host", "localhost"), terms.pop("port", PORT), ""
-    path = terms.pop("path", "")
-    if not topology:
-        return ((Address(host, port, path),), "")
-    hosts = parts.netloc.rpartition("@")[2]
-    usual = SENTINEL_PORT if topology == "sentinel" else PORT
-    found = tuple(_host(word, usual, topology == "sentinel") for word in hosts.split(","))
-    if topology == "cluster":
-        return found, ""
-    service = parts.path.split("/")[1] if parts.path else ""
-    if not service:
+def _servers(url: StoreURL, scheme: str, topology: str) -> tuple[tuple[Address, ...], str]:
+    """Where the servers listen, and the name of the master where sentinels watch it."""
+    if scheme == "unix":
+        return (Address("localhost", PORT, decoded(url.path)),), ""
+    authority = url.authority
+    if not topology and (not authority or authority.startswith(":")):
+        authority = f"localhost{authority}"
+    if not authority:
+        raise ValueError(f"{_shown(url)}: the URL must name at least one host")
+    sentinel = topology == "sentinel"
+    hosts = url._replace(authority=authority).hosts(SENTINEL_PORT if sentinel else PORT)
+    if not topology and len(hosts) > 1:
+        raise ValueError(f"{_shown(url)}: several hosts are for redis+sentinel and redis+cluster")
+    service = url.segments()[0] if sentinel else ""
+    if sentinel and not service:
         raise ValueError(
             "a URL of sentinels names the master, too: redis+sentinel://host,host/NAME"
         )
-    return found, service
-
-
-def _host(text: str, usual: int, sentinel: bool) -> Address:
-    host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
-    if not colon:
-        host, port = text, str(usual)
-    if not host or not port.isdigit():
-        raise ValueError(f"{text!r} is no host, or host:port")
-    return Address(host.strip("[]"), int(port), sentinel=sentinel)
+    return tuple(Address(h.name, h.port or PORT, sentinel=sentinel) for h in hosts), service
 
 
 def _sentinel_terms(terms: dict[str, Any]) -> dict[str, Any]:
-    """Terms of the sentinels: their own login, if any, and the same TLS."""
+    """The parameters for sentinels: their own login, if any, and the same TLS."""
     special = {
-        key.removeprefix("sentinel_"): terms.pop(key)
-        for key in list(terms)
-        if key.startswith("sentinel_")
+        name.removeprefix("sentinel_"): terms.pop(name)
+        for name in list(terms)
+        if name.startswith("sentinel_")
     }
-    return {key: value for key, value in terms.items() if key.startswith("ssl_")} | special
+    return {name: value for name, value in terms.items() if name.startswith("ssl_")} | special
 
 
-def shown(url: str) -> str:
-    """The URL without its secrets."""
-    scheme, _, rest = url.partition("://")
-    place, mark, query = rest.partition("?")
-    netloc, slash, path = place.partition("/") if scheme != "unix" else (place, "", "")
-    host = netloc.rpartition("@")[2]
-    public = [(key, value) for key, value in parse_qsl(query) if key in PUBLIC]
-    words = f"?{urlencode(public)}" if mark and public else ""
-    return f"{scheme.lower()}://{host}{slash}{path}{words}"
+def _shown(url: StoreURL) -> str:
+    return url.shown(PUBLIC)

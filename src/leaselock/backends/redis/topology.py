@@ -83,7 +83,7 @@ class Single:
         return False
 
     def moved(self, slot: int, address: Address) -> None:
-        """A cluster's answer to somebody who did not say that he wants a cluster."""
+        """Refuse: the server is part of a cluster, and the URL is not one of a cluster."""
         raise NotApplied(
             f"{self.address} is part of a Redis cluster: write redis+cluster://{self.address}"
         )
@@ -158,7 +158,7 @@ class Sentinels:
         return False
 
     def moved(self, slot: int, address: Address) -> None:
-        """A cluster's answer from a server that sentinels watch."""
+        """Refuse: a server that sentinels watch is not part of a cluster."""
         raise NotApplied(
             f"the master {self.service!r} is part of a cluster, which has no sentinels"
         )

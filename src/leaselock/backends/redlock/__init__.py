@@ -1,1 +1,1 @@
-"""Redlock: one lock on several independent masters, held by whoever has most of them."""
+"""Redlock: one lock on several independent masters, held by the client with a majority of them."""

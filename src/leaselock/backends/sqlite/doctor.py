@@ -1,7 +1,7 @@
-"""What `leaselock doctor` finds out about a lock file that could be opened.
+"""The findings of `leaselock doctor` about a lock file that could be opened.
 
-What makes a file unfit (a network file system, foreign owners, links) is refused when it is
-opened, so here is only what one may want to know besides.
+A file that is unsuitable (a network file system, foreign owners, links) is refused when it is
+opened, so this module reports only what is useful to know besides.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from leaselock.core.backend import Finding
 if TYPE_CHECKING:
     import sqlite3
 
-# A full disk stops locking; less than this is soon full.
+# Locking fails on a full disk; with less than this, a disk is nearly full.
 LOW_SPACE = 16 * 2**20
 
 
 def findings(database: sqlite3.Connection, path: str) -> tuple[Finding, ...]:
-    """One finding for each thing examined."""
+    """One finding for each check."""
     return (
         Finding("ok", f"{path} is on a local file system, and can be read and written"),
         _log(database),
@@ -40,7 +40,7 @@ def _log(database: sqlite3.Connection) -> Finding:
 def _mode(path: str) -> Finding:
     mode = stat.S_IMODE(os.stat(path).st_mode)
     if mode & 0o077:
-        advice = f"anybody who may write can take locks: chmod 600 {path}, unless that is meant"
+        advice = f"every user who may write can acquire locks: chmod 600 {path}, unless intended"
         return Finding("warn", f"the file is open to others (mode {mode:o})", advice)
     return Finding("ok", "only its owner can read and write the file")
 
@@ -49,5 +49,9 @@ def _space(path: str) -> Finding:
     space = os.statvfs(path)
     free = space.f_bavail * space.f_frsize
     if free < LOW_SPACE:
-        return Finding("warn", f"{free // 1024} KiB are free on its disk", "locks need some: clear")
+        return Finding(
+            "warn",
+            f"{free // 1024} KiB are free on its disk",
+            "locking needs disk space: free some",
+        )
     return Finding("ok", f"{free // 2**20} MiB are free on its disk")

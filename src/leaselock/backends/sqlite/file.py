@@ -1,4 +1,4 @@
-"""The file of one client: its connection, its life, the directory of the others."""
+"""The SQLite file as one client uses it: the connection, the own client, and the other clients."""
 
 from __future__ import annotations
 
@@ -7,137 +7,136 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sqlite.clients import Clients
+from leaselock.backends.sqlite.client_registry import ClientRegistry
 from leaselock.backends.sqlite.database import INHERITED, connect
-from leaselock.backends.sqlite.life import Life
-from leaselock.backends.sqlite.place import log_of, prepare, unchanged
+from leaselock.backends.sqlite.liveness import Liveness
+from leaselock.backends.sqlite.location import log_of, prepare, unchanged
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
-    from leaselock.backends.sqlite.place import Place
+    from leaselock.backends.sqlite.location import Location
 
-OPEN_PATIENCE = 5.0
+OPEN_TIMEOUT = 5.0
 LONGEST_WAIT = 3600.0
-FORK_PATIENCE = 1.0
+FORK_TIMEOUT = 1.0
 RECHECK_INTERVAL = 0.002
 
 
 class File:
-    """The file of one client, opened when it is first needed."""
+    """The file of one client. The first request opens it."""
 
     def __init__(self, path: str, now: Callable[[], float]) -> None:
         self.path = path
         self.now = now
-        self.begin()
+        self.reset()
         FILES.add(self)
 
-    def begin(self) -> None:
-        """Nothing is open."""
+    def reset(self) -> None:
+        """Forget everything that was open."""
         self.mutex = threading.Lock()
-        self.resting = False
-        self.place: Place | None = None
-        self.looked = 0.0
+        self.paused = False
+        self.location: Location | None = None
+        self.checked = 0.0
         self.log: int | None = None
         self.database: sqlite3.Connection | None = None
         self.cursor: sqlite3.Cursor | None = None
-        self.life: Life | None = None
+        self.liveness: Liveness | None = None
 
     def left(self, until: float) -> float:
-        """Seconds until *until*, as far as a lock can be told to wait."""
+        """The seconds until *until*, limited to what a lock accepts as timeout."""
         return max(0.0, min(until - self.now(), LONGEST_WAIT))
 
     def open(self, until: float, *, trusting: bool = False) -> sqlite3.Connection:
-        """The connection; unless *trusting*, Refused when the file was replaced meanwhile."""
-        if self.database is None or self.place is None:
-            self.place, self.looked = prepare(self.path), self.now()
-            limit = max(until, self.now() + OPEN_PATIENCE)
-            self.database = connect(self.place, self.now, limit)
+        """The connection; unless *trusting*, NotApplied if the file was replaced."""
+        if self.database is None or self.location is None:
+            self.location, self.checked = prepare(self.path), self.now()
+            limit = max(until, self.now() + OPEN_TIMEOUT)
+            self.database = connect(self.location, self.now, limit)
             self.cursor = self.database.cursor()
-        elif not trusting and not self._same(self.place):
+        elif not trusting and not self._same(self.location):
             raise NotApplied(
                 f"{self.path} was removed or replaced while it was in use: "
-                "what it said of locks cannot be believed any more"
+                "its locks are not valid any more; close all clients of this file"
             )
         return self.database
 
-    def _same(self, place: Place) -> bool:
-        """Whether the path still named our file when it was looked at last, a moment ago.
+    def _same(self, location: Location) -> bool:
+        """Whether the path still named our file at the last check, a moment ago.
 
-        A look costs a twentieth of an acquire and release, and what happens between a look and
-        the statement after it is missed anyway.
+        A check costs 5 % of an acquire and release, and cannot see a change just after it anyway.
         """
         now = self.now()
-        if now - self.looked < RECHECK_INTERVAL:
+        if now - self.checked < RECHECK_INTERVAL:
             return True
-        log = log_of(place)
+        log = log_of(location)
         self.log = self.log or log
-        same = unchanged(place) and log == self.log
+        same = unchanged(location) and log == self.log
         if same:
-            self.looked = now
+            self.checked = now
         return same
 
-    def clients(self) -> Clients:
+    def registry(self) -> ClientRegistry:
         """The directory of clients of an open file."""
-        assert self.place is not None
-        return Clients(self.place.clients)
+        assert self.location is not None
+        return ClientRegistry(self.location.clients)
 
-    def live(self, client: str) -> Life:
-        """Come alive as *client*."""
-        if self.life is None:
-            self.life = Life(self.clients(), client)
-        return self.life
+    def begin_client(self, client: str) -> Liveness:
+        """The own client, which begins with the id *client* if there is none."""
+        if self.liveness is None:
+            self.liveness = Liveness(self.registry(), client)
+        return self.liveness
 
     def close(self) -> None:
-        """End the life and close the file."""
+        """End the client, and close the file."""
         with self.mutex:
-            if self.life is not None:
-                self.life.end()
+            if self.liveness is not None:
+                self.liveness.end()
             if self.database is not None:
                 self.database.close()
-        self.begin()
+        self.reset()
 
     def after_fork(self) -> None:
-        """Let go of the parent's without undoing anything of it.
+        """Let go of the parent's connection and client without releasing its locks.
 
-        SQLite counts the users of a file by process, and the child has inherited the count:
-        unless the inherited connection is closed, a new one would lock nothing.
+        SQLite counts the users of a file for each process, and the child has inherited the count.
+        If the inherited connection stayed open, a new one would lock nothing.
         """
-        if self.database is not None and self.resting:
+        if self.database is not None and self.paused:
             self.database.close()
         elif self.database is not None:
             INHERITED.append(self.database)
-        if self.life is not None:
-            self.life.let_go()
-        self.begin()
+        if self.liveness is not None:
+            self.liveness.close_descriptors()
+        self.reset()
 
-    def rest(self) -> None:
-        """Before a fork: let no request be in the middle of anything."""
-        self.resting = self.mutex.acquire(timeout=FORK_PATIENCE)
+    def pause(self) -> None:
+        """Before a fork: wait for the request in progress."""
+        self.paused = self.mutex.acquire(timeout=FORK_TIMEOUT)
 
     def resume(self) -> None:
         """After a fork, in the parent."""
-        if self.resting:
-            self.resting = False
+        if self.paused:
+            self.paused = False
             self.mutex.release()
 
 
 FILES: weakref.WeakSet[File] = weakref.WeakSet()
-_RESTING: list[File] = []
+_PAUSED: list[File] = []
 
 
 def _before_fork() -> None:
-    _RESTING[:] = FILES
-    for file in _RESTING:
-        file.rest()
+    _PAUSED[:] = FILES
+    for file in _PAUSED:
+        file.pause()
 
 
 def _after_fork_in_parent() -> None:
-    for file in _RESTING:
+    for file in _PAUSED:
         file.resume()
-    _RESTING.clear()
+    _PAUSED.clear()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

@@ -143,10 +143,10 @@ async def asyncio_timeout_ends_the_wait(world: World) -> None:
 async def many_waiters_are_cancelled_at_once(world: World) -> None:
     """After many waiting tasks are cancelled at once, the queue is empty."""
     lock, waiting = world.lock("a"), world.client()
-    crowd = min(200, world.store.max_waiters)
+    count = min(200, world.store.max_waiters)
     async with lock:
-        others = [world.spawn(_hold_forever, world, waiting.lock("a")) for _ in range(crowd)]
-        await world.wait_for_waiters(waiting.lock("a"), crowd)
+        others = [world.spawn(_hold_forever, world, waiting.lock("a")) for _ in range(count)]
+        await world.wait_for_waiters(waiting.lock("a"), count)
         for other in others:
             other.cancel()
         for other in others:

@@ -1,4 +1,4 @@
-"""Processes of a scenario: started anew, or forked.
+"""Processes of a scenario: started separately, or forked.
 
 A new process runs a function of the suite on the same store. It sends words to its parent on
 stdout, and receives words as files. It does not close its clients, like a program that forgets to.

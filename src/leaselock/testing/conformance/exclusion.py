@@ -84,10 +84,10 @@ async def many_waiters_are_all_served(world: World) -> None:
     """Many concurrent waiters are all served, one after the other."""
     # So many waiters keep the store of a small machine busy for longer than a reply may take.
     tally, lock = Tally(), world.client(op_timeout=60.0).lock("a")
-    crowd = min(world.many, world.store.max_waiters)
-    for other in [world.spawn(tally.add, world, lock, 1) for _ in range(crowd)]:
+    count = min(world.many, world.store.max_waiters)
+    for other in [world.spawn(tally.add, world, lock, 1) for _ in range(count)]:
         await other.join()
-    assert tally.value == crowd
+    assert tally.value == count
     assert tally.tokens == sorted(set(tally.tokens))
 
 

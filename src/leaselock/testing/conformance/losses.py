@@ -162,12 +162,12 @@ async def callback_may_be_a_coroutine_function(world: World) -> None:
     """It is awaited, in a task of its own."""
     reported: list[Lease] = []
 
-    async def tell(lease: Lease) -> None:
+    async def report(lease: Lease) -> None:
         await world.pause(0)
         reported.append(lease)
 
     lease = await world.must_acquire(world.lock("a", lease=world.store.lease, renew=False))
-    lease.on_lost(tell)
+    lease.on_lost(report)
     await world.wait_until(lambda: reported == [lease])
 
 

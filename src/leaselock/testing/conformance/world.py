@@ -29,6 +29,8 @@ Body = Callable[..., Coroutine[Any, Any, T]]
 # Seconds to wait for an expected event; a limit for failures only.
 TIMEOUT = 120.0
 POLL_INTERVAL = 0.003
+# Seconds to wait for an answer of the store; no scenario is about a store that gives none.
+OP_TIMEOUT = 20.0
 
 
 class NotInTime(AssertionError):
@@ -93,7 +95,11 @@ class World(abc.ABC):
 
     def client(self, **options: Any) -> Client:
         """Return a further client of the same store."""
-        client = self.connect(self.url, **{"local_handoffs": self.store.local_handoffs} | options)
+        usual = {
+            "local_handoffs": self.store.local_handoffs,
+            "op_timeout": OP_TIMEOUT * self.store.pace,
+        }
+        client = self.connect(self.url, **usual | options)
         self.clients.append(client)
         return client
 

@@ -1,20 +1,20 @@
--- Take a lock, confirm a grant that was handed over, or stand in the queue.
--- Asked again it answers the same: a holder gets its token, a waiter keeps its place.
+-- Take a lock, confirm a grant that was handed over, or enter the queue.
+-- Repeated, it replies the same: a holder gets its token, a waiter keeps its place.
 --
--- KEYS   1 lock    2 token    3 queue    4 holder record    5 grave of this claim
--- ARGV   1 owner   2 lease in ms   3 member: the claim as it stands in the queue
+-- KEYS   1 lock    2 token    3 queue    4 holder record    5 tombstone of this claim
+-- ARGV   1 owner   2 lease in ms   3 member: the claim as the queue has it
 --        4 wait: 1 to queue, else 0   5 ticket of an earlier place in the queue, or ''
 --        6 longest lease in ms of a grant that is handed over
 --        7 PUBLISH or SPUBLISH   8 beginning of the waiters' channels
---        9 how soon in ms a waiter looks again by itself
---        10 hash or string: what the lock is kept as; hash if it is missing
+--        9 after how many ms a waiter asks again by itself
+--        10 format: hash, string or vote; hash if it is missing
 --        11 how many tokens a grant reserves
 -- Reply  {1, token}  granted
 --        {0, ms left of the lease, rank in the queue or -1, ticket, owner, record, token}  busy
 --        {-1}  the claim was given up for good
 local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease, member = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local claim_time, verb, channels, look_again = tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
+local confirm_within, verb, channels, recheck = tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
 local form, reserved = ARGV[10], tonumber(ARGV[11] or 1)
 
 -- include grant.lua
@@ -34,7 +34,7 @@ if holds(owner) then
 end
 local left = redis.call('PTTL', lock)
 if left == -2 and redis.call('GET', record) == 'left' then
-  -- Left to Redisson for a moment (release.lua).
+  -- Reserved for Redisson for a moment (release.lua).
   left = redis.call('PTTL', record)
 elseif left == -2 then
   local next_one = hand_over(owner)
@@ -61,7 +61,7 @@ if ARGV[4] == '1' then
 end
 local held_by = holder() or ''
 local about = redis.call('GET', record) or ''
--- A client that keeps the lock though it may not use it, is told that somebody asks.
-local who, place = string.match(about, '^%d+\n%a+\n%d+\n([^\n]*)\n([^\n]*)\n%d+ %d+ sticky\n')
+-- Notify a client that caches the lock while it does not use it.
+local who, place = string.match(about, '^%d+\n%a+\n%d+\n([^\n]*)\n([^\n]*)\n%d+ %d+ cached\n')
 if who == held_by then tell(channels .. place, who) end
 return {0, left, rank, ticket, held_by, about, redis.call('GET', counter) or '0'}

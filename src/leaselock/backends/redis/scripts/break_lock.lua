@@ -1,14 +1,14 @@
--- Take the lock from whoever holds it, and hand it on.
+-- End the hold, and grant the lock to the next waiter.
 --
 -- KEYS   1 lock    2 token    3 queue    4 holder record
 -- ARGV   1 the token of the grant to end, or ''  for any
 --        2 longest lease in ms of a grant that is handed over
 --        3 PUBLISH or SPUBLISH   4 beginning of the waiters' channels   5 Redisson's channel
---        6 how soon in ms a waiter looks again by itself   7 hash or string
--- Reply  {1, owner, record, token}  it was taken away
+--        6 after how many ms a waiter asks again by itself   7 format: hash, string or vote
+-- Reply  {1, owner, record, token}  the hold was ended
 --        {0, owner, record, token}  it is held by another grant; owner '' when it is free
 local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local claim_time, verb, channels, look_again = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[6])
+local confirm_within, verb, channels, recheck = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[6])
 local form = ARGV[7]
 
 -- include grant.lua
@@ -18,7 +18,7 @@ local owner = holder()
 if not owner then return {0, '', '', '0'} end
 local about, token = redis.call('GET', record) or '', redis.call('GET', counter) or '0'
 
--- Whether that is a token of this grant, which may have reserved several.
+-- Whether the word is a token of this grant, which may have reserved several.
 local function named(word)
   if word == '' or word == token then return true end
   local first, who, tokens = string.match(about, '^(%d+)\n%a+\n%d+\n([^\n]*)\n[^\n]*\n%d+ (%d+)')

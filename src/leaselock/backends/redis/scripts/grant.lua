@@ -1,5 +1,5 @@
--- Who holds: the field of a hash, which Redisson shares, or the string that redis-py's lock is. A
--- "vote" is such a string, too: one of several servers' part of a Redlock.
+-- The owner is the field of a hash, as in Redisson, or a string, as in redis-py's lock. A "vote",
+-- which is the part of one server in a Redlock, is such a string, too.
 local plain = form == 'string' or form == 'vote'
 
 local function holder()
@@ -12,9 +12,9 @@ local function holds(owner)
   return redis.call('HEXISTS', lock, owner) == 1
 end
 
--- The token is the counter plus one, or the server's clock in microseconds, whichever is more:
--- so it does not fall back when the counter is lost with the server's data. Votes only count, so
--- that servers agree. A grant that reserves several tokens sets the counter to the last of them.
+-- The token is the counter plus one or the server's clock in microseconds, whichever is greater, so
+-- it still rises after the counter was lost with the server's data. The token of a vote is the
+-- counter alone, so that servers agree. A grant that reserves several tokens stores the last one.
 local function draw()
   local time = redis.call('TIME')
   local micros = time[1] * 1000000 + time[2]
@@ -30,7 +30,8 @@ local function grant(who, what, ms, tokens, token, micros)
   if plain then
     redis.call('SET', lock, who, 'PX', ms)
   else
-    -- Once before there is anything to expire: who may not do that must not make a lock without end.
+    -- Once before the key exists: a user without the right to it must not create a lock that
+    -- never expires.
     redis.call('PEXPIRE', lock, ms)
     redis.call('HSET', lock, who, 1)
     redis.call('PEXPIRE', lock, ms)
@@ -38,14 +39,16 @@ local function grant(who, what, ms, tokens, token, micros)
   return token
 end
 
--- How many hear it: none where the user may not publish, which must not end a script half-way.
+-- The number of subscribers; 0 for a user without the right to publish, which must not end the
+-- script halfway.
 local function tell(channel, word)
   local heard = redis.pcall(verb, channel, word)
   return type(heard) == 'number' and heard or 0
 end
 
--- A free lock goes to the first waiter whose channel somebody listens to, for a short time: it
--- must confirm. Returns its owner; false when nobody waits. *me* needs no message, nor a grant.
+-- Grant a free lock to the first waiter whose channel has a subscriber, for a short time in which
+-- the waiter must confirm. Returns its owner; false if no claim waits. If the first is *me*, the
+-- caller grants the lock itself.
 local function hand_over(me)
   while true do
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
@@ -53,14 +56,14 @@ local function hand_over(me)
     redis.call('ZREM', queue, first)
     local who, address, ms, tokens = string.match(first, '^([^\n]*)\n([^\n]*)\n(%d+) ?(%d*)')
     if who == me then return me end
-    ms = math.min(tonumber(ms), claim_time)
+    ms = math.min(tonumber(ms), confirm_within)
     local token, micros = draw()
-    -- It is told what it has, so that it need not ask.
+    -- The message contains the grant, so the waiter need not ask for it.
     local news = who .. '\n' .. token .. '\n' .. string.format('%.0f', ms)
     if tell(channels .. address, news) > 0 then
       grant(who, first, ms, tonumber(tokens) or 1, token, micros)
-      -- Whoever is first in the queue now must look before such a short grant is over.
-      local second = ms < look_again and redis.call('ZRANGE', queue, 0, 0)[1]
+      -- The next waiter must ask before such a short grant has ended.
+      local second = ms < recheck and redis.call('ZRANGE', queue, 0, 0)[1]
       if second then
         local other, place = string.match(second, '^([^\n]*)\n([^\n]*)\n')
         tell(channels .. place, other)

@@ -1,8 +1,10 @@
--- Who holds and who waits; changes nothing.
+-- Read the holder and the waiters; changes nothing.
 --
 -- KEYS   1 lock    2 token    3 queue    4 holder record
--- ARGV   1 NUMSUB or SHARDNUMSUB   2 beginning of the waiters' channels   3 hash or string
--- Reply  {ms left, owner or '', record, token, members of the queue whose channel is heard...}
+-- ARGV   1 NUMSUB or SHARDNUMSUB   2 beginning of the waiters' channels
+--        3 format: hash, string or vote
+-- Reply  {ms left, owner or '', record, token,
+--         members of the queue whose channel has a subscriber...}
 local owner
 if ARGV[3] == 'string' or ARGV[3] == 'vote' then
   owner = redis.call('GET', KEYS[1])

@@ -1,4 +1,4 @@
--- Make the token of a vote, and of every later one, no less than the one that was agreed upon.
+-- Raise the token of a vote, and so of every later one, to the one that the servers agreed upon.
 --
 -- KEYS   1 lock    2 token    3 holder record
 -- ARGV   1 owner   2 token

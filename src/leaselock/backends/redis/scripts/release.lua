@@ -1,24 +1,25 @@
--- Give a claim up, whether it holds or waits, and hand the lock on.
--- Asked again it finds nothing to do.
+-- Give a claim up, whether it holds or waits, and grant the lock to the next waiter.
+-- Repeated, it does nothing.
 --
--- KEYS   1 lock    2 token    3 queue    4 holder record    5 grave of this claim
--- ARGV   1 owner   2 member: the claim as it stands in the queue
+-- KEYS   1 lock    2 token    3 queue    4 holder record    5 tombstone of this claim
+-- ARGV   1 owner   2 member: the claim as the queue has it
 --        3 for how long in ms to refuse this claim from now on, or 0
 --        4 longest lease in ms of a grant that is handed over
 --        5 PUBLISH or SPUBLISH   6 beginning of the waiters' channels   7 Redisson's channel
---        8 how soon in ms a waiter looks again by itself   9 hash or string
+--        8 after how many ms a waiter asks again by itself
+--        9 format: hash, string or vote
 --        10 the token of the only grant that is meant, or '' for any
 -- Reply  1  it held    2  it waited    0  it was not there
 local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local claim_time, verb, channels, look_again = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[8])
+local confirm_within, verb, channels, recheck = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[8])
 local form = ARGV[9]
 
 -- include grant.lua
 
--- Redisson's waiters do not stand in the queue, and as long as somebody does, a release would never
--- reach them. So, of the releases that somebody waits for, the first one in each tenth of a second
--- looks whether more listen to Redisson's channel than those in the queue. If so, it leaves the lock
--- free, and marks the record for a moment, in which only Redisson takes it.
+-- Redisson's waiters are not in our queue, and while the queue is not empty they would never get
+-- the lock. So the first contended release in each tenth of a second checks whether Redisson's channel
+-- has more subscribers than the queue has waiters. If so, it leaves the lock free and marks the
+-- record for a moment, in which only Redisson can take the lock.
 local function left_to_redisson(about)
   local first = redis.call('ZRANGE', queue, 0, 0)[1]
   local granted = first and tonumber(string.match(about, '^%d+\n%a+\n(%d+)\n'))
@@ -41,7 +42,7 @@ local function left_to_redisson(about)
   return true
 end
 
--- A request for one grant that comes late must not end a later one.
+-- A late request to end one grant must not end a later one.
 local function meant()
   local only = ARGV[10] or ''
   return only == '' or string.match(redis.call('GET', record) or '', '^%d+') == only
@@ -52,7 +53,7 @@ if holds(ARGV[1]) and meant() then
   was = 1
   local waited_for = redis.call('EXISTS', queue) == 1
   if waited_for then about = redis.call('GET', record) or '' end
-  -- First of all: what frees memory is allowed to a server that has none left.
+  -- Before anything else: a server without free memory still allows commands that free some.
   redis.call('DEL', lock, record)
   if not waited_for then tell(ARGV[7], '0') end
 elseif redis.call('ZREM', queue, ARGV[2]) == 1 then

@@ -1,7 +1,7 @@
--- Let leases end no sooner than their length from now; never makes a lock.
+-- Extend leases to end no sooner than their length from now; never creates a lock.
 --
 -- KEYS   for each claim: lock, holder record
--- ARGV   for each claim: lease in ms, owner; at last hash or string
+-- ARGV   for each claim: lease in ms, owner; at last the format: hash, string or vote
 -- Reply  for each claim: 1 it holds, 0 it does not
 local form, held = ARGV[#KEYS + 1], {}
 for i = 1, #KEYS, 2 do
@@ -14,7 +14,7 @@ for i = 1, #KEYS, 2 do
     ours = redis.pcall('HEXISTS', KEYS[i], owner)
   end
   if type(ours) == 'table' then
-    -- A key that somebody has put something else into is lost by itself, and not with the others.
+    -- A key that another program has overwritten loses this lease only, not the others.
     if not string.find(ours.err, 'WRONGTYPE', 1, true) then return ours end
     ours = 0
   end

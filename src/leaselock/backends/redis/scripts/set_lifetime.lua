@@ -1,7 +1,7 @@
--- Change what ends a hold, in its record.
+-- Change the lifetime of a hold, in its record.
 --
 -- KEYS   1 lock   2 holder record
--- ARGV   1 owner  2 both, or lease for a hold that outlives its client   3 hash or string
+-- ARGV   1 owner  2 lifetime: lease, either or client   3 format: hash, string or vote
 -- Reply  1 done   0 the lock is not this owner's
 local held
 if ARGV[3] == 'string' or ARGV[3] == 'vote' then

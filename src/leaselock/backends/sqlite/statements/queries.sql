@@ -1,19 +1,19 @@
 -- take
--- The short way in: grant a free lock to a claim that was not buried. Nobody waits for a free lock.
+-- The fast path: grant a free lock to a claim without a tombstone. A free lock has no waiters.
 -- 1 name, 2 id, 3 client, 4 metadata, 5 expires, 6 micros
 UPDATE lock SET id = ?2, client = ?3, lifetime = 'either', expires = ?5,
                 metadata = ?4, since = ?6 / 1e6, token = ?6
 WHERE name = ?1 AND id IS NULL AND token < ?6
 
 -- confirm
--- The short way from a hand-over to a whole lease: the hold is the claim's, and not over.
+-- The fast path from a provisional grant to a whole lease, if the hold is the claim's and has not expired.
 -- 1 name, 2 id, 3 expires, 4 now
 UPDATE lock SET expires = max(expires, ?3)
 WHERE name = ?1 AND id = ?2 AND (lifetime = 'client' OR expires > ?4)
 RETURNING token
 
 -- drop
--- The short way out: free a lock that nobody waits for.
+-- The fast path: release a lock without waiters.
 -- 1 name, 2 id
 UPDATE lock SET id = NULL
 WHERE name = ?1 AND id = ?2
@@ -68,15 +68,15 @@ SELECT count(*) FROM waiter WHERE name = ?
 -- quit
 DELETE FROM waiter WHERE id = ?
 
--- buried
-SELECT 1 FROM grave WHERE id = ?
+-- has tombstone
+SELECT 1 FROM tombstone WHERE id = ?
 
--- bury
-INSERT INTO grave (id, until) VALUES (?, ?)
+-- tombstone
+INSERT INTO tombstone (id, until) VALUES (?, ?)
 ON CONFLICT (id) DO UPDATE SET until = excluded.until
 
--- weed
-DELETE FROM grave WHERE until <= ?
+-- expire tombstones
+DELETE FROM tombstone WHERE until <= ?
 
 -- names
 SELECT name FROM lock WHERE id IS NOT NULL UNION SELECT name FROM waiter ORDER BY name
@@ -97,8 +97,8 @@ UPDATE lock SET id = NULL WHERE id IS NOT NULL
 -- forget waiters
 DELETE FROM waiter
 
--- forget graves
-DELETE FROM grave
+-- forget tombstones
+DELETE FROM tombstone
 
 -- raise floor
 UPDATE fact SET value = max(CAST(value AS INTEGER), coalesce(

@@ -1,37 +1,37 @@
--- The lock table of one machine. Times in "expires" are seconds of the boot clock.
+-- The locks of one machine. Times in "expires" and "until" are seconds of the boot clock.
 
--- One row per name. A free lock keeps its row, and with it the counter of its tokens.
+-- One row per name. A free lock keeps its row, which has its last token.
 CREATE TABLE IF NOT EXISTS lock (
     name    TEXT PRIMARY KEY,
     token   INTEGER NOT NULL,
-    id  TEXT,
+    id      TEXT,
     client  TEXT,
-    lifetime     TEXT,
+    lifetime TEXT,
     expires REAL,
-    metadata   TEXT,
+    metadata TEXT,
     since   REAL
 );
 
--- One row per waiter. Tickets give the order.
+-- One row per waiter, in the order of the tickets.
 CREATE TABLE IF NOT EXISTS waiter (
     name   TEXT NOT NULL,
     ticket INTEGER NOT NULL,
-    id TEXT NOT NULL UNIQUE,
+    id     TEXT NOT NULL UNIQUE,
     client TEXT NOT NULL,
     lease  REAL NOT NULL,
-    metadata  TEXT NOT NULL,
+    metadata TEXT NOT NULL,
     since  REAL NOT NULL,
     PRIMARY KEY (name, ticket)
 ) WITHOUT ROWID;
 
--- Claims given up while a question of theirs may still arrive.
-CREATE TABLE IF NOT EXISTS grave (
-    id TEXT PRIMARY KEY,
-    until  REAL NOT NULL
+-- Cancelled claims, of which a late request may still arrive.
+CREATE TABLE IF NOT EXISTS tombstone (
+    id    TEXT PRIMARY KEY,
+    until REAL NOT NULL
 ) WITHOUT ROWID;
 
--- "schema" is the version of this layout, "boot" the boot and clock whose times are in here.
--- "floor" guards the tokens: none up to this one is given out again, whatever rows were pruned.
+-- "schema" is the version of this layout, "boot" identifies the boot clock of the times here. Every new
+-- token is greater than "floor", the greatest token of the rows that were pruned.
 CREATE TABLE IF NOT EXISTS fact (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL

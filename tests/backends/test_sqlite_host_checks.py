@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaselock.backends.sqlite import kernel, place
-from leaselock.backends.sqlite.kernel import Mount
+from leaselock.backends.sqlite import host_checks, location
+from leaselock.backends.sqlite.host_checks import Mount
 from leaselock.errors import NotApplied
 
-PROGRAM = "from leaselock.backends.sqlite import place; print(place.boot())"
+PROGRAM = "from leaselock.backends.sqlite import location; print(location.boot())"
 
 TABLE = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -31,11 +31,11 @@ not a line of the table
 
 
 def check(path: str, device: int, table: str = TABLE) -> None:
-    place.check_mount(kernel.parse_mounts(table), path, device)
+    location.check_mount(host_checks.parse_mounts(table), path, device)
 
 
 def at(path: str, device: int) -> str:
-    mount = kernel.mount_of(kernel.parse_mounts(TABLE), path, device)
+    mount = host_checks.mount_of(host_checks.parse_mounts(TABLE), path, device)
     assert mount is not None
     return f"{mount.type} {mount.point}"
 
@@ -43,8 +43,8 @@ def at(path: str, device: int) -> str:
 # ------------------------------------------------------------------------------ the table
 
 
-def test_the_lines_of_the_table() -> None:
-    mounts = kernel.parse_mounts(TABLE)
+def test_parsing_mountinfo() -> None:
+    mounts = host_checks.parse_mounts(TABLE)
     assert len(mounts) == 9
     assert mounts[1] == Mount(os.makedev(254, 0), "/", "ext4")
     assert mounts[5] == Mount(os.makedev(0, 52), "/mnt/with blank\ttab\nline\\040", "cifs")
@@ -52,21 +52,21 @@ def test_the_lines_of_the_table() -> None:
 
 
 @given(st.text(st.characters(exclude_characters="\0")))
-def test_any_mount_point_survives(name: str) -> None:
+def test_any_mount_point_is_parsed(name: str) -> None:
     escaped = re.sub(r"[ \t\n\\]", lambda match: f"\\{ord(match[0]):03o}", "/" + name)
     line = f"1 2 3:4 / {escaped} rw shared:1 - tmpfs none rw\n"
-    assert kernel.parse_mounts(line * 2) == [Mount(os.makedev(3, 4), "/" + name, "tmpfs")] * 2
+    assert host_checks.parse_mounts(line * 2) == [Mount(os.makedev(3, 4), "/" + name, "tmpfs")] * 2
 
 
 @given(st.text())
-def test_any_text_is_read(text: str) -> None:
-    kernel.parse_mounts(text)
+def test_any_text_is_parsed(text: str) -> None:
+    host_checks.parse_mounts(text)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mountinfo is Linux's")
 @pytest.mark.parametrize("path", ["/", "/proc", os.getcwd()])
 def test_the_real_table_has_real_directories(path: str) -> None:
-    mount = kernel.mount_of(kernel.mounts(), path, os.stat(path).st_dev)
+    mount = host_checks.mount_of(host_checks.mounts(), path, os.stat(path).st_dev)
     assert mount is not None
     assert os.stat(mount.point).st_dev == os.stat(path).st_dev
     assert (mount.type == "proc") == (path == "/proc")
@@ -94,8 +94,8 @@ def test_the_later_of_two_mounts_on_one_point_is_on_top() -> None:
     assert at("/data/x", os.makedev(0, 54)) == "ext4 /data"
 
 
-def test_no_table_no_answer() -> None:
-    assert kernel.mount_of([], "/x", 1) is None
+def test_no_mountinfo() -> None:
+    assert host_checks.mount_of([], "/x", 1) is None
     check("/x/locks.db", 1, "")
 
 
@@ -150,31 +150,31 @@ def run(*wrapper: str) -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 def test_processes_of_one_host_share_a_clock() -> None:
-    assert place.boot()
-    assert run() == place.boot()
-    assert not {*place.boot()} & {" ", "\n"}
+    assert location.boot()
+    assert run() == location.boot()
+    assert not {*location.boot()} & {" ", "\n"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
-def test_every_other_clock_has_another_name() -> None:
+def test_different_clocks_have_different_names() -> None:
     """The kernel numbers these namespaces alike, because none outlives the next one's start."""
     user = [] if os.geteuid() == 0 else ["-r"]
     names = [
         run("unshare", *user, "--time", "--boottime", str(offset), "--fork")
         for offset in (1000, 2000, -50)
     ]
-    assert len({place.boot(), *names}) == 4
+    assert len({location.boot(), *names}) == 4
 
 
 def test_a_child_namespace_does_not_rename_our_clock() -> None:
     """After unshare the offsets that the kernel tells are those of children to come."""
     program = (
         "import ctypes\n"
-        "from leaselock.backends.sqlite import place\n"
-        "name = place.boot()\n"
+        "from leaselock.backends.sqlite import location\n"
+        "name = location.boot()\n"
         "if ctypes.CDLL(None, use_errno=True).unshare(0x80): raise SystemExit('unshare')\n"
         "open('/proc/self/timens_offsets', 'w').write('boottime 77 0')\n"
-        "assert place.boot() == name\n"
+        "assert location.boot() == name\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     if done.stderr.strip() == "unshare":

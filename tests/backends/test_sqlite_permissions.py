@@ -21,7 +21,7 @@ from tests.backends.users import (
     root_only,
 )
 
-from leaselock.backends.sqlite import place
+from leaselock.backends.sqlite import location
 from leaselock.errors import NotApplied
 
 # ------------------------------------------------------------------------------ the file itself
@@ -62,16 +62,18 @@ def _device(path: Path) -> None:
         (_socket, "is not a regular file"),
     ],
 )
-def test_what_is_no_plain_file(lay: Callable[[Path], None], reason: str, tmp_path: Path) -> None:
+def test_a_path_that_is_no_regular_file(
+    lay: Callable[[Path], None], reason: str, tmp_path: Path
+) -> None:
     file = tmp_path / "locks.db"
     lay(file)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(NotApplied, match=f"locks.db' {reason}.*LEASELOCK_URL"):
-        place.prepare(str(file))
+        location.prepare(str(file))
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_file_we_may_not_write(public: Path) -> None:
+def test_a_file_without_write_permission(public: Path) -> None:
     public.chmod(0o1777)
     file = make(public / "locks.db", 0o444)
     assert f"may not read and write '{file}': change its mode" in prepare_as(User(), str(file))
@@ -89,49 +91,49 @@ def test_a_strangers_private_file_even_for_root(public: Path) -> None:
     ("mode", "groups", "fit"),
     [(0o666, (), True), (0o660, (GROUP,), True), (0o660, (), False), (0o640, (GROUP,), False)],
 )
-def test_a_strangers_file_if_he_shares_it(
+def test_a_strangers_file_that_is_shared(
     mode: int, groups: tuple[int, ...], fit: bool, public: Path
 ) -> None:
     give(public, 0o2770, 0, GROUP + 1)
     file = make(public / "locks.db", mode, OTHER, GROUP)
     for uid in (0, NOBODY):
         answer = prepare_as(User(uid, (*groups, GROUP + 1)), str(file))
-        assert answer.startswith("Place" if fit else "NotApplied: ")
+        assert answer.startswith("Location" if fit else "NotApplied: ")
 
 
 @root_only
-def test_a_strangers_file_in_a_directory_for_everyone(public: Path) -> None:
+def test_a_strangers_file_in_a_world_writable_directory(public: Path) -> None:
     public.chmod(0o1777)
     file = make(public / "locks.db", 0o666, OTHER)
     assert f"belongs to user {OTHER}" in prepare_as(User(), str(file))
     os.chown(file, 0, 0)
-    assert prepare_as(User(), str(file)).startswith("Place")
+    assert prepare_as(User(), str(file)).startswith("Location")
 
 
 # ------------------------------------------------------------------------------ its directory
 
 
-def test_a_directory_where_anyone_can_replace_files(public: Path) -> None:
+def test_a_directory_where_every_user_can_replace_files(public: Path) -> None:
     public.chmod(0o777)
     with pytest.raises(
-        NotApplied, match=r"anyone can replace files .* \(chmod o-w, or chmod \+t\)"
+        NotApplied, match=r"every user can replace files .* \(chmod o-w, or chmod \+t\)"
     ):
-        place.prepare(f"{public}/locks.db")
+        location.prepare(f"{public}/locks.db")
     assert list(public.iterdir()) == []
     public.chmod(0o1777)
-    place.prepare(f"{public}/locks.db")
+    location.prepare(f"{public}/locks.db")
 
 
-def test_a_directory_we_may_not_write(public: Path) -> None:
+def test_a_directory_without_write_permission(public: Path) -> None:
     public.chmod(0o555)
     answer = prepare_as(User(), f"{public}/locks.db")
     assert f"may not read and write the directory '{public}'" in answer or "belongs to" in answer
 
 
-def test_a_file_for_a_directory(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotApplied, match="no directory"):
-        place.prepare(f"{tmp_path}/file/locks.db")
+        location.prepare(f"{tmp_path}/file/locks.db")
 
 
 @root_only
@@ -150,11 +152,11 @@ def test_a_strangers_directory(mode: int, groups: tuple[int, ...], fit: bool, pu
     give(directory, mode, OTHER, GROUP)
     for uid in (0, NOBODY):
         answer = prepare_as(User(uid, groups), f"{directory}/{uid}.db")
-        assert answer.startswith("Place" if fit else "NotApplied: "), answer
+        assert answer.startswith("Location" if fit else "NotApplied: "), answer
 
 
 @root_only
-def test_no_default_place_in_a_strangers_home(public: Path) -> None:
+def test_no_default_file_in_a_strangers_home(public: Path) -> None:
     home = public / "home"
     home.mkdir()
     give(home, 0o755, OTHER)
@@ -164,7 +166,7 @@ def test_no_default_place_in_a_strangers_home(public: Path) -> None:
 
 
 @root_only
-def test_no_default_place_behind_a_strangers_link(public: Path) -> None:
+def test_no_default_file_behind_a_strangers_link(public: Path) -> None:
     home = public / "home"
     home.symlink_to("real")
     (public / "real").mkdir()
@@ -176,11 +178,11 @@ def test_no_default_place_behind_a_strangers_link(public: Path) -> None:
 
 @root_only
 @pytest.mark.parametrize("deep", ["", "/in/it"])
-def test_a_strangers_link_on_the_way(deep: str, public: Path) -> None:
+def test_a_strangers_link_in_the_path(deep: str, public: Path) -> None:
     (public / "real/in/it").mkdir(parents=True)
     (public / "link").symlink_to("real")
     path = f"{public}/link{deep}/locks.db"
-    assert prepare_as(ROOT, path).startswith(f"Place(path='{public}/real{deep}/locks.db'")
+    assert prepare_as(ROOT, path).startswith(f"Location(path='{public}/real{deep}/locks.db'")
     os.lchown(public / "link", OTHER, OTHER)
     assert f"'{public}/link' is a symbolic link of user {OTHER}" in prepare_as(ROOT, path)
 

@@ -12,7 +12,7 @@ from urllib.parse import quote_from_bytes
 import pytest
 from tests.backends.users import User, prepare_as, race
 
-from leaselock.backends.sqlite import place
+from leaselock.backends.sqlite import location
 from leaselock.errors import NotApplied
 
 
@@ -31,12 +31,12 @@ def umask() -> Iterator[Callable[[int], int]]:
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o077, 0o177])
-def test_the_default_place_is_made_private(
+def test_the_default_directory_is_private(
     mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: Callable[[int], int]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a" / "b"))
     umask(mask)
-    found = place.prepare(place.path_of("sqlite:///"))
+    found = location.prepare(location.path_of("sqlite:///"))
     file = tmp_path / "a" / "b" / "leaselock" / "locks.db"
     assert found[:2] == (str(file), f"{file}.clients")
     made = [tmp_path / "a", tmp_path / "a" / "b", file.parent, Path(found.clients)]
@@ -46,38 +46,38 @@ def test_the_default_place_is_made_private(
 
 
 @pytest.mark.parametrize("mask", [0, 0o077, 0o177])
-def test_an_ordinary_user_gets_along_with_any_umask(mask: int, public: Path) -> None:
+def test_any_umask_of_an_ordinary_user(mask: int, public: Path) -> None:
     public.chmod(0o1777)
     answer = prepare_as(User(umask=mask), "", env={"XDG_STATE_HOME": f"{public}/a/b"})
-    assert answer.startswith(f"Place(path='{public}/a/b/leaselock/locks.db'")
+    assert answer.startswith(f"Location(path='{public}/a/b/leaselock/locks.db'")
 
 
-def test_a_missing_directory_is_made_for_the_default_only(tmp_path: Path) -> None:
+def test_only_a_missing_default_directory_is_created(tmp_path: Path) -> None:
     with pytest.raises(NotApplied, match=r"no directory .*/a/b': make it"):
-        place.prepare(f"{tmp_path}/a/b/locks.db")
+        location.prepare(f"{tmp_path}/a/b/locks.db")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_prepare_again_finds_the_same_and_touches_nothing(tmp_path: Path) -> None:
     file = tmp_path / "locks.db"
-    first = place.prepare(str(file))
+    first = location.prepare(str(file))
     file.write_bytes(b"contents")
     before = os.stat(file)
-    assert place.prepare(str(file)) == first
+    assert location.prepare(str(file)) == first
     assert os.stat(file)[:9] == before[:9]  # all but ctime, which is behind
     assert file.read_bytes() == b"contents"
 
 
-def test_two_ways_to_one_file_are_one_place(tmp_path: Path) -> None:
+def test_two_paths_to_one_file_are_one_location(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    direct = place.prepare(f"{tmp_path}/real/locks.db")
-    assert place.prepare(f"{tmp_path}/link/locks.db") == direct
-    assert place.prepare(f"{tmp_path}/link/../real/./locks.db") == direct
+    direct = location.prepare(f"{tmp_path}/real/locks.db")
+    assert location.prepare(f"{tmp_path}/link/locks.db") == direct
+    assert location.prepare(f"{tmp_path}/link/../real/./locks.db") == direct
 
 
 @pytest.mark.parametrize("mask", [0, 0o077])
-def test_a_race_for_a_fresh_place(mask: int, public: Path) -> None:
+def test_concurrent_creation_of_a_location(mask: int, public: Path) -> None:
     public.chmod(0o1777)
     paths = ["", *(f"{public}/{n}.db" for n in range(20))]
     users = [User(umask=mask) for _ in range(8)]
@@ -109,28 +109,28 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names(name: bytes, tmp_path: Path) -> None:
     path = os.fsencode(tmp_path) + b"/" + name
-    found = place.prepare(place.path_of(f"sqlite:///{quote_from_bytes(path)}"))
+    found = location.prepare(location.path_of(f"sqlite:///{quote_from_bytes(path)}"))
     assert os.fsencode(found.path) == path
-    assert place.unchanged(found)
+    assert location.unchanged(found)
     assert sorted(os.listdir(os.fsencode(tmp_path))) == [name, name + b".clients"]
     os.link(path, path[:-1] + b"2")
     with pytest.raises(NotApplied) as refusal:
-        place.prepare(found.path)
+        location.prepare(found.path)
     assert str(refusal.value).isprintable()
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "x" * 250])
 def test_a_name_too_long_for_the_file_system(name: str, tmp_path: Path) -> None:
-    with pytest.raises(NotApplied, match=r"cannot keep locks in .* File name too long"):
-        place.prepare(f"{tmp_path}/{name}")
+    with pytest.raises(NotApplied, match=r"cannot use .* for locks: .*File name too long"):
+        location.prepare(f"{tmp_path}/{name}")
 
 
-def test_making_the_file_by_open(tmp_path: Path) -> None:
+def test_creating_the_file_with_open(tmp_path: Path) -> None:
     """The way for systems where only root may call mknod."""
     file, link = tmp_path / "locks.db", tmp_path / "link.db"
     link.symlink_to("target")
     for path in (file, file, link):
-        place._create_open(str(path))
+        location._create_open(str(path))
     assert mode_of(file) == 0o600
     assert not (tmp_path / "target").exists()
 
@@ -148,12 +148,12 @@ def locked_for_others(file: Path) -> bool:
     return "database is locked" in done.stderr
 
 
-def test_prepare_keeps_the_locks_this_process_has(tmp_path: Path) -> None:
+def test_prepare_keeps_the_locks_of_this_process(tmp_path: Path) -> None:
     file = tmp_path / "locks.db"
-    place.prepare(str(file))
+    location.prepare(str(file))
     connection = sqlite3.connect(file, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
-    place.prepare(str(file))
+    location.prepare(str(file))
     assert locked_for_others(file)
     file.open("rb").close()  # what it must not do
     assert not locked_for_others(file)
@@ -164,9 +164,9 @@ def test_prepare_keeps_the_locks_this_process_has(tmp_path: Path) -> None:
 
 
 def test_unchanged_while_the_file_stays(tmp_path: Path) -> None:
-    found = place.prepare(f"{tmp_path}/locks.db")
+    found = location.prepare(f"{tmp_path}/locks.db")
     Path(found.path).write_bytes(b"new contents")
-    assert place.unchanged(found)
+    assert location.unchanged(found)
 
 
 def _unlink(file: Path) -> None:
@@ -199,7 +199,7 @@ def _directory_to_file(file: Path) -> None:
 def test_changed(change: Callable[[Path], None], tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     file = tmp_path / "in" / "locks.db"
-    found = place.prepare(str(file))
+    found = location.prepare(str(file))
     with file.open():  # or the file system could give its inode to the next one
         change(file)
-        assert not place.unchanged(found)
+        assert not location.unchanged(found)

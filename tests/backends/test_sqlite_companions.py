@@ -19,35 +19,35 @@ from tests.backends.users import (
     root_only,
 )
 
-from leaselock.backends.sqlite import place
+from leaselock.backends.sqlite import location
 from leaselock.errors import NotApplied
 
 
 def test_a_linked_log(tmp_path: Path) -> None:
     (tmp_path / "locks.db-wal").symlink_to("elsewhere")
     with pytest.raises(NotApplied, match=r"locks.db-wal' is not a regular file: remove it"):
-        place.prepare(f"{tmp_path}/locks.db")
+        location.prepare(f"{tmp_path}/locks.db")
 
 
 @root_only
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", ".clients"])
-def test_what_a_stranger_laid_beside_a_file_in_tmp(suffix: str, public: Path) -> None:
+def test_a_strangers_file_beside_the_database_in_tmp(suffix: str, public: Path) -> None:
     public.chmod(0o1777)
     beside = public / f"locks.db{suffix}"
     (Path.mkdir if suffix == ".clients" else Path.touch)(beside)
     os.chown(beside, OTHER, OTHER)
     for user in (ROOT, User()):
         answer = prepare_as(user, f"{public}/locks.db")
-        assert f"'{beside}' belongs to user {OTHER}, a stranger" in answer
+        assert f"'{beside}' belongs to another user, {OTHER}, in a directory" in answer
         (public / "locks.db").unlink()
     os.chown(beside, NOBODY, NOBODY)
-    assert prepare_as(User(), f"{public}/locks.db").startswith("Place")
+    assert prepare_as(User(), f"{public}/locks.db").startswith("Location")
 
 
 def test_clients_that_are_a_file(tmp_path: Path) -> None:
     (tmp_path / "locks.db.clients").touch()
     with pytest.raises(NotApplied, match=r"locks.db.clients' is a link or a file"):
-        place.prepare(f"{tmp_path}/locks.db")
+        location.prepare(f"{tmp_path}/locks.db")
 
 
 @pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
@@ -55,16 +55,16 @@ def test_clients_that_are_a_link(target: str, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o755)
     (tmp_path / "locks.db.clients").symlink_to(target)
     with pytest.raises(NotApplied, match=r"locks.db.clients' is a link or a file"):
-        place.prepare(f"{tmp_path}/locks.db")
+        location.prepare(f"{tmp_path}/locks.db")
     assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o755
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_link_that_comes_late_is_not_followed_either(tmp_path: Path) -> None:
+def test_a_link_created_during_the_check_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o755)
     (tmp_path / "link").symlink_to("elsewhere")
     with pytest.raises(NotADirectoryError):
-        place._set_mode(f"{tmp_path}/link", 0o700, -1)
+        location._set_mode(f"{tmp_path}/link", 0o700, -1)
 
 
 @root_only
@@ -95,7 +95,7 @@ def test_the_mode_of_clients_follows_the_file(
     if before is not None:
         (tmp_path / "locks.db.clients").mkdir()
         (tmp_path / "locks.db.clients").chmod(before)
-    found = place.prepare(str(file))
+    found = location.prepare(str(file))
     assert attributes(Path(found.clients)) == (clients, os.geteuid(), file.stat().st_gid)
 
 
@@ -107,11 +107,11 @@ def test_the_group_of_clients_follows_the_file(public: Path) -> None:
 
 
 @root_only
-def test_a_group_that_we_cannot_give(public: Path) -> None:
+def test_a_group_that_this_user_cannot_set(public: Path) -> None:
     give(public, 0o1777)
     file = make(public / "locks.db", 0o660, NOBODY, GROUP)
     answer = prepare_as(User(), str(file))
-    assert f"cannot give '{file}.clients' what its database file has, group {GROUP}" in answer
+    assert f"cannot give '{file}.clients' the group {GROUP}" in answer
 
 
 @root_only

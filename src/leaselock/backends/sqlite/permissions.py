@@ -1,6 +1,7 @@
-"""Who could replace the lock file: no stranger may, and nobody by accident.
+"""Checks that no other user can replace the lock file, on purpose or by accident.
 
-A stranger is any user but ourselves and root. He is let in where he shares on purpose.
+A stranger is any user but the own one and root. Files of a stranger are used only if the stranger
+shares them explicitly.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ DIRECTORY = os.R_OK | os.W_OK | os.X_OK
 
 
 def check_links(directory: str) -> None:
-    """Refuse a way to the directory that a stranger can turn elsewhere."""
+    """Refuse a path whose symbolic links a stranger can change."""
     prefix = directory
     while prefix != os.path.dirname(prefix):
         found = os.lstat(prefix)
         if stat.S_ISLNK(found.st_mode) and not trusted(found):
             raise NotApplied(
-                f"{prefix!r} is a symbolic link of user {found.st_uid}, who could turn it "
-                f"elsewhere: write the path it points to, {ELSEWHERE}"
+                f"{prefix!r} is a symbolic link of user {found.st_uid}, who could change its "
+                f"target: write the path it points to, {ELSEWHERE}"
             )
         prefix = os.path.dirname(prefix)
 
 
 def check_directory(path: str, found: os.stat_result) -> None:
-    """Refuse a directory where a stranger can replace files, or where we cannot make any."""
+    """Refuse a directory where a stranger can replace files or this user cannot create any."""
     if not stat.S_ISDIR(found.st_mode):
         raise NotApplied(f"{path!r} is not a directory: correct the path, {ELSEWHERE}")
     world = world_writable(found)
     if world and not found.st_mode & stat.S_ISVTX:
         raise NotApplied(
-            f"anyone can replace files in {path!r}: take that away (chmod o-w, or chmod +t), or "
+            f"every user can replace files in {path!r}: forbid that (chmod o-w, or chmod +t), or "
             f"make a directory in it (mkdir -m 700), {ELSEWHERE}"
         )
     if not trusted(found) and (world or not shared(path, found, DIRECTORY)):
@@ -60,7 +61,7 @@ def _check_writable(path: str) -> None:
 
 
 def check_file(path: str, found: os.stat_result, parent: os.stat_result) -> None:
-    """Refuse a database that is a stranger's, that we cannot use, or that has a second name."""
+    """Refuse a database of a stranger, one that this user cannot use, or one with a second name."""
     if stat.S_ISLNK(found.st_mode):
         raise NotApplied(f"{path!r} is a symbolic link: write the path it points to, {ELSEWHERE}")
     if not stat.S_ISREG(found.st_mode):
@@ -79,61 +80,61 @@ def check_file(path: str, found: os.stat_result, parent: os.stat_result) -> None
             f"user {os.geteuid()} may not read and write {path!r}: change its mode or its owner "
             f"(user {found.st_uid}), {ELSEWHERE}"
         )
-    _check_beside(path, found, parent)
+    _check_companions(path, found, parent)
 
 
-def _check_beside(path: str, database: os.stat_result, parent: os.stat_result) -> None:
-    """SQLite would replay into the database whatever log it finds beside it."""
-    for beside in (path + "-wal", path + "-shm", path + "-journal"):
+def _check_companions(path: str, database: os.stat_result, parent: os.stat_result) -> None:
+    """Check the log files, because SQLite replays into the database any log that it finds."""
+    for companion in (path + "-wal", path + "-shm", path + "-journal"):
         try:
-            found = os.lstat(beside)
+            found = os.lstat(companion)
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(found.st_mode):
-            raise NotApplied(f"{beside!r} is not a regular file: remove it, {ELSEWHERE}")
-        check_stranger(beside, found, database, parent)
+            raise NotApplied(f"{companion!r} is not a regular file: remove it, {ELSEWHERE}")
+        check_stranger(companion, found, database, parent)
 
 
 def check_stranger(
     path: str, found: os.stat_result, database: os.stat_result, parent: os.stat_result
 ) -> None:
-    """Refuse what anyone may have laid beside the database."""
-    # Where only users whom the owner trusts can make files, one of them made it; in /tmp, anyone.
+    """Refuse a file beside the database that any user may have created."""
+    # If only users whom the owner trusts can create files there, one of them did; in /tmp any user.
     if trusted(found) or found.st_uid == database.st_uid or not world_writable(parent):
         return
     raise NotApplied(
-        f"{path!r} belongs to user {found.st_uid}, a stranger, in a directory that everyone can "
+        f"{path!r} belongs to another user, {found.st_uid}, in a directory that every user can "
         f"write to: have it removed, {ELSEWHERE}"
     )
 
 
 def usable(path: str, found: os.stat_result, database: os.stat_result) -> bool:
-    """Whether we may use a directory of somebody who may use the database."""
+    """Whether this user may use a directory of a user of the database."""
     if trusted(found) or found.st_uid == database.st_uid:
         return permitted(path, DIRECTORY)
     return shared(path, found, DIRECTORY)
 
 
 def trusted(found: os.stat_result) -> bool:
-    """Whether it belongs to us or to root."""
+    """Whether it belongs to this user or to root."""
     return found.st_uid in (0, os.geteuid())
 
 
 def world_writable(found: os.stat_result) -> bool:
-    """Whether anyone may write."""
+    """Whether every user may write."""
     return bool(found.st_mode & stat.S_IWOTH)
 
 
 def permitted(path: str, need: int) -> bool:
-    """Whether the kernel would let us."""
+    """Whether the kernel permits this access."""
     return os.access(path, need, effective_ids=os.access in os.supports_effective_ids)
 
 
 def shared(path: str, found: os.stat_result, need: int) -> bool:
-    """Whether a stranger meant us to use what is his."""
+    """Whether a stranger shares it with this user explicitly."""
     if os.geteuid():
-        return permitted(path, need)  # which knows access lists, too
-    # Root may do anything; what counts is what it was given.
+        return permitted(path, need)  # this respects access control lists, too
+    # Root may do anything, so the mode decides what the owner shares.
     groups = {os.getegid(), *os.getgroups()}
     given = found.st_mode >> 3 if found.st_gid in groups else found.st_mode
     return given & need == need

@@ -1,4 +1,4 @@
-"""One lock in the SQLite file, for the length of one transaction."""
+"""The row of one lock in the SQLite file, during one transaction."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from leaselock.core.backend import Claim, HoldRecord
 if TYPE_CHECKING:
     import sqlite3
 
-    from leaselock.backends.sqlite.clients import Clients
+    from leaselock.backends.sqlite.client_registry import ClientRegistry
 
 _HERE = os.path.dirname(__file__)
-REMEMBER_BURIED = 120.0
+TOMBSTONE_LIFETIME = 120.0
 
 
 def statement_text(file: str) -> str:
-    """A file of statements."""
+    """The content of a file of statements."""
     with open(os.path.join(_HERE, "statements", file), encoding="utf-8") as source:
         return source.read()
 
 
 def _named(text: str) -> dict[str, str]:
-    """Statements by the name in the comment line that opens each."""
+    """The statements by the names in the comments before them."""
     named: dict[str, str] = {}
     for block in text.split("\n\n"):
         title, _, body = block.strip().partition("\n")
@@ -35,15 +35,20 @@ SQL = _named(statement_text("queries.sql"))
 
 
 class Context:
-    """One transaction: who asks, when, and whom it will wake and watch when it is committed."""
+    """One transaction: its client, its time, and the clients to wake and to watch after COMMIT."""
 
-    __slots__ = ("clients", "database", "local", "micros", "now", "own", "remote", "watched")
+    __slots__ = ("database", "local", "micros", "now", "own", "registry", "remote", "watched")
 
     def __init__(
-        self, database: sqlite3.Connection, clients: Clients, own: str, now: float, micros: int
+        self,
+        database: sqlite3.Connection,
+        registry: ClientRegistry,
+        own: str,
+        now: float,
+        micros: int,
     ) -> None:
         self.database = database
-        self.clients = clients
+        self.registry = registry
         self.own = own
         self.now = now
         self.micros = micros
@@ -52,8 +57,8 @@ class Context:
         self.watched: list[str] = []
 
 
-class FileShelf:
-    """The shelf of one name; see `leaselock.core.rules.LockRow` for what each method means."""
+class FileLockRow:
+    """The row of one name. `leaselock.core.rules.LockRow` documents the methods."""
 
     __slots__ = ("context", "execute", "name", "now")
 
@@ -64,59 +69,59 @@ class FileShelf:
         self.now = context.now
 
     def held(self) -> HoldRecord | None:
-        """The hold on record."""
+        """The recorded hold."""
         row = self.execute(SQL["held"], (self.name,)).fetchone()
         return None if row is None else HoldRecord(*row)
 
     def grant(self, claim: Claim, expires: float) -> HoldRecord:
         """Record a hold with a new token."""
         micros = self.context.micros
-        words = claim._asdict() | {"expires": expires, "micros": micros}
-        ((token,),) = self.execute(SQL["grant"], words).fetchall()
-        about, since = claim.metadata, micros / 1e6
-        return HoldRecord(claim.id, claim.client, "either", token, expires, about, since)
+        values = claim._asdict() | {"expires": expires, "micros": micros}
+        ((token,),) = self.execute(SQL["grant"], values).fetchall()
+        metadata, since = claim.metadata, micros / 1e6
+        return HoldRecord(claim.id, claim.client, "either", token, expires, metadata, since)
 
     def save(self, held: HoldRecord) -> None:
         """Record changes of the same hold."""
         self.execute(SQL["keep"], (held.lifetime, held.expires, self.name, held.id))
 
     def free(self) -> None:
-        """Record that nobody holds."""
+        """Record that the lock is free."""
         self.execute(SQL["free"], (self.name,))
 
     def _claim(self, query: str) -> Claim | None:
         row = self.execute(SQL[query], (self.name,)).fetchone()
         return None if row is None else Claim(*row)
 
-    def _beside(self, query: str, holder: str) -> Claim | None:
-        row = self.execute(SQL[query], {"name": self.name, "id": holder}).fetchone()
+    def _neighbour(self, query: str, claim: str) -> Claim | None:
+        row = self.execute(SQL[query], {"name": self.name, "id": claim}).fetchone()
         return None if row is None else Claim(*row)
 
     def first(self) -> Claim | None:
-        """The head of the queue."""
+        """The first waiter."""
         return self._claim("first")
 
-    def before(self, holder: str) -> Claim | None:
-        """Who waits directly ahead."""
-        return self._beside("before", holder)
+    def before(self, claim: str) -> Claim | None:
+        """The waiter directly ahead of the claim with this id."""
+        return self._neighbour("before", claim)
 
-    def after(self, holder: str) -> Claim | None:
-        """Who waits directly behind."""
-        return self._beside("after", holder)
+    def after(self, claim: str) -> Claim | None:
+        """The waiter directly behind the claim with this id."""
+        return self._neighbour("after", claim)
 
     def queue(self) -> tuple[Claim, ...]:
-        """Who waits and lives, in order."""
+        """The waiters whose clients are alive, in order."""
         rows = self.execute(SQL["queue"], (self.name,)).fetchall()
         claims = [Claim(*row) for row in rows]
         return tuple(claim for claim in claims if self.alive(claim.client))
 
     def join(self, claim: Claim) -> None:
-        """Put at the tail of the queue."""
+        """Append the claim to the queue."""
         self.execute(SQL["join"], claim._asdict())
 
-    def quit(self, holder: str) -> bool:
-        """Take out of the queue."""
-        return self.execute(SQL["quit"], (holder,)).rowcount > 0
+    def quit(self, claim: str) -> bool:
+        """Remove the claim with this id from the queue."""
+        return self.execute(SQL["quit"], (claim,)).rowcount > 0
 
     def length(self) -> int:
         """How many claims are in the queue."""
@@ -124,30 +129,30 @@ class FileShelf:
         return int(length)
 
     def alive(self, client: str) -> bool:
-        """Whether the client lives; the one that asks does."""
-        return client == self.context.own or self.context.clients.alive(client)
+        """Whether the client is alive. The client of this transaction is."""
+        return client == self.context.own or self.context.registry.alive(client)
 
-    def has_tombstone(self, holder: str) -> bool:
-        """Whether the claim was given up for good."""
-        return self.execute(SQL["buried"], (holder,)).fetchone() is not None
+    def has_tombstone(self, claim: str) -> bool:
+        """Whether requests of the claim with this id are refused."""
+        return self.execute(SQL["has tombstone"], (claim,)).fetchone() is not None
 
-    def tombstone(self, holder: str) -> None:
-        """Remember, for longer than a request can be under way, that it was given up."""
-        self.execute(SQL["weed"], (self.now,))
-        self.execute(SQL["bury"], (holder, self.now + REMEMBER_BURIED))
+    def tombstone(self, claim: str) -> None:
+        """Refuse the claim from now on, for longer than a request of it can be in flight."""
+        self.execute(SQL["expire tombstones"], (self.now,))
+        self.execute(SQL["tombstone"], (claim, self.now + TOMBSTONE_LIFETIME))
 
     def watch(self, client: str) -> None:
-        """Have the asking client told when *client* dies."""
+        """Notify the client of this transaction when *client* dies."""
         if client != self.context.own:
             self.context.watched.append(client)
 
     def notify(self, claim: Claim) -> None:
-        """Tell the claim's client; our own is told by the reply."""
+        """Notify the claim's client; the own client by the reply."""
         if claim.client == self.context.own:
             self.context.local.append(claim.id)
         else:
             self.context.remote.append(claim)
 
     def notified(self) -> tuple[str, ...]:
-        """The woken that belong to the asking client itself."""
+        """The notified claims of the client of this transaction."""
         return tuple(self.context.local)

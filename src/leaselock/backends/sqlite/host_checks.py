@@ -1,6 +1,6 @@
-"""What the kernel tells about this host: what is mounted where, and which clock is running.
+"""What the kernel reports about this host: the mounts, and the identity of the boot clock.
 
-Where it tells nothing (not Linux) the answers are empty, never guesses.
+Where it reports nothing (not Linux), the results are empty, never guesses.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-# WAL keeps its index in shared memory, which two kernels do not share, and the locks of these
-# systems end at the host or come late. Shares between a virtual machine and its host count too.
+# WAL keeps its index in shared memory, which two kernels do not share, and on these file systems
+# locks are limited to one host or arrive late. Shares between a virtual machine and its host count.
 # fmt: off
 _SHARED = frozenset((
     "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fhgfs", "fuse", "gfs", "gfs2",
@@ -33,14 +33,14 @@ class Mount(NamedTuple):
 
 
 def mounts() -> list[Mount]:
-    """What is mounted where, in the order of mounting."""
+    """All mounts, in the order of mounting."""
     return parse_mounts(_text("/proc/self/mountinfo"))
 
 
 def parse_mounts(mountinfo: str) -> list[Mount]:
-    """The lines of mountinfo, see proc(5); a line that is not one is passed over."""
-    # Not splitlines() nor split(): the kernel escapes blank, tab and newline, and nothing else
-    # that Python takes for white space, and mount points can have hostile names.
+    """The mounts in *mountinfo*, see proc(5). Invalid lines are skipped."""
+    # Not splitlines() nor split(): the kernel escapes blank, tab and newline, but no other white
+    # space, and mount points can have hostile names.
     found = []
     for line in mountinfo.split("\n"):
         left, separator, right = line.partition(" - ")
@@ -62,12 +62,12 @@ def _unescape(text: str) -> str:
 
 
 def mount_of(table: list[Mount], path: str, device: int) -> Mount | None:
-    """The mount that `path`, which is on `device`, is reached through."""
-    # The device first: it is sure, where a path may be hidden under another mount. It can be
-    # missing from the table (btrfs subvolumes have their own), and then the path decides.
+    """The mount that contains *path*, which is on *device*."""
+    # The device decides, because a path may be hidden under another mount. If the device is not in
+    # the table (btrfs subvolumes have their own), the path decides.
     same = [mount for mount in table if mount.device == device]
     within = [mount for mount in same or table if _within(path, mount.point)]
-    # Of two on one point the later is on top.
+    # Of two mounts on one point, the later one is on top.
     return max(reversed(within or same), key=lambda mount: len(mount.point), default=None)
 
 
@@ -76,21 +76,21 @@ def _within(path: str, point: str) -> bool:
 
 
 def is_shared(kind: str) -> bool:
-    """Whether other hosts can see the files of such a file system."""
+    """Whether other hosts can see the files of a file system of this type."""
     return kind in _SHARED or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
 
 
 def boot() -> str:
-    """The domain of the clock: where two are equal, readings of CLOCK_BOOTTIME can be compared.
+    """The identity of the clock: with equal ones, readings of CLOCK_BOOTTIME can be compared.
 
-    '' where the system does not tell: then nothing is known about restarts in between.
+    '' where the system does not report it; reboots are not detected there.
     """
     identity = _text("/proc/sys/kernel/random/boot_id").strip()
     if not identity:
         return ""
     own, children = _inode("/proc/self/ns/time"), _inode("/proc/self/ns/time_for_children")
-    # The kernel gives the number of a namespace that ended to the next one, so the number alone
-    # would not do. The offsets told are those of our children's namespace: mostly our own.
+    # The kernel reuses the inode number of a time namespace that has ended, so the number alone is
+    # not enough. The offsets are those of the namespace of our children, usually our own.
     offset = _offset(_text("/proc/self/timens_offsets")) if own == children else ""
     return ":".join(part for part in (identity, own, offset) if part)
 
@@ -98,14 +98,14 @@ def boot() -> str:
 def _inode(path: str) -> str:
     try:
         return str(os.stat(path).st_ino)
-    except OSError:  # a kernel without time namespaces: one clock for all
+    except OSError:  # a kernel without time namespaces
         return ""
 
 
 def _offset(table: str) -> str:
     for line in table.split("\n"):
         clock, *offset = line.split()[:3] or ("",)
-        if clock in ("boottime", "7") and offset != ["0", "0"]:  # early kernels gave the number
+        if clock in ("boottime", "7") and offset != ["0", "0"]:  # early kernels write the number
             return ".".join(offset)
     return ""
 
@@ -114,5 +114,5 @@ def _text(path: str) -> str:
     try:
         with open(path, "rb") as file:
             return os.fsdecode(file.read())
-    except OSError:  # not Linux, or hidden from this process: the law of this file
+    except OSError:  # not Linux, or hidden from this process
         return ""

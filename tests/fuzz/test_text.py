@@ -1,4 +1,4 @@
-"""What users type and what others have written for people to read: names, times, metadata."""
+"""Text typed by users or read from a store: names, durations, metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from leaselock.core.backend import Claim, Finding, HoldRecord, LockState
 from leaselock.core.inspection import Holder, lock_info
 from leaselock.errors import InvalidName
 
-# What steers a terminal, turns the direction of writing, ends a line, or is half a character.
+# Text that controls a terminal, changes the writing direction, ends a line, or is a lone surrogate.
 EVIL = "".join(map(chr, range(32))) + "\x7f\x80\x85\x9b\u061c\u200e\u200f\u2028\u2029\u202a\u202e"
 EVIL += "\u2066\u2069\ufeff\ud800\udfff\U000e0001"
 TEXT = st.text(st.characters() | st.sampled_from(EVIL + ODD), max_size=20)
@@ -73,7 +73,7 @@ def test_durations(text: str) -> None:
 
 
 @holds(name=TEXT, about=ABOUT, since=NUMBER, label=TEXT)
-def test_whatever_others_wrote_is_shown_and_steers_nothing(
+def test_untrusted_metadata_is_shown_escaped(
     name: str, about: str, since: float, label: str
 ) -> None:
     since = float(since) if abs(since) < 2**1000 or since != since else 0.0
@@ -82,27 +82,27 @@ def test_whatever_others_wrote_is_shown_and_steers_nothing(
     report = lock_info(LockState.exclusive(name, held, since, (claim, claim)))
     assert isinstance(report.holder, Holder)
     shown = [*lock_lines(report), *table([COLUMNS, table_row(report)]).split("\n")]
-    # The columns are two lines, and nothing in a name or a label makes a third.
+    # The table has two lines; no name or label adds another one.
     assert len(shown) == len(lock_lines(report)) + 2
     assert all(line.isprintable() for line in shown)
-    # It stands in messages, which are logged.
+    # It is part of messages, which are logged.
     assert str(report.holder).isprintable()
     assert read_strictly(json.dumps(lock_document(report)))["name"] == name
     assert format_finding(Finding("ok", label, about[:100])).isprintable()
 
 
 def read_strictly(text: str) -> Any:
-    """JSON as the standard has it: there is no NaN and no Infinity."""
+    """Parse standard JSON: NaN and Infinity are errors."""
     assert text.isascii()
 
     def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is no JSON")
+        raise AssertionError(f"{word} is not standard JSON")
 
     return json.loads(text, parse_constant=refuse)
 
 
 @holds(text=TEXT)
-def test_what_is_made_harmless_is_printable_and_still_told(text: str) -> None:
+def test_escaped_text_is_printable_and_keeps_its_content(text: str) -> None:
     safe = escape(text)
     assert safe.isprintable()
     assert text == safe or len(safe) > len(text)

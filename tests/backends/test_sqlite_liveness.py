@@ -29,7 +29,7 @@ def one_descriptor() -> Iterator[int]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_who_could_not_come_alive_tries_again(tmp_path: Path) -> None:
+def test_a_client_whose_files_could_not_be_created_tries_again(tmp_path: Path) -> None:
     """With descriptors for one file of two: the one is let go, and taken away."""
     with leaselock.Client(f"sqlite:///{tmp_path}/locks.db", op_timeout=0.1) as client:
         assert client.locks() == []

@@ -1,7 +1,7 @@
-"""Where the lock file may live: its path, its permissions, its file system.
+"""The location of the lock file: its path, its directory, and its file system.
 
-Nothing here opens SQLite. Nothing here opens an existing database file either: in a process that
-has it open through SQLite, closing a second descriptor of it drops SQLite's own locks on it.
+This module neither opens SQLite nor an existing database file. If SQLite has the file open in this
+process, closing a second descriptor of it releases the locks of SQLite.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock.backends.sqlite import kernel, owners
-from leaselock.backends.sqlite.kernel import boot
-from leaselock.backends.sqlite.owners import ELSEWHERE
+from leaselock.backends.sqlite import host_checks, permissions
+from leaselock.backends.sqlite.host_checks import boot
+from leaselock.backends.sqlite.permissions import ELSEWHERE
 from leaselock.backends.url import parse
 from leaselock.errors import NotApplied
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "Place",
+    "Location",
     "boot",
     "check_mount",
     "default_path",
@@ -34,8 +34,8 @@ _EXAMPLE = "sqlite:///locks.db (relative) or sqlite:////var/lib/app/locks.db (ab
 _PRIVATE = 0o700
 
 
-class Place(NamedTuple):
-    """A database file that was found fit, and the directory of its clients."""
+class Location(NamedTuple):
+    """A suitable database file, and the directory of its clients."""
 
     path: str
     clients: str
@@ -44,9 +44,9 @@ class Place(NamedTuple):
 
 
 def default_path(env: Mapping[str, str]) -> str:
-    """The file that is used when no store was named."""
+    """The file that is used without a URL."""
     state = env.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(state):  # the XDG specification: a relative one is to be ignored
+    if not os.path.isabs(state):  # the XDG specification ignores a relative path
         state = os.path.join(_home(env), ".local", "state")
     return os.path.join(state, "leaselock", "locks.db")
 
@@ -64,8 +64,8 @@ def _home(env: Mapping[str, str]) -> str:
     if os.path.isabs(home):
         return home
     raise NotApplied(
-        "no place for the lock file: neither XDG_STATE_HOME nor HOME is an absolute path, and user "
-        f"{os.geteuid()} has no home directory: set one of them, {ELSEWHERE}"
+        "no location for the lock file: neither XDG_STATE_HOME nor HOME is an absolute path, and "
+        f"user {os.geteuid()} has no home directory: set one of them, {ELSEWHERE}"
     )
 
 
@@ -88,11 +88,13 @@ def path_of(text: str) -> str:
 
 
 def _unquote(text: str) -> str:
-    """Percent-decoding to the very bytes of a file name, UTF-8 or not."""
+    """Percent-decoding to the exact bytes of a file name, UTF-8 or not."""
     try:
         decoded, *others = os.fsencode(text).split(b"%")
     except UnicodeEncodeError as error:
-        raise ValueError(f"no file can have the name {text!r}: write %XX for odd bytes") from error
+        raise ValueError(
+            f"{text!r} cannot be encoded as a file name: write %XX for each byte"
+        ) from error
     for other in others:
         digits = other[:2].decode("latin-1")
         if len(digits) != 2 or digits.strip("0123456789abcdefABCDEF"):
@@ -103,7 +105,7 @@ def _unquote(text: str) -> str:
 
 def _absolute(path: str) -> str:
     if "\0" in path:
-        raise ValueError(f"no file name has a NUL in it: write {_EXAMPLE}")
+        raise ValueError(f"a file name cannot have a NUL in it: write {_EXAMPLE}")
     if os.path.basename(path) in ("", ".", "..") or os.path.isdir(path):
         raise ValueError(f"{path!r} is a directory: add the name of a file, as in {_EXAMPLE}")
     try:
@@ -114,37 +116,39 @@ def _absolute(path: str) -> str:
         ) from error
 
 
-def prepare(path: str) -> Place:
-    """Make the file and the directory of clients where they are missing; refuse an unfit place."""
+def prepare(path: str) -> Location:
+    """Create the file and the directory of clients if missing; refuse an unsuitable location."""
     try:
         real, parent = _located(path)
         _create(real)
         found = os.lstat(real)
-        owners.check_file(real, found, parent)
-        return Place(real, _clients(real, found, parent), found.st_dev, found.st_ino)
+        permissions.check_file(real, found, parent)
+        return Location(real, _clients(real, found, parent), found.st_dev, found.st_ino)
     except OSError as error:
         raise NotApplied(
-            f"cannot keep locks in {path!r}: {error}: repair that, {ELSEWHERE}"
+            f"cannot use {path!r} for locks: {error}: correct that, {ELSEWHERE}"
         ) from error
 
 
-def unchanged(place: Place) -> bool:
+def unchanged(location: Location) -> bool:
     """Whether the path still names the file that `prepare` found."""
-    # Sure only while this process has the file open: an inode's number is given away again.
+    # Reliable only while this process has the file open, because inode numbers are reused.
     try:
-        found = os.lstat(place.path)
+        found = os.lstat(location.path)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return found.st_ino == place.inode and found.st_dev == place.device
+    return found.st_ino == location.inode and found.st_dev == location.device
 
 
-def log_of(place: Place) -> int | None:
-    """The inode of the file's log, if it has one. As long as we have the file open, nobody may
-    remove it. Somebody who believes to be alone does: for when this process opens and closes
-    the file by other means, the kernel drops SQLite's locks on it (hazard K2).
+def log_of(location: Location) -> int | None:
+    """The inode of the file's log, if it has one.
+
+    While this process has the file open, no other may remove the log. But if this process opens and
+    closes the file without SQLite, the kernel releases the locks of SQLite (hazard K2), and the
+    next process to close the file removes the log.
     """
     try:
-        return os.lstat(f"{place.path}-wal").st_ino
+        return os.lstat(f"{location.path}-wal").st_ino
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -156,32 +160,32 @@ def _located(path: str) -> tuple[str, os.stat_result]:
         _make_parents(directory)
     elif not os.path.isdir(directory):
         raise NotApplied(f"there is no directory {directory!r}: make it (mkdir), {ELSEWHERE}")
-    owners.check_links(directory)
-    # From here on nobody can send us elsewhere by changing a link.
+    permissions.check_links(directory)
+    # From here on, changing a link has no effect.
     directory = os.path.realpath(directory, strict=True)
     found = os.lstat(directory)
     real = os.path.join(directory, name)
-    owners.check_directory(directory, found)
-    check_mount(kernel.mounts(), real, found.st_dev)
+    permissions.check_directory(directory, found)
+    check_mount(host_checks.mounts(), real, found.st_dev)
     return real, found
 
 
 def _is_default(path: str) -> bool:
     try:
         return path == default_path(os.environ)
-    except NotApplied:  # there is no default place, so this is not it
+    except NotApplied:  # there is no default path
         return False
 
 
-def check_mount(table: list[kernel.Mount], path: str, device: int) -> None:
-    """Refuse a file that other hosts can see; `device` is that of its directory."""
+def check_mount(table: list[host_checks.Mount], path: str, device: int) -> None:
+    """Refuse a file that other hosts can see. *device* is that of its directory."""
     if any(mount.point == path for mount in table):
         raise NotApplied(
-            f"{path!r} is a mount of its own, so those who see it elsewhere do not see the files "
-            "that SQLite keeps beside it: mount its directory instead"
+            f"{path!r} is a mount of its own, so processes that see it elsewhere do not see the "
+            "files that SQLite keeps beside it: mount its directory instead"
         )
-    mount = kernel.mount_of(table, os.path.dirname(path), device)
-    if mount is not None and kernel.is_shared(mount.type):
+    mount = host_checks.mount_of(table, os.path.dirname(path), device)
+    if mount is not None and host_checks.is_shared(mount.type):
         raise NotApplied(
             f"{path!r} is on a network or shared file system ({mount.type} on {mount.point!r}): "
             "SQLite's write-ahead log needs memory that all its processes share, so they must be "
@@ -195,9 +199,10 @@ def _make_parents(directory: str) -> None:
         return
     above = os.path.dirname(directory)
     _make_parents(above)
-    # Not in a stranger's home: sudo keeps HOME, and root's directory there would lock him out.
-    owners.check_links(above)
-    owners.check_directory(above, os.stat(above))
+    # Not in the home directory of a stranger: sudo keeps HOME, and a directory of root there would
+    # lock out its user.
+    permissions.check_links(above)
+    permissions.check_directory(above, os.stat(above))
     _make_directory(directory, _PRIVATE)
 
 
@@ -210,7 +215,7 @@ def _make_directory(path: str, mode: int, group: int = -1) -> None:
 
 
 def _set_mode(path: str, mode: int, group: int) -> None:
-    """Give our directory its group and mode, whatever the umask took away."""
+    """Give our directory its group and mode, independently of the umask."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if group not in (-1, os.fstat(descriptor).st_gid):
@@ -218,7 +223,7 @@ def _set_mode(path: str, mode: int, group: int) -> None:
         os.chmod(descriptor, mode)
     except PermissionError as error:
         raise NotApplied(
-            f"cannot give {path!r} what its database file has, group {group} and mode {mode:o}: "
+            f"cannot give {path!r} the group {group} and mode {mode:o} of its database file: "
             f"let root do it (chgrp {group}, chmod {mode:o}), {ELSEWHERE}"
         ) from error
     finally:
@@ -226,19 +231,19 @@ def _set_mode(path: str, mode: int, group: int) -> None:
 
 
 def _create(path: str) -> None:
-    # mknod opens nothing. With open() another thread could find the file and lock it through
-    # SQLite before we close our descriptor, which would drop those locks.
+    # mknod() opens nothing. After open(), another thread could lock the file through SQLite before
+    # this one closes its descriptor, which would release those locks.
     try:
         os.mknod(path, stat.S_IFREG | 0o600)
     except FileExistsError:
         return
-    except PermissionError:  # on some systems only root may
+    except PermissionError:  # some systems permit this to root only
         _create_open(path)
 
 
 def _create_open(path: str) -> None:
     try:
-        # Never closed, for the reason above. Once in the life of a database file.
+        # Never closed, for the reason above. This happens once for each database file.
         os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
         return
@@ -254,7 +259,7 @@ def _clients(path: str, database: os.stat_result, parent: os.stat_result) -> str
         raise NotApplied(
             f"{clients!r} is a link or a file, not a directory: remove it, {ELSEWHERE}"
         )
-    owners.check_stranger(clients, found, database, parent)
+    permissions.check_stranger(clients, found, database, parent)
     if found.st_uid == os.geteuid():
         if stat.S_IMODE(found.st_mode) != mode or group not in (-1, found.st_gid):
             _set_mode(clients, mode, group)
@@ -268,23 +273,23 @@ def _clients(path: str, database: os.stat_result, parent: os.stat_result) -> str
 
 
 def _clients_mode(mode: int) -> int:
-    """Who may read and write the database may use the directory."""
+    """The mode for the directory: every user of the database may use it."""
     if mode & 0o006 == 0o006:
         return 0o707 | (mode & 0o060 and 0o070)
-    # Set-group-ID, so that a file which one member of the group makes there is open to the others.
+    # Set-group-ID, so that the other members of the group can use a file that one of them creates.
     return 0o2770 if mode & 0o060 == 0o060 else _PRIVATE
 
 
 def _becomes_usable(clients: str, database: os.stat_result) -> bool:
-    """Whether we may use it, if not at once then when a peer just making it has set its mode."""
+    """Whether this user may use it, now or when the process that creates it has set its mode."""
     import time
 
-    for _ in range(500):  # the age alone would be no bound where somebody sets the clock
+    for _ in range(500):  # the age alone is no limit if the clock is set
         found = os.lstat(clients)
-        if owners.usable(clients, found, database):
+        if permissions.usable(clients, found, database):
             return True
         if time.time() - found.st_ctime > 1.0:
             return False
-        # Nothing tells that the peer is done.
+        # There is no notification of a change of mode.
         time.sleep(0.002)
     return False

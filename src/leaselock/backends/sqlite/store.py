@@ -1,0 +1,310 @@
+"""The embedded store: one SQLite file, the clients of one machine, and no server.
+
+`Store` applies the `rules` to the file. Three single statements are fast paths for the most
+frequent requests: acquiring a free lock, confirming a grant, and releasing a lock without waiters.
+Tests compare them with the rules. `Listener` waits for messages of other clients. Both share one
+`File`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import sqlite3
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from leaselock.backends import Opened, check_protocol, default_protocol
+from leaselock.backends.sqlite.database import (
+    is_busy,
+    made_space,
+    retry_while_busy,
+    transact,
+    translated,
+)
+from leaselock.backends.sqlite.doctor import findings
+from leaselock.backends.sqlite.file import File
+from leaselock.backends.sqlite.location import path_of
+from leaselock.backends.sqlite.lock_row import SQL, Context, FileLockRow
+from leaselock.backends.url import parse
+from leaselock.core import rules
+from leaselock.core.backend import (
+    Acquire,
+    BreakLock,
+    Busy,
+    Capabilities,
+    Claim,
+    CollectGarbage,
+    Doctor,
+    Grant,
+    Inspect,
+    LifetimeSet,
+    Listen,
+    LockState,
+    Release,
+    Released,
+    Renew,
+    SetLifetime,
+    Setup,
+)
+from leaselock.core.queue import Queue
+from leaselock.errors import NotApplied, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+# All clients read the same clock. The margin covers the rounding of two readings.
+CAPABILITIES = Capabilities(clock_drift=0.0, clock_margin=0.001, life=True, inheritable=True)
+PROTOCOLS = ("queue",)
+RELEASED = Released("held", ())
+# Requests of a claim come from its own client only, so its recent tombstones suffice.
+MOST_TOMBSTONES = 1000
+TAKE, CONFIRM, DROP = SQL["take"], SQL["confirm"], SQL["drop"]
+
+
+class Store:
+    """Executes requests, one at a time."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.waiting: set[str] = set()
+        self.tombstones: dict[str, None] = {}
+        self.answers: Mapping[type, Callable[..., object]] = {
+            Acquire: self._acquire,
+            Release: self._release,
+            Renew: self._renew,
+            SetLifetime: self._set_lifetime,
+            BreakLock: self._break,
+            Inspect: self._inspect,
+            Doctor: self._doctor,
+            Setup: self._setup,
+            CollectGarbage: self._collect_garbage,
+        }
+
+    def call(self, request: object, until: float) -> object:
+        """The reply; NotApplied if other transactions keep the file busy until *until*."""
+        file = self.file
+        mutex = file.mutex  # closing the file replaces it
+        if not mutex.acquire(False) and not mutex.acquire(timeout=file.left(until)):
+            raise NotApplied(f"{file.path} was busy with other requests of this process")
+        try:
+            # A release in a file that was replaced does no harm; a grant would.
+            database = file.open(until, trusting=type(request) is Release)
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            return self.answers[type(request)](request, until)
+        except OSError as error:
+            # For example, no descriptor was left, perhaps after COMMIT.
+            raise OutcomeUnknown(f"{file.path}: {error}") from error
+        finally:
+            mutex.release()
+
+    def _statement(self, work: Callable[[sqlite3.Cursor], T], until: float) -> T:
+        """Run one statement as a transaction of its own. Reading all its rows commits it."""
+        file = self.file
+        cursor = file.cursor
+        assert cursor is not None
+        try:
+            return work(cursor)
+        except sqlite3.Error as error:
+            if not is_busy(error) and not made_space(error, cursor.connection):
+                raise translated(error, file.path) from error
+        return retry_while_busy(lambda: work(cursor), file.now, until, file.path)
+
+    def _transaction(self, until: float, work: Callable[[Context], T]) -> T:
+        """Run one transaction, and send its messages after COMMIT."""
+        file = self.file
+        database = file.open(until, trusting=True)
+        own = file.liveness.client if file.liveness is not None else ""
+
+        def once() -> tuple[Context, T]:
+            now, micros = file.now(), time.time_ns() // 1000
+            context = Context(database, file.registry(), own, now, micros)
+            return context, transact(database, lambda: work(context))
+
+        def attempt() -> tuple[Context, T]:
+            try:
+                return once()
+            except sqlite3.Error as error:
+                if not made_space(error, database):
+                    raise
+                return once()
+
+        context, result = retry_while_busy(attempt, file.now, until, file.path)
+        for claim in context.remote:
+            context.registry.notify(claim.client, int(claim.id.rpartition(":")[2]))
+        for client in context.watched:
+            file.begin_client(own).watch(client)
+        return result
+
+    def _acquire(self, request: Acquire, until: float) -> object:
+        if self.file.liveness is None:
+            self.file.begin_client(request.claim.client)
+        token = self._try_fast(request.claim, until)
+        if token is not None:
+            return Grant(token, ())
+        name = request.claim.name
+        reply = self._transaction(until, lambda c: _acquire(FileLockRow(c, name), request))
+        if isinstance(reply, Busy):
+            self.waiting.add(request.claim.id)
+        return reply
+
+    def _try_fast(self, claim: Claim, until: float) -> int | None:
+        name, claim_id, client, lease, metadata = claim[:5]
+        if self.waiting or self.tombstones:
+            if claim_id in self.waiting:
+                return self._confirm_fast(claim, until)
+            if claim_id in self.tombstones:
+                return None
+        micros = time.time_ns() // 1000
+        values = (name, claim_id, client, metadata, self.file.now() + lease, micros)
+        taken = self._statement(lambda cursor: cursor.execute(TAKE, values).rowcount, until)
+        return micros if taken == 1 else None
+
+    def _confirm_fast(self, claim: Claim, until: float) -> int | None:
+        now = self.file.now()
+        values = (claim.name, claim.id, now + claim.lease, now)
+        rows = self._statement(lambda cursor: cursor.execute(CONFIRM, values).fetchall(), until)
+        if not rows:
+            return None
+        self.waiting.discard(claim.id)
+        token: int = rows[0][0]
+        return token
+
+    def _release(self, request: Release, until: float) -> object:
+        claim = request.claim
+        self.waiting.discard(claim.id)
+        values = (claim.name, claim.id)
+        if request.tombstone:
+            self._remember_tombstone(claim.id)
+        elif self._statement(lambda cursor: cursor.execute(DROP, values).rowcount, until) == 1:
+            return RELEASED
+        return self._transaction(
+            until, lambda c: rules.release(FileLockRow(c, claim.name), request)
+        )
+
+    def _remember_tombstone(self, claim: str) -> None:
+        # The fast path does not read tombstones, so it must not be tried for these claims.
+        self.tombstones[claim] = None
+        if len(self.tombstones) > MOST_TOMBSTONES:
+            del self.tombstones[next(iter(self.tombstones))]
+
+    def _renew(self, request: Renew, until: float) -> object:
+        def work(context: Context) -> tuple[bool, ...]:
+            return tuple(rules.renew(FileLockRow(context, c.name), c) for c in request.claims)
+
+        return self._transaction(until, work)
+
+    def _set_lifetime(self, request: SetLifetime, until: float) -> object:
+        def work(context: Context) -> LifetimeSet:
+            return rules.set_lifetime(
+                FileLockRow(context, name), request.claim.id, request.lifetime
+            )
+
+        name = request.claim.name
+        reply = self._transaction(until, work)
+        if reply.held and request.lifetime == "client":
+            return reply._replace(
+                descriptors=self.file.begin_client(request.claim.client).descriptors()
+            )
+        return reply
+
+    def _break(self, request: BreakLock, until: float) -> object:
+        return self._transaction(
+            until, lambda c: rules.break_lock(FileLockRow(c, request.name), request)
+        )
+
+    def _inspect(self, request: Inspect, until: float) -> object:
+        return self._transaction(until, lambda c: self._states(c, request))
+
+    def _states(self, context: Context, request: Inspect) -> tuple[LockState, ...]:
+        if request.name is not None:
+            return (self._state(context, request.name),)
+        rows = context.database.execute(SQL["names"]).fetchall()
+        names = [name for (name,) in rows if fnmatch.fnmatchcase(name, request.pattern)]
+        states = [self._state(context, name) for name in names]
+        return tuple(state for state in states if state.held or state.waiting)
+
+    def _state(self, context: Context, name: str) -> LockState:
+        row = FileLockRow(context, name)
+        held = row.held()
+        if held is not None and rules.expired(row, held):
+            held = None
+        remaining = held.expires - context.now if held and held.lifetime != "client" else None
+        return LockState.exclusive(name, held, remaining, row.queue())
+
+    def _doctor(self, request: Doctor, until: float) -> object:
+        return findings(self.file.open(until), self.file.path)
+
+    def _setup(self, request: Setup, until: float) -> object:
+        """The file was created when it was opened."""
+        return ()
+
+    def _collect_garbage(self, request: CollectGarbage, until: float) -> object:
+        """Tombstones are deleted by later requests, and old rows when the file is opened."""
+        return 0
+
+    def interrupt(self) -> None:
+        """No call lasts longer than its deadline."""
+
+    def close(self) -> None:
+        """End the client, and close the file."""
+        self.file.close()
+
+    def after_fork(self) -> None:
+        """Let go of the parent's connection."""
+        self.file.after_fork()
+
+
+class Listener:
+    """Waits for messages and deaths of other clients on this machine."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.ended = False
+
+    def call(self, request: object, until: float) -> object:
+        """Wait for the next messages."""
+        if not isinstance(request, Listen):
+            raise TypeError(f"a listener does not know {request!r}")
+        try:
+            with self.file.mutex:
+                self.file.open(self.file.now())
+                liveness = self.file.begin_client(request.client)
+            if self.ended:
+                raise NotApplied("the client was closed")  # interrupted before it began to wait
+            return liveness.await_wakeup()
+        except OSError as error:
+            raise NotApplied(f"{self.file.path}: {error}") from error
+
+    def interrupt(self) -> None:
+        """End the call in progress, and those to come until `close`."""
+        self.ended = True
+        if self.file.liveness is not None:
+            self.file.liveness.interrupt()
+
+    def close(self) -> None:
+        """Allow new calls. The store closes the file."""
+        self.ended = False
+
+    def after_fork(self) -> None:
+        """Allow new calls. The store lets go of the file."""
+        self.ended = False
+
+
+def _acquire(row: FileLockRow, request: Acquire) -> Grant | Busy:
+    reply = rules.acquire(row, request)
+    return reply._replace(waiting=row.length()) if isinstance(reply, Busy) else reply
+
+
+def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
+    """The file of a ``sqlite:`` URL. The first request opens it."""
+    default = default_protocol(parse(url), PROTOCOLS, "SQLite")
+    file = File(path_of(url), now)
+    store, listener = Store(file), Listener(file)
+
+    def backend(protocol: str | None) -> Queue:
+        check_protocol(protocol, PROTOCOLS, "SQLite")
+        return Queue(CAPABILITIES, store, listener)
+
+    return Opened(backend, default, {}, f"sqlite:///{file.path}", blocking=(store, listener))

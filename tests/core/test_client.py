@@ -1,0 +1,76 @@
+"""What a client does beside acquiring and releasing, in threads and in asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import leaselock
+
+
+def url(name: str) -> str:
+    return f"memory://client-{name}"
+
+
+@pytest.mark.parametrize("options", [{}, {"cached": True}], ids=["plain", "shared"])
+def test_maintenance_and_lists(options: dict[str, bool]) -> None:
+    with leaselock.Client(url(f"maintenance{len(options)}")) as client:
+        with client.lock("a", **options):  # type: ignore[arg-type]
+            (info,) = client.locks()
+            assert (info.name, info.waiters) == ("a", ())
+            assert info.holder is not None
+        assert [finding.level for finding in client.doctor()] == ["ok"]
+        assert client.setup() == []
+        assert client.gc() == 0
+        lease = client.lock("b", local_handoffs=2).acquire()
+        assert lease is not None
+        broken = client.break_lock("b")
+        assert broken is not None
+        assert client.break_lock("b") is None
+        with pytest.raises(leaselock.LeaseLost):
+            lease.release()
+
+
+def test_a_name_with_control_characters_is_refused() -> None:
+    with leaselock.Client(url("names")) as client:
+        for name in ("a\nb", "\ud800"):
+            with pytest.raises(leaselock.InvalidName):
+                client.lock(name)
+        assert client.lock("a\u3000b").name == "a\u3000b"
+
+
+def test_the_waiters_of_a_closing_client_end() -> None:
+    async def main() -> None:
+        async with leaselock.AsyncClient(url("closing")) as other:
+            lease = await other.lock("a").acquire()
+            client = leaselock.AsyncClient(url("closing"))
+            waiting = asyncio.create_task(client.lock("a", local_handoffs=2).acquire())
+            for _ in range(10_000):
+                if await other.lock("a").waiters():
+                    break
+                await asyncio.sleep(0.001)
+            await client.close()
+            with pytest.raises(leaselock.ClientClosed):
+                await waiting
+            assert lease is not None
+            await lease.release()
+
+    asyncio.run(main())
+
+
+def test_a_client_serves_a_second_loop_and_releases_what_the_first_one_held() -> None:
+    client = leaselock.AsyncClient(url("loops"))
+
+    async def first() -> leaselock.AsyncLease | None:
+        return await client.lock("a").acquire()
+
+    async def second() -> None:
+        async with client.lock("a", timeout=5):
+            pass
+        await client.close()
+
+    lease = asyncio.run(first())
+    asyncio.run(second())
+    assert lease is not None
+    assert lease.lost
