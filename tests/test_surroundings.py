@@ -119,7 +119,11 @@ def test_hostile_surroundings_are_undone(odd: Path) -> None:
     "tests",
     [
         ("tests/cli/test_signals.py", "tests/cli/test_run.py"),
-        ("tests/cli/test_loss.py", "tests/cli/test_death.py", "tests/cli/test_terminal.py"),
+        (
+            "tests/cli/test_loss.py",
+            "tests/cli/test_killed_wrapper.py",
+            "tests/cli/test_terminal.py",
+        ),
         ("tests/sql/test_interrupted.py", "tests/backends/test_sqlite_companions.py"),
         ("tests/servers",),
     ],

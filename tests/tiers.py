@@ -67,6 +67,19 @@ CHECK = (
     "tests/test_documents.py",
     "tests/simulation/test_simulation.py",
 )
+# Single tests here take longest. They come first, so that no process is left alone with one at the
+# end: a process that has no tests left takes some of another's last ones.
+LONG = (
+    "tests/storms/",
+    "tests/hazards/",
+    "tests/linearizability/",
+    "tests/test_surroundings.py",
+    "tests/test_secrets.py",
+    "tests/test_benchmarks.py",
+    "tests/chaos/test_redis_cluster.py",
+    "tests/backends/test_redis_lines.py",
+    "tests/simulation/test_planted.py",
+)
 # Of the tests in these that are played in threads and in asyncio, one of the two is in the second
 # tier, by turns.
 IN_TURN = (
@@ -130,7 +143,7 @@ def selected(items: Iterable[pytest.Item], tier: str) -> list[pytest.Item]:
     elif tier == "check":
         items = [item for item in items if tier_of(item) == "test"]
         items = [item for item in items if item.nodeid.startswith(CHECK)]
-    return sorted(items, key=lambda item: item.get_closest_marker("first") is None)
+    return sorted(items, key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -149,7 +162,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 def unused(items: Sequence[pytest.Item]) -> list[str]:
     """The entries of this module that concern none of the tests."""
     ids = [item.nodeid for item in items]
-    places = (*PLACES, *CHECK, *IN_TURN)
+    places = (*PLACES, *CHECK, *IN_TURN, *LONG)
     lost = [place for place in places if not any(name.startswith(place) for name in ids)]
     names = {name for item in items for name in servers_of(item)}
     return lost + [server for server in SERVERS if server not in names]

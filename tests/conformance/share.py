@@ -47,9 +47,13 @@ def _in_turn(first: tuple[object, ...]) -> Iterator[Any]:
 
 
 def shared(variants: Sequence[str], at_once: int = 1) -> list[Any]:
+    """Return the parameters of `turns` for the second tier."""
+    return [pytest.param(*values, marks=pytest.mark.variant) for values in turns(variants, at_once)]
+
+
+def turns(variants: Sequence[str], at_once: int = 1) -> list[tuple[str, Scenario, str]]:
     """Return each scenario with *at_once* of the variants, and drivers in rotation."""
-    found = _shared(variants, len(variants) if ALL else at_once)
-    return [pytest.param(*values, marks=pytest.mark.variant) for values in found]
+    return list(_shared(variants, len(variants) if ALL else at_once))
 
 
 def _shared(variants: Sequence[str], at_once: int) -> Iterator[tuple[str, Scenario, str]]:

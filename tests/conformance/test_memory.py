@@ -4,7 +4,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.conformance.share import EVERY, name, run, shared
+from tests.conformance.share import EVERY, name, run, turns
 
 from leaselock.testing.conformance import Scenario, Store
 
@@ -24,6 +24,6 @@ def test_memory(scenario: Scenario, driver: str, tmp_path: Path) -> None:
     run(scenario, STORE, driver, tmp_path)
 
 
-@pytest.mark.parametrize(("_", "scenario", "driver"), shared(("passing",)), ids=name)
+@pytest.mark.parametrize(("_", "scenario", "driver"), turns(("passing",)), ids=name)
 def test_passing(_: str, scenario: Scenario, driver: str, tmp_path: Path) -> None:
     run(scenario, PASSING, driver, tmp_path)

@@ -740,3 +740,22 @@ def test_a_closed_client_takes_no_lock_in_another_way() -> None:
     with pytest.raises(ClientClosed):
         scene.do(machine, mutex_of(service, protocol="row").acquire(None))
     assert scene.store.seen == []
+
+
+def test_an_extension_whose_outcome_is_unknown_says_so() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    backend: Any = service.contexts[None].registry.backend
+
+    async def unknown(claims: list[Claim], until: float) -> list[bool | None]:
+        return [None for _ in claims]
+
+    async def whole() -> None:
+        handle = await mutex_of(service).acquire(None)
+        assert handle is not None
+        backend.renew = unknown
+        with pytest.raises(OutcomeUnknown, match="not known whether 'a' is still held"):
+            await handle.extend(60.0)
+        await handle.release()
+
+    scene.do(machine, whole())

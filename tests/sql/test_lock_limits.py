@@ -225,7 +225,7 @@ def test_the_holder_is_named(postgres: Database) -> None:
         with engine.begin() as other, pytest.raises(AcquireTimeout) as told:
             wanted(other, timeout=0)
     assert told.value.name == NAME
-    assert f"backend {number} (billing) has it, in a transaction of 0 s" in str(told.value)
+    assert f"held by backend {number} (billing), in a transaction of 0 s" in str(told.value)
     engine.dispose()
 
 
@@ -361,7 +361,7 @@ def test_a_server_with_settings_that_spoil_a_lock() -> None:
             for timeout in (0, 0.2):
                 with engine.connect() as connection:
                     connection.execute(text("INSERT INTO account VALUES (5, 1)"))
-                    with pytest.raises(AcquireTimeout, match="ends a transaction whose wait"):
+                    with pytest.raises(AcquireTimeout, match="has ended the one that waited"):
                         wanted(connection, timeout=timeout)
                     with pytest.raises(sqlalchemy.exc.PendingRollbackError):
                         connection.execute(text("INSERT INTO account VALUES (6, 1)"))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "zookeeper ensemble"
-FIRST = 6000
+FIRST = 7300
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
