@@ -40,9 +40,11 @@ VARIABLE = "LEASELOCK_URL"
 DEFAULT = "sqlite:///"
 
 
-def connect(store: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
+def connect(
+    store: object, now: Callable[[], float], *, protocol: str | None = None, aio: bool = False
+) -> Opened:
     """The store that *store* names: a URL, or the path of a file; None for $LEASELOCK_URL, else the
-    embedded file.
+    embedded file. *protocol* is its default protocol, where the URL does not say one.
     """
     if store is None:
         store = os.environ.get(VARIABLE, DEFAULT)
@@ -54,4 +56,12 @@ def connect(store: object, now: Callable[[], float], *, aio: bool = False) -> Op
         from urllib.parse import quote_from_bytes
 
         store = f"sqlite:///{quote_from_bytes(os.fsencode(os.path.abspath(store)))}"
-    return open_store(store, now, aio=aio)
+    opened = open_store(store, now, aio=aio)
+    if protocol is None:
+        return opened
+    said = isinstance(store, str) and "protocol=" in store.partition("?")[2]
+    if said and opened.protocol != protocol:
+        raise ValueError(
+            f"two protocols: the URL says {opened.protocol}, and the argument says {protocol}"
+        )
+    return opened._replace(protocol=protocol)

@@ -32,8 +32,9 @@ class Client:
 
     *store* is a URL such as ``redis://localhost:6379/0`` or ``sqlite:///``; or a client of
     redis-py, valkey-py, kazoo or SQLAlchemy, whose settings are read; or a list of Redis servers,
-    for Redlock. The default is ``$LEASELOCK_URL``, else an embedded SQLite file. *label* is a short
-    text shown to users who inspect what this client holds. *op_timeout* limits the time for one
+    for Redlock. The default is ``$LEASELOCK_URL``, else an embedded SQLite file. *protocol* is the
+    default of `lock`, and the one of `locks`, `break_lock` and `adopt`. *label* is a short text
+    shown to users who inspect what this client holds. *op_timeout* limits the time for one
     answer of the store, in seconds. *local_handoffs* is the default of `lock`.
 
     The constructor does not connect. Use the client as a context manager, or call `close`. Raises
@@ -48,11 +49,12 @@ class Client:
         self,
         store: Store = None,
         *,
+        protocol: str | None = None,
         label: str | None = None,
         op_timeout: float = 5.0,
         local_handoffs: int = 0,
     ) -> None:
-        opened = connect(store, now)
+        opened = connect(store, now, protocol=protocol)
         self._driver = Threads(opened.nodes, opened.stores, opened.blocking)
         self._service = ClientCore(
             self._driver,
