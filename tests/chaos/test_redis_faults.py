@@ -214,8 +214,9 @@ async def released_in_a_partition(scene: Scene) -> None:
     """Nobody can be told of the release; when the line is back, the keeper gives it back."""
     lease = await scene.world.must_acquire(scene.lock())
     scene.proxy.silence()
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(LeaseLost) as told:
         await lease.release()
+    assert isinstance(told.value.__cause__, OutcomeUnknown)
     scene.proxy.heal()
 
 
