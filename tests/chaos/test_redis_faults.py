@@ -211,7 +211,7 @@ def test_a_deaf_waiter_delays_the_next_one_for_a_short_time(
 
 
 async def released_in_a_partition(scene: Scene) -> None:
-    """Nobody can be told of the release; when the line is back, the keeper gives it back."""
+    """The release gets no reply; when the connection is back, the renewer releases the lock."""
     lease = await scene.world.must_acquire(scene.lock())
     scene.proxy.silence()
     with pytest.raises(LeaseLost) as told:
