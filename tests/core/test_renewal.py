@@ -13,7 +13,7 @@ from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import Sleep
 from leaselock.core.hold import TAKEN
 from leaselock.core.singleton_process import Background
-from leaselock.errors import LeaseLost
+from leaselock.errors import LeaseLost, NotHeld
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,5 +174,60 @@ def test_the_end_of_a_body_raises_the_loss() -> None:
         with pytest.raises(LeaseLost, match="no longer had this hold"):
             await mutex.leave(None)
         assert not mutex.owned()
+
+    scene.do(machine, whole())
+
+
+class Guard:
+    """Guards a body, and counts how often the guarding has ended."""
+
+    settled = 0
+
+    def interrupt(self) -> None:
+        raise AssertionError("the lease was not lost")
+
+    def settle(self, exception: BaseException | None) -> bool:
+        self.settled += 1
+        return False
+
+
+def test_the_body_of_a_lease_that_was_released_in_it_is_not_guarded_any_more() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    guards: list[Guard] = []
+
+    def guard() -> Guard:
+        guards.append(Guard())
+        return guards[-1]
+
+    machine.guard = guard  # type: ignore[method-assign]
+
+    async def whole() -> None:
+        handle = await mutex_of(service).acquire(None)
+        assert handle is not None
+        # A body within the body has the same guard.
+        assert await handle.begin_body(handle) is handle
+        assert await handle.begin_body(handle) is handle
+        assert len(guards) == 1
+        await handle.release()
+        await handle.end_body(None)
+        await handle.end_body(None)
+        assert guards[0].settled == 1
+        assert handle.hold.guards == []
+
+    scene.do(machine, whole())
+
+
+def test_the_end_of_a_body_without_a_lease_is_refused_or_noted() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    mutex = mutex_of(service)
+
+    async def whole() -> None:
+        with pytest.raises(NotHeld, match="cannot leave 'a'"):
+            await mutex.leave(None)
+        error = ValueError("the body's own")
+        await mutex.leave(error)
+        assert "leaselock: cannot leave 'a'" in error.__notes__[0]
 
     scene.do(machine, whole())
