@@ -18,7 +18,7 @@ TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 COVERED = src/leaselock/core/*,src/leaselock/drivers/*
 
 .DEFAULT_GOAL = help
-.PHONY: check verify chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate explore clean
+.PHONY: lua check verify chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate explore clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -101,6 +101,9 @@ hazards: $(READY) ## play every hazard on every way of locking, and write its pa
 controls: $(READY) $(BENCH_READY) ## find the known defects of others, and write their page
 	@scripts/servers
 	LEASELOCK_CONTROLS=docs/explanation/controls.md $(PY) -m pytest -p tests.skips tests/controls
+
+lua: $(READY) ## write out the Redis scripts, for redis-cli --eval: build/scripts
+	@$(PY) -m leaselock.backends.redis.scripts build/scripts
 
 fuzz: $(READY) ## whatever anybody may write, as inputs of every parser: make fuzz SECONDS=600
 	$(PY) -m tests.fuzz --seconds $(SECONDS)

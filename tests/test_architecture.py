@@ -30,7 +30,7 @@ PUBLIC_NAMES = [
     *("LeaselockError", "AcquireTimeout", "NotHeld", "AlreadyHeld"),
     *("LeaseLost", "InvalidName", "ClientClosed"),
     *("StoreError", "NotApplied", "OutcomeUnknown", "UnsafeProtocolWarning", "__version__"),
-    *("StaleVersion", "FenceRejected", "RowNotFound"),
+    *("StaleVersion", "FenceRejected", "RowNotFound", "AcquireCancelled"),
 ]
 
 LONG_FUNCTION = 30
@@ -55,6 +55,7 @@ PURE = {
     "re",
     "types",
     "typing",
+    "warnings",
     "weakref",
 }
 

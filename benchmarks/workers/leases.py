@@ -23,8 +23,7 @@ async def acquire_all(client: leaselock.AsyncClient, count: int, lease: float) -
     locks = [client.lock(f"kept {number}", lease=lease) for number in range(count)]
     leases: Leases = []
     for start in range(0, count, AT_ONCE):
-        some = await asyncio.gather(*(lock.acquire() for lock in locks[start : start + AT_ONCE]))
-        leases += [one for one in some if one is not None]
+        leases += await asyncio.gather(*(lock.acquire() for lock in locks[start : start + AT_ONCE]))
     return leases
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from leaselock.core.backend import Finding
     from leaselock.core.inspection import Holder, LockInfo, Waiter
     from leaselock.errors import (
+        AcquireCancelled,
         AcquireTimeout,
         AlreadyHeld,
         ClientClosed,
@@ -71,6 +72,7 @@ _WHERE = {
     "leaselock.core.backend": ("Finding",),
     "leaselock.core.inspection": ("Holder", "LockInfo", "Waiter"),
     "leaselock.errors": (
+        "AcquireCancelled",
         "AcquireTimeout",
         "AlreadyHeld",
         "ClientClosed",
@@ -89,6 +91,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "AcquireCancelled",
     "AcquireTimeout",
     "AlreadyHeld",
     "AsyncClient",

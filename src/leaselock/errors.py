@@ -2,6 +2,7 @@
 
     LeaselockError
     ├── AcquireTimeout      (also TimeoutError)   the time passed while another owner held the lock
+    ├── AcquireCancelled                          `cancel` ended the wait for the lock
     ├── AlreadyHeld         (also RuntimeError)   acquired again, without reentrancy
     ├── NotHeld             (also RuntimeError)   released by a thread or task that does not hold it
     ├── LeaseLost                                 the lease ended while it was in use
@@ -74,6 +75,19 @@ class AcquireTimeout(LeaselockError, TimeoutError):
         if self.timeout is not None:
             text += f" within {self.timeout:g} s"
         return f"{text}: {self.detail}" if self.detail else text
+
+
+class AcquireCancelled(LeaselockError):
+    """`Lock.cancel` has ended the wait for the lock. Nothing is held."""
+
+    __module__ = "leaselock"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"the wait for {self.name!r} was cancelled"
 
 
 class AlreadyHeld(LeaselockError, RuntimeError):

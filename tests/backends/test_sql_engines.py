@@ -126,7 +126,7 @@ def test_a_password_never_shows(server: Postgres | MariaDB) -> None:
 def test_other_objects_and_databases_are_refused(server: Postgres | MariaDB) -> None:
     engine = create_engine(url_of(server))
     with engine.connect() as connection, pytest.raises(TypeError, match="the engine that it is"):
-        leaselock.Client(connection)
+        leaselock.Client(connection)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="an engine for sqlite is no store"):
         leaselock.Client(create_engine("sqlite://"))
     engine.dispose()

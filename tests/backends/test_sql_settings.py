@@ -72,7 +72,7 @@ def test_a_name_is_the_same_lock_whatever_an_engine_speaks(postgres: Postgres) -
         client.setup()
         with client.lock("café"):
             for store in stores:
-                with leaselock.Client(store) as other:
+                with leaselock.Client(store) as other:  # type: ignore[arg-type]
                     assert other.lock("café").acquire(timeout=0) is None
     engine.dispose()
 

@@ -214,9 +214,9 @@ async def released_in_a_partition(scene: Scene) -> None:
     """The release gets no reply; when the connection is back, the renewer releases the lock."""
     lease = await scene.world.must_acquire(scene.lock())
     scene.proxy.silence()
-    with pytest.raises(LeaseLost) as lost:
+    with pytest.raises(LeaseLost) as told:
         await lease.release()
-    assert isinstance(lost.value.__cause__, OutcomeUnknown)
+    assert isinstance(told.value.__cause__, OutcomeUnknown)
     scene.proxy.heal()
 
 

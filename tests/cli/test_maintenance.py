@@ -20,7 +20,8 @@ def test_doctor_of_a_new_file_reports_ok(
 ) -> None:
     assert main(["doctor", f"sqlite:///{tmp_path}/locks.db"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"ok    {tmp_path}/locks.db is on a local file system")
+    assert lines[0] == f"ok    the store is sqlite:///{tmp_path}/locks.db"
+    assert lines[1].startswith(f"ok    {tmp_path}/locks.db is on a local file system")
     assert {line.split()[0] for line in lines} == {"ok"}
 
 

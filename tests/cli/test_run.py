@@ -72,6 +72,7 @@ def test_verbose_wait_shows_holder_and_place(shell: Shell) -> None:
     job = shell.job("a", "--reason", "first", script=f'read line < "{release}"')
     waiter = shell.start("run", "-v", "a", "true")
     assert waiter.stderr is not None
+    assert waiter.stderr.readline() == f"leaselock: the store is {shell.url}\n"
     line = waiter.stderr.readline()
     assert line.startswith("leaselock: waiting for 'a' for 1.")
     assert f"place 1 of 1; held by {os.uname().nodename}, process {job.wrapper.pid}," in line
@@ -133,13 +134,11 @@ def test_tokens_increase_from_run_to_run(shell: Shell) -> None:
     assert tokens == sorted(set(tokens))
 
 
-def test_waiting_for_an_enclosing_lock_warns(shell: Shell) -> None:
+def test_waiting_for_an_enclosing_lock_is_refused(shell: Shell) -> None:
     inner = shlex.join([*LEASELOCK, "run", "a", "true"])
-    wrapper = shell.start("run", "-c", f"{inner}; true", "a")
-    assert wrapper.stderr is not None
-    assert "this runs under 'a' already" in wrapper.stderr.readline()
-    wrapper.terminate()
-    said(wrapper)
+    done = shell.run("run", "-c", inner, "a")
+    assert done.returncode == 64
+    assert "this runs under the lock 'a' of the same store" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,11 @@ def test_times() -> None:
     assert validation.checked_lease(30) == 30.0
     assert validation.checked_timeout(None) is None
     assert validation.checked_timeout(float("inf")) == float("inf")
+    assert validation.checked_timeout(10**400) == float("inf")
+    with pytest.raises(ValueError, match=r"lease is from .*, not inf$"):
+        validation.checked_lease(10**400)
+    with pytest.raises(ValueError, match=r"lease is from .*, not -inf$"):
+        validation.checked_lease(-(10**400))
     with pytest.raises(ValueError, match="lease"):
         validation.checked_lease(0.01)
     with pytest.raises(TypeError, match="timeout"):

@@ -11,7 +11,7 @@ from tests.drivers.test_threads import Nowhere, strange, waits
 
 import leaselock
 from leaselock.core.effects import FOREVER, CallUser, Process, Signal, Sleep, Wait
-from leaselock.drivers.aio import Aio, BodyGuard, _current_task
+from leaselock.drivers.aio import Aio, BodyGuard, _current_task, _Waker
 from leaselock.drivers.in_thread import InThread, _answer, _fail
 from leaselock.drivers.system_env import now, was_dropped
 
@@ -60,6 +60,17 @@ def test_a_signal_that_is_set_is_not_waited_for() -> None:
         signal.set()
         assert await driver.run(waits(Wait(signal, FOREVER))) == [True]
         assert signal.wakers == []
+
+    asyncio.run(main())
+
+
+def test_a_wait_that_the_timer_and_the_signal_end_is_ended_once() -> None:
+    async def main() -> None:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        wake = _Waker(ended)
+        wake()
+        wake()
+        assert await ended is None  # type: ignore[func-returns-value]
 
     asyncio.run(main())
 

@@ -101,6 +101,10 @@ class Machine:
         assert self.current is not None
         return self.current
 
+    def call_site(self) -> str:
+        """Not recorded."""
+        return ""
+
     def guard(self) -> Guard | None:
         """A simulated body looks at its lease by itself."""
         return None

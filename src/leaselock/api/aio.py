@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+import sys
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from leaselock.api.connect import connect
 from leaselock.core.client_core import ClientCore
@@ -14,7 +15,9 @@ from leaselock.drivers.system_env import now
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
+    from typing import Literal, Never
 
+    from leaselock.api.connect import Store
     from leaselock.core.backend import Finding
     from leaselock.core.inspection import Holder, LockInfo, Waiter
     from leaselock.core.lease_handle import LeaseHandle
@@ -29,8 +32,9 @@ class AsyncClient:
 
     *store* is a URL such as ``redis://localhost:6379/0`` or ``sqlite:///``; or a client of
     redis-py, valkey-py, kazoo or SQLAlchemy, whose settings are read; or a list of Redis servers,
-    for Redlock. The default is ``$LEASELOCK_URL``, else an embedded SQLite file. *label* is a short
-    text shown to users who inspect what this client holds. *op_timeout* limits the time for one
+    for Redlock. The default is ``$LEASELOCK_URL``, else an embedded SQLite file. *protocol* is the
+    default of `lock`, and the one of `locks`, `break_lock` and `adopt`. *label* is a short text
+    shown to users who inspect what this client holds. *op_timeout* limits the time for one
     answer of the store, in seconds. *local_handoffs* is the default of `lock`.
 
     The constructor does not connect. Use the client as a context manager, or call `close`. Raises
@@ -43,13 +47,14 @@ class AsyncClient:
 
     def __init__(
         self,
-        store: object = None,
+        store: Store = None,
         *,
+        protocol: str | None = None,
         label: str | None = None,
         op_timeout: float = 5.0,
         local_handoffs: int = 0,
     ) -> None:
-        opened = connect(store, now, aio=True)
+        opened = connect(store, now, protocol=protocol, aio=True)
         self._driver = Aio(opened.stores, opened.blocking)
         self._service = ClientCore(
             self._driver,
@@ -60,7 +65,7 @@ class AsyncClient:
             local_handoffs=local_handoffs,
         )
         self._driver.forgotten = self._service.abandon
-        self._url = opened.shown
+        self._url = self._driver.store = opened.shown
 
     @property
     def url(self) -> str:
@@ -79,15 +84,19 @@ class AsyncClient:
         label: str | None = None,
         local_handoffs: int | None = None,
         cached: bool = False,
+        owner: Literal["lock"] | None = None,
+        **unknown: Never,
     ) -> AsyncLock:
         """Return the lock of that name. The store is not asked.
 
         *lease* is the length of a lease in seconds: the lock is freed so long after its holder has
         stopped renewing it. It is renewed until the release; with *renew* false it ends after
         *lease* seconds. *timeout* limits the wait, in seconds: None waits without limit, 0 does not
-        wait. The task that holds the lock may acquire it again, unless *reentrant* is false.
-        *protocol* is one of the store's protocols (default: the one in the URL, else the store's
-        first). *label* is a short text shown to users who inspect the lock.
+        wait. The task that holds the lock may acquire it again, unless *reentrant* is false. With
+        *owner* "lock" the lock object is the owner instead: any task may release it, and none may
+        acquire it again before that. *protocol* is one of the store's protocols (default: the one
+        in the URL, else the store's first). *label* is a short text shown to users who inspect the
+        lock.
 
         With *local_handoffs* the tasks of this client hand a lease on among themselves without a
         request, at most so many times and for a tenth of a second, each with a fencing token of its
@@ -110,6 +119,8 @@ class AsyncClient:
                 label=label,
                 local_handoffs=local_handoffs,
                 cached=cached,
+                owner=owner,
+                **unknown,
             ),
         )
 
@@ -166,7 +177,7 @@ class AsyncClient:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<leaselock.AsyncClient {self._url}>"
+        return f"<leaselock.AsyncClient {self._url}{self._service.state()}>"
 
 
 class AsyncLock:
@@ -193,16 +204,32 @@ class AsyncLock:
         """The name of the lock."""
         return self._mutex.name
 
-    async def acquire(self, timeout: float | None = None) -> AsyncLease | None:
+    @overload
+    async def acquire(self, timeout: None = None) -> AsyncLease: ...
+
+    @overload
+    async def acquire(self, timeout: float) -> AsyncLease | None: ...
+
+    async def acquire(self, timeout: float | None = None, **unknown: Never) -> AsyncLease | None:
         """Acquire the lock; return a lease, or None when *timeout* seconds have passed.
 
-        Without *timeout* the lock's own is used; 0 does not wait. Raises StoreError if the store
-        does not answer, LeaseLost if this task has lost the lock and not released it yet.
+        0 does not wait. Without *timeout* the lock's own is used, and AcquireTimeout is raised when
+        it has passed. Raises StoreError if the store does not answer, LeaseLost if this task has
+        lost the lock and not released it yet, AlreadyHeld if it holds it and *reentrant* is false.
 
         >>> if lease := await client.lock("order:5").acquire(timeout=2.5):
         ...     async with lease: ...
         """
-        return AsyncLease.of(self._driver, await self._driver.run(self._mutex.acquire(timeout)))
+        return AsyncLease.of(
+            self._driver, await self._driver.run(self._mutex.acquire(timeout, **unknown))
+        )
+
+    def cancel(self) -> int:
+        """End every `acquire` that waits through this object, with AcquireCancelled; say how many.
+
+        It may be called from any thread or task. The lock can be acquired again afterwards.
+        """
+        return self._driver.ask(self._mutex.cancel)
 
     async def release(self) -> None:
         """Release what this task acquired last through this lock; NotHeld if it holds nothing."""
@@ -225,7 +252,9 @@ class AsyncLock:
         return await self._driver.run(self._mutex.waiters())
 
     async def __aenter__(self) -> AsyncLease:
-        return AsyncLease(self._driver, await self._driver.run(self._mutex.enter()))
+        return AsyncLease(
+            self._driver, await self._driver.run(self._mutex.enter(id(sys._getframe(1))))
+        )
 
     async def __aexit__(
         self,
@@ -233,7 +262,7 @@ class AsyncLock:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._driver.run(self._mutex.leave(exception))
+        await self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""
@@ -247,7 +276,7 @@ class AsyncLock:
         return under_lock
 
     def __repr__(self) -> str:
-        return f"<leaselock.AsyncLock {self.name!r}>"
+        return f"<leaselock.AsyncLock {self.name!r} on {self._driver.store}{self._mutex.state()}>"
 
 
 class AsyncLease:
@@ -322,5 +351,19 @@ class AsyncLease:
             self._handle.on_lost, callback, self, functools.partial(AsyncLease, self._driver)
         )
 
+    async def __aenter__(self) -> Self:
+        return await self._driver.run(self._handle.begin_body(self))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._driver.run(self._handle.end_body(exception))
+
     def __repr__(self) -> str:
-        return f"<leaselock.AsyncLease {self.name!r} token {self.token}>"
+        return (
+            f"<leaselock.AsyncLease {self.name!r} on {self._driver.store}, "
+            f"token {self.token}, {self._handle.state()}>"
+        )

@@ -8,14 +8,60 @@ from typing import TYPE_CHECKING
 from leaselock.backends import Opened, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import Any, Protocol
+
+    class RedisClient(Protocol):
+        """A client of redis-py or valkey-py."""
+
+        def execute_command(self, *words: Any, **options: Any) -> Any:
+            """Send a command."""
+
+    class ZooKeeperClient(Protocol):
+        """A client of kazoo."""
+
+        def add_listener(self, listener: Any) -> Any:
+            """Have a function called with each change of the connection."""
+
+    class SqlEngine(Protocol):
+        """An engine of SQLAlchemy."""
+
+        @property
+        def dialect(self) -> Any:
+            """Which database it is."""
+
+        def connect(self) -> Any:
+            """Open a connection."""
+
+    Named = str | os.PathLike[str] | RedisClient | ZooKeeperClient | SqlEngine
+    Store = Named | Sequence[Named] | None
 
 VARIABLE = "LEASELOCK_URL"
 DEFAULT = "sqlite:///"
 
 
-def connect(store: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
-    """The store that *store* names: a URL; None for $LEASELOCK_URL, else the embedded file."""
+def connect(
+    store: object, now: Callable[[], float], *, protocol: str | None = None, aio: bool = False
+) -> Opened:
+    """The store that *store* names: a URL, or the path of a file; None for $LEASELOCK_URL, else the
+    embedded file. *protocol* is its default protocol, where the URL does not say one.
+    """
     if store is None:
-        store = os.environ.get(VARIABLE) or DEFAULT
-    return open_store(store, now, aio=aio)
+        store = os.environ.get(VARIABLE, DEFAULT)
+        if not store.strip():
+            raise ValueError(
+                f"{VARIABLE} is set, but empty: unset it to use the default file, or name a store"
+            )
+    if isinstance(store, os.PathLike):
+        from urllib.parse import quote_from_bytes
+
+        store = f"sqlite:///{quote_from_bytes(os.fsencode(os.path.abspath(store)))}"
+    opened = open_store(store, now, aio=aio)
+    if protocol is None:
+        return opened
+    said = isinstance(store, str) and "protocol=" in store.partition("?")[2]
+    if said and opened.protocol != protocol:
+        raise ValueError(
+            f"two protocols: the URL says {opened.protocol}, and the argument says {protocol}"
+        )
+    return opened._replace(protocol=protocol)

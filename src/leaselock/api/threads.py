@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+import sys
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, overload
 
 from leaselock.api.connect import connect
 from leaselock.core.client_core import ClientCore
@@ -14,7 +15,9 @@ from leaselock.drivers.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Literal, Never
 
+    from leaselock.api.connect import Store
     from leaselock.core.backend import Finding
     from leaselock.core.inspection import Holder, LockInfo, Waiter
     from leaselock.core.lease_handle import LeaseHandle
@@ -29,8 +32,9 @@ class Client:
 
     *store* is a URL such as ``redis://localhost:6379/0`` or ``sqlite:///``; or a client of
     redis-py, valkey-py, kazoo or SQLAlchemy, whose settings are read; or a list of Redis servers,
-    for Redlock. The default is ``$LEASELOCK_URL``, else an embedded SQLite file. *label* is a short
-    text shown to users who inspect what this client holds. *op_timeout* limits the time for one
+    for Redlock. The default is ``$LEASELOCK_URL``, else an embedded SQLite file. *protocol* is the
+    default of `lock`, and the one of `locks`, `break_lock` and `adopt`. *label* is a short text
+    shown to users who inspect what this client holds. *op_timeout* limits the time for one
     answer of the store, in seconds. *local_handoffs* is the default of `lock`.
 
     The constructor does not connect. Use the client as a context manager, or call `close`. Raises
@@ -43,13 +47,14 @@ class Client:
 
     def __init__(
         self,
-        store: object = None,
+        store: Store = None,
         *,
+        protocol: str | None = None,
         label: str | None = None,
         op_timeout: float = 5.0,
         local_handoffs: int = 0,
     ) -> None:
-        opened = connect(store, now)
+        opened = connect(store, now, protocol=protocol)
         self._driver = Threads(opened.stores, opened.blocking)
         self._service = ClientCore(
             self._driver,
@@ -61,7 +66,7 @@ class Client:
         )
         self._driver.forgotten = self._service.abandon
         self._driver.last = self._service.close
-        self._url = opened.shown
+        self._url = self._driver.store = opened.shown
 
     @property
     def url(self) -> str:
@@ -80,15 +85,19 @@ class Client:
         label: str | None = None,
         local_handoffs: int | None = None,
         cached: bool = False,
+        owner: Literal["lock"] | None = None,
+        **unknown: Never,
     ) -> Lock:
         """Return the lock of that name. The store is not asked.
 
         *lease* is the length of a lease in seconds: the lock is freed so long after its holder has
         stopped renewing it. It is renewed until the release; with *renew* false it ends after
         *lease* seconds. *timeout* limits the wait, in seconds: None waits without limit, 0 does not
-        wait. The thread that holds the lock may acquire it again, unless *reentrant* is false.
-        *protocol* is one of the store's protocols (default: the one in the URL, else the store's
-        first). *label* is a short text shown to users who inspect the lock.
+        wait. The thread that holds the lock may acquire it again, unless *reentrant* is false. With
+        *owner* "lock" the lock object is the owner instead: any thread may release it, and none may
+        acquire it again before that. *protocol* is one of the store's protocols (default: the one
+        in the URL, else the store's first). *label* is a short text shown to users who inspect the
+        lock.
 
         With *local_handoffs* the threads of this client hand a lease on among themselves without a
         request, at most so many times and for a tenth of a second, each with a fencing token of its
@@ -111,6 +120,8 @@ class Client:
                 label=label,
                 local_handoffs=local_handoffs,
                 cached=cached,
+                owner=owner,
+                **unknown,
             ),
         )
 
@@ -163,7 +174,7 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<leaselock.Client {self._url}>"
+        return f"<leaselock.Client {self._url}{self._service.state()}>"
 
 
 class Lock:
@@ -190,16 +201,30 @@ class Lock:
         """The name of the lock."""
         return self._mutex.name
 
-    def acquire(self, timeout: float | None = None) -> Lease | None:
+    @overload
+    def acquire(self, timeout: None = None) -> Lease: ...
+
+    @overload
+    def acquire(self, timeout: float) -> Lease | None: ...
+
+    def acquire(self, timeout: float | None = None, **unknown: Never) -> Lease | None:
         """Acquire the lock; return a lease, or None when *timeout* seconds have passed.
 
-        Without *timeout* the lock's own is used; 0 does not wait. Raises StoreError if the store
-        does not answer, LeaseLost if this thread has lost the lock and not released it yet.
+        0 does not wait. Without *timeout* the lock's own is used, and AcquireTimeout is raised when
+        it has passed. Raises StoreError if the store does not answer, LeaseLost if this thread has
+        lost the lock and not released it yet, AlreadyHeld if it holds it and *reentrant* is false.
 
         >>> if lease := client.lock("order:5").acquire(timeout=2.5):
         ...     with lease: ...
         """
-        return Lease.of(self._driver, self._driver.run(self._mutex.acquire(timeout)))
+        return Lease.of(self._driver, self._driver.run(self._mutex.acquire(timeout, **unknown)))
+
+    def cancel(self) -> int:
+        """End every `acquire` that waits through this object, with AcquireCancelled; say how many.
+
+        It may be called from any thread or task. The lock can be acquired again afterwards.
+        """
+        return self._driver.ask(self._mutex.cancel)
 
     def release(self) -> None:
         """Release what this thread acquired last through this lock; NotHeld if it holds nothing."""
@@ -222,7 +247,7 @@ class Lock:
         return self._driver.run(self._mutex.waiters())
 
     def __enter__(self) -> Lease:
-        return Lease(self._driver, self._driver.run(self._mutex.enter()))
+        return Lease(self._driver, self._driver.run(self._mutex.enter(id(sys._getframe(1)))))
 
     def __exit__(
         self,
@@ -230,7 +255,7 @@ class Lock:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._driver.run(self._mutex.leave(exception))
+        self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""
@@ -244,7 +269,7 @@ class Lock:
         return under_lock
 
     def __repr__(self) -> str:
-        return f"<leaselock.Lock {self.name!r}>"
+        return f"<leaselock.Lock {self.name!r} on {self._driver.store}{self._mutex.state()}>"
 
 
 class Lease:
@@ -319,5 +344,19 @@ class Lease:
             self._handle.on_lost, callback, self, functools.partial(Lease, self._driver)
         )
 
+    def __enter__(self) -> Self:
+        return self._driver.run(self._handle.begin_body(self))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._driver.run(self._handle.end_body(exception))
+
     def __repr__(self) -> str:
-        return f"<leaselock.Lease {self.name!r} token {self.token}>"
+        return (
+            f"<leaselock.Lease {self.name!r} on {self._driver.store}, "
+            f"token {self.token}, {self._handle.state()}>"
+        )

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from leaselock.cli import exit_codes
 from leaselock.cli.exit_codes import CannotRun, Usage
@@ -29,15 +30,21 @@ PR_SET_PDEATHSIG = 1
 # Python ignores these two for itself; the command expects their default actions.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 STANDARD = 3
+RELATIVE = "sqlite:///"
 STACK = "LEASELOCK_STACK"
+STACK_STORES = "LEASELOCK_STACK_BACKENDS"
 # Names have no control characters, but may have spaces.
 STACK_SEPARATOR = "\n"
 SECRETS = ("pass", "pwd", "secret", "token", "auth", "%")
 
 
-def enclosing_locks() -> list[str]:
-    """Return the names of the locks under which this process runs, the outermost first."""
-    return [name for name in os.environ.get(STACK, "").split(STACK_SEPARATOR) if name]
+def enclosing_locks() -> list[tuple[str, str]]:
+    """Return the locks under which this process runs, the outermost first: name and store."""
+    names, stores = (
+        [word for word in os.environ.get(variable, "").split(STACK_SEPARATOR) if word]
+        for variable in (STACK, STACK_STORES)
+    )
+    return list(zip(names, stores, strict=False))
 
 
 def command_environment(lease: Lease, ttl: float, backend: str) -> Mapping[str, str]:
@@ -45,7 +52,11 @@ def command_environment(lease: Lease, ttl: float, backend: str) -> Mapping[str, 
     env = dict(os.environ)
     if has_password(env.get(URL, "")):
         del env[URL]
+    elif _has_relative_path(env.get(URL, "")):
+        # The command may run in another directory.
+        env[URL] = f"sqlite:///{quote(os.getcwd())}/{env[URL][len(RELATIVE) :]}"
     token = str(lease.token)
+    names, stores = zip(*enclosing_locks(), (lease.name, backend), strict=True)
     return env | {
         "LEASELOCK_NAME": lease.name,
         "LEASELOCK_TOKEN": token,
@@ -53,8 +64,14 @@ def command_environment(lease: Lease, ttl: float, backend: str) -> Mapping[str, 
         "LEASELOCK_TTL": f"{ttl:g}",
         "LEASELOCK_HELD_SINCE": f"{time.time():.6f}",
         OUTER_URL: backend,
-        STACK: STACK_SEPARATOR.join([*enclosing_locks(), lease.name]),
+        STACK: STACK_SEPARATOR.join(names),
+        STACK_STORES: STACK_SEPARATOR.join(stores),
     }
+
+
+def _has_relative_path(url: str) -> bool:
+    path = url[len(RELATIVE) :]
+    return url.lower().startswith(RELATIVE) and not path.startswith(("/", "?")) and path != ""
 
 
 def has_password(url: str) -> bool:

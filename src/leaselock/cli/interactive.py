@@ -86,7 +86,8 @@ class InteractiveWait:
         holder = self.lock.holder()
         if holder is None:
             return f"{self.lock.name!r} was busy{waited}; it has become free just now"
-        return f"{self.lock.name!r} is busy{waited}: held by {describe(holder)}"
+        held = f"held by {describe(holder)}, in {self.client.url}"
+        return f"{self.lock.name!r} is busy{waited}: {held}"
 
     def _report_progress(self) -> None:
         due = self.began + (0.0 if self.options.verbose else FIRST_MESSAGE)

@@ -9,7 +9,7 @@ from leaselock.cli import exit_codes
 from leaselock.cli.formatting import escape
 from leaselock.cli.output import say
 from leaselock.cli.show import SCHEMA
-from leaselock.cli.store import open_client
+from leaselock.cli.store import check_url, open_client
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +27,10 @@ def do_doctor(options: argparse.Namespace) -> int:
         rows = [finding._asdict() for finding in findings]
         print(json.dumps({"schema": SCHEMA, "backend": url, "findings": rows}))
     else:
-        print("\n".join(format_finding(finding) for finding in findings))
+        from leaselock import Finding
+
+        store = Finding("ok", f"the store is {url}")
+        print("\n".join(format_finding(finding) for finding in [store, *findings]))
     return exit_codes.UNMET if _has_failure(findings, strict=options.strict) else 0
 
 
@@ -77,6 +80,7 @@ def do_chaos(options: argparse.Namespace) -> int:
     from leaselock.testing.chaos.target import Target
     from leaselock.testing.chaos.timeline import draw, require_matplotlib
 
+    check_url(options.store)
     if options.picture:
         require_matplotlib()
     with tempfile.TemporaryDirectory(prefix="leaselock-chaos-") as folder:

@@ -47,7 +47,9 @@ def do_run(options: argparse.Namespace) -> int:
         # Prepare the start before acquiring, so that the lock is held no longer than needed.
         terminal = None if options.no_tty else controlling_terminal()
         spec = CommandSpec(command.words, parent_death_signal(options.pdeathsig), terminal)
-        _warn_of_nesting(lock, options)
+        _check_nesting(lock, client, options)
+        if options.verbose:
+            say(f"the store is {client.url}")
         lease = InteractiveWait(client, lock, options, signals).acquire()
         if lease is None:
             return 0 if options.skip_ok else int(options.conflict)
@@ -107,9 +109,13 @@ def _lock(client: Client, command: ParsedCommand, options: argparse.Namespace) -
     return client.lock(command.name, lease=options.ttl, renew=not options.no_renew, label=label)
 
 
-def _warn_of_nesting(lock: Lock, options: argparse.Namespace) -> None:
-    if lock.name in enclosing_locks() and wait_timeout(options) is None and not options.quiet:
-        say(f"this runs under {lock.name!r} already: if in the same store, the wait never ends")
+def _check_nesting(lock: Lock, client: Client, options: argparse.Namespace) -> None:
+    """Refuse to wait for a lock that this command runs under."""
+    if (lock.name, client.url) in enclosing_locks() and wait_timeout(options) is None:
+        raise Usage(
+            f"this runs under the lock {lock.name!r} of the same store ({client.url}) already: "
+            "waiting for it would never end"
+        )
 
 
 def _release(lease: Lease, code: int) -> int:

@@ -23,15 +23,18 @@ def open_client(options: argparse.Namespace) -> Client:
     op_timeout = OP_TIMEOUT if options.op_timeout is None else options.op_timeout
     if not 0.01 <= op_timeout <= 3600:
         raise Usage("--op-timeout is from 10ms to 1h")
-    url = options.backend or os.environ.get(URL) or None
-    _check(url)
+    if options.backend is not None and not options.backend.strip():
+        raise Misconfigured("the URL that was given is empty: name a store, or leave it out")
+    url = options.backend or os.environ.get(URL)
+    check_url(url)
     try:
-        return Client(url, op_timeout=op_timeout)
+        return Client(url or None, op_timeout=op_timeout)
     except (ValueError, ImportError, LeaselockError) as error:
         raise Misconfigured(str(error)) from error
 
 
-def _check(url: str | None) -> None:
+def check_url(url: str | None) -> None:
+    """Misconfigured for a store that a command cannot use."""
     if url is not None and url.lower().startswith("memory:"):
         raise Misconfigured("locks in memory:// end with this very command: name another store")
     outer = os.environ.get(OUTER_URL, "")

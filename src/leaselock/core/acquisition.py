@@ -13,7 +13,7 @@ from leaselock.core import timing, validity
 from leaselock.core.backend import Busy, Grant, PoolExhausted
 from leaselock.core.effects import FOREVER
 from leaselock.core.timing import Retry
-from leaselock.errors import ClientClosed, NotApplied, OutcomeUnknown, StoreError
+from leaselock.errors import AcquireCancelled, ClientClosed, NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -38,6 +38,8 @@ class LockOptions(NamedTuple):
     label: str | None
     tokens: int = 1
     """How many tokens a grant reserves: its own, and one for each local hand-off."""
+    owned_by_lock: bool = False
+    """Whether the lock object is the owner, instead of the thread or task."""
     cached: bool = False
     """Whether the client keeps the lease after a release until another client waits."""
 
@@ -47,7 +49,7 @@ class Acquisition(Retry):
 
     __slots__ = (
         *("answered", "backend", "began", "claim", "deadline", "late", "options", "placed"),
-        *("queued", "registry", "uncertain", "valid_until", "wait"),
+        *("cancelled", "queued", "registry", "uncertain", "valid_until", "wait"),
     )
 
     def __init__(
@@ -64,6 +66,7 @@ class Acquisition(Retry):
         self.began = 0.0
         # The store may know the claim; it certainly does once a request was answered.
         self.placed = self.answered = False
+        self.cancelled = False
         # A request has been answered with Busy before.
         self.queued = False
         # The outcome of some request is unknown.
@@ -105,6 +108,9 @@ class Acquisition(Retry):
                     self.queued = True
                     recheck = self.asked + reply.retry_after
                     await self.backend.await_wakeup(self.claim, min(self.deadline, recheck))
+                    if self.cancelled:
+                        await self._withdraw()
+                        self.placed = False
                     self._check_open()
         except BaseException:
             # Cancelled, interrupted, dropped or refused: the claim must not stay behind.
@@ -150,6 +156,8 @@ class Acquisition(Retry):
         self._check_open()
 
     def _check_open(self) -> None:
+        if self.cancelled:
+            raise AcquireCancelled(self.claim.name)
         if self.registry.closed:
             raise ClientClosed(f"the client was closed while it waited for {self.claim.name!r}")
 

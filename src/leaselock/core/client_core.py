@@ -21,9 +21,12 @@ from leaselock.core.validation import (
     checked_lease,
     checked_local_handoffs,
     checked_name,
+    checked_owner,
     checked_seconds,
+    checked_switch,
     checked_timeout,
     checked_token,
+    refuse,
 )
 from leaselock.errors import NotHeld, StoreError
 
@@ -94,19 +97,23 @@ class ClientCore:
         label: object,
         local_handoffs: object = None,
         cached: bool = False,
+        owner: object = None,
+        **unknown: object,
     ) -> Mutex:
         """A lock by its name. The store is not asked."""
+        refuse("lock", unknown)
         if local_handoffs is None:
             local_handoffs = self.local_handoffs
         handoffs = checked_local_handoffs(local_handoffs)
         options = LockOptions(
             checked_lease(lease),
-            bool(renew),
+            checked_switch(renew, "renew"),
             checked_timeout(timeout),
-            bool(reentrant),
+            checked_switch(reentrant, "reentrant"),
             checked_label(label),
             CACHED_TOKENS if cached else 1 + handoffs,
-            bool(cached),
+            checked_owner(owner),
+            checked_switch(cached, "cached"),
         )
         context = self.context(protocol)
         if options.tokens > 1:
@@ -128,6 +135,16 @@ class ClientCore:
             layer.report_to(registry.on_store_loss)
             # One layer, even if two threads are here at once.
             registry.backend = self.layers.setdefault(registry, layer)
+
+    def state(self) -> str:
+        """What `repr` says of the client besides its store."""
+        held = sum(len(context.registry.held()) for context in self.contexts.values())
+        words = [f" label {self.label!r}"] if self.label else [""]
+        if self.closed:
+            words.append("closed")
+        elif held:
+            words.append(f"{held} lock{'s' * (held > 1)} held")
+        return ", ".join(words)
 
     async def locks(self, pattern: str) -> list[LockInfo]:
         """All locks that are held or waited for and match."""

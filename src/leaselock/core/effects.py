@@ -169,6 +169,10 @@ class Env(Protocol):
         """The thread or task that runs this step."""
         ...
 
+    def call_site(self) -> str:
+        """The line of the user's program that runs this step; empty where that is not recorded."""
+        ...
+
     def guard(self) -> Guard | None:
         """A guard over the body of the calling task; None where it cannot be interrupted."""
         ...

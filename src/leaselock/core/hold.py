@@ -11,6 +11,7 @@ A hold is renewed in HELD only, so no renewal can follow a release (hazard A12).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,7 @@ class Hold:
         "next_check",
         "owned",
         "owner",
+        "place",
         "provisional",
         "reason",
         "renew",
@@ -93,7 +95,6 @@ class Hold:
         self.renew = renew
         # The end of a fixed lease, which no renewal moves.
         self.max_valid_until = FOREVER if renew else valid_until
-        self.state = State.HELD
         # How many nested acquisitions share this hold.
         self.depth = 1
         self.reason = ""
@@ -108,6 +109,16 @@ class Hold:
         self.loss_callbacks: list[LossCallback] = []
         self.guards: list[Guard] = []
         self.owner: Callable[[], Owner | None] = no_owner
+        # Where the user acquired it, if that is recorded.
+        self.place = ""
+        # Last: one that was interrupted before is no hold yet.
+        self.state = State.HELD
+
+    def __del__(self) -> None:
+        if getattr(self, "state", None) is State.HELD and self.owned:
+            place = f", acquired at:\n{self.place}" if self.place else ""
+            text = f"the lease on {self.claim.name!r} (token {self.token}) was dropped while held"
+            warnings.warn(f"{text}{place}", ResourceWarning, source=self, stacklevel=2)
 
     def step(self, event: str) -> bool:
         """Go to the next state; return False, and change nothing, if *event* leads nowhere."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.core import validity
 from leaselock.core.hold import NOT_OURS, RAN_OUT, TAKEN, UNCONFIRMED, Hold, State
 from leaselock.core.timing import Retry
 from leaselock.core.validation import LONGEST_LEASE, SHORTEST_LEASE, checked_seconds
-from leaselock.errors import LeaseLost, NotHeld, OutcomeUnknown, StoreError
+from leaselock.errors import LeaselockError, LeaseLost, NotHeld, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from leaselock.core.hold_registry import HoldRegistry
 
 
+L = TypeVar("L")
+
+
 class LeaseHandle:
     """One acquisition of a lock: it is released once."""
 
-    __slots__ = ("__weakref__", "failed", "guard", "hold", "registry", "released")
+    __slots__ = ("__weakref__", "detached", "failed", "guard", "hold", "registry", "released")
 
     def __init__(self, registry: HoldRegistry, hold: Hold) -> None:
         self.registry = registry
@@ -32,6 +35,7 @@ class LeaseHandle:
         self.released = False
         # Its release found that the lease was lost.
         self.failed = False
+        self.detached = False
 
     def ensure(self) -> None:
         """Raise LeaseLost, or NotHeld after the release, unless the lease is valid."""
@@ -45,14 +49,52 @@ class LeaseHandle:
 
     def lost(self) -> bool:
         """Whether the lease was lost. One that was released in time was not."""
-        return self.failed or (
-            not self.released and not self.hold.is_valid(self.registry.env.now())
-        )
+        return self.failed or not (self.released or self.hold.is_valid(self.registry.env.now()))
 
-    def watch_over(self, guard: Guard) -> None:
-        """Interrupt the body that *guard* stands for when the lease is lost."""
-        self.guard = guard
-        self.hold.guards.append(guard)
+    def guard_body(self) -> None:
+        """Interrupt the body that begins now when the lease is lost, where that is possible."""
+        guard = self.guard = self.registry.env.guard()
+        if guard is not None:
+            self.hold.guards.append(guard)
+
+    async def begin_body(self, lease: L) -> L:
+        """Begin the body of a `with` on this lease."""
+        self.ensure()
+        if self.guard is None:
+            self.guard_body()
+        return lease
+
+    async def end_body(self, exception: BaseException | None) -> None:
+        """End it. The body may have released or detached the lease itself."""
+        if not self.released:
+            await self.leave(exception)
+        elif self.guard is not None:
+            self.unguard(self.guard, exception)
+
+    def state(self) -> str:
+        """What `repr` says of this lease."""
+        if self.lost():
+            return f"lost: {self.hold.reason or RAN_OUT}"
+        if not self.released:
+            return f"held, {self.remaining():.0f} s remaining"
+        return "detached" if self.detached else "released"
+
+    async def leave(self, exception: BaseException | None) -> None:
+        """End the body of a `with`. Its own *exception* is never replaced."""
+        interrupted = False
+        try:
+            if (guard := self.guard) is not None:
+                interrupted = self.unguard(guard, exception)
+            if isinstance(exception, GeneratorExit):
+                self.drop()  # the body was dropped: nothing can be awaited any more
+            else:
+                await self.release()
+        except LeaselockError as error:
+            if exception is None:
+                raise
+            if interrupted:
+                raise error from error.__cause__ or exception
+            exception.add_note(f"leaselock: {error}")
 
     def unguard(self, guard: Guard, exception: BaseException | None) -> bool:
         """Stop guarding the body; return whether *exception* was our own interruption."""
@@ -162,7 +204,7 @@ class LeaseHandle:
         await self._set_lifetime("lease")
         self.registry.remove(self.hold)
         self.hold.step("detach")
-        self.released = True
+        self.released = self.detached = True
 
     async def make_inheritable(self) -> tuple[int, ...]:
         """Let the lock live as long as any process that has the returned descriptors."""

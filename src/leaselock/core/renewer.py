@@ -141,12 +141,16 @@ class Renewer:
         for hold in registry.held():
             if hold.lose("the client was closed") and hold.owned:
                 registry.release_later(hold.claim)
+            registry.due_callbacks += hold.take_callbacks()
             registry.remove(hold)
         pending = registry.pending_releases
         while pending and registry.env.now() < until:
             await pending.send(registry.backend, FOREVER)
             if pending:
                 await Sleep(min(until, pending.retry_at()))
+        # By the closing thread or task: at the end of the interpreter no other one can be started.
+        while registry.due_callbacks:
+            await CallUser(*registry.due_callbacks.pop(0))
 
 
 async def call(callback: Callable[[Any], object], lease: object) -> None:

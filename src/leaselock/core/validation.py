@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from leaselock.errors import InvalidName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LONGEST_NAME = 255
 MOST_LOCAL_HANDOFFS = 10_000
+WAITS = "timeout=None waits without limit, timeout=0 does not wait"
+LENGTH = "lease= is the length of the lease in seconds, which is renewed unless renew=False"
+POLLS = "waiters are notified, they do not poll"
+# What the arguments of other libraries are here.
+HABITS = {
+    "blocking": WAITS,
+    "blocking_timeout": WAITS,
+    "acquire_timeout": WAITS,
+    **dict.fromkeys(("expire", "expiration", "ttl", "lease_time", "auto_release_time"), LENGTH),
+    **dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_interval"), POLLS),
+    "thread_local": 'owner="lock" makes the lock object the owner instead of the thread or task',
+    "auto_renewal": "renew=False turns the renewal off",
+    "renewal": "renew=False turns the renewal off",
+    "id": "label= is shown to people who inspect the lock",
+}
 SHORTEST_LEASE = 0.05
 LONGEST_LEASE = 365 * 86400.0
 
@@ -59,7 +79,31 @@ def checked_timeout(value: object) -> float | None:
     """A time to wait in seconds: None waits without limit, 0 does not wait."""
     if value is None:
         return None
-    return checked_seconds(value, "timeout", least=0.0, most=float("inf"))
+    try:
+        return checked_seconds(value, "timeout", least=0.0, most=float("inf"))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error} ({WAITS})") from None
+
+
+def checked_switch(value: object, what: str) -> bool:
+    """True or False, and nothing that only counts as one of them."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{what} is a bool, not {value!r:.80}")
+    return value
+
+
+def checked_owner(value: object) -> bool:
+    """Whether the lock object itself is the owner."""
+    if value is not None and value != "lock":
+        raise ValueError(f'owner is None (the thread or task) or owner="lock", not {value!r:.80}')
+    return value is not None
+
+
+def refuse(method: str, unknown: Iterable[str]) -> None:
+    """TypeError for arguments of other libraries, with ours for the same."""
+    for word in unknown:
+        advice = HABITS.get(word, "there is no such argument")
+        raise TypeError(f"{method}() has no argument {word!r}: {advice}")
 
 
 def checked_label(value: object) -> str | None:

@@ -22,6 +22,7 @@ from leaselock.core.effects import (
     Spawn,
     Wait,
 )
+from leaselock.drivers.errors import as_public
 from leaselock.drivers.in_thread import InThread, Loop
 from leaselock.drivers.node import DRIVERS, forked_message
 from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
@@ -83,6 +84,8 @@ class Aio(SystemEnv):
         self.background: set[asyncio.Task[None]] = set()
         # What the client does when its holds are lost with a fork or a loop.
         self.forgotten: Callable[[str, bool], None] = _nothing
+        # The URL of the store, for people.
+        self.store = ""
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
@@ -158,12 +161,25 @@ class Aio(SystemEnv):
             except StopIteration as done:
                 result: T = done.value
                 return result
+            except BaseException as raised:
+                failure = raised
+                break
             answer = error = None
             try:
                 answer = await self._perform(effect)
             except BaseException as raised:
                 # Cancellation, too, is thrown into the process, which knows what to undo.
                 error = raised
+        error = None
+        try:
+            # Not in the handler, so that its context is what the caller handles, if anything.
+            raise as_public(failure)
+        finally:
+            del failure  # it has this frame in its traceback
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """The result of a function that awaits nothing, run as one step."""
+        return function()
 
     def step(self, function: Callable[..., None], *arguments: object) -> None:
         """Run a function that awaits nothing as one step."""

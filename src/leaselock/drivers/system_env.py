@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from functools import partial
+from typing import TYPE_CHECKING
 
 from leaselock.core.effects import FOREVER
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 # Linux's boot clock counts suspend, which the monotonic clock does not (hazard B4).
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -34,6 +39,16 @@ class SystemEnv:
         """128 random bits of the kernel, so a fork does not repeat them."""
         return os.urandom(16).hex()
 
+    def call_site(self) -> str:
+        """The line of the user's program, in Python's development mode or with tracemalloc."""
+        if not sys.flags.dev_mode and not ("tracemalloc" in sys.modules and _tracing()):
+            return ""
+        frame = sys._getframe(1)
+        while (above := frame.f_back) is not None and _ours(frame):
+            frame = above
+        code = frame.f_code
+        return f'  File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}'
+
     def random(self) -> float:
         """A number from 0 up to 1."""
         return int.from_bytes(os.urandom(4), "big") / 2**32
@@ -49,6 +64,16 @@ def _host() -> str:
     import socket  # takes longer to load than all that the drivers need
 
     return socket.gethostname()
+
+
+def _tracing() -> bool:
+    import tracemalloc
+
+    return tracemalloc.is_tracing()
+
+
+def _ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "leaselock"
 
 
 def was_dropped(process: object) -> bool:

@@ -21,6 +21,7 @@ from leaselock.core.effects import (
     Spawn,
     Wait,
 )
+from leaselock.drivers.errors import as_public
 from leaselock.drivers.node import DRIVERS, Node, forked_message
 from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
 from leaselock.drivers.thread_pool import ThreadPool
@@ -49,6 +50,8 @@ class Threads(SystemEnv):
         self.forgotten: Callable[[str, bool], None] = _nothing
         # The last process of the client, for the end of the interpreter.
         self.last: Callable[[], Process[None]] | None = None
+        # The URL of the store, for people.
+        self.store = ""
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
@@ -73,12 +76,26 @@ class Threads(SystemEnv):
             except StopIteration as done:
                 result: T = done.value
                 return result
+            except BaseException as raised:
+                failure = raised
+                break
             answer = error = None
             try:
                 answer = self._perform(effect)
             except BaseException as raised:
                 # An interrupt, too, is thrown into the process, which knows what to undo.
                 error = raised
+        error = None
+        try:
+            # Not in the handler, so that its context is what the caller handles, if anything.
+            raise as_public(failure)
+        finally:
+            del failure  # it has this frame in its traceback
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """The result of a function that awaits nothing, run as one step."""
+        with self.monitor:
+            return function()
 
     def step(self, function: Callable[..., None], *arguments: object) -> None:
         """Run a function that awaits nothing as one step."""

@@ -11,6 +11,12 @@ from typing import Any
 from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.settings import PORT, TERMS, Settings
 
+LIBRARIES = ("redis", "valkey")
+CONNECTIONS = (
+    *("Connection", "SSLConnection", "UnixDomainSocketConnection"),
+    *("SentinelManagedConnection", "SentinelManagedSSLConnection"),
+)
+
 
 def settings_of_client(client: Any) -> Settings:
     """Where *client* connects, and as which user; TypeError if it is not a client of one store."""
@@ -30,7 +36,21 @@ def settings_of_client(client: Any) -> Settings:
     return _single(pool)
 
 
+def _check_connection(kind: Any) -> None:
+    """TypeError for connections that go another way than to the host and port of the pool."""
+    if kind is None:
+        return
+    known = kind.__module__.partition(".")[0] in LIBRARIES and kind.__name__ in CONNECTIONS
+    if not known:
+        raise TypeError(
+            f"the connection_class {kind.__name__} of the client's pool is not used for locks, so "
+            "another server might be asked (a fake or a tunnel has connections of its own): give "
+            "a URL that leads to the server"
+        )
+
+
 def _read(given: dict[str, Any], connection: Any) -> tuple[dict[str, Any], bool]:
+    _check_connection(connection)
     terms = {key: given[key] for key in TERMS if given.get(key) is not None}
     tls = "SSL" in getattr(connection, "__name__", "") or bool(given.get("ssl"))
     return terms, tls

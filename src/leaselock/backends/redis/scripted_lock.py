@@ -152,7 +152,7 @@ class ScriptedLock:
         _, left, rank, _, owner, record, token = reply
         held = held_of(owner, record, token, left)
         recheck = _recheck(left, rank)
-        if self.form == "string" and rank == 0 and held is not None and not held.client:
+        if self.form == "string" and rank in (0, 1) and held is not None and not held.client:
             recheck = min(recheck, RECHECK_FOREIGN)
         return Busy(held, recheck, ())
 

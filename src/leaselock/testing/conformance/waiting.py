@@ -41,14 +41,19 @@ async def zero_timeout_does_not_wait(world: World) -> None:
 
 @scenario()
 async def wait_ends_at_its_timeout(world: World) -> None:
-    """By the timeout of the call or of the lock; the call's takes precedence."""
+    """By the timeout of the call, with None; or by that of the lock, with AcquireTimeout."""
 
     async def attempt(name: str) -> None:
         async with world.lock(name):
             client = world.client()
-            for lock, timeout in ((client.lock(name), 0.3), (client.lock(name, timeout=0.3), None)):
+            for own in (None, 0.3):
                 began = world.now()
-                assert await lock.acquire(timeout) is None
+                lock = client.lock(name, timeout=own)
+                if own is None:
+                    assert await lock.acquire(0.3) is None
+                else:
+                    with raising(AcquireTimeout):
+                        await lock.acquire()
                 assert world.now() - began > 0.299
                 world.check_elapsed(began, 0.5)
 

@@ -1,0 +1,194 @@
+"""One thread enters and another one leaves; and a lock object that is the owner itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from tests.servers.process import eventually
+
+import leaselock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE = 60.0
+R = TypeVar("R")
+
+
+def elsewhere(function: Callable[..., R], *arguments: object) -> R:
+    """Call *function* in a thread of its own."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, *arguments).result(PATIENCE)
+
+
+def test_with_is_left_on_another_thread(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lock = client.lock("a")
+        elsewhere(lock.__enter__)
+        elsewhere(lock.__exit__, None, None, None)
+        assert not lock.locked()
+
+
+def test_each_with_leaves_its_own_entry(file: str) -> None:
+    """Two threads use one lock object, one after the other, and a third one leaves for both."""
+    with leaselock.Client(file) as client:
+        lock = client.lock("a", timeout=PATIENCE)
+        first = elsewhere(lock.__enter__)
+        entered = threading.Event()
+
+        def second() -> leaselock.Lease:
+            with lock as lease:
+                entered.set()
+                return lease
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(second)
+            eventually(lambda: client.lock("a").waiters())
+            assert not entered.is_set()
+            elsewhere(lock.__exit__, None, None, None)
+            assert waiting.result(PATIENCE).token > first.token
+        assert not lock.locked()
+
+
+def test_nested_withs_are_left_in_reverse(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lock = client.lock("a")
+        with lock as outer:
+            with lock as inner:
+                assert inner.token == outer.token
+            outer.ensure()
+            assert lock.locked()
+        assert not lock.locked()
+
+
+def test_exit_in_a_thread_that_holds_leaves_its_own_with(file: str) -> None:
+    """Two locks of one name in two threads: neither `with` ends the other's."""
+    with leaselock.Client(file) as client:
+        one, other = client.lock("a"), client.lock("b")
+        elsewhere(one.__enter__)
+        with other:
+            elsewhere(one.__exit__, None, None, None)
+            assert not one.locked()
+            assert other.locked()
+
+
+def test_task_that_leaves_is_not_the_one_that_entered(file: str) -> None:
+    async def main() -> None:
+        async with leaselock.AsyncClient(file) as client:
+            lock = client.lock("a")
+            await asyncio.create_task(lock.__aenter__())
+            await asyncio.create_task(lock.__aexit__(None, None, None))
+            assert not await lock.locked()
+
+    asyncio.run(main())
+
+
+def test_lock_that_is_the_owner_is_not_reentrant(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lock = client.lock("a", owner="lock")
+        lease = lock.acquire()
+        assert lock.acquire(timeout=0) is None
+        assert client.lock("a", owner="lock").acquire(timeout=0) is None
+        assert lock.owned()
+        assert elsewhere(lock.owned)
+        elsewhere(lock.release)
+        assert not lock.locked()
+        assert not lock.owned()
+        with pytest.raises(leaselock.NotHeld):
+            lease.release()
+        with pytest.raises(leaselock.NotHeld):
+            lock.release()
+
+
+def test_lock_that_is_the_owner_waits_for_itself(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lock = client.lock("a", owner="lock")
+        first = lock.acquire()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(lock.acquire, PATIENCE)
+            eventually(lock.waiters)
+            first.release()
+            second = waiting.result(PATIENCE)
+            assert second is not None
+            assert second.token > first.token
+            elsewhere(lock.release)
+        assert not lock.locked()
+
+
+def test_lock_that_is_the_owner_outlives_its_thread(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lock = client.lock("a", owner="lock")
+        elsewhere(lock.acquire)
+        assert lock.owned()
+        assert lock.locked()
+        lock.release()
+
+
+def test_lock_that_is_the_owner_in_asyncio(file: str) -> None:
+    async def main() -> None:
+        async with leaselock.AsyncClient(file) as client:
+            lock = client.lock("a", owner="lock")
+            await asyncio.create_task(lock.acquire())
+            assert await lock.acquire(timeout=0) is None
+            await asyncio.create_task(lock.release())
+            assert not await lock.locked()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("owner", ["thread", "task", False, 1])
+def test_other_owners_are_refused(file: str, owner: object) -> None:
+    with leaselock.Client(file) as client, pytest.raises((TypeError, ValueError), match="owner"):
+        client.lock("a", owner=owner)  # type: ignore[arg-type]
+
+
+def test_waiting_acquire_is_cancelled_from_another_thread(file: str) -> None:
+    with leaselock.Client(file) as client, leaselock.Client(file) as other:
+        lock = client.lock("a")
+        with ThreadPoolExecutor(1) as pool, other.lock("a"):
+            waiting = pool.submit(lock.acquire)
+            eventually(lock.waiters)
+            assert lock.cancel() == 1
+            with pytest.raises(leaselock.AcquireCancelled):
+                waiting.result(PATIENCE)
+            assert lock.waiters() == []
+            assert lock.cancel() == 0
+        # It can be used again.
+        with lock:
+            pass
+
+
+def test_cancel_ends_every_waiting_acquire_of_this_lock_object_only(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lock, like = client.lock("a"), client.lock("a")
+        held = client.lock("a", owner="lock").acquire()
+        with ThreadPoolExecutor(3) as pool:
+            mine = [pool.submit(lock.acquire) for _ in range(2)]
+            its = pool.submit(like.acquire)
+            eventually(lambda: len(lock.waiters()) == 3)
+            assert lock.cancel() == 2
+            for waiting in mine:
+                with pytest.raises(leaselock.AcquireCancelled):
+                    waiting.result(PATIENCE)
+            assert len(lock.waiters()) == 1
+            held.release()
+            assert its.result(PATIENCE) is not None
+
+
+def test_waiting_acquire_in_asyncio_is_cancelled(file: str) -> None:
+    async def main() -> None:
+        async with leaselock.AsyncClient(file) as client:
+            lock = client.lock("a")
+            async with client.lock("a", owner="lock"):
+                waiting = asyncio.create_task(lock.acquire())
+                while not await lock.waiters():  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+                assert lock.cancel() == 1
+                with pytest.raises(leaselock.AcquireCancelled):
+                    await waiting
+
+    asyncio.run(main())

@@ -1,0 +1,78 @@
+"""What `repr` says of every public object."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.servers.process import eventually
+
+import leaselock
+
+if TYPE_CHECKING:
+    from tests.servers.redis import Redis
+
+
+def test_client(file: str) -> None:
+    client = leaselock.Client(file, label="billing")
+    assert repr(client) == f"<leaselock.Client {file} label 'billing'>"
+    with client.lock("a"), client.lock("b"):
+        assert repr(client) == f"<leaselock.Client {file} label 'billing', 2 locks held>"
+    client.close()
+    assert repr(client) == f"<leaselock.Client {file} label 'billing', closed>"
+
+
+def test_lock(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lock = client.lock("a")
+        assert repr(lock) == f"<leaselock.Lock 'a' on {file}>"
+        with lock as lease:
+            assert repr(lock) == f"<leaselock.Lock 'a' on {file}, held, token {lease.token}>"
+
+
+def test_lease(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lease = client.lock("a", lease=1000.0).acquire()
+        assert lease is not None
+        who = f"<leaselock.Lease 'a' on {file}, token {lease.token}, "
+        assert repr(lease) in {f"{who}held, {n} s remaining>" for n in range(900, 1001)}
+        lease.release()
+        assert repr(lease) == f"{who}released>"
+
+
+def test_lost_lease(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lease = client.lock("a", lease=0.2, renew=False).acquire()
+        assert lease is not None
+        eventually(lambda: lease.lost)
+        who = f"<leaselock.Lease 'a' on {file}, token {lease.token}, "
+        assert repr(lease).startswith(f"{who}lost: ")
+
+
+def test_detached_lease(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lease = client.lock("a").acquire()
+        assert lease is not None
+        lease.detach()
+        assert repr(lease) == f"<leaselock.Lease 'a' on {file}, token {lease.token}, detached>"
+
+
+def test_asyncio(file: str) -> None:
+    async def main() -> None:
+        async with leaselock.AsyncClient(file) as client:
+            assert repr(client) == f"<leaselock.AsyncClient {file}>"
+            lock = client.lock("a")
+            async with lock as lease:
+                assert repr(lock) == (
+                    f"<leaselock.AsyncLock 'a' on {file}, held, token {lease.token}>"
+                )
+                assert repr(lease).startswith(f"<leaselock.AsyncLease 'a' on {file}, token ")
+
+    asyncio.run(main())
+
+
+def test_no_secret_is_shown(redis: Redis) -> None:
+    url = f"redis://user:hunter2@127.0.0.1:{redis.port}/0"
+    with leaselock.Client(url) as client:
+        assert "hunter2" not in f"{client!r} {client.lock('a')!r}"
+        assert f"127.0.0.1:{redis.port}" in repr(client.lock("a"))

@@ -1,0 +1,105 @@
+"""What is printed when an error ends a program."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.everyday.people import LIMIT, environment, script
+from tests.servers.process import eventually, free_port
+
+import leaselock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.servers.redis import Redis
+
+DEAD = """
+import os, leaselock
+client = leaselock.Client(os.environ["LEASELOCK_URL"], op_timeout=1.0)
+{call}
+"""
+AIO = """
+import asyncio, os, leaselock
+async def main():
+    async with leaselock.AsyncClient(os.environ["LEASELOCK_URL"], op_timeout=1.0) as client:
+        {call}
+asyncio.run(main())
+"""
+CALLS = {
+    "acquire": "client.lock('a').acquire()",
+    "with": "client.lock('a').__enter__()",
+    "holder": "client.lock('a').holder()",
+    "locks": "client.locks()",
+}
+
+
+def ours(text: str) -> list[str]:
+    """The lines of a traceback that are inside this library or one below it."""
+    frames = re.findall(r'File "([^"]+)"', text)
+    return [f for f in frames if "<string>" not in f and "/asyncio/" not in f]
+
+
+@pytest.mark.parametrize("scheme", ["redis", "postgresql", "zookeeper"])
+@pytest.mark.parametrize("call", CALLS)
+def test_dead_server_shows_two_lines_of_ours(scheme: str, call: str) -> None:
+    url = f"{scheme}://127.0.0.1:{free_port()}/a"
+    if scheme == "redis":
+        url = url[:-1] + "0"
+    text = script(DEAD.format(call=CALLS[call]), url=url).stderr
+    assert "During handling" not in text, text
+    assert "direct cause" not in text, text
+    assert len(ours(text)) <= 2, text
+    assert re.match(r"leaselock\.(NotApplied|OutcomeUnknown): ", text.splitlines()[-1]), text
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_dead_server_in_asyncio_shows_two_lines_of_ours(call: str) -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    words = CALLS[call].replace("__enter__", "__aenter__")
+    text = script(AIO.format(call=f"await {words}"), url=url).stderr
+    assert "During handling" not in text, text
+    assert len(ours(text)) <= 2, text
+    assert text.splitlines()[-1].startswith("leaselock.NotApplied: "), text
+
+
+WAITING = """
+import os, leaselock
+client = leaselock.Client(os.environ["LEASELOCK_URL"])
+client.lock("a").acquire()
+"""
+
+
+@pytest.mark.parametrize("store", ["redis", "sqlite"])
+def test_interrupted_wait_shows_two_lines_of_ours(redis: Redis, tmp_path: Path, store: str) -> None:
+    url = redis.url if store == "redis" else f"sqlite:///{tmp_path}/locks.db"
+    with leaselock.Client(url) as client, client.lock("a") as held:
+        waiting = subprocess.Popen(
+            [sys.executable, "-c", WAITING],
+            env=environment({"LEASELOCK_URL": url}),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        eventually(lambda: client.lock("a").waiters())
+        os.kill(waiting.pid, signal.SIGINT)
+        _, text = waiting.communicate(timeout=LIMIT)
+        held.ensure()
+    assert "During handling" not in text, text
+    assert len(ours(text)) <= 2, text
+    assert text.splitlines()[-1] == "KeyboardInterrupt", text
+
+
+def test_exceptions_are_raised_under_their_public_names(redis: Redis) -> None:
+    """Their classes can be imported from where their names say, and are no private subclasses."""
+    redis.kill()
+    with leaselock.Client(redis.url, op_timeout=1.0) as client:
+        for call in (client.lock("a").acquire, client.locks, client.lock("a").holder):
+            with pytest.raises(leaselock.StoreError) as told:
+                call()
+            assert told.type in (leaselock.NotApplied, leaselock.OutcomeUnknown)

@@ -1,0 +1,148 @@
+"""What a type checker says of everyday programs, and what wrong arguments are told."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.everyday.people import LIMIT, SOURCE, environment
+
+import leaselock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RIGHT = """
+from pathlib import Path
+from typing import assert_type
+import leaselock
+
+client = leaselock.Client(Path("locks.db"))
+lock = client.lock("a")
+assert_type(lock.acquire(), leaselock.Lease)
+assert_type(lock.acquire(None), leaselock.Lease)
+assert_type(lock.acquire(timeout=5), leaselock.Lease | None)
+assert_type(lock.acquire(0.5), leaselock.Lease | None)
+with lock.acquire() as lease:
+    lease.ensure()
+if held := lock.acquire(timeout=5):
+    with held:
+        pass
+
+async def main() -> None:
+    async with leaselock.AsyncClient("sqlite:///locks.db") as client:
+        lock = client.lock("a", owner="lock")
+        assert_type(await lock.acquire(), leaselock.AsyncLease)
+        assert_type(await lock.acquire(timeout=5), leaselock.AsyncLease | None)
+        async with await lock.acquire() as lease:
+            lease.ensure()
+"""
+WRONG = """
+import leaselock
+
+leaselock.Client(5)
+leaselock.AsyncClient(5)
+client = leaselock.Client()
+client.lock("a", renew="no")
+client.lock("a").acquire(blocking=False)
+client.lock("a", expire=10)
+client.lock("a", owner="me")
+"""
+
+
+def checked(folder: Path, text: str) -> list[str]:
+    """What mypy says of a program."""
+    program = folder / "program.py"
+    program.write_text(text)
+    config = folder / "mypy.ini"
+    config.write_text("[mypy]\nstrict = True\n")
+    words = ("--config-file", str(config), "--cache-dir", str(folder / "cache"), str(program))
+    said = subprocess.run(
+        [sys.executable, "-m", "mypy", *words],
+        env=environment({"MYPYPATH": SOURCE}),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    return [line for line in said.stdout.splitlines() if "program.py" in line]
+
+
+def test_right_programs_are_right(tmp_path: Path) -> None:
+    assert checked(tmp_path, RIGHT) == []
+
+
+def test_wrong_programs_are_wrong_in_every_line(tmp_path: Path) -> None:
+    lines = {int(line.split(":")[1]) for line in checked(tmp_path, WRONG) if ": error:" in line}
+    assert lines == {4, 5, 7, 8, 9, 10}
+
+
+def test_path_names_a_file(tmp_path: Path) -> None:
+    with leaselock.Client(tmp_path / "locks.db") as client, client.lock("a"):
+        assert client.url == f"sqlite:///{tmp_path}/locks.db"
+    assert (tmp_path / "locks.db").exists()
+
+
+@pytest.mark.parametrize("word", ["no", "", 0, 1, None])
+def test_renew_is_a_bool(file: str, word: Any) -> None:
+    with leaselock.Client(file) as client, pytest.raises(TypeError, match="renew is a bool"):
+        client.lock("a", renew=word)
+
+
+@pytest.mark.parametrize("word", ["reentrant", "cached"])
+def test_other_switches_are_bools(file: str, word: str) -> None:
+    arguments: dict[str, Any] = {word: "no"}
+    with leaselock.Client(file) as client, pytest.raises(TypeError, match=f"{word} is a bool"):
+        client.lock("a", **arguments)
+
+
+# As redis-py, filelock, threading, kazoo and portalocker have them; and the argument of ours.
+HABITS = [
+    ("acquire", {"timeout": -1}, "timeout=None"),
+    ("acquire", {"blocking": False}, "timeout=0"),
+    ("acquire", {"blocking": True, "timeout": -1}, "timeout=None"),
+    ("acquire", {"blocking_timeout": 3}, "timeout="),
+    ("acquire", {"poll_interval": 0.1}, "poll_interval"),
+    ("lock", {"timeout": -1}, "timeout=None"),
+    ("lock", {"expire": 10}, "lease="),
+    ("lock", {"ttl": 10}, "lease="),
+    ("lock", {"blocking": False}, "timeout=0"),
+    ("lock", {"blocking_timeout": 3}, "timeout="),
+    ("lock", {"sleep": 0.1}, "sleep"),
+    ("lock", {"thread_local": False}, 'owner="lock"'),
+    ("lock", {"auto_renewal": True}, "renew="),
+    ("lock", {"id": "me"}, "label="),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments", "ours"), HABITS)
+def test_arguments_of_other_libraries_are_answered_with_ours(
+    file: str, method: str, arguments: dict[str, Any], ours: str
+) -> None:
+    with leaselock.Client(file) as client:
+        lock = client.lock("a")
+        with pytest.raises((TypeError, ValueError), match=re.escape(ours)):
+            lock.acquire(**arguments) if method == "acquire" else client.lock("b", **arguments)
+        assert not lock.locked()
+
+
+def test_arguments_of_other_libraries_in_asyncio(file: str) -> None:
+    async def main() -> None:
+        async with leaselock.AsyncClient(file) as client:
+            with pytest.raises(TypeError, match="lease="):
+                client.lock("a", expire=10)  # type: ignore[arg-type]
+            arguments: dict[str, Any] = {"blocking": False}
+            with pytest.raises(TypeError, match="timeout=0"):
+                await client.lock("a").acquire(**arguments)
+
+    asyncio.run(main())
+
+
+def test_positional_false_is_not_a_timeout(file: str) -> None:
+    """`acquire(False)` is threading's way not to wait."""
+    with leaselock.Client(file) as client, pytest.raises(TypeError, match="timeout=0"):
+        client.lock("a").acquire(False)
