@@ -42,6 +42,7 @@ def test_a_loss_that_the_store_reports_is_a_loss_once() -> None:
         handle = await mutex_of(service).acquire(None)
         assert handle is not None
         handle.on_lost(lost.append, handle, lambda handle: handle)
+        await Sleep(machine.now() + 0.5)  # now the renewer rests until the first renewal
         claim_id = handle.hold.claim.id
         backend.lose("another claim", "its session ended")
         assert not handle.lost()
@@ -92,7 +93,8 @@ def test_a_renewal_whose_outcome_is_unknown_is_repeated() -> None:
         backend.renew = unknown_once
         await Sleep(machine.now() + 1.2)
         assert len(tried) == 2
-        assert tried[1] - tried[0] < 0.1
+        # After a pause, but long before the next renewal would be due.
+        assert 0.0005 < tried[1] - tried[0] < 0.1
         assert handle.remaining() > 2.7
         await handle.release()
 
