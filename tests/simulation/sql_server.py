@@ -183,7 +183,7 @@ class Server:
                 line.remove(wait)
                 done(LOCK_TIMEOUT)
 
-        self.after(values["patience"] / 1000, too_late)
+        self.after(values["timeout"] / 1000, too_late)
 
     # --- statements, each by its title ----------------------------------------------------------
 
