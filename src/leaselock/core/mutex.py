@@ -75,6 +75,7 @@ class Mutex:
     async def _acquire(self, timeout: float | None) -> LeaseHandle | None:
         registry, options = self.registry, self.options
         owner = registry.env.owner()
+        holder = self.itself or owner
         hold = None if options.owned_by_lock else registry.of(owner, self.name)
         if hold is not None:
             self._nest(hold)
@@ -87,7 +88,7 @@ class Mutex:
             acquisition = Acquisition(registry, options, claim, deadline)
             self.waiting.add(acquisition)
             try:
-                found = await acquisition.obtain(self.renewer, self._owner())
+                found = await acquisition.obtain(self.renewer, holder)
             finally:
                 self.waiting.discard(acquisition)
             if not isinstance(found, Hold):
@@ -95,7 +96,7 @@ class Mutex:
             hold = found
             hold.place = registry.env.call_site()
         handle = LeaseHandle(registry, hold)
-        self._remember(handle, self._owner())
+        self._remember(handle, holder)
         return handle
 
     def cancel(self) -> int:

@@ -66,7 +66,7 @@ class QueueState:
         return self.tickets.pop(holder, None) is not None
 
     def note_contention(self, name: str) -> None:
-        """A claim waits for the lock: a try that does not queue would be in vain for a while."""
+        """A claim waits for the lock: a try that does not queue would fail for a while."""
         if len(self.contended) > MOST_CONTENDED:
             self.contended.clear()
         self.contended[name] = self.now() + CONTENDED
