@@ -1,9 +1,12 @@
-"""Every exception that a user can see.
+"""Every exception that a user can see, as a tree::
 
     LeaselockError
     ├── AcquireTimeout      (also TimeoutError)   the time passed while another owner held the lock
     ├── AcquireCancelled                          `cancel` ended the wait for the lock
+    ├── DeadlockDetected                          the youngest of owners that wait for one another
     ├── AlreadyHeld         (also RuntimeError)   acquired again, without reentrancy
+    ├── WouldDeadlock       (also RuntimeError)   asked for a stronger mode while holding "shared"
+    ├── LimitMismatch       (also ValueError)     the name is in use with another number of permits
     ├── NotHeld             (also RuntimeError)   released by a thread or task that does not hold it
     ├── LeaseLost                                 the lease ended while it was in use
     ├── InvalidName         (also ValueError)     refused before any store was asked
@@ -39,7 +42,7 @@ class AcquireTimeout(LeaselockError, TimeoutError):
     ...         charge(order)
     ... except leaselock.AcquireTimeout as error:
     ...     print(error)
-    could not acquire 'order:5' within 2.5 s: held by web-3, process 4711, MainThread for 12.0 s
+    could not acquire 'order:5' in redis://db within 2.5 s: held by web-3, process 47, main for 3 s
     """
 
     __module__ = "leaselock"
@@ -54,6 +57,8 @@ class AcquireTimeout(LeaselockError, TimeoutError):
     """How many clients waited then, this one included; None where the store does not count them."""
     detail: str
     """What is known about the holder, in words; empty where the store does not say."""
+    store: str
+    """The URL of the store, without its secrets."""
 
     def __init__(
         self,
@@ -62,16 +67,18 @@ class AcquireTimeout(LeaselockError, TimeoutError):
         holder: "Any" = None,
         waiting: "int | None" = None,
         detail: str = "",
+        store: str = "",
     ) -> None:
-        super().__init__(name, timeout, holder, waiting, detail)
+        super().__init__(name, timeout, holder, waiting, detail, store)
         self.name = name
         self.timeout = timeout
         self.holder = holder
         self.waiting = waiting
         self.detail = detail
+        self.store = store
 
     def __str__(self) -> str:
-        text = f"could not acquire {self.name!r}"
+        text = f"could not acquire {self.name!r}{_within(self.store)}"
         if self.timeout is not None:
             text += f" within {self.timeout:g} s"
         return f"{text}: {self.detail}" if self.detail else text
@@ -90,6 +97,26 @@ class AcquireCancelled(LeaselockError):
         return f"the wait for {self.name!r} was cancelled"
 
 
+class DeadlockDetected(LeaselockError):
+    """This acquire was the youngest of a deadlock: owners that wait for one another. Nothing is
+    held of this lock. Release what else is held, and start over.
+
+    It is raised with ``Client(deadlock_timeout=…)``. *name* is the lock, *deadlock* is as
+    `Client.deadlocks` returns it, *detail* says which owner waits for which.
+    """
+
+    __module__ = "leaselock"
+
+    def __init__(self, name: str, detail: str, deadlock: "tuple[Any, ...]" = ()) -> None:
+        super().__init__(name, detail, deadlock)
+        self.name = name
+        self.detail = detail
+        self.deadlock = deadlock
+
+    def __str__(self) -> str:
+        return f"acquiring {self.name!r} is part of a deadlock: {self.detail}"
+
+
 class AlreadyHeld(LeaselockError, RuntimeError):
     """This thread or task holds the lock already, and acquires it with ``reentrant=False``."""
 
@@ -104,6 +131,59 @@ class AlreadyHeld(LeaselockError, RuntimeError):
             f"{self.name!r} is already held by this thread or task, and reentrant=False: "
             "waiting for it here would never end"
         )
+
+
+class WouldDeadlock(LeaselockError, RuntimeError):
+    """This thread or task holds the lock for reading and asks for more: two that do so would wait
+    for each other. Acquire `update` first instead, and upgrade that.
+    """
+
+    __module__ = "leaselock"
+
+    def __init__(self, name: str, wanted: str) -> None:
+        super().__init__(name, wanted)
+        self.name = name
+        self.wanted = wanted
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name!r} is held for reading by this thread or task, which cannot wait for "
+            f"{self.wanted!r} beside it: acquire .update first, and upgrade that"
+        )
+
+
+class LimitMismatch(LeaselockError, ValueError):
+    """The name is in use as another kind of lock, or has another number of permits.
+
+    *wanted* is what was asked for, *found* what the store has: a number of permits, or None for a
+    lock; 0 where the number is not known.
+    """
+
+    __module__ = "leaselock"
+
+    def __init__(
+        self, name: str, wanted: "int | None", found: "int | None", permits: int = 1
+    ) -> None:
+        super().__init__(name, wanted, found, permits)
+        self.name = name
+        self.wanted = wanted
+        self.found = found
+        self.permits = permits
+
+    def __str__(self) -> str:
+        if self.found == 0:
+            return f"the semaphore {self.name!r} is new: give its number of permits"
+        if self.found and self.wanted is not None and self.permits > self.found:
+            return f"{self.name!r} has {_permits(self.found)}: {self.permits} can never be acquired"
+        found = "a lock" if self.found is None else f"a semaphore of {_permits(self.found)}"
+        if self.wanted is None:
+            return f"{self.name!r} is in use as {found}, not as a lock"
+        wanted = f" of {_permits(self.wanted)}" if self.wanted else ""
+        return f"{self.name!r} is in use as {found}, not as a semaphore{wanted}"
+
+
+def _permits(number: int) -> str:
+    return f"{number} permit{'s' * (number > 1)}"
 
 
 class NotHeld(LeaselockError, RuntimeError):
@@ -123,19 +203,26 @@ class NotHeld(LeaselockError, RuntimeError):
 class LeaseLost(LeaselockError):
     """The lease is not valid any more: another owner may hold the lock now.
 
-    *token* is its fencing token, *reason* why it was lost.
+    *token* is its fencing token, *reason* why it was lost, *store* the URL of its store, without
+    secrets.
     """
 
     __module__ = "leaselock"
 
-    def __init__(self, name: str, token: int, reason: str) -> None:
-        super().__init__(name, token, reason)
+    def __init__(self, name: str, token: int, reason: str, store: str = "") -> None:
+        super().__init__(name, token, reason, store)
         self.name = name
         self.token = token
         self.reason = reason
+        self.store = store
 
     def __str__(self) -> str:
-        return f"the lease on {self.name!r} (token {self.token}) is lost: {self.reason}"
+        which = f"{self.name!r}{_within(self.store)}"
+        return f"the lease on {which} (token {self.token}) is lost: {self.reason}"
+
+
+def _within(store: str) -> str:
+    return f" in {store}" if store else ""
 
 
 class InvalidName(LeaselockError, ValueError):

@@ -12,14 +12,24 @@ from typing import TYPE_CHECKING, NamedTuple
 from leaselock.core import timing, validity
 from leaselock.core.backend import Busy, Grant, PoolExhausted
 from leaselock.core.effects import FOREVER
+from leaselock.core.events import LONG_WAIT, Event
+from leaselock.core.inspection import waiter_of
 from leaselock.core.timing import Retry
-from leaselock.errors import AcquireCancelled, ClientClosed, NotApplied, OutcomeUnknown, StoreError
+from leaselock.errors import (
+    AcquireCancelled,
+    ClientClosed,
+    DeadlockDetected,
+    NotApplied,
+    OutcomeUnknown,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from leaselock.core.backend import Claim
+    from leaselock.core.backend import Claim, HoldRecord, Mode
     from leaselock.core.effects import Owner
+    from leaselock.core.events import Kind
     from leaselock.core.hold import Hold
     from leaselock.core.hold_registry import HoldRegistry
     from leaselock.core.renewer import Renewer
@@ -42,37 +52,51 @@ class LockOptions(NamedTuple):
     """Whether the lock object is the owner, instead of the thread or task."""
     cached: bool = False
     """Whether the client keeps the lease after a release until another client waits."""
+    min_hold: float = 0.0
+    aligned: bool = False
+    mode: Mode = "exclusive"
+    limit: int = 0
+    """How many permits the semaphore has; 0 takes what the store has."""
+    sides: bool = False
+    """Whether it is one side of a read/write lock."""
 
 
 class Acquisition(Retry):
-    """One claim on its way to a grant, and what is known about it between its requests."""
+    """One claim on its way to a grant, and what is known about it between its requests.
 
-    __slots__ = (
-        *("answered", "backend", "began", "claim", "deadline", "late", "options", "placed"),
-        *("cancelled", "queued", "registry", "uncertain", "valid_until", "wait"),
-    )
+    Its first try is not made by `until_answered`: where thousands of tasks wait, each coroutine
+    counts.
+    """
+
+    began = 0.0
+    """When the first try of the present request was sent."""
+    placed = False
+    """The store may know the claim."""
+    answered = False
+    """The store certainly knows it."""
+    cancelled = False
+    queued = False
+    """A request has been answered with Busy before."""
+    uncertain = False
+    """The outcome of some request is unknown."""
+    extended = False
+    """The present request was given more time."""
+    late = 0
+    first_asked = 0.0
+    next_search = FOREVER
+    """When to look for a deadlock."""
 
     def __init__(
         self, registry: HoldRegistry, options: LockOptions, claim: Claim, deadline: float
     ) -> None:
-        super().__init__(registry.env, registry.op_timeout, deadline)
+        self.env = registry.env
+        self.op_timeout = registry.op_timeout
         self.registry = registry
         self.backend = registry.backend
         self.options = options
         self.claim = claim
         self.deadline = deadline
-        self.wait = deadline == FOREVER or deadline > registry.env.now()
-        # When the first try of the present request was sent.
-        self.began = 0.0
-        # The store may know the claim; it certainly does once a request was answered.
-        self.placed = self.answered = False
-        self.cancelled = False
-        # A request has been answered with Busy before.
-        self.queued = False
-        # The outcome of some request is unknown.
-        self.uncertain = False
-        self.late = 0
-        self.valid_until = 0.0
+        self.wait = deadline == FOREVER or deadline > self.env.now()
 
     async def obtain(self, renewer: Renewer, owner: Owner) -> Hold | Busy:
         """Acquire the lock until the deadline: the hold, or why there is none."""
@@ -80,19 +104,28 @@ class Acquisition(Retry):
         # In the step that made the claim: a client that is closed now waits for the end of this.
         in_flight.active += 1
         try:
+            if registry.listeners.all:
+                await self._report("asked")
             if not registry.renewing.running:
                 await renewer.start()
                 self._check_open()
             while True:
-                self._next_request()
-                reply = await self.until_answered(self._send)
+                until = self._next_request()
+                self.placed = True
+                try:
+                    reply = await self.backend.acquire(self.claim, wait=self.wait, until=until)
+                except StoreError as error:
+                    reply = await self.try_again(error, self._send)
                 self.answered = True
                 if isinstance(reply, Grant):
-                    if self._is_valid(reply):
+                    valid_until = self._valid_until(reply)
+                    if self.env.now() < valid_until:
+                        if self.queued or registry.listeners.all:
+                            await self._report("granted", token=reply.token)
                         hold = registry.add(
                             self.claim,
                             reply.token,
-                            self.valid_until,
+                            valid_until,
                             asked=self.asked,
                             lasts=reply.lasts,
                             renew=self.options.renew,
@@ -103,32 +136,100 @@ class Acquisition(Retry):
                     self._check_late()
                 elif self.env.now() >= self.deadline:
                     await self._withdraw()
+                    await self._report("timed out", holder=reply.held)
                     return reply
                 else:
+                    if not self.queued:
+                        await self._report("busy", holder=reply.held)
                     self.queued = True
-                    recheck = self.asked + reply.retry_after
-                    await self.backend.await_wakeup(self.claim, min(self.deadline, recheck))
-                    if self.cancelled:
-                        await self._withdraw()
-                        self.placed = False
-                    self._check_open()
-        except BaseException:
+                    until = self._ask_again_at(reply)
+                    del reply  # its record of the holder: thousands of tasks may wait
+                    await self.backend.await_wakeup(self.claim, until)
+                    await self._check_wait()
+        except BaseException as error:
             # Cancelled, interrupted, dropped or refused: the claim must not stay behind.
             if self.placed:
-                registry.release_later(self.claim)
+                registry.release_later(self.claim.unused())
+            if not isinstance(error, GeneratorExit):
+                await self._report_error(error)
             raise
         finally:
             self.backend.forget(self.claim)
             in_flight.exit()
 
-    def _next_request(self) -> None:
-        """Begin a request, which is repeated until `give_up`.
+    def _ask_again_at(self, busy: Busy) -> float:
+        """Until when to wait: for another request, or for a search for a deadlock."""
+        timeout = self.registry.deadlock_timeout
+        if timeout is not None and self.next_search == FOREVER:
+            self.next_search = self.first_asked + timeout
+        return min(self.deadline, self.asked + busy.retry_after, self.next_search)
+
+    async def _check_wait(self) -> None:
+        """Raise if the wait must not go on."""
+        if self.cancelled:
+            await self._withdraw()
+            self.placed = False
+        self._check_open()
+        if self.env.now() >= self.next_search:
+            await self._end_deadlock()
+
+    async def _end_deadlock(self) -> None:
+        """Raise DeadlockDetected if this wait is the youngest of a deadlock. All members see the
+        same cycle, so one of them ends it. Otherwise search again after *deadlock_timeout*.
+        """
+        from leaselock.core import deadlocks  # loaded where it is used
+
+        timeout = self.registry.deadlock_timeout
+        self.next_search = FOREVER if timeout is None else self.env.now() + timeout
+        try:
+            found = await deadlocks.find(self.registry)
+        except StoreError:
+            return  # The next search asks again; the wait goes on.
+        own = deadlocks.owner_of(waiter_of(self.claim))
+        for deadlock in found:
+            first = deadlock[0]
+            if first.name == self.claim.name and deadlocks.owner_of(first.waiter) == own:
+                await self._withdraw()
+                self.placed = False
+                description = deadlocks.description(deadlock)
+                raise DeadlockDetected(self.claim.name, description, deadlock)
+
+    async def _report_error(self, error: BaseException) -> None:
+        failed = isinstance(error, StoreError)
+        await self._report("failed" if failed else "cancelled", reason=str(error))
+
+    async def _report(
+        self,
+        kind: Kind,
+        *,
+        token: int | None = None,
+        holder: HoldRecord | None = None,
+        reason: str = "",
+    ) -> None:
+        claim, now = self.claim, self.env.now()
+        waited = now - (self.first_asked or now)
+        rare = kind == "failed" or (kind in ("granted", "timed out") and waited >= LONG_WAIT)
+        listeners = self.registry.listeners
+        if rare or listeners.all:
+            lease = claim.lease
+            event = Event(kind, claim.name, claim.id, now, waited, lease, token, holder, reason)
+            await listeners.report(event, rare=rare)
+
+    def _next_request(self) -> float:
+        """Begin a request, which is repeated until `give_up`; return until when it may take.
 
         A queued client tolerates a store that does not answer (a restart, a failover) for as long
         as the lease: after that the earlier holder is gone.
         """
         self.tries = 0
-        self.began = now = self.env.now()
+        self.began = self.asked = now = self.env.now()
+        if not self.first_asked:
+            self.first_asked = now
+        self.extended = False
+        self._set_limit(now)
+        return timing.try_until(now, self.give_up, self.op_timeout)
+
+    def _set_limit(self, now: float) -> None:
         limit = self._longest() if self.queued else self.op_timeout
         self.give_up = timing.answer_by(now, self.deadline, limit)
 
@@ -148,6 +249,11 @@ class Acquisition(Retry):
             self.give_up = timing.answer_by(self.began, self.deadline, self._longest())
         if self.tries or self.queued or not isinstance(error, NotApplied):
             self.uncertain = True
+            now = self.env.now()
+            if not self.extended and now > self.give_up + timing.FROZEN:
+                # This process could not ask again, for it was frozen: it asks once more.
+                self.extended = True
+                self._set_limit(now)
             self.count(error)
         else:
             self.placed = self.answered
@@ -161,15 +267,14 @@ class Acquisition(Retry):
         if self.registry.closed:
             raise ClientClosed(f"the client was closed while it waited for {self.claim.name!r}")
 
-    def _is_valid(self, grant: Grant) -> bool:
-        """Whether a grant arrived early enough to be valid; otherwise it must be confirmed."""
+    def _valid_until(self, grant: Grant) -> float:
+        """Until when a grant is valid; one that arrived later must be confirmed."""
         lease = self.claim.lease
         if grant.lasts < lease:
             lease = grant.lasts
         if grant.asked < self.asked:
             self.asked = grant.asked
-        self.valid_until = validity.valid_until(self.backend.capabilities, self.asked, lease)
-        return self.env.now() < self.valid_until
+        return validity.valid_until(self.backend.capabilities, self.asked, lease)
 
     def _check_late(self) -> None:
         self.late += 1
@@ -184,7 +289,8 @@ class Acquisition(Retry):
         if not self.wait and not self.uncertain:
             return
         until = self.env.now() + min(self.op_timeout, timing.TRY_TIMEOUT)
+        claim = self.claim.unused()
         try:
-            await self.backend.release(self.claim, tombstone=self.uncertain, until=until)
+            await self.backend.release(claim, tombstone=self.uncertain, until=until)
         except StoreError:
-            self.registry.release_later(self.claim)
+            self.registry.release_later(claim)

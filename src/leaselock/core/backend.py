@@ -13,18 +13,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
-from leaselock.core.effects import FOREVER, Request
+from leaselock.core.effects import FOREVER, Request, Signal
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
 # What ends a hold: its lease, the end of its client where the store can see that, or either of
-# them. "lease" is a detached hold, "client" one that a child process may inherit.
-Lifetime = Literal["either", "lease", "client"]
+# them. "lease" is a detached hold, "client" one that a child process may inherit, "cooling" one
+# that was released and keeps the lock taken until `HoldRecord.free_from`.
+Lifetime = Literal["either", "lease", "client", "cooling"]
 
-# How a claim wants a lock. "upgrading" is an update hold that waits to become exclusive.
-Mode = Literal["exclusive", "shared", "update", "upgrading"]
+# How a claim wants a lock. "upgrading" is an update hold that waits to become exclusive. "permits"
+# is the mode of a semaphore's claims.
+Mode = Literal["exclusive", "shared", "update", "upgrading", "permits"]
+
+# Seconds for which a store remembers a watcher that does not look again, and the longest time
+# after which one does.
+WATCH_LASTS = 40.0
+WATCH_INTERVAL = 15.0
 
 # A listener reports this id when every waiter of its client should ask again.
 WAKE_ALL = ""
@@ -51,10 +58,26 @@ class Claim(NamedTuple):
     """
     mode: Mode = "exclusive"
     permits: int = 1
+    min_hold: float = 0.0
+    """For how many seconds after its grant the lock stays taken, even if it is released before."""
+    aligned: bool = False
+    """Instead, until the store's clock reaches a multiple of `min_hold`."""
+    limit: int = 0
+    """How many permits its semaphore has, as its client says; 0 takes what the store has."""
+    asked: float = 0.0
+    """When it last asked, on the store's clock. The store sets it while the claim waits."""
+    sides: bool = False
+    """It is one of a read/write lock. Only Curator's format distinguishes that from a lock."""
+
+    def unused(self) -> Claim:
+        """The same claim, whose release frees the lock at once: its grant was not used."""
+        return self._replace(min_hold=0.0) if self.min_hold else self
 
 
 class HoldRecord(NamedTuple):
-    """A hold of a lock as the store has it; *expires* is on the store's clock."""
+    """A hold of a lock as the store has it; *expires* is on the store's clock. The hold of another
+    program may have no token and an unknown start, which are 0.
+    """
 
     id: str
     client: str
@@ -67,33 +90,44 @@ class HoldRecord(NamedTuple):
     cached: bool = False
     mode: Mode = "exclusive"
     permits: int = 1
+    free_from: float = 0.0
+    """The lock stays taken until then, on the store's clock, whatever becomes of its holder."""
+    step: int = 0
+    """How many conversions of it were applied."""
+    offered: bool = False
+    """It was granted to a waiter that has not confirmed it yet."""
 
     def has_token(self, token: int) -> bool:
         """Whether *token* is one of those that this grant has reserved."""
-        return self.token <= token < self.token + self.tokens
+        return 0 < self.token <= token < self.token + self.tokens
+
+    def is_meant(self, token: int | str | None) -> bool:
+        """Whether a request to break a lock means this hold: by a token, by its id, or any."""
+        return self.has_token(token) if isinstance(token, int) else token in (None, self.id)
 
 
 # --- compatibility --------------------------------------------------------------------------------
 
-# The modes that a claim can be granted beside, by its own mode.
+# The compatible modes of other claims, by the mode of a claim. Permits are counted instead.
 BESIDE: dict[Mode, frozenset[Mode]] = {
     "exclusive": frozenset(),
     "shared": frozenset({"shared", "update"}),
     "update": frozenset({"shared"}),
     "upgrading": frozenset(),
+    "permits": frozenset({"permits"}),
 }
+# A mode includes all that are weaker.
+STRENGTH: dict[Mode, int] = {"shared": 0, "update": 1, "upgrading": 1, "exclusive": 2, "permits": 0}
 
 
-def compatible(
-    others: Iterable[Claim | HoldRecord], claim: Claim, limit: int | None = None
-) -> bool:
-    """Whether *claim* can hold beside *others*: by their modes for a lock, by the number of permits
-    for a semaphore of *limit* permits.
+def compatible(others: Sequence[Claim | HoldRecord], claim: Claim, limit: int = 0) -> bool:
+    """Whether *claim* can hold beside *others*: by their modes, and for a semaphore by the number
+    of permits, of which there are *limit*.
     """
-    if limit is not None:
-        return sum(other.permits for other in others) + claim.permits <= limit
     beside = BESIDE[claim.mode]
-    return all(other.mode in beside for other in others)
+    if not all(other.mode in beside for other in others):
+        return False
+    return claim.mode != "permits" or sum(o.permits for o in others) + claim.permits <= limit
 
 
 # --- replies --------------------------------------------------------------------------------------
@@ -140,6 +174,19 @@ class Busy(NamedTuple):
     """Waiting claims of the same client that should ask again."""
     waiting: int | None = None
     """How many claims wait for the lock, this one included; None if the store does not say."""
+    holds: int = 1
+    """How many holds the lock has."""
+
+
+class Mismatch(NamedTuple):
+    """The claim cannot wait: its name is in use as another kind of lock, or with another limit, or
+    the claim is for more permits than there are.
+    """
+
+    limit: int | None
+    """The permits of the semaphore that has the name; 0 if none is known; None for a lock."""
+    notified: tuple[str, ...] = ()
+    """Waiting claims of the same client that should ask again."""
 
 
 class Released(NamedTuple):
@@ -154,6 +201,22 @@ class LifetimeSet(NamedTuple):
 
     held: bool
     descriptors: tuple[int, ...]
+
+
+class Converted(NamedTuple):
+    """The hold as it is now; None if the claim does not hold."""
+
+    held: HoldRecord | None
+    retry_after: float
+    """While it is upgrading: after how many seconds to ask again."""
+    notified: tuple[str, ...]
+
+
+class Resized(NamedTuple):
+    """The number of permits that the semaphore has now; None if the name is in use as a lock."""
+
+    limit: int | None
+    notified: tuple[str, ...]
 
 
 class Broken(NamedTuple):
@@ -179,6 +242,8 @@ class LockState(NamedTuple):
     name: str
     holds: tuple[HoldState, ...]
     waiting: tuple[Claim, ...]
+    limit: int = 0
+    """How many permits it has, if it is a semaphore."""
 
     @classmethod
     def exclusive(
@@ -207,10 +272,22 @@ class LockState(NamedTuple):
         return self._replace(holds=(first._replace(record=record), *others))
 
 
+class Watched(NamedTuple):
+    """The state of a lock, for a claim that watches it."""
+
+    state: LockState
+    retry_after: float
+    """After how many seconds to look again, if no notification arrives before."""
+    notified: bool = True
+    """Whether changes will be notified; if not, the watcher looks at intervals of its own."""
+
+
 # --- requests -------------------------------------------------------------------------------------
 
 
-class Acquire(NamedTuple("Acquire", [("claim", Claim), ("wait", bool)]), Request[Grant | Busy]):
+class Acquire(
+    NamedTuple("Acquire", [("claim", Claim), ("wait", bool)]), Request[Grant | Busy | Mismatch]
+):
     """Grant the claim. If the lock is taken, put the claim in the queue if it may *wait*."""
 
     __slots__ = ()
@@ -225,7 +302,8 @@ class Renew(NamedTuple("Renew", [("claims", Sequence[Claim])]), Request[Sequence
 
 
 class Release(NamedTuple("Release", [("claim", Claim), ("tombstone", bool)]), Request[Released]):
-    """Release the claim if it holds, cancel it if it waits.
+    """Release the claim if it holds, cancel it if it waits. A claim with `min_hold` leaves the lock
+    taken until the `free_from` of its hold.
 
     With *tombstone*, refuse the claim from now on: a request of it that is still in flight then
     does nothing when it arrives (hazard D2).
@@ -264,6 +342,23 @@ class SetLifetime(
     __slots__ = ()
 
 
+class Convert(
+    NamedTuple("Convert", [("claim", Claim), ("step", int), ("mode", Mode)]), Request[Converted]
+):
+    """Change the mode of the claim's hold: to a weaker one at once, from update to exclusive when
+    it is the only hold. *step* counts the conversions of the hold: a smaller one than the last is
+    ignored.
+    """
+
+    __slots__ = ()
+
+
+class Resize(NamedTuple("Resize", [("name", str), ("limit", int)]), Request[Resized]):
+    """Change the number of permits of a semaphore. No hold ends; claims for more are refused."""
+
+    __slots__ = ()
+
+
 class Inspect(
     NamedTuple("Inspect", [("name", str | None), ("pattern", str)]), Request[Sequence[LockState]]
 ):
@@ -272,14 +367,30 @@ class Inspect(
     __slots__ = ()
 
 
-class BreakLock(NamedTuple("BreakLock", [("name", str), ("token", int | None)]), Request[Broken]):
-    """End the hold of the lock; with *token*, only the hold of that grant."""
+class Watch(NamedTuple("Watch", [("claim", Claim)]), Request[Watched]):
+    """The state of the claim's lock. For WATCH_LASTS seconds, notify the claim when a hold of the
+    lock begins or ends.
+    """
 
     __slots__ = ()
 
 
-class Listen(NamedTuple("Listen", [("client", str)]), Request[tuple[str, ...]]):
-    """Sent to a listener: wait for messages; reply the ids of the claims to wake, or WAKE_ALL."""
+class BreakLock(
+    NamedTuple("BreakLock", [("name", str), ("token", int | str | None)]), Request[Broken]
+):
+    """End the hold of the lock; with *token*, only the hold of that grant. For a hold without a
+    token it is the id of the hold.
+    """
+
+    __slots__ = ()
+
+
+class Listen(
+    NamedTuple("Listen", [("client", str), ("interrupt", Signal)]), Request[tuple[str, ...]]
+):
+    """Sent to a listener: wait for messages; reply the ids of the claims to wake, or WAKE_ALL.
+    The reply is empty at the deadline, and when *interrupt* is set.
+    """
 
     __slots__ = ()
 
@@ -314,7 +425,7 @@ class Capabilities(NamedTuple):
     """How much faster than the client's its clock may run, as a fraction."""
     clock_margin: float
     """What the granularity of both clocks may add, in seconds."""
-    life: bool
+    detects_death: bool
     """It notices at once when a client dies."""
     inheritable: bool
     """A child process can inherit a hold."""
@@ -327,6 +438,14 @@ class Capabilities(NamedTuple):
     """It can reserve several tokens with one grant."""
     notifies_contention: bool = False
     """It notifies the holder of a cached claim when another client waits."""
+    min_hold: bool = False
+    """It can keep a lock taken for a while after its release."""
+    modes: frozenset[Mode] = frozenset({"exclusive"})
+    """The modes of the claims that it can grant."""
+
+
+# What a store that keeps the `rules` can do.
+ALL_MODES: frozenset[Mode] = frozenset({"exclusive", "shared", "update", "permits"})
 
 
 class StoreLifecycle(Protocol):
@@ -353,10 +472,41 @@ class StoreLifecycle(Protocol):
 
 @runtime_checkable
 class Watchful(Protocol):
-    """A backend that is notified when a hold ends, beside what every backend does."""
+    """A backend that is also notified when a hold ends."""
 
     def report_to(self, lose: Callable[[str, str], None]) -> None:
         """Call `lose(claim_id, reason)`, in a step of the core, when a hold has ended."""
+        ...
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """A backend that receives messages while the renewer has nothing to do, instead of in a
+    background process of its own.
+    """
+
+    def wait_and_listen(self, changed: Signal, until: float) -> Awaitable[None]:
+        """Wait for *changed*, at most until *until*; wake the waiters that messages name."""
+        ...
+
+
+@runtime_checkable
+class ChangeNotifier(Protocol):
+    """A backend that also notifies a client of changes of a lock."""
+
+    async def watch_lock(self, claim: Claim, until: float) -> Watched:
+        """The state of the claim's lock. From then on `await_wakeup` returns when a hold of it may
+        have begun or ended, until `forget`.
+        """
+        ...
+
+
+@runtime_checkable
+class ChecksNames(Protocol):
+    """A backend that warns about some names, beside what every backend does."""
+
+    def check_name(self, name: str) -> None:
+        """Warn about a name that is probably a mistake, three calls above the user's."""
         ...
 
 
@@ -369,7 +519,7 @@ class Backend(Protocol):
     capabilities: Capabilities
 
     def acquire(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
-        """One try."""
+        """One try. LimitMismatch if the claim cannot wait."""
         ...
 
     def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
@@ -394,8 +544,10 @@ class Backend(Protocol):
         """One lock (*name*), or all that are held or waited for and match *pattern*."""
         ...
 
-    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
-        """End the hold of the lock; with *token*, only the hold of that grant."""
+    async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
+        """End the hold of the lock; with *token*, only the hold of that grant, or the one with that
+        id, if it has no token.
+        """
         ...
 
     def doctor(self, until: float) -> Awaitable[Sequence[Finding]]:
@@ -422,4 +574,16 @@ class Backend(Protocol):
         """Drop the waiters and background processes of this client: after a fork, or when its
         event loop was closed.
         """
+        ...
+
+
+class ModalBackend(Backend, Protocol):
+    """A backend that grants other modes than "exclusive"."""
+
+    async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
+        """Change the mode of a hold."""
+        ...
+
+    async def resize(self, name: str, limit: int, until: float) -> Resized:
+        """Change the number of permits of a semaphore."""
         ...

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -80,14 +83,19 @@ class Spawn(Effect[None]):
         self.name = name
 
 
-class CallUser(Effect[None]):
-    """Call a function of the user without holding the monitor; an exception is reported."""
+class CallUser(Effect[Any]):
+    """Call a function of the user without holding the monitor, and return its result. An exception
+    of it is *reported*, or else raised.
+    """
 
-    __slots__ = ("argument", "callback")
+    __slots__ = ("argument", "callback", "reported")
 
-    def __init__(self, callback: Callable[[Any], object], argument: object) -> None:
+    def __init__(
+        self, callback: Callable[[Any], object], argument: object, *, reported: bool = True
+    ) -> None:
         self.callback = callback
         self.argument = argument
+        self.reported = reported
 
 
 class Signal:
@@ -114,6 +122,15 @@ class Signal:
         """The next `Wait` waits again."""
         self.is_set = False
 
+    def remove(self, wake: Callable[[], None]) -> None:
+        """Do not call *wake* any more, if that has not happened yet."""
+        wakers = self.wakers  # a thread that sets the signal may put another list there
+        if wake in wakers:
+            wakers.remove(wake)
+
+    def __repr__(self) -> str:
+        return "Signal()"
+
 
 class Owner:
     """One thread or task, as one client sees it.
@@ -122,10 +139,12 @@ class Owner:
     gone. The identifier of a thread would not: the interpreter reuses it.
     """
 
-    __slots__ = ("__weakref__", "holds", "metadata", "reference", "title")
+    __slots__ = ("__weakref__", "holds", "identity", "metadata", "reference", "title")
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, identity: str = "") -> None:
         self.title = title
+        # The same for all clients of its thread or task, and no other one of its process.
+        self.identity = identity
         self.reference = weakref.ref(self)
         # The label of its last claim, and the metadata text with it.
         self.metadata: tuple[str | None, str] = (None, "")
@@ -169,14 +188,32 @@ class Env(Protocol):
         """The thread or task that runs this step."""
         ...
 
+    def records_call_sites(self) -> bool:
+        """Whether the places where the user acquires locks are recorded."""
+        ...
+
     def call_site(self) -> str:
-        """The line of the user's program that runs this step; empty where that is not recorded."""
+        """The line of the user's program that runs this step."""
+        ...
+
+    def caller(self) -> str:
+        """The same as module:function:line."""
         ...
 
     def guard(self) -> Guard | None:
         """A guard over the body of the calling task; None where it cannot be interrupted."""
         ...
 
+    def exit_on_sigterm(self) -> AbstractContextManager[None]:
+        """While this lasts, SIGTERM raises SystemExit in the main thread, unless the program
+        handles that signal itself. So what is held is released.
+        """
+        ...
+
     def host_and_pid(self) -> tuple[str, int]:
         """The name of this host and the number of this process, to be shown."""
+        ...
+
+    def process_identity(self) -> str:
+        """What tells this process from a later one with its number; empty where that is unknown."""
         ...

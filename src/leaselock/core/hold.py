@@ -12,7 +12,7 @@ A hold is renewed in HELD only, so no renewal can follow a release (hazard A12).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 TAKEN = "the store reports another holder, or the lock was broken by force"
 RAN_OUT = "its time ran out before a renewal was confirmed"
 FIXED = "its fixed lease is over"
+CLOSED = "the client was closed"
 NOT_OURS = "at its release the store no longer had this hold"
 UNCONFIRMED = "the store did not confirm its release, so it stays locked until its lease ends"
 
@@ -68,25 +69,31 @@ def no_owner() -> None:
 class Hold:
     """What a client knows of one grant."""
 
-    __slots__ = (
-        "__weakref__",
-        "claim",
-        "depth",
-        "guards",
-        "loss_callbacks",
-        "max_valid_until",
-        "next_check",
-        "owned",
-        "owner",
-        "place",
-        "provisional",
-        "reason",
-        "renew",
-        "state",
-        "token",
-        "uncertain",
-        "valid_until",
-    )
+    # What most holds do not change is an attribute of the class: that costs them nothing.
+    state = State.FREE
+    reason = ""
+    reported = False
+    """Its loss was reported to the listeners."""
+    began = 0.0
+    """When the request that was granted was sent."""
+    renewals = 0
+    conversions = 0
+    """How many conversions were requested."""
+    unsettled = False
+    """The outcome of the last one is unknown."""
+    next_check = FOREVER
+    """When the renewer must look at the hold."""
+    uncertain = False
+    """A request of its acquisition was not answered, so its release leaves a tombstone."""
+    provisional = False
+    """The store has it for a shorter time than its lease, until the first renewal."""
+    owned = True
+    """False for an adopted hold: the client does not release it when it closes."""
+    owner: Callable[[], Owner | None] = staticmethod(no_owner)
+    loss_callbacks: Sequence[LossCallback] = ()
+    guards: tuple[Guard, ...] = ()
+    place = ""
+    """Where the user acquired it, if that is recorded."""
 
     def __init__(self, claim: Claim, token: int, valid_until: float, *, renew: bool) -> None:
         self.claim = claim
@@ -95,30 +102,21 @@ class Hold:
         self.renew = renew
         # The end of a fixed lease, which no renewal moves.
         self.max_valid_until = FOREVER if renew else valid_until
-        # How many nested acquisitions share this hold.
-        self.depth = 1
-        self.reason = ""
-        # When the renewer must look at the hold.
-        self.next_check = FOREVER
-        # A request of its acquisition was not answered, so its release leaves a tombstone.
-        self.uncertain = False
-        # The store has it for a shorter time than its lease, until the first renewal.
-        self.provisional = False
-        # False for an adopted hold: the client does not release it when it closes.
-        self.owned = True
-        self.loss_callbacks: list[LossCallback] = []
-        self.guards: list[Guard] = []
-        self.owner: Callable[[], Owner | None] = no_owner
-        # Where the user acquired it, if that is recorded.
-        self.place = ""
+        # The modes of the leases that share this hold: nested acquisitions of its owner.
+        self.modes = [claim.mode]
         # Last: one that was interrupted before is no hold yet.
         self.state = State.HELD
 
     def __del__(self) -> None:
-        if getattr(self, "state", None) is State.HELD and self.owned:
+        if self.state is State.HELD and self.owned:
             place = f", acquired at:\n{self.place}" if self.place else ""
             text = f"the lease on {self.claim.name!r} (token {self.token}) was dropped while held"
             warnings.warn(f"{text}{place}", ResourceWarning, source=self, stacklevel=2)
+
+    @property
+    def depth(self) -> int:
+        """How many leases share this hold."""
+        return len(self.modes)
 
     def step(self, event: str) -> bool:
         """Go to the next state; return False, and change nothing, if *event* leads nowhere."""
@@ -139,7 +137,7 @@ class Hold:
 
     def take_callbacks(self) -> list[Callback]:
         """The callbacks to call for the loss. Each is returned once."""
-        callbacks, self.loss_callbacks = self.loss_callbacks, []
+        callbacks, self.loss_callbacks = self.loss_callbacks, ()
         return [
             (callback, lease() or wrap(handle))
             for callback, lease, known, wrap in callbacks
@@ -147,19 +145,26 @@ class Hold:
         ]
 
     def is_valid(self, now: float) -> bool:
-        """Whether the owner may act on the hold at *now*."""
-        return self.state is State.HELD and now < self.valid_until
+        """Whether the owner may act on the hold at *now*. If not, a renewal whose reply arrives
+        later does not make it valid again: the owner may have read that it is lost.
+        """
+        self.expire(now)
+        return self.state is State.HELD
 
-    def check(self, now: float) -> None:
-        """Raise LeaseLost unless the hold is valid."""
+    def expire(self, now: float) -> None:
+        """Mark the hold as lost if its time has passed."""
         if self.state is State.HELD and now >= self.valid_until:
-            self.lose(RAN_OUT)
-        if self.state is State.LOST:
-            raise self.lost()
+            self.lose(FIXED if self.valid_until >= self.max_valid_until else RAN_OUT)
 
-    def lost(self) -> LeaseLost:
+    def check(self, now: float, store: str) -> None:
+        """Raise LeaseLost, which names the *store*, unless the hold is valid."""
+        self.expire(now)
+        if self.state is State.LOST:
+            raise self.lost(store)
+
+    def lost(self, store: str) -> LeaseLost:
         """The error that says how the hold was lost."""
-        return LeaseLost(self.claim.name, self.token, self.reason)
+        return LeaseLost(self.claim.name, self.token, self.reason, store)
 
     def remaining(self, now: float) -> float:
         """Seconds for which the hold stays valid without a renewal."""
@@ -168,4 +173,5 @@ class Hold:
     def confirmed(self, until: float) -> None:
         """The store has renewed the hold. A renewal never shortens its validity."""
         self.valid_until = max(self.valid_until, min(until, self.max_valid_until))
+        self.renewals += 1
         self.provisional = False

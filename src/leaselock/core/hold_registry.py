@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING
 from leaselock.core import validity
 from leaselock.core.backend import Backend, Claim, Watchful
 from leaselock.core.effects import FOREVER, Env, Owner, Signal, Wait
-from leaselock.core.hold import Hold
+from leaselock.core.events import Listeners, hold_event
+from leaselock.core.hold import Hold, State
 from leaselock.core.inspection import metadata_of
 from leaselock.core.pending_releases import PendingReleases
 from leaselock.core.singleton_process import Background
 from leaselock.core.timing import Retry
+from leaselock.core.validation import shortened
 from leaselock.errors import ClientClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from leaselock.core.backend import LockState
+    from leaselock.core.backend import LockState, Mode
     from leaselock.core.hold import Callback
 
 
@@ -33,12 +35,13 @@ class InFlight:
 
     def __init__(self) -> None:
         self.active = 0
-        self.idle = Signal()
+        # Set when it is zero, as soon as a closing client waits for that.
+        self.idle: Signal | None = None
 
     def exit(self) -> None:
         """Decrement the counter that was incremented, even if the client was reset since."""
         self.active -= 1
-        if not self.active and self.idle.wakers:
+        if not self.active and self.idle is not None:
             self.idle.set()
 
 
@@ -50,7 +53,16 @@ class HoldRegistry:
         self.backend = backend
         self.op_timeout = op_timeout
         self.label = label
+        # The URL of the store, for people.
+        self.store = ""
         self.closed = False
+        self.listeners = Listeners()
+        # After so many seconds of waiting an acquire looks for a deadlock; None: never.
+        self.deadlock_timeout: float | None = None
+        # Whether labels say which line of the user's program acquires the lock.
+        self.label_from_caller = False
+        # A function of the user: a text to store with each claim.
+        self.note: Callable[[], str] | None = None
         if isinstance(backend, Watchful):
             backend.report_to(self.on_store_loss)
         self.begin()
@@ -59,6 +71,8 @@ class HoldRegistry:
         """Start empty and with a new identity: for a new client, or its copy in a forked child."""
         self.client = self.env.random_id()
         self.serial = 0
+        # Whether the store was asked for anything else than a lock.
+        self.asked = False
         self.in_flight = InFlight()
         self.holds: dict[str, weakref.ref[Hold]] = {}
         self.pending_releases = PendingReleases(self.env, self.op_timeout)
@@ -68,6 +82,8 @@ class HoldRegistry:
         self.changed = Signal()
         self.planned = FOREVER
         self.renewing = Background()
+        # Set when the client closes.
+        self.ending = Signal()
 
     def abandon(self, reason: str, ours: bool) -> None:
         """Lose every hold: in a forked child, or after the event loop of the tasks was closed.
@@ -95,6 +111,11 @@ class HoldRegistry:
         owner: Owner,
         tokens: int = 1,
         cached: bool = False,
+        mode: Mode = "exclusive",
+        permits: int = 1,
+        limit: int = 0,
+        note: str = "",
+        owned_by_lock: bool = False,
     ) -> Claim:
         """A new claim, with an id that was never used."""
         if self.closed:
@@ -102,12 +123,20 @@ class HoldRegistry:
         env, client = self.env, self.client
         self.serial += 1
         label = label or self.label
+        if self.label_from_caller:
+            place = env.caller()
+            label = shortened(f"{label}, {place}" if label else place)
         known, metadata = owner.metadata
-        if not metadata or known != label:
-            metadata = metadata_of(*env.host_and_pid(), owner.title, label)
-            owner.metadata = label, metadata
+        if note or owned_by_lock or not metadata or known != label:
+            host, pid = env.host_and_pid()
+            process = env.process_identity()
+            # Another thread or task may release what is owned by a lock object.
+            identity = "" if owned_by_lock else owner.identity
+            metadata = metadata_of(host, pid, owner.title, label, identity, note, process)
+            owner.metadata = label, "" if note or owned_by_lock else metadata
         claim_id = f"{client}:{self.serial}"
-        return Claim(name, claim_id, client, lease, metadata, env.wall(), tokens, cached)
+        wanted = (tokens, cached, mode, permits, 0.0, False, limit)
+        return Claim(name, claim_id, client, lease, metadata, env.wall(), *wanted)
 
     def with_new_id(self, claim: Claim) -> Claim:
         """The same claim with an id that was never used."""
@@ -141,7 +170,9 @@ class HoldRegistry:
         that is less than its lease. A hold without an owner is one that was adopted.
         """
         hold = Hold(claim, token, valid_until, renew=renew)
-        hold.provisional = lasts < claim.lease
+        hold.began = asked
+        if lasts < claim.lease:
+            hold.provisional = True
         if not renew:
             # A provisional hold is prolonged to the end of its fixed lease.
             begin = self.env.now() if hold.provisional else asked
@@ -152,7 +183,8 @@ class HoldRegistry:
             hold.owned = False
         else:
             hold.owner = owner.reference
-            owner.holds[claim.client, claim.name] = reference
+            if claim.mode != "permits":
+                owner.holds[claim.client, claim.name] = reference
         self.schedule(hold, asked, lasts)
         return hold
 
@@ -183,9 +215,13 @@ class HoldRegistry:
     def remove(self, hold: Hold) -> None:
         """A hold ends."""
         claim = hold.claim
-        self.holds.pop(claim.id, None)
-        owner, key = hold.owner(), (claim.client, claim.name)
-        if owner is not None and key in owner.holds and owner.holds[key]() in (hold, None):
+        known = self.holds.pop(claim.id, None)
+        owner = hold.owner()
+        if owner is None:
+            return
+        key = claim.client, claim.name
+        reference = owner.holds.get(key)
+        if reference is not None and (reference is known or reference() in (hold, None)):
             del owner.holds[key]
 
     def of(self, owner: Owner, name: str) -> Hold | None:
@@ -210,10 +246,22 @@ class HoldRegistry:
         """Have the renewer call the callbacks of a lost hold, even if it does not know the hold
         any more.
         """
-        callbacks = hold.take_callbacks()
-        if callbacks:
-            self.due_callbacks += callbacks
+        if self.collect_callbacks(hold):
             self.wake_renewer(0.0)
+
+    def collect_callbacks(self, hold: Hold) -> bool:
+        """Schedule the callbacks of a lost hold, and the report of its loss; return whether there
+        are any.
+        """
+        callbacks = hold.take_callbacks()
+        listeners = self.listeners.of_rare()
+        if listeners and hold.state is State.LOST and not hold.reported:
+            hold.reported = True
+            now = self.env.now()
+            event = hold_event("lost", hold, now, now - hold.began, hold.reason)
+            callbacks += [(listener, event) for listener in listeners]
+        self.due_callbacks += callbacks
+        return bool(callbacks)
 
     # --- the store --------------------------------------------------------------------------------
 
@@ -221,6 +269,7 @@ class HoldRegistry:
         """The time until which the store may take to answer a request that is sent now."""
         if self.closed:
             raise ClientClosed("the client was closed")
+        self.asked = True
         return self.env.now() + self.op_timeout
 
     async def inspect(self, name: str | None, pattern: str) -> Sequence[LockState]:
@@ -232,8 +281,9 @@ class HoldRegistry:
         """Refuse new claims and end all waits; the processes in flight have until *until*."""
         self.closed = True
         self.changed.set()
+        self.ending.set()
         self.backend.wake_all()
         in_flight = self.in_flight
         while in_flight.active and self.env.now() < until:
-            in_flight.idle.clear()
+            in_flight.idle = Signal()
             await Wait(in_flight.idle, until)

@@ -30,8 +30,10 @@ class Holder(NamedTuple):
     """Its process."""
     thread: str
     """Its thread or task."""
-    since: float
-    """When the lock was granted, in Unix time, by the clock of the machine that wrote it."""
+    since: float | None
+    """When the lock was granted, in Unix time, by the clock of the machine that wrote it; None
+    where another library holds the lock and does not say.
+    """
     label: str | None
     """The label of its client or lock."""
     token: int | None
@@ -40,6 +42,20 @@ class Holder(NamedTuple):
     """Seconds until the lease ends; None where it does not end by time."""
     version: str | None = None
     """Its version of leaselock; None for another library."""
+    detached: bool = False
+    """Whether no process holds it: the lease was detached, and is not renewed by itself."""
+    cooling_down: bool = False
+    """It has released the lock, which stays taken for *remaining* seconds because of `min_hold`."""
+    mode: str = "exclusive"
+    """How it holds the lock: exclusive, shared, update, upgrading or permits."""
+    permits: int = 1
+    """How many permits of a semaphore it holds."""
+    owner: str = ""
+    """Its thread or task, as an identity: the same in all locks, and no other in its process."""
+    note: str = ""
+    """What `Client.annotate` stored."""
+    process: str = ""
+    """What tells its process from a later one with the same number; empty where it is unknown."""
 
     def __str__(self) -> str:
         return _text_of(self)
@@ -65,6 +81,16 @@ class Waiter(NamedTuple):
     """The label of its client or lock."""
     version: str | None = None
     """Its version of leaselock; None for another library."""
+    mode: str = "exclusive"
+    """How it wants to hold the lock: exclusive, shared, update or permits."""
+    permits: int = 1
+    """How many permits of a semaphore it waits for."""
+    owner: str = ""
+    """Its thread or task, as an identity: the same in all locks, and no other in its process."""
+    note: str = ""
+    """What `Client.annotate` stored."""
+    process: str = ""
+    """What tells its process from a later one with the same number; empty where it is unknown."""
 
     def __str__(self) -> str:
         return _text_of(self)
@@ -80,9 +106,25 @@ class LockInfo(NamedTuple):
 
     name: str
     holder: Holder | None
-    """None while the lock is free and its waiters have not been granted it yet."""
+    """The oldest; None while the lock is free and its waiters have not been granted it yet."""
     waiters: tuple[Waiter, ...]
     """In the order in which the store will serve them."""
+    holders: tuple[Holder, ...] = ()
+    """All of them, the oldest first."""
+    permits: int = 0
+    """How many permits it has, if it is a semaphore."""
+
+
+class LockChange(NamedTuple):
+    """A hold of a lock has begun or ended, as `Lock.watch` and `Election.watch` report it.
+
+    >>> for change in client.lock("order:5").watch():
+    ...     print(change.name, change.holder or "is free")
+    """
+
+    name: str
+    holder: Holder | None
+    """The present holder, with the time since when; None if the lock is free."""
 
 
 class Metadata(NamedTuple):
@@ -93,14 +135,27 @@ class Metadata(NamedTuple):
     thread: str
     label: str | None
     version: str | None
+    owner: str = ""
+    note: str = ""
+    process: str = ""
 
 
-def metadata_of(host: str, pid: int, thread: str, label: str | None) -> str:
+def metadata_of(
+    host: str,
+    pid: int,
+    thread: str,
+    label: str | None,
+    owner: str = "",
+    note: str = "",
+    process: str = "",
+) -> str:
     """The metadata to store with a claim, as JSON."""
     host, thread = quoted(shortened(host)), quoted(shortened(thread))
+    noted = f', "note": {quoted(shortened(note))}' if note else ""
+    identity = f', "process": "{process}"' if process else ""
     return (
         f'{{"host": {host}, "pid": {pid}, "version": "{__version__}", '
-        f'"thread": {thread}, "label": {quoted(label)}}}'
+        f'"thread": {thread}, "label": {quoted(label)}, "owner": "{owner}"{identity}{noted}}}'
     )
 
 
@@ -113,21 +168,50 @@ def holder_of(held: HoldRecord | None, remaining: float | None) -> Holder | None
     """The holder of a hold on record."""
     if held is None:
         return None
-    host, pid, thread, label, version = _parsed(held.metadata)
+    found = _parsed(held.metadata)
     left = remaining if remaining is not None and abs(remaining) < ENDLESS else None
-    return Holder(host, pid, thread, _time(held.since), label, held.token, left, version)
+    since, lifetime = _time(held.since) or None, held.lifetime
+    return Holder(
+        *found[:3],
+        since,
+        found.label,
+        held.token or None,
+        left,
+        found.version,
+        detached=lifetime == "lease",
+        cooling_down=lifetime == "cooling",
+        mode=held.mode,
+        permits=held.permits,
+        owner=found.owner,
+        note=found.note,
+        process=found.process,
+    )
+
+
+def holders_of(state: LockState) -> list[Holder]:
+    """The holders of a lock, the oldest first."""
+    found = (holder_of(hold.record, hold.remaining) for hold in state.holds)
+    return [holder for holder in found if holder is not None]
 
 
 def waiter_of(claim: Claim) -> Waiter:
     """The waiter of a queued claim."""
-    host, pid, thread, label, version = _parsed(claim.metadata)
-    return Waiter(host, pid, thread, _time(claim.since), label, version)
+    host, pid, thread, label, version, owner, note, process = _parsed(claim.metadata)
+    how = (claim.mode, claim.permits, owner, note, process)
+    return Waiter(host, pid, thread, _time(claim.since), label, version, *how)
 
 
 def lock_info(state: LockState) -> LockInfo:
     """What users see of one lock."""
     waiters = tuple(waiter_of(claim) for claim in state.waiting)
-    return LockInfo(state.name, holder_of(state.held, state.remaining), waiters)
+    holders = tuple(holders_of(state))
+    oldest = holders[0] if holders else None
+    return LockInfo(state.name, oldest, waiters, holders, state.limit)
+
+
+def lock_change(state: LockState) -> LockChange:
+    """What users see when a hold has begun or ended."""
+    return LockChange(state.name, holder_of(state.held, state.remaining))
 
 
 def lock_infos(states: Sequence[LockState]) -> list[LockInfo]:
@@ -148,9 +232,11 @@ def _parsed(text: str) -> Metadata:
         words = json.loads(text)
         host, pid, thread = str(words["host"]), int(words["pid"]), str(words["thread"])
         label, version = _optional(words.get("label")), _optional(words.get("version"))
+        who = (str(words.get(key, "")) for key in ("owner", "note", "process"))
+        found = Metadata(host, pid, thread, label, version, *who)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return Metadata("unknown host", 0, f"described as {text!r:.80}", None, None)
-    return Metadata(host, pid, thread, label, version)
+    return found
 
 
 def _optional(word: object) -> str | None:
@@ -159,6 +245,7 @@ def _optional(word: object) -> str | None:
 
 def _text_of(one: Holder | Waiter) -> str:
     label = f" ({one.label})" if one.label else ""
-    text = f"{one.host}, process {one.pid}, {one.thread}{label}"
+    # Another program without a process that is known is described by its host alone.
+    text = f"{one.host}, process {one.pid}, {one.thread}{label}" if one.pid else one.host + label
     # Messages with it are logged: make characters visible that could forge a line there.
     return text if text.isprintable() else text.encode("unicode_escape").decode()

@@ -6,17 +6,31 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leaselock.core import validity
+from leaselock.core import conversion, timing, validity
+from leaselock.core.effects import FOREVER
+from leaselock.core.events import hold_event
 from leaselock.core.hold import NOT_OURS, RAN_OUT, TAKEN, UNCONFIRMED, Hold, State
 from leaselock.core.timing import Retry
-from leaselock.core.validation import LONGEST_LEASE, SHORTEST_LEASE, checked_seconds
-from leaselock.errors import LeaselockError, LeaseLost, NotHeld, OutcomeUnknown, StoreError
+from leaselock.core.validation import (
+    LONGEST_LEASE,
+    SHORTEST_LEASE,
+    checked_seconds,
+    checked_timeout,
+)
+from leaselock.errors import (
+    LeaselockError,
+    LeaseLost,
+    NotHeld,
+    OutcomeUnknown,
+    StoreError,
+    WouldDeadlock,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock.core.backend import Lifetime
-    from leaselock.core.effects import Guard
+    from leaselock.core.effects import Guard, Owner
     from leaselock.core.hold_registry import HoldRegistry
 
 
@@ -26,22 +40,28 @@ L = TypeVar("L")
 class LeaseHandle:
     """One acquisition of a lock: it is released once."""
 
-    __slots__ = ("__weakref__", "detached", "failed", "guard", "hold", "registry", "released")
+    # What most leases do not change is an attribute of the class: that costs them nothing.
+    guard: Guard | None = None
+    released = False
+    failed = False
+    """Its release found that the lease was lost."""
+    detached = False
+    owner: weakref.ref[Owner] | None = None
+    """Who has entered the body of a `with` on it."""
+    place: object = None
+    """Where that was (`Mutex.enter`)."""
 
     def __init__(self, registry: HoldRegistry, hold: Hold) -> None:
         self.registry = registry
         self.hold = hold
-        self.guard: Guard | None = None
-        self.released = False
-        # Its release found that the lease was lost.
-        self.failed = False
-        self.detached = False
+        # The mode of this lease; that of the hold is the strongest of its leases.
+        self.mode = hold.modes[-1]
 
     def ensure(self) -> None:
         """Raise LeaseLost, or NotHeld after the release, unless the lease is valid."""
         if self.released:
             raise NotHeld(self.hold.claim.name, f"{self.hold.claim.name!r} was released already")
-        self.hold.check(self.registry.env.now())
+        self.hold.check(self.registry.env.now(), self.registry.store)
 
     def remaining(self) -> float:
         """Seconds for which the lease stays valid without a renewal."""
@@ -55,7 +75,7 @@ class LeaseHandle:
         """Interrupt the body that begins now when the lease is lost, where that is possible."""
         guard = self.guard = self.registry.env.guard()
         if guard is not None:
-            self.hold.guards.append(guard)
+            self.hold.guards += (guard,)
 
     async def begin_body(self, lease: L) -> L:
         """Begin the body of a `with` on this lease."""
@@ -99,8 +119,7 @@ class LeaseHandle:
     def unguard(self, guard: Guard, exception: BaseException | None) -> bool:
         """Stop guarding the body; return whether *exception* was our own interruption."""
         self.guard = None
-        if guard in self.hold.guards:
-            self.hold.guards.remove(guard)
+        self.hold.guards = tuple([other for other in self.hold.guards if other is not guard])
         return guard.settle(exception)
 
     async def release(self) -> None:
@@ -113,7 +132,10 @@ class LeaseHandle:
         now = registry.env.now()
         if not self._end():
             self.failed = not hold.is_valid(now)
-            hold.check(now)
+            hold.check(now, registry.store)
+            left = conversion.strongest(hold.modes)
+            if left != hold.claim.mode and hold.claim.tokens == 1:
+                await conversion.weaken(registry, hold, left)
             return
         registry.remove(hold)
         if hold.is_valid(now):
@@ -121,15 +143,37 @@ class LeaseHandle:
         if registry.closed or hold.claim.client != registry.client:
             hold.lose("its client was closed")
         else:
+            in_flight = registry.in_flight
+            in_flight.active += 1
+            op_timeout = registry.op_timeout
+            until = timing.try_until(now, now + op_timeout, op_timeout)
             try:
-                confirmed = await self._send_release(hold, now)
+                try:
+                    confirmed = await registry.backend.release(
+                        hold.claim, tombstone=hold.uncertain, until=until
+                    )
+                except StoreError as error:
+                    await self._release_again(error, now)
+                    # If a repeated release finds nothing, the first one was applied.
+                    confirmed = True
             except StoreError as error:
+                registry.release_later(hold.claim)
                 valid = registry.env.now() < hold.valid_until
                 hold.lose(UNCONFIRMED if valid else RAN_OUT)
                 raise self._lost() from error
+            except BaseException:
+                registry.release_later(hold.claim)
+                raise
+            finally:
+                in_flight.exit()
             if confirmed:
                 hold.step("done")
-            hold.lose(NOT_OURS)
+                if registry.listeners.all:
+                    now = registry.env.now()
+                    event = hold_event("released", hold, now, now - hold.began)
+                    await registry.listeners.report(event, rare=False)
+            else:
+                hold.lose(NOT_OURS)
         if hold.state is not State.FREE:
             hold.lose(RAN_OUT)
             raise self._lost()
@@ -147,31 +191,19 @@ class LeaseHandle:
         if self.released:
             raise NotHeld(name, f"{name!r} was released already")
         self.released = True
-        self.hold.depth -= 1
-        return not self.hold.depth
+        self.hold.modes.remove(self.mode)
+        return not self.hold.modes
 
     def _lost(self) -> LeaseLost:
         self.failed = self.released
         self.registry.notify_lost(self.hold)
-        return self.hold.lost()
+        return self.hold.lost(self.registry.store)
 
-    async def _send_release(self, hold: Hold, now: float) -> bool:
-        """Send the release until it is answered; return whether the store had the hold."""
-        registry = self.registry
-        in_flight = registry.in_flight
-        in_flight.active += 1
-        try:
-            retry = Retry(registry.env, registry.op_timeout, now + registry.op_timeout)
-            was_held = await retry.until_answered(
-                partial(registry.backend.release, hold.claim, tombstone=hold.uncertain)
-            )
-            # If a repeated release finds nothing, an earlier one was applied.
-            return was_held or retry.tries > 0
-        except BaseException:
-            registry.release_later(hold.claim)
-            raise
-        finally:
-            in_flight.exit()
+    async def _release_again(self, error: StoreError, now: float) -> None:
+        registry, hold = self.registry, self.hold
+        retry = Retry(registry.env, registry.op_timeout, now + registry.op_timeout)
+        release = partial(registry.backend.release, hold.claim, tombstone=hold.uncertain)
+        await retry.try_again(error, release)
 
     async def extend(self, seconds: object) -> None:
         """Make the lease end no sooner than *seconds* from now, once. Renewal goes on."""
@@ -191,8 +223,24 @@ class LeaseHandle:
         can = registry.backend.capabilities
         hold.max_valid_until = max(hold.max_valid_until, validity.lease_end(can, asked, length))
         hold.confirmed(validity.valid_until(can, asked, length))
-        hold.check(registry.env.now())
+        hold.check(registry.env.now(), registry.store)
         registry.schedule(hold, asked)
+
+    async def upgrade(self, timeout: object) -> bool:
+        """Make this lease exclusive; return whether that was so before *timeout* has passed."""
+        limit = checked_timeout(timeout)
+        self.ensure()
+        hold, now = self.hold, self.registry.env.now()
+        if hold.claim.mode in ("shared", "permits"):
+            raise WouldDeadlock(hold.claim.name, "exclusive")
+        if hold.claim.mode == "update":
+            deadline = FOREVER if limit is None else now + limit
+            if not await conversion.upgrade(self.registry, hold, deadline):
+                return False
+        hold.modes.remove(self.mode)
+        hold.modes.append("exclusive")
+        self.mode = "exclusive"
+        return True
 
     async def detach(self) -> None:
         """Leave the lock held for the rest of its lease; its token is needed to adopt it."""
@@ -230,7 +278,7 @@ class LeaseHandle:
         *wrap* makes a new lease of this handle, if the user has dropped that one by then.
         """
         known = (callback, weakref.ref(lease), weakref.ref(self), wrap)
-        self.hold.loss_callbacks.append(known)
+        self.hold.loss_callbacks = [*self.hold.loss_callbacks, known]
         if self.lost():
             self.hold.lose(RAN_OUT)
             self.registry.notify_lost(self.hold)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from leaselock.core import timing, validity
 from leaselock.core.backend import Busy, Grant, HoldRecord
@@ -34,16 +34,20 @@ from leaselock.core.timing import Retry
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from leaselock.core.backend import (
         Backend,
         Broken,
         Claim,
+        Converted,
         Finding,
         Lifetime,
         LifetimeSet,
         LockState,
+        ModalBackend,
+        Mode,
+        Resized,
     )
     from leaselock.core.effects import Env, Process
 
@@ -306,8 +310,8 @@ def hold_of(lease: SharedLease) -> HoldRecord | None:
     holder = lease.holder
     if holder is None:
         return None
-    claim, told = holder.claim, (holder.claim.metadata, holder.claim.since)
-    return HoldRecord(claim.id, claim.client, "either", holder.token, lease.valid_until, *told)
+    claim, details = holder.claim, (holder.claim.metadata, holder.claim.since)
+    return HoldRecord(claim.id, claim.client, "either", holder.token, lease.valid_until, *details)
 
 
 def granted(waiter: LocalWaiter, lease: SharedLease, now: float) -> Grant:
@@ -607,7 +611,17 @@ class LocalHandoff:
             self._remove(waiter)
         return reply
 
-    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
+    def convert(
+        self, claim: Claim, step: int, mode: Mode, until: float
+    ) -> Coroutine[Any, Any, Converted]:
+        """Change the mode of a hold, which is never shared."""
+        return cast("ModalBackend", self.backend).convert(claim, step, mode, until)
+
+    def resize(self, name: str, limit: int, until: float) -> Coroutine[Any, Any, Resized]:
+        """Change the number of permits of a semaphore."""
+        return cast("ModalBackend", self.backend).resize(name, limit, until)
+
+    async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
         """End the hold of the lock; if that is a shared lease, it is not handed on any more."""
         broken = await self.backend.break_lock(name, token, until)
         queue = self.queues.get(name)
@@ -689,8 +703,9 @@ async def _release_cached(local: LocalHandoff, queue: LocalQueue, lease: SharedL
     be in flight, and must be refused.
     """
     give_up = lease.valid_until + timing.RELEASE_GRACE
+    retry = Retry(local.env, 2 * timing.TRY_TIMEOUT, give_up)
     # As if a request had failed: a refusal is no reason to stop.
-    retry = Retry(local.env, 2 * timing.TRY_TIMEOUT, give_up, tries=1)
+    retry.tries = 1
     await retry.until_answered(partial(local.release_lease, queue, lease))
 
 

@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
+from leaselock.core import conversion
 from leaselock.core.acquisition import Acquisition, LockOptions
+from leaselock.core.backend import STRENGTH, Busy
 from leaselock.core.effects import FOREVER, Owner
+from leaselock.core.events import ask_note
 from leaselock.core.hold import Hold
-from leaselock.core.inspection import Holder, Waiter, holder_of, waiter_of
+from leaselock.core.inspection import Holder, Waiter, holder_of, holders_of, waiter_of
 from leaselock.core.lease_handle import LeaseHandle
-from leaselock.core.validation import checked_timeout, refuse
-from leaselock.errors import AcquireTimeout, AlreadyHeld, NotHeld
+from leaselock.core.validation import checked_permits, checked_timeout, refuse
+from leaselock.core.watching import Watcher
+from leaselock.errors import (
+    AcquireTimeout,
+    AlreadyHeld,
+    LimitMismatch,
+    NotHeld,
+    WouldDeadlock,
+)
 
 if TYPE_CHECKING:
-    from leaselock.core.backend import Busy, LockState
+    from collections.abc import Callable
+
+    from leaselock.core.backend import LockState, ModalBackend, Mode
     from leaselock.core.effects import Process
     from leaselock.core.hold_registry import HoldRegistry
     from leaselock.core.local_handoff import LocalHandoff
     from leaselock.core.renewer import Renewer
 
 
-class Entry(NamedTuple):
-    """The body of a `with`, which keeps its lease until it ends, in whichever thread or task."""
+# The modes, as the API names them.
+WORDS: dict[Mode, str] = {"exclusive": "write", "update": "update", "shared": "read"}
 
-    handle: LeaseHandle
-    place: object
-    owner: weakref.ref[Owner]
+
+T = TypeVar("T")
+
+
+def _as_it_is(mutex: Mutex, busy: Busy) -> Busy:
+    return busy
+
+
+def _nothing(mutex: Mutex, busy: Busy) -> None:
+    """A try with a timeout of its own returns None."""
+
+
+def _time_out(mutex: Mutex, busy: Busy) -> NoReturn:
+    raise mutex.timed_out(busy, mutex.options.timeout)
 
 
 class Mutex:
@@ -41,50 +64,78 @@ class Mutex:
         self.options = options
         # The leases that each thread or task has acquired through this object, the newest last.
         self.handles: dict[weakref.ref[Owner], list[LeaseHandle]] = {}
-        # The bodies of `with` that have not ended, the newest last.
-        self.entries: list[Entry] = []
+        # The leases of the bodies of `with` that have not ended, the newest last. A body may end in
+        # another thread or task than it began in.
+        self.entries: list[LeaseHandle] = []
         # The owner, where that is this object.
-        self.itself = Owner("lock") if options.owned_by_lock else None
+        self.itself = Owner("lock", f"{id(self):x}") if options.owned_by_lock else None
         # The acquisitions through this object that have not ended.
         self.waiting: set[Acquisition] = set()
 
-    def acquire(self, timeout: object, **unknown: object) -> Process[LeaseHandle | None]:
+    def acquire(
+        self, timeout: object, permits: object = 1, **unknown: object
+    ) -> Process[LeaseHandle | None]:
         """Acquire the lock; None when the time has passed. Without *timeout* the lock's own holds,
         and AcquireTimeout is raised.
 
         A wrong number is refused here, before anything is awaited.
         """
         refuse("acquire", unknown)
-        return self._acquire(checked_timeout(timeout))
+        limit, permits = checked_timeout(timeout), checked_permits(permits, self.options.limit)
+        if limit is None:
+            return self._acquire(self.options.timeout, permits, _time_out)
+        return self._acquire(limit, permits, _nothing)
 
-    async def enter(self, place: object = None) -> LeaseHandle:
+    def enter(self, place: object = None) -> Process[LeaseHandle]:
         """Acquire the lock for the body of a `with`, which is interrupted when the lease is lost;
         AcquireTimeout when the time has passed.
 
         *place* is something that `leave` has, too, when it is called for the same body.
         """
-        handle = await self._acquire(None)
-        assert handle is not None
-        self.entries.append(Entry(handle, place, self._owner().reference))
-        handle.guard_body()
-        return handle
+        return self._acquire(self.options.timeout, 1, _time_out, True, place)
+
+    def obtain(self, deadline: float, permits: int) -> Process[LeaseHandle | Busy]:
+        """Acquire the lock until *deadline*: a lease, or why there is none."""
+        return self._acquire(deadline - self.registry.env.now(), permits, _as_it_is)
 
     def _owner(self) -> Owner:
         return self.itself or self.registry.env.owner()
 
-    async def _acquire(self, timeout: float | None) -> LeaseHandle | None:
+    async def _acquire(
+        self,
+        limit: float | None,
+        permits: int,
+        refused: Callable[[Mutex, Busy], T],
+        body: bool = False,
+        place: object = None,
+    ) -> LeaseHandle | T:
+        """Acquire the lock within *limit* seconds. One coroutine for all ways to ask for a lease:
+        while thousands of tasks wait, each one more counts.
+        """
         registry, options = self.registry, self.options
         owner = registry.env.owner()
         holder = self.itself or owner
-        hold = None if options.owned_by_lock else registry.of(owner, self.name)
+        deadline = FOREVER if limit is None else registry.env.now() + limit
+        hold = None
+        if owner.holds and not (options.owned_by_lock or options.mode == "permits"):
+            hold = registry.of(owner, self.name)
         if hold is not None:
-            self._nest(hold)
+            if (busy := await self._nest(hold, deadline)) is not None:
+                return refused(self, busy)
         elif not options.cached or (hold := self._take_cached(owner)) is None:
-            limit = options.timeout if timeout is None else timeout
-            deadline = FOREVER if limit is None else registry.env.now() + limit
+            note = "" if registry.note is None else await ask_note(registry.note)
             claim = registry.claim(
-                self.name, options.lease, options.label, owner, options.tokens, options.cached
+                self.name,
+                options.lease,
+                options.label,
+                owner,
+                *(options.tokens, options.cached, options.mode, permits, options.limit, note),
+                options.owned_by_lock,
             )
+            if options.min_hold:
+                claim = claim._replace(min_hold=options.min_hold, aligned=options.aligned)
+            if options.sides:
+                claim = claim._replace(sides=True)
             acquisition = Acquisition(registry, options, claim, deadline)
             self.waiting.add(acquisition)
             try:
@@ -92,11 +143,22 @@ class Mutex:
             finally:
                 self.waiting.discard(acquisition)
             if not isinstance(found, Hold):
-                return self._timed_out(found) if timeout is None else None
+                return refused(self, found)
             hold = found
-            hold.place = registry.env.call_site()
+            if registry.env.records_call_sites():
+                hold.place = registry.env.call_site()
         handle = LeaseHandle(registry, hold)
-        self._remember(handle, holder)
+        handles = self.handles.get(holder.reference)
+        if handles is None:
+            handles = self._begin_list(holder)
+        while handles and handles[-1].released:
+            handles.pop()
+        # The handles do not know this list: a cycle would keep alive what its owner has dropped.
+        handles.append(handle)
+        if body:
+            handle.owner, handle.place = holder.reference, place
+            self.entries.append(handle)
+            handle.guard_body()
         return handle
 
     def cancel(self) -> int:
@@ -108,13 +170,21 @@ class Mutex:
             self.registry.backend.wake_all()
         return len(waiting)
 
-    def _nest(self, hold: Hold) -> None:
-        hold.check(self.registry.env.now())
+    async def _nest(self, hold: Hold, deadline: float) -> Busy | None:
+        """Acquire again what this owner holds, which needs a request only for a stronger mode."""
+        hold.check(self.registry.env.now(), self.registry.store)
         if not self.options.reentrant:
             raise AlreadyHeld(self.name)
-        hold.depth += 1
+        mode = self.options.mode
+        if STRENGTH[mode] > STRENGTH[hold.claim.mode]:
+            if hold.claim.mode != "update":
+                raise WouldDeadlock(self.name, WORDS[mode])
+            if not await conversion.upgrade(self.registry, hold, deadline):
+                return Busy(None, 0.0, ())
+        hold.modes.append(mode)
         if self.options.lease > hold.claim.lease:
             hold.claim = hold.claim._replace(lease=self.options.lease)
+        return None
 
     def _take_cached(self, owner: Owner) -> Hold | None:
         """Take the lease that this client has kept, in one step and without a request."""
@@ -134,21 +204,20 @@ class Mutex:
             owner=owner,
         )
 
-    def _timed_out(self, busy: Busy) -> NoReturn:
+    def timed_out(self, busy: Busy, limit: float | None) -> AcquireTimeout:
+        """The error for a claim that was not granted in time."""
         holder, detail = holder_of(busy.held, None), ""
-        if holder is not None:
-            held_for = max(0.0, self.registry.env.wall() - holder.since)
-            detail = f"held by {holder} for {held_for:.1f} s"
-        raise AcquireTimeout(self.name, self.options.timeout, holder, busy.waiting, detail)
-
-    def _remember(self, handle: LeaseHandle, owner: Owner) -> None:
-        # The handles do not know this list: a cycle would keep alive what its owner has dropped.
-        handles = self.handles.get(owner.reference)
-        if handles is None:
-            handles = self._begin_list(owner)
-        while handles and handles[-1].released:
-            handles.pop()
-        handles.append(handle)
+        if holder is not None and holder.cooling_down:
+            detail = f"cooling down, held last by {holder}"
+        elif holder is not None:
+            detail = f"held by {holder}"
+            if holder.since is not None:
+                held_for = max(0.0, self.registry.env.wall() - holder.since)
+                detail += f" for {held_for:.1f} s"
+            if busy.holds > 1:
+                detail += f", and by {busy.holds - 1} more"
+        store = self.registry.store
+        return AcquireTimeout(self.name, limit, holder, busy.waiting, detail, store)
 
     def _begin_list(self, owner: Owner) -> list[LeaseHandle]:
         # Weak references in both directions: neither keeps the other alive, nor what it holds.
@@ -172,19 +241,26 @@ class Mutex:
                 raise
             exception.add_note(f"leaselock: {error}")
         else:
-            await handle.leave(exception)
+            if exception is not None:
+                await handle.leave(exception)
+                return
+            if handle.guard is not None:
+                handle.unguard(handle.guard, None)
+            await handle.release()
 
     def _entered(self, place: object) -> LeaseHandle:
-        """The lease of the body that ends: it may end in another thread than it began in."""
+        """The lease of the body that ends; its entry ends, too."""
+        entries = self.entries
+        if entries and entries[-1].place == place is not None and not entries[-1].released:
+            return entries.pop()
         owner = self._owner().reference
-        same_place = [entry for entry in self.entries if place is not None and entry.place == place]
-        same_owner = [entry for entry in self.entries if entry.owner == owner]
-        found = same_place or same_owner or self.entries
-        entry = next((e for e in reversed(found) if not e.handle.released), None)
-        self.entries = [e for e in self.entries if e is not entry and not e.handle.released]
-        if entry is None:
+        same_place = [entry for entry in entries if place is not None and entry.place == place]
+        found = same_place or [entry for entry in entries if entry.owner is owner] or entries
+        entered = next((entry for entry in reversed(found) if not entry.released), None)
+        self.entries = [e for e in entries if e is not entered and not e.released]
+        if entered is None:
             raise self._not_held("leave")
-        return entry.handle
+        return entered
 
     def _newest(self, what: str) -> LeaseHandle:
         handles = self.handles.get(self._owner().reference, [])
@@ -207,20 +283,53 @@ class Mutex:
 
     def owned(self) -> bool:
         """Whether this thread or task, or this object where it is the owner, has a valid hold."""
-        hold = self.registry.of(self._owner(), self.name)
-        return hold is not None and hold.is_valid(self.registry.env.now())
+        now, owner = self.registry.env.now(), self._owner()
+        if self.options.mode == "permits":
+            handles = self.handles.get(owner.reference, [])
+            return any(not handle.released and handle.hold.is_valid(now) for handle in handles)
+        hold = self.registry.of(owner, self.name)
+        if hold is None or STRENGTH[hold.claim.mode] < STRENGTH[self.options.mode]:
+            return False
+        return hold.is_valid(now)
 
     def state(self) -> str:
-        """What `repr` says of the leases that were acquired through this object, by any owner."""
-        now = self.registry.env.now()
+        """What `repr` says: the mode, unless it is exclusive, and the lease that was acquired last
+        through this object, by any owner.
+        """
+        now, mode, limit = self.registry.env.now(), self.options.mode, self.options.limit
+        kind = "" if mode in ("exclusive", "permits") else f", {mode}"
+        kind = f", {limit} permits" if limit else kind
         handles = [handle for each in list(self.handles.values()) for handle in list(each)]
         valid = [h for h in handles if not h.released and h.hold.is_valid(now)]
-        return f", held, token {valid[-1].hold.token}" if valid else ""
+        return f"{kind}, held, token {valid[-1].hold.token}" if valid else kind
+
+    def watch(self) -> Watcher:
+        """A watcher of this lock."""
+        return Watcher(self.registry, self.renewer, self.name)
 
     async def holder(self) -> Holder | None:
-        """The holder of the lock."""
+        """The holder of the lock; of several the oldest."""
         state = await self._state()
         return holder_of(state.held, state.remaining)
+
+    async def holders(self) -> list[Holder]:
+        """All holders of the lock, the oldest first."""
+        return holders_of(await self._state())
+
+    async def available(self) -> int:
+        """How many permits of the semaphore are not held."""
+        state = await self._state()
+        limit = state.limit or self.options.limit
+        return max(0, limit - sum(hold.record.permits for hold in state.holds))
+
+    async def resize(self, permits: object) -> None:
+        """Change the number of permits of the semaphore."""
+        limit = checked_permits(permits)
+        backend = cast("ModalBackend", self.registry.backend)
+        reply = await backend.resize(self.name, limit, self.registry.answer_by())
+        if reply.limit is None:
+            raise LimitMismatch(self.name, limit, None)
+        self.options = self.options._replace(limit=limit)
 
     async def waiters(self) -> list[Waiter]:
         """The waiters for the lock, in order."""

@@ -1,7 +1,7 @@
 """The backend of a store that has a queue of its own and notifies the waiters.
 
-It sends requests to the store, which carries out the `rules`, and listens for messages. The
-listening process is started by the first wait. A message is only a hint to ask the store again.
+It sends requests to the store, which carries out the `rules`, and listens for messages from the
+first wait on. A message is only a hint to ask the store again.
 """
 
 from __future__ import annotations
@@ -17,20 +17,27 @@ from leaselock.core.backend import (
     Busy,
     Capabilities,
     Claim,
+    Convert,
+    Converted,
     Grant,
     Inspect,
     Lifetime,
     LifetimeSet,
     Listen,
     LockState,
+    Mismatch,
+    Mode,
     Release,
     Renew,
+    Resize,
+    Resized,
     SetLifetime,
+    Watch,
+    Watched,
 )
-from leaselock.core.effects import FOREVER, Call, Signal, Wait
+from leaselock.core.effects import Call, Signal, Wait
 from leaselock.core.maintenance import StoreMaintenance
-from leaselock.core.singleton_process import Background
-from leaselock.errors import StoreError
+from leaselock.errors import LimitMismatch, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
@@ -46,37 +53,38 @@ class Queue(StoreMaintenance):
     def __init__(self, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
         self.signals: dict[str, Signal] = {}
-        self.listening = Background()
 
     @abc.abstractmethod
-    def listen(self, client: str) -> Awaitable[Iterable[str]]:
-        """Wait for messages of other clients."""
+    async def start_listening(self, client: str) -> None:
+        """Receive the messages of other clients from now on."""
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. The signal exists before the request is sent, so no wake-up is missed."""
         if wait:
-            signal = self.signals.get(claim.id)
-            if signal is None:
-                self.signals[claim.id] = Signal()
-            else:
-                signal.is_set = False
-            if not self.listening.running:
-                await self.listening.start(lambda: self._listen(claim.client), "listener")
+            await self._expect_wakeup(claim)
         reply = await self.request(Acquire(claim, wait), until)
         if reply.notified:
-            self._wake(reply.notified)
+            self.wake(reply.notified)
+        if isinstance(reply, Mismatch):
+            wanted = claim.limit if claim.mode == "permits" else None
+            raise LimitMismatch(claim.name, wanted, reply.limit, claim.permits)
         return reply
 
-    async def _listen(self, client: str) -> None:
-        try:
-            while True:
-                self._wake(await self.listen(client))
-        except StoreError:
-            # The client was closed, or the listener has failed. Every wait also looks again by
-            # itself, and the next one starts another listening process.
-            self.wake_all()
+    async def watch_lock(self, claim: Claim, until: float) -> Watched:
+        """The state of the claim's lock, and notifications of its changes."""
+        await self._expect_wakeup(claim)
+        return await self.request(Watch(claim), until)
 
-    def _wake(self, claim_ids: Iterable[str]) -> None:
+    async def _expect_wakeup(self, claim: Claim) -> None:
+        signal = self.signals.get(claim.id)
+        if signal is None:
+            self.signals[claim.id] = Signal()
+        else:
+            signal.is_set = False
+        await self.start_listening(claim.client)
+
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let these claims ask again."""
         for claim_id in claim_ids:
             if claim_id == WAKE_ALL:
                 self.wake_all()
@@ -95,7 +103,7 @@ class Queue(StoreMaintenance):
         """Release, or leave the queue."""
         reply = await self.request(Release(claim, tombstone), until)
         if reply.notified:
-            self._wake(reply.notified)
+            self.wake(reply.notified)
         return reply.was == "held"
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
@@ -106,40 +114,91 @@ class Queue(StoreMaintenance):
         """Who holds, who waits."""
         return await self.request(Inspect(name, pattern), until)
 
-    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
+    async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
+        """Change the mode of a hold. One that waits to become exclusive is notified."""
+        signal = self.signals.setdefault(claim.id, Signal())
+        signal.is_set = False
+        if mode == "exclusive":
+            await self.start_listening(claim.client)
+        reply = await self.request(Convert(claim, step, mode), until)
+        self.wake(reply.notified)
+        return reply
+
+    async def resize(self, name: str, limit: int, until: float) -> Resized:
+        """Change the number of permits of a semaphore."""
+        reply = await self.request(Resize(name, limit), until)
+        self.wake(reply.notified)
+        return reply
+
+    async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
         """Take the lock away."""
         reply = await self.request(BreakLock(name, token), until)
-        self._wake(reply.notified)
+        self.wake(reply.notified)
         return reply
 
     def forget(self, claim: Claim) -> None:
         """Stop waiting: the claim was granted, or its release is already scheduled."""
         signal = self.signals.pop(claim.id, None)
-        if signal is not None:
+        if signal is None:
+            return
+        if signal.wakers:
             signal.set()
+        else:
+            signal.is_set = True
 
     def wake_all(self) -> None:
         """Wake every waiter, to ask again."""
-        self._wake(list(self.signals))
+        self.wake(list(self.signals))
 
     def reset_identity(self) -> None:
-        """Drop the waiters and the listening process."""
+        """Drop the waiters."""
         self.signals = {}
-        self.listening = Background()
 
 
 class NodeQueue(Queue):
-    """The queue of a store that is one node; its *listener* is another, which receives messages."""
+    """The queue of a store that is one node; its *listener* is another, which receives messages.
+
+    The renewer listens while it has nothing else to do.
+    """
 
     def __init__(self, capabilities: Capabilities, store: Any, listener: Any) -> None:
         super().__init__(capabilities)
         self.store = store
         self.listener = listener
+        # The client whose messages are received, from its first wait on.
+        self.client: str | None = None
+        # What interrupts the renewer, once it has begun to wait.
+        self.changed: Signal | None = None
 
     def request(self, request: Request[R], until: float) -> Awaitable[R]:
         """Send one request to the store."""
         return Call(self.store, request, until)
 
-    def listen(self, client: str) -> Awaitable[Iterable[str]]:
-        """Wait for messages of other clients."""
-        return Call(self.listener, Listen(client), FOREVER)
+    async def start_listening(self, client: str) -> None:
+        """Let the renewer listen from now on."""
+        if self.client is None:
+            self.client = client
+            if self.changed is not None:
+                self.changed.set()
+
+    async def wait_and_listen(self, changed: Signal, until: float) -> None:
+        """Wait for *changed*, at most until *until*; wake the waiters that messages name."""
+        self.changed = changed
+        while self.client is not None and not changed.is_set:
+            try:
+                claim_ids = await Call(self.listener, Listen(self.client, changed), until)
+            except StoreError:
+                # The client was closed, or the listener has failed. Every wait also looks again by
+                # itself, and the next one tries to listen again.
+                self.client = None
+                self.wake_all()
+            else:
+                self.wake(claim_ids)
+                if not claim_ids:
+                    return
+        await Wait(changed, until)
+
+    def reset_identity(self) -> None:
+        """Drop the waiters, and listen no more."""
+        super().reset_identity()
+        self.client = self.changed = None

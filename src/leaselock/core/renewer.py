@@ -14,15 +14,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core import timing, validity
+from leaselock.core import conversion, timing, validity
+from leaselock.core.backend import Listening
 from leaselock.core.effects import FOREVER, CallUser, Sleep, Spawn, Wait
-from leaselock.core.hold import FIXED, RAN_OUT, TAKEN, Hold, State
+from leaselock.core.events import hold_event
+from leaselock.core.hold import CLOSED, TAKEN, Hold, State
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from leaselock.core.backend import Claim
+    from leaselock.core.effects import Signal
+    from leaselock.core.events import Kind
     from leaselock.core.hold_registry import HoldRegistry
 
 # How many renewals are sent as one request.
@@ -35,6 +39,10 @@ class Renewer:
     def __init__(self, registry: HoldRegistry) -> None:
         self.registry = registry
         self.failures = 0
+        backend = registry.backend
+        self.wait: Callable[[Signal, float], Awaitable[object]] = (
+            backend.wait_and_listen if isinstance(backend, Listening) else Wait
+        )
 
     async def start(self) -> None:
         """Start the renewer, unless it runs."""
@@ -46,6 +54,7 @@ class Renewer:
         while not registry.closed:
             await self._rest()
             await registry.pending_releases.send(registry.backend, self._due())
+            await self._settle()
             await self._renew()
             await self._notify_lost()
 
@@ -55,11 +64,16 @@ class Renewer:
         # would wake the renewer.
         promised = registry.planned if registry.planned > registry.env.now() else FOREVER
         registry.planned = min(self._due(), registry.pending_releases.next_try(), promised)
-        await Wait(registry.changed, registry.planned)
+        await self.wait(registry.changed, registry.planned)
         registry.changed.clear()
 
     def _due(self) -> float:
         return min((hold.next_check for hold in self.registry.held()), default=FOREVER)
+
+    async def _settle(self) -> None:
+        for hold in self.registry.held():
+            if hold.unsettled and hold.state is State.HELD:
+                await conversion.settle(self.registry, hold)
 
     async def _renew(self) -> None:
         now = self.registry.env.now()
@@ -81,16 +95,29 @@ class Renewer:
         claims = [self._wanted(hold, asked) for hold in holds]
         try:
             answers = await registry.backend.renew(claims, until)
-        except StoreError:
+        except StoreError as error:
             self._try_again(holds)
+            await self._report("renewal failed", holds, str(error))
             return
         unknown = [hold for hold, renewed in zip(holds, answers, strict=True) if renewed is None]
         self.failures = 0
+        renewed_holds = [h for h, renewed in zip(holds, answers, strict=True) if renewed]
+        await self._report("renewed", renewed_holds)
         for hold, claim, renewed in zip(holds, claims, answers, strict=True):
             if renewed is not None:
                 self._renewed(hold, asked, claim.lease) if renewed else self._taken(hold)
         if unknown:
             self._try_again(unknown)
+
+    async def _report(self, kind: Kind, holds: list[Hold], reason: str = "") -> None:
+        registry = self.registry
+        if registry.listeners.of_rare():
+            for hold in holds:
+                now = registry.env.now()
+                event = hold_event(kind, hold, now, hold.valid_until - now, reason)
+                # Where holds end with a session, a renewal makes one valid for less than its lease.
+                end = validity.valid_until(registry.backend.capabilities, now, event.lease)
+                await registry.listeners.report(event._replace(lease=end - now), rare=True)
 
     def _try_again(self, holds: list[Hold]) -> None:
         self.failures += 1
@@ -121,11 +148,10 @@ class Renewer:
     async def _notify_lost(self) -> None:
         registry, now = self.registry, self.registry.env.now()
         for hold in registry.held():
-            if hold.state is State.HELD and now >= hold.valid_until:
-                hold.lose(FIXED if hold.valid_until >= hold.max_valid_until else RAN_OUT)
+            hold.expire(now)
             if hold.state is State.LOST:
                 registry.stop_renewing(hold)
-                registry.due_callbacks += hold.take_callbacks()
+                registry.collect_callbacks(hold)
                 self._release_lost(hold)
         while registry.due_callbacks:
             await Spawn(call(*registry.due_callbacks.pop(0)), "lost")
@@ -139,9 +165,9 @@ class Renewer:
         """Release everything, as far as the store answers before *until*; the client closes."""
         registry = self.registry
         for hold in registry.held():
-            if hold.lose("the client was closed") and hold.owned:
+            if hold.lose(CLOSED) and hold.owned:
                 registry.release_later(hold.claim)
-            registry.due_callbacks += hold.take_callbacks()
+            registry.collect_callbacks(hold)
             registry.remove(hold)
         pending = registry.pending_releases
         while pending and registry.env.now() < until:

@@ -20,6 +20,8 @@ RELEASE_GRACE = 5.0
 FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 1.0
 SHORTEST_TRY = 0.05
+FROZEN = 0.25
+"""A try that ends so much after its limit shows that this process was frozen meanwhile."""
 
 
 def pause(attempt: int, chance: float) -> float:
@@ -41,6 +43,17 @@ def answer_by(now: float, deadline: float, op_timeout: float) -> float:
     return max(deadline, now + min(op_timeout, TRY_TIMEOUT))
 
 
+def try_until(now: float, give_up: float, op_timeout: float) -> float:
+    """The time until which one try may take: half of the time that is left, so that a request whose
+    reply was lost can be repeated.
+    """
+    left = give_up - now
+    if left > op_timeout:
+        left = op_timeout
+    half = left / 2
+    return now + (half if half > SHORTEST_TRY else min(left, SHORTEST_TRY))
+
+
 def outcome_unknown(error: StoreError) -> OutcomeUnknown:
     """The error to raise for *error* when an earlier request was not answered. A refusal of the
     last request says nothing about that one.
@@ -53,39 +66,39 @@ def outcome_unknown(error: StoreError) -> OutcomeUnknown:
 class Retry:
     """An idempotent request that is repeated until it is answered, or until `give_up`."""
 
-    __slots__ = ("asked", "env", "give_up", "op_timeout", "tries")
+    tries = 0
+    """How many requests were sent whose outcome is unknown."""
+    asked = 0.0
+    """When the last request was sent."""
+    refusals_are_final = True
+    """Whether a refusal is raised at once if no earlier request is in doubt."""
 
-    def __init__(self, env: Env, op_timeout: float, give_up: float, *, tries: int = 0) -> None:
+    def __init__(self, env: Env, op_timeout: float, give_up: float) -> None:
         self.env = env
         self.op_timeout = op_timeout
         self.give_up = give_up
-        # How many requests were sent whose outcome is unknown.
-        self.tries = tries
-        # When the last request was sent.
-        self.asked = 0.0
 
     async def until_answered(self, send: Callable[..., Awaitable[T]]) -> T:
-        """Call `send(until=...)` until it returns, with a growing pause between the tries.
-
-        One try gets half of the time that is left, so that a request whose reply was lost can be
-        repeated.
-        """
+        """Call `send(until=...)` until it returns, with a growing pause between the tries."""
         env = self.env
         while True:
             self.asked = now = env.now()
-            limit = min(self.give_up, now + self.op_timeout)
-            until = min(limit, now + max(SHORTEST_TRY, (limit - now) / 2))
             try:
-                return await send(until=until)
+                return await send(until=try_until(now, self.give_up, self.op_timeout))
             except StoreError as error:
                 self.failed(error)
             await Sleep(min(self.give_up, env.now() + pause(self.tries, env.random())))
 
+    async def try_again(self, error: StoreError, send: Callable[..., Awaitable[T]]) -> T:
+        """The same after a first try, which failed with *error*."""
+        self.failed(error)
+        env = self.env
+        await Sleep(min(self.give_up, env.now() + pause(self.tries, env.random())))
+        return await self.until_answered(send)
+
     def failed(self, error: StoreError) -> None:
-        """Count a failed try; raise when it was the last one. A refusal is final if no earlier
-        request is in doubt.
-        """
-        if not self.tries and isinstance(error, NotApplied):
+        """Count a failed try; raise when it was the last one."""
+        if self.refusals_are_final and not self.tries and isinstance(error, NotApplied):
             raise error
         self.count(error)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from leaselock.errors import InvalidName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from leaselock.core.backend import Mode
+
+L = TypeVar("L")
+
 LONGEST_NAME = 255
 MOST_LOCAL_HANDOFFS = 10_000
+MOST_PERMITS = 1_000_000
 WAITS = "timeout=None waits without limit, timeout=0 does not wait"
 LENGTH = "lease= is the length of the lease in seconds, which is renewed unless renew=False"
 POLLS = "waiters are notified, they do not poll"
@@ -26,6 +31,7 @@ HABITS = {
     "renewal": "renew=False turns the renewal off",
     "id": "label= is shown to people who inspect the lock",
 }
+HAVE_ALL_SIDES = "memory, SQLite, and PostgreSQL and MySQL by lease have it"
 SHORTEST_LEASE = 0.05
 LONGEST_LEASE = 365 * 86400.0
 
@@ -115,6 +121,13 @@ def checked_label(value: object) -> str | None:
     return shortened(value)
 
 
+def checked_label_from(value: object) -> bool:
+    """Whether labels say which line of the program acquires a lock."""
+    if value is not None and value != "caller":
+        raise ValueError(f'label_from is None or "caller", not {value!r:.80}')
+    return value is not None
+
+
 def shortened(text: str) -> str:
     """*text*, truncated to the length that every store can hold."""
     return text.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
@@ -141,6 +154,23 @@ def checked_local_handoffs(value: object) -> int:
     if not 0 <= value <= MOST_LOCAL_HANDOFFS:
         raise ValueError(f"local_handoffs is from 0 to {MOST_LOCAL_HANDOFFS}")
     return value
+
+
+def checked_permits(value: object, limit: int = 0) -> int:
+    """A number of permits: at most *limit*, where that is known."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"permits is an int, not {type(value).__name__}: {value!r:.80}")
+    if not 0 < value <= (limit or MOST_PERMITS):
+        most = f"{limit}, which is all that there are" if limit else MOST_PERMITS
+        raise ValueError(f"permits is from 1 to {most}, not {value!r:.80}")
+    return value
+
+
+def side_of(sides: dict[Mode, L], mode: Mode) -> L:
+    """One side of a read/write lock; ValueError where the protocol does not have it."""
+    if mode not in sides:
+        raise ValueError(f"this protocol has read/write locks without {mode!r}: {HAVE_ALL_SIDES}")
+    return sides[mode]
 
 
 def checked_token(value: object) -> int:

@@ -1,0 +1,131 @@
+"""Changing the mode of a hold: the upgrade from update to exclusive, and the way back to a weaker
+mode when the strongest lease of an owner ends.
+
+Each conversion of a hold has a number (`Hold.conversions`), so that a late copy of a request does
+nothing. One whose outcome is unknown is repeated by the renewer (`Hold.unsettled`). Until then the
+store may have the hold in a stronger mode than its client counts on, which excludes others without
+need but is safe.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from leaselock.core import timing
+from leaselock.core.backend import STRENGTH
+from leaselock.core.hold import TAKEN, State
+from leaselock.core.timing import Retry
+from leaselock.errors import ClientClosed, LeaseLost, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leaselock.core.backend import Converted, ModalBackend, Mode
+    from leaselock.core.hold import Hold
+    from leaselock.core.hold_registry import HoldRegistry
+
+
+def strongest(modes: Iterable[Mode]) -> Mode:
+    """The strongest of some modes of one lock."""
+    return max(modes, key=STRENGTH.__getitem__)
+
+
+async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
+    """Make an update hold exclusive, when the present readers have released; return whether that
+    was so before the deadline.
+    """
+    hold.conversions += 1
+    # What is unsettled is superseded: it must not be repeated under the number of this one.
+    hold.unsettled = False
+    registry.in_flight.active += 1
+    try:
+        while True:
+            hold.check(registry.env.now(), registry.store)
+            retry, reply = await _request(registry, hold, "exclusive", deadline)
+            _apply(registry, hold, reply)
+            if hold.claim.mode == "exclusive":
+                return True
+            if registry.env.now() >= deadline:
+                await weaken(registry, hold, "update")
+                return False
+            until = min(deadline, hold.valid_until, retry.asked + reply.retry_after)
+            await registry.backend.await_wakeup(hold.claim, until)
+            if registry.closed:
+                raise ClientClosed(f"the client was closed: {hold.claim.name!r} is not upgraded")
+    except BaseException as error:
+        if isinstance(error, StoreError):
+            with_cause(registry, hold, registry.env.now(), error)
+        if hold.state is State.HELD:
+            unsettle(registry, hold, "update")
+        raise
+    finally:
+        registry.backend.forget(hold.claim)
+        registry.in_flight.exit()
+
+
+async def weaken(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
+    """Convert to a weaker mode. If the store does not answer, the renewer goes on asking."""
+    # From now on the owner counts on no more than this, whether it is applied or not.
+    unsettle(registry, hold, mode)
+    try:
+        now = registry.env.now()
+        _, reply = await _request(registry, hold, mode, now + registry.op_timeout)
+    except StoreError:
+        return
+    hold.unsettled = False
+    _apply(registry, hold, reply)
+
+
+def with_cause(registry: HoldRegistry, hold: Hold, now: float, error: StoreError) -> None:
+    """LeaseLost instead of *error*, if the hold has ended while the store did not answer."""
+    try:
+        hold.check(now, registry.store)
+    except LeaseLost as lost:
+        raise lost from error
+
+
+def unsettle(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
+    """Have the renewer convert the hold to a weaker mode, unless that is done before."""
+    hold.conversions += 1
+    hold.claim = hold.claim._replace(mode=mode)
+    hold.unsettled = True
+    registry.wake_renewer(registry.env.now() + timing.TRY_TIMEOUT)
+
+
+async def settle(registry: HoldRegistry, hold: Hold) -> None:
+    """Repeat a conversion once whose outcome is unknown."""
+    now = registry.env.now()
+    until = now + min(registry.op_timeout, timing.TRY_TIMEOUT)
+    step, mode = hold.conversions, hold.claim.mode
+    try:
+        reply = await cast("ModalBackend", registry.backend).convert(hold.claim, step, mode, until)
+    except StoreError:
+        registry.wake_renewer(now + timing.TRY_TIMEOUT)
+        return
+    if hold.conversions == step:
+        hold.unsettled = False
+        hold.token = max(hold.token, reply.held.token if reply.held else 0)
+
+
+async def _request(
+    registry: HoldRegistry, hold: Hold, mode: Mode, deadline: float
+) -> tuple[Retry, Converted]:
+    backend, now = cast("ModalBackend", registry.backend), registry.env.now()
+    give_up = min(timing.answer_by(now, deadline, registry.op_timeout), hold.valid_until)
+    retry = Retry(registry.env, registry.op_timeout, give_up)
+    reply = await retry.until_answered(partial(backend.convert, hold.claim, hold.conversions, mode))
+    return retry, reply
+
+
+def _apply(registry: HoldRegistry, hold: Hold, reply: Converted) -> None:
+    """Take over what the store has; LeaseLost if it has no such hold."""
+    held = reply.held
+    if held is None:
+        hold.lose(TAKEN)
+        registry.wake_renewer(0.0)
+        raise hold.lost(registry.store)
+    hold.check(registry.env.now(), registry.store)
+    hold.token = max(hold.token, held.token)
+    if held.mode != "upgrading":
+        hold.claim = hold.claim._replace(mode=held.mode)
