@@ -21,18 +21,26 @@ is lost.
 
     Client, AsyncClient     a connection to a store: lock, locks, break_lock, adopt, doctor, setup,
                             gc, close
-    Lock, AsyncLock         one lock: acquire, release, locked, owned, holder, waiters; a context
-                            manager and a decorator
+    Lock, AsyncLock         one lock: acquire, release, locked, owned, holder, waiters, watch; a
+                            context manager and a decorator
+    RWLock, Semaphore,      read/write locks, semaphores, several locks at once; with Async before
+    LockAll                 their names for asyncio
     Lease, AsyncLease       one grant: token, remaining, lost, ensure, extend, release, detach,
-                            make_inheritable, on_lost
+                            make_inheritable, on_lost, upgrade; Leases and AsyncLeases of LockAll
+    Election, AsyncElection one leader among many clients: lead, run, leader, resign, watch
+    Campaign, AsyncCampaign what lead makes: a context manager
+    Changes, AsyncChanges   the changes of a lock, as an iterator; each is a LockChange
     Holder, Waiter          who holds a lock, who waits for it
     LockInfo, Finding       an entry of Client.locks, of Client.doctor
+    Event                   what Client.on_event reports
     LeaselockError          the base class of all errors:
       AcquireTimeout        the time passed first; name, timeout, holder, waiting
       LeaseLost, NotHeld    the lease is not valid any more; it is not held
       NotApplied            the store refused: certainly nothing was applied (a StoreError)
       OutcomeUnknown        no answer arrived: perhaps it was applied (a StoreError)
-      InvalidName, ClientClosed, StaleVersion, FenceRejected, RowNotFound
+      WouldDeadlock         asked for write while holding read
+      LimitMismatch         the name is in use with another number of permits
+      InvalidName, ClientClosed, DeadlockDetected, StaleVersion, FenceRejected, RowNotFound
     UnsafeProtocolWarning   the chosen protocol can let two holders in
 
 Each name is loaded when it is first used. The command line is `leaselock --help`.
@@ -44,19 +52,44 @@ from leaselock.version import __version__
 
 TYPE_CHECKING = False  # as type checkers know it, without the milliseconds that typing takes
 if TYPE_CHECKING:
-    from leaselock.api.aio import AsyncClient, AsyncLease, AsyncLock
-    from leaselock.api.threads import Client, Lease, Lock
+    from leaselock.api.aio import (
+        AsyncCampaign,
+        AsyncChanges,
+        AsyncClient,
+        AsyncElection,
+        AsyncLease,
+        AsyncLeases,
+        AsyncLock,
+        AsyncLockAll,
+        AsyncRWLock,
+        AsyncSemaphore,
+    )
+    from leaselock.api.threads import (
+        Campaign,
+        Changes,
+        Client,
+        Election,
+        Lease,
+        Leases,
+        Lock,
+        LockAll,
+        RWLock,
+        Semaphore,
+    )
     from leaselock.core.backend import Finding
-    from leaselock.core.inspection import Holder, LockInfo, Waiter
+    from leaselock.core.events import Event
+    from leaselock.core.inspection import Holder, LockChange, LockInfo, Waiter
     from leaselock.errors import (
         AcquireCancelled,
         AcquireTimeout,
         AlreadyHeld,
         ClientClosed,
+        DeadlockDetected,
         FenceRejected,
         InvalidName,
         LeaselockError,
         LeaseLost,
+        LimitMismatch,
         NotApplied,
         NotHeld,
         OutcomeUnknown,
@@ -64,22 +97,32 @@ if TYPE_CHECKING:
         StaleVersion,
         StoreError,
         UnsafeProtocolWarning,
+        WouldDeadlock,
     )
 
 _WHERE = {
-    "leaselock.api.aio": ("AsyncClient", "AsyncLease", "AsyncLock"),
-    "leaselock.api.threads": ("Client", "Lease", "Lock"),
+    "leaselock.api.aio": (
+        *("AsyncCampaign", "AsyncChanges", "AsyncClient", "AsyncElection", "AsyncLease"),
+        *("AsyncLeases", "AsyncLock", "AsyncLockAll", "AsyncRWLock", "AsyncSemaphore"),
+    ),
+    "leaselock.api.threads": (
+        *("Campaign", "Changes", "Client", "Election", "Lease", "Leases", "Lock", "LockAll"),
+        *("RWLock", "Semaphore"),
+    ),
     "leaselock.core.backend": ("Finding",),
-    "leaselock.core.inspection": ("Holder", "LockInfo", "Waiter"),
+    "leaselock.core.events": ("Event",),
+    "leaselock.core.inspection": ("Holder", "LockChange", "LockInfo", "Waiter"),
     "leaselock.errors": (
         "AcquireCancelled",
         "AcquireTimeout",
         "AlreadyHeld",
         "ClientClosed",
+        "DeadlockDetected",
         "FenceRejected",
         "LeaselockError",
         "InvalidName",
         "LeaseLost",
+        "LimitMismatch",
         "NotHeld",
         "NotApplied",
         "RowNotFound",
@@ -87,6 +130,7 @@ _WHERE = {
         "StoreError",
         "OutcomeUnknown",
         "UnsafeProtocolWarning",
+        "WouldDeadlock",
     ),
 }
 
@@ -94,11 +138,23 @@ __all__ = [
     "AcquireCancelled",
     "AcquireTimeout",
     "AlreadyHeld",
+    "AsyncCampaign",
+    "AsyncChanges",
     "AsyncClient",
+    "AsyncElection",
     "AsyncLease",
+    "AsyncLeases",
     "AsyncLock",
+    "AsyncLockAll",
+    "AsyncRWLock",
+    "AsyncSemaphore",
+    "Campaign",
+    "Changes",
     "Client",
     "ClientClosed",
+    "DeadlockDetected",
+    "Election",
+    "Event",
     "FenceRejected",
     "Finding",
     "Holder",
@@ -106,16 +162,23 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "LeaselockError",
+    "Leases",
+    "LimitMismatch",
     "Lock",
+    "LockAll",
+    "LockChange",
     "LockInfo",
     "NotApplied",
     "NotHeld",
     "OutcomeUnknown",
+    "RWLock",
     "RowNotFound",
+    "Semaphore",
     "StaleVersion",
     "StoreError",
     "UnsafeProtocolWarning",
     "Waiter",
+    "WouldDeadlock",
     "__version__",
 ]
 

@@ -7,21 +7,31 @@ import sys
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from leaselock.api.connect import connect
+from leaselock.api.forgotten import end_forgotten
+from leaselock.api.guard import async_guard
+from leaselock.api.log import attach
 from leaselock.core.client_core import ClientCore
-from leaselock.core.validation import checked_body
+from leaselock.core.validation import checked_body, side_of
+from leaselock.core.watching import or_stop
 from leaselock.drivers.aio import Aio
 from leaselock.drivers.system_env import now
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
     from types import TracebackType
     from typing import Literal, Never
 
     from leaselock.api.connect import Store
-    from leaselock.core.backend import Finding
-    from leaselock.core.inspection import Holder, LockInfo, Waiter
+    from leaselock.api.guard import IfBusy
+    from leaselock.core.backend import Finding, Mode
+    from leaselock.core.deadlocks import Deadlock
+    from leaselock.core.election import Candidacy, Term
+    from leaselock.core.events import Event
+    from leaselock.core.inspection import Holder, LockChange, LockInfo, Waiter
     from leaselock.core.lease_handle import LeaseHandle
     from leaselock.core.mutex import Mutex
+    from leaselock.core.together import Together, TogetherHandle
+    from leaselock.core.watching import Watcher
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,9 +43,13 @@ class AsyncClient:
     *store* is a URL such as ``redis://localhost:6379/0`` or ``sqlite:///``; or a client of
     redis-py, valkey-py, kazoo or SQLAlchemy, whose settings are read; or a list of Redis servers,
     for Redlock. The default is ``$LEASELOCK_URL``, else an embedded SQLite file. *protocol* is the
-    default of `lock`, and the one of `locks`, `break_lock` and `adopt`. *label* is a short text
-    shown to users who inspect what this client holds. *op_timeout* limits the time for one
-    answer of the store, in seconds. *local_handoffs* is the default of `lock`.
+    default of `lock`, and the one of `locks`, `break_lock` and `adopt`. *prefix* begins the keys
+    of locks in Redis (default: the one in the URL, else ``lock:``). *label* is a short text
+    shown to users who inspect what this client holds; with *label_from* "caller", labels also say
+    which module, function and line of the program asked for the lock. *op_timeout* limits the time
+    for one answer of the store, in seconds. *local_handoffs* is the default of `lock`. An acquire
+    that waits longer than *deadlock_timeout* seconds looks for a deadlock, and raises
+    DeadlockDetected in its youngest member; None does not look.
 
     The constructor does not connect. Use the client as a context manager, or call `close`. Raises
     ValueError or TypeError if *store* names no store, ImportError if its client library is missing.
@@ -50,11 +64,14 @@ class AsyncClient:
         store: Store = None,
         *,
         protocol: str | None = None,
+        prefix: str | None = None,
         label: str | None = None,
         op_timeout: float = 5.0,
         local_handoffs: int = 0,
+        deadlock_timeout: float | None = None,
+        label_from: Literal["caller"] | None = None,
     ) -> None:
-        opened = connect(store, now, protocol=protocol, aio=True)
+        opened = connect(store, now, protocol=protocol, prefix=prefix, aio=True)
         self._driver = Aio(opened.stores, opened.blocking)
         self._service = ClientCore(
             self._driver,
@@ -63,9 +80,16 @@ class AsyncClient:
             label=label,
             op_timeout=op_timeout,
             local_handoffs=local_handoffs,
+            store=opened.shown,
+            notes=opened.notes,
+            deadlock_timeout=deadlock_timeout,
+            label_from=label_from,
         )
         self._driver.forgotten = self._service.abandon
+        self._driver.last = self._service.close
+        self._driver.unreleased = self._service.unreleased
         self._url = self._driver.store = opened.shown
+        attach(self._service, opened.shown)
 
     @property
     def url(self) -> str:
@@ -85,6 +109,7 @@ class AsyncClient:
         local_handoffs: int | None = None,
         cached: bool = False,
         owner: Literal["lock"] | None = None,
+        min_hold: float = 0.0,
         **unknown: Never,
     ) -> AsyncLock:
         """Return the lock of that name. The store is not asked.
@@ -103,12 +128,15 @@ class AsyncClient:
         own. With *cached* this client keeps the lease after a release until another client waits,
         for half of its length at most, so that the next acquire needs no request.
 
+        With *min_hold* the lock stays taken until so many seconds after its grant, by the store's
+        clock, even if it is released before or its holder dies: it is *cooling down*.
+
         Raises InvalidName if the name cannot be used, ValueError or TypeError for numbers out of
-        range, a protocol that the store does not know, and *local_handoffs* or *cached* where
-        the store cannot reserve tokens.
+        range, a protocol that the store does not know, *local_handoffs* or *cached* where the
+        store cannot reserve tokens, and *min_hold* where a hold cannot outlast its release.
         """
         return AsyncLock(
-            self._driver,
+            self,
             self._service.mutex(
                 name,
                 lease=lease,
@@ -120,8 +148,179 @@ class AsyncClient:
                 local_handoffs=local_handoffs,
                 cached=cached,
                 owner=owner,
+                min_hold=min_hold,
                 **unknown,
             ),
+        )
+
+    @overload
+    def guard(
+        self, name: str, *, busy: Literal["wait", "raise"] = "wait", **options: Any
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
+
+    @overload
+    def guard(
+        self, name: str, *, busy: Literal["skip"], **options: Any
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | None]]]: ...
+
+    def guard(self, name: str, *, busy: IfBusy = "wait", **options: Any) -> Any:
+        """Decorate a function that runs under the lock *name*, which its arguments complete.
+
+        *name* is a format string over the parameters of the function: "bill:{user_id}". *options*
+        are those of `lock`. While another owner holds the lock, a call waits, at most for *timeout*
+        seconds; with *busy* "raise" it raises AcquireTimeout; with "skip" it returns None, and the
+        function does not run. These two wait only if a *timeout* is given.
+
+        >>> @client.guard("bill:{user_id}", busy="skip")
+        ... def bill(user_id): ...
+        """
+        return async_guard(self.lock, name, busy, options)
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        lease: float = 30.0,
+        renew: bool = True,
+        timeout: float | None = None,
+        reentrant: bool = True,
+        protocol: str | None = None,
+        label: str | None = None,
+        **unknown: Never,
+    ) -> AsyncRWLock:
+        """Return the read/write lock of that name. The options are those of `lock`.
+
+        `lock` of the same name is its write side. Raises ValueError where the store or protocol
+        cannot share a lock; the message names those that can.
+        """
+        return AsyncRWLock(
+            self,
+            self._service.rwlock(
+                name,
+                lease=lease,
+                renew=renew,
+                timeout=timeout,
+                reentrant=reentrant,
+                protocol=protocol,
+                label=label,
+                **unknown,
+            ),
+        )
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int | None,
+        *,
+        lease: float = 30.0,
+        renew: bool = True,
+        timeout: float | None = None,
+        protocol: str | None = None,
+        label: str | None = None,
+        **unknown: Never,
+    ) -> AsyncSemaphore:
+        """Return the semaphore of that name, which has so many *permits*: None takes the number
+        that the store has. The other options are those of `lock`.
+
+        While the name is in use, every client must state the same number: acquiring raises
+        LimitMismatch otherwise. Raises ValueError where the store or protocol has no semaphores;
+        the message names those that have.
+        """
+        return AsyncSemaphore(
+            self,
+            self._service.semaphore(
+                name,
+                permits,
+                lease=lease,
+                renew=renew,
+                timeout=timeout,
+                protocol=protocol,
+                label=label,
+                **unknown,
+            ),
+        )
+
+    def lock_all(
+        self,
+        locks: Iterable[str | AsyncLock],
+        *,
+        timeout: float | None = None,
+        lease: float = 30.0,
+        renew: bool = True,
+        protocol: str | None = None,
+        label: str | None = None,
+        **unknown: Never,
+    ) -> AsyncLockAll:
+        """Return several locks that are acquired together, all or none, within one *timeout*.
+
+        Each is a name or a lock of this client, such as the read side of a read/write lock or a
+        semaphore, of which one permit is acquired. They are acquired in the order of their names,
+        so that two callers cannot wait for each other. One that is named twice is acquired once, in
+        the stronger mode; the permits of a semaphore add up. The other options are those of `lock`,
+        for names.
+        """
+        return AsyncLockAll(
+            self,
+            self._service.lock_all(
+                [getattr(lock, "_mutex", lock) for lock in locks],
+                timeout,
+                lease=lease,
+                renew=renew,
+                reentrant=True,
+                protocol=protocol,
+                label=label,
+                **unknown,
+            ),
+        )
+
+    async def once(
+        self,
+        name: str,
+        *,
+        every: float,
+        align: bool = False,
+        lease: float = 30.0,
+        protocol: str | None = None,
+        label: str | None = None,
+    ) -> AsyncLease | None:
+        """Return a lease at most once per period in the whole fleet, otherwise None.
+
+        After a grant the next one is at least *every* seconds later, by the store's clock, however
+        soon the lease is released, and even if its holder dies. So a period begins with a grant;
+        with *align* the periods are those of the store's clock, such as quarters of an hour for
+        900. The call does not wait. A run that takes longer than a period keeps its lease, which is
+        renewed. Raises ValueError where `lock` refuses *min_hold*.
+
+        >>> if lease := await client.once("report", every=900):
+        ...     async with lease: await report()
+        """
+        return AsyncLease.of(
+            self,
+            await self._driver.run(
+                self._service.once(name, every, align, lease=lease, protocol=protocol, label=label)
+            ),
+        )
+
+    def election(
+        self,
+        name: str,
+        *,
+        lease: float = 15.0,
+        protocol: str | None = None,
+        label: str | None = None,
+    ) -> AsyncElection:
+        """Return the election of that name, in which one client at a time leads. Asks no store.
+
+        The leader holds the lock *name* with a lease of *lease* seconds, which is renewed. *label*
+        is a short text shown to users who ask who leads. Raises InvalidName, ValueError or
+        TypeError as `lock` does.
+
+        >>> election = client.election("scheduler", label="web-3")
+        >>> await election.run(schedule)            # calls schedule(lease) while this client leads
+        """
+        return AsyncElection(
+            self,
+            self._service.election(name, lease=lease, protocol=protocol, label=label),
         )
 
     async def adopt(self, name: str, token: int) -> AsyncLease:
@@ -131,7 +330,7 @@ class AsyncClient:
         `extend`. This method, `locks` and `break_lock` see the locks of the client's default
         protocol.
         """
-        return AsyncLease(self._driver, await self._driver.run(self._service.adopt(name, token)))
+        return AsyncLease(self, await self._driver.run(self._service.adopt(name, token)))
 
     async def locks(self, pattern: str = "*") -> list[LockInfo]:
         """List the locks that are held or waited for and whose names match the shell *pattern*."""
@@ -145,6 +344,15 @@ class AsyncClient:
         its fencing token can stop it.
         """
         return await self._driver.run(self._service.break_lock(name, token))
+
+    async def deadlocks(self) -> list[Deadlock]:
+        """Return the deadlocks of the store: cycles of owners, each of which waits for the next.
+
+        A deadlock is a tuple of `Wait` objects, with *name*, *waiter* and *holder*. It begins with
+        the youngest wait: break the lock that its waiter holds, or end its process. Threads and
+        tasks of any process and host are found, if their clients use this protocol.
+        """
+        return await self._driver.run(self._service.deadlocks())
 
     async def doctor(self) -> list[Finding]:
         """Examine the configuration of the store; return what was found."""
@@ -166,6 +374,22 @@ class AsyncClient:
         """Release all locks, end all waits, and disconnect from the store."""
         await self._driver.end(self._service.close())
 
+    def on_event(self, listener: Callable[[Event], object]) -> None:
+        """Call *listener* with each Event of this client: acquire, grant, renewal, loss, release.
+
+        It is called by the thread or task to which the event happens, and must be quick. An
+        exception of it is reported and changes nothing.
+        """
+        self._service.listen(listener)
+
+    def annotate(self, note: Callable[[], str]) -> None:
+        """Store what *note* returns with each acquire; `Holder.note` and `Waiter.note` show it.
+
+        It is called before the first request of an acquire, by the same thread or task: to store
+        the identity of a trace or a request, for example. At most 255 bytes are kept.
+        """
+        self._service.annotate(note)
+
     async def aclose(self) -> None:
         """Release all locks, end all waits, and disconnect from the store."""
         await self.close()
@@ -175,6 +399,9 @@ class AsyncClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def __del__(self) -> None:
+        end_forgotten(self)
 
     def __repr__(self) -> str:
         return f"<leaselock.AsyncClient {self._url}{self._service.state()}>"
@@ -195,8 +422,9 @@ class AsyncLock:
     ... async def report(): ...
     """
 
-    def __init__(self, driver: Aio, mutex: Mutex) -> None:
-        self._driver = driver
+    def __init__(self, client: AsyncClient, mutex: Mutex) -> None:
+        self._client = client
+        self._driver = client._driver
         self._mutex = mutex
 
     @property
@@ -221,7 +449,7 @@ class AsyncLock:
         ...     async with lease: ...
         """
         return AsyncLease.of(
-            self._driver, await self._driver.run(self._mutex.acquire(timeout, **unknown))
+            self._client, await self._driver.run(self._mutex.acquire(timeout, **unknown))
         )
 
     def cancel(self) -> int:
@@ -244,16 +472,31 @@ class AsyncLock:
         return self._mutex.owned()
 
     async def holder(self) -> Holder | None:
-        """Return the holder of the lock, or None."""
+        """Return the holder of the lock, the oldest of several, or None."""
         return await self._driver.run(self._mutex.holder())
+
+    async def holders(self) -> list[Holder]:
+        """Return all holders of the lock, the oldest first."""
+        return await self._driver.run(self._mutex.holders())
 
     async def waiters(self) -> list[Waiter]:
         """Return the waiters for the lock, in the order in which they will be served."""
         return await self._driver.run(self._mutex.waiters())
 
+    def watch(self) -> AsyncChanges:
+        """Return an iterator over the holders of the lock: the present one, and each change.
+
+        It waits for the next change and ends when the client is closed. Where the store sends
+        notifications, it does not poll.
+
+        >>> async for change in client.lock("order:5").watch():
+        ...     print(change.holder or "free")
+        """
+        return AsyncChanges(self._client, self._mutex.watch())
+
     async def __aenter__(self) -> AsyncLease:
         return AsyncLease(
-            self._driver, await self._driver.run(self._mutex.enter(id(sys._getframe(1))))
+            self._client, await self._driver.run(self._mutex.enter(id(sys._getframe(1))))
         )
 
     async def __aexit__(
@@ -279,6 +522,350 @@ class AsyncLock:
         return f"<leaselock.AsyncLock {self.name!r} on {self._driver.store}{self._mutex.state()}>"
 
 
+class AsyncElection:
+    """The election of one leader among all clients that campaign for a name.
+
+    `AsyncClient.election` makes it. The leader is the holder of the lock of that name, its fencing
+    token is its term. When it resigns, exits or is terminated, the next one leads at once; when it
+    dies, at the end of its lease, or as soon as the store notices its death.
+
+    >>> election = client.election("scheduler")
+    >>> async with election.lead() as lease:
+    ...     await run_due_jobs(fence=lease.token)
+    """
+
+    def __init__(self, client: AsyncClient, candidacy: Candidacy) -> None:
+        self._client = client
+        self._driver = client._driver
+        self._candidacy = candidacy
+
+    @property
+    def name(self) -> str:
+        """The name of the election, and of its lock."""
+        return self._candidacy.mutex.name
+
+    def lead(self) -> AsyncCampaign:
+        """Campaign, and lead to the end of the body: a context manager whose value is the lease.
+
+        It waits without limit. LeaseLost is raised at the end of the body if the lease was lost or
+        another task has resigned, AlreadyHeld at its begin if this task leads already.
+        """
+        return AsyncCampaign(self._client, self._candidacy.campaign())
+
+    async def run(self, function: Callable[[AsyncLease], Awaitable[R]]) -> R | None:
+        """Call *function* with the lease whenever this client leads; return its result.
+
+        On loss the function is cancelled, and called again when this client leads again.
+        An exception of it ends the leadership and is raised. None is returned when the client is
+        closed. Later failures of the store are waited out; StoreError is raised if the store does
+        not answer at first. In the main thread, SIGTERM raises SystemExit while this runs, unless
+        the program handles the signal itself, so the next leader need not wait.
+
+        >>> async def schedule(lease):
+        ...     while True:
+        ...         await run_due_jobs(fence=lease.token)
+        ...         await asyncio.sleep(1)
+        >>> await election.run(schedule)
+        """
+        return await self._driver.run(
+            self._candidacy.run(function, functools.partial(AsyncLease, self._client))
+        )
+
+    async def leader(self) -> Holder | None:
+        """Return the present leader, or None."""
+        return await self._driver.run(self._candidacy.leader())
+
+    async def resign(self) -> bool:
+        """Give up the leadership of this client; return whether it led. The next one leads at once.
+
+        From the task that leads, the lease is released, and the body goes on without it. From
+        another task, the body is cancelled first, and ends with LeaseLost.
+        """
+        return await self._driver.run(self._candidacy.resign())
+
+    def watch(self) -> AsyncChanges:
+        """Return an iterator over the leaders: the present one, and each change.
+
+        It ends when the client is closed.
+
+        >>> async for change in election.watch():
+        ...     print(change.holder or "no leader")
+        """
+        return AsyncChanges(self._client, self._candidacy.watch())
+
+    def __repr__(self) -> str:
+        return f"<leaselock.AsyncElection {self.name!r} on {self._driver.store}>"
+
+
+class AsyncCampaign:
+    """One campaign and the term that follows, as a context manager. `AsyncElection.lead` makes it.
+
+    >>> async with election.lead() as lease:
+    ...     await run_due_jobs(fence=lease.token)
+    """
+
+    def __init__(self, client: AsyncClient, term: Term) -> None:
+        self._client = client
+        self._driver = client._driver
+        self._term = term
+
+    async def __aenter__(self) -> AsyncLease:
+        return AsyncLease(self._client, await self._driver.run(self._term.begin()))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._driver.run(self._term.end(exception))
+
+    def __repr__(self) -> str:
+        return (
+            f"<leaselock.AsyncCampaign for {self._term.candidacy.mutex.name!r} "
+            f"on {self._driver.store}>"
+        )
+
+
+class AsyncChanges:
+    """The changes of a lock, one after another. `watch` makes it.
+
+    A change that was undone before the next step is not reported: each step reports the present
+    state. StoreError is raised when the store is silent for 30 seconds; the iteration may go on.
+
+    >>> async for change in client.lock("order:5").watch():
+    ...     print(change.holder or "free")
+    """
+
+    def __init__(self, client: AsyncClient, watcher: Watcher) -> None:
+        self._client = client
+        self._driver = client._driver
+        self._watcher = watcher
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> LockChange:
+        return or_stop(await self._driver.run(self._watcher.next()), StopAsyncIteration)
+
+    def __repr__(self) -> str:
+        return f"<leaselock.AsyncChanges of {self._watcher.name!r} on {self._driver.store}>"
+
+
+class AsyncRWLock:
+    """A read/write lock, identified by its name in the store. `AsyncClient.rwlock` makes it.
+
+    `read` is shared by any number of readers, `write` is exclusive. `update` is held by one beside
+    readers, and can become exclusive: `AsyncLease.upgrade`. Each is an `AsyncLock`. A writer that
+    waits keeps later readers waiting. The holder of `write` may acquire `read`, and keeps it when
+    `write` is released.
+
+    >>> catalog = client.rwlock("catalog")
+    >>> async with catalog.read:
+    ...     show(load())
+    >>> async with catalog.write as lease:
+    ...     save(change(load()), fence=lease.token)
+    """
+
+    def __init__(self, client: AsyncClient, sides: dict[Mode, Mutex]) -> None:
+        self._client = client
+        self._driver = client._driver
+        self._sides = {mode: AsyncLock(client, side) for mode, side in sides.items()}
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self.read.name
+
+    @property
+    def read(self) -> AsyncLock:
+        """The shared side."""
+        return self._sides["shared"]
+
+    @property
+    def write(self) -> AsyncLock:
+        """The exclusive side."""
+        return self._sides["exclusive"]
+
+    @property
+    def update(self) -> AsyncLock:
+        """The side that can be upgraded; ValueError where the protocol does not have it."""
+        return side_of(self._sides, "update")
+
+    async def holder(self) -> Holder | None:
+        """Return the oldest holder, or None."""
+        return await self.read.holder()
+
+    async def holders(self) -> list[Holder]:
+        """Return all holders, the oldest first."""
+        return await self.read.holders()
+
+    async def waiters(self) -> list[Waiter]:
+        """Return the waiters, in the order of their arrival."""
+        return await self.read.waiters()
+
+    def __repr__(self) -> str:
+        return f"<leaselock.AsyncRWLock {self.name!r} on {self._driver.store}>"
+
+
+class AsyncSemaphore(AsyncLock):
+    """A semaphore: a number of permits, of which each holder has one or more.
+    `AsyncClient.semaphore` makes it.
+
+    A task may acquire permits several times; each grant is a lease of its own. The token of a
+    lease identifies it, but does not fence. A claim for many permits is not overtaken by later ones
+    for few.
+
+    >>> gpus = client.semaphore("gpus", permits=4)
+    >>> async with gpus:
+    ...     train()
+    >>> if lease := await gpus.acquire(timeout=60, permits=2):
+    ...     async with lease: ...
+    """
+
+    @overload
+    async def acquire(self, timeout: None = None, permits: int = 1) -> AsyncLease: ...
+
+    @overload
+    async def acquire(self, timeout: float, permits: int = 1) -> AsyncLease | None: ...
+
+    async def acquire(
+        self, timeout: float | None = None, permits: int = 1, **unknown: Never
+    ) -> AsyncLease | None:
+        """Acquire *permits* at once; return a lease, or None when *timeout* seconds have passed.
+
+        Raises ValueError for more permits than there are, LimitMismatch if the semaphore in the
+        store has another number of them. Otherwise as `AsyncLock.acquire`.
+        """
+        return AsyncLease.of(
+            self._client, await self._driver.run(self._mutex.acquire(timeout, permits, **unknown))
+        )
+
+    async def available(self) -> int:
+        """Return how many permits are not held."""
+        return await self._driver.run(self._mutex.available())
+
+    async def resize(self, permits: int) -> None:
+        """Change the number of permits. No holder loses any; none is granted until the sum fits.
+
+        Waiters for more than that fail with LimitMismatch. Other clients must state the new number.
+        """
+        await self._driver.run(self._mutex.resize(permits))
+
+    def __repr__(self) -> str:
+        return (
+            f"<leaselock.AsyncSemaphore {self.name!r} on {self._driver.store}{self._mutex.state()}>"
+        )
+
+
+class AsyncLockAll:
+    """Several locks that are acquired together, all or none. `AsyncClient.lock_all` makes it.
+
+    >>> async with client.lock_all(["account:1", "account:2"], timeout=5) as leases:
+    ...     transfer()
+    """
+
+    def __init__(self, client: AsyncClient, together: Together) -> None:
+        self._client = client
+        self._driver = client._driver
+        self._together = together
+
+    @overload
+    async def acquire(self, timeout: None = None) -> AsyncLeases: ...
+
+    @overload
+    async def acquire(self, timeout: float) -> AsyncLeases | None: ...
+
+    async def acquire(self, timeout: float | None = None, **unknown: Never) -> AsyncLeases | None:
+        """Acquire all locks; return their leases, or None when *timeout* seconds have passed.
+
+        Raises as `AsyncLock.acquire` does. If it raises or returns None, nothing is held.
+        """
+        return AsyncLeases.of(
+            self._client, await self._driver.run(self._together.acquire(timeout, **unknown))
+        )
+
+    async def __aenter__(self) -> AsyncLeases:
+        return AsyncLeases(self._client, await self._driver.run(self._together.enter()))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._driver.run(self._together.leave(exception))
+
+    def __repr__(self) -> str:
+        return f"<leaselock.AsyncLockAll {self._together.names()} on {self._driver.store}>"
+
+
+class AsyncLeases:
+    """The leases of several locks, which end together. `AsyncLockAll.acquire` returns it.
+
+    >>> leases = await client.lock_all(["a", "b"]).acquire()
+    >>> leases.ensure()                     # raises LeaseLost if any of them is lost
+    >>> await leases.release()
+    """
+
+    def __init__(self, client: AsyncClient, handle: TogetherHandle) -> None:
+        self._client = client
+        self._driver = client._driver
+        self._handle = handle
+
+    @classmethod
+    def of(cls, client: AsyncClient, handle: TogetherHandle | None) -> AsyncLeases | None:
+        """The leases of a grant, if there was one."""
+        return None if handle is None else cls(client, handle)
+
+    @property
+    def leases(self) -> tuple[AsyncLease, ...]:
+        """The lease of each lock, in the order in which they were acquired."""
+        return tuple(AsyncLease(self._client, handle) for handle in self._handle.handles)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds for which all leases stay valid without another renewal."""
+        return self._handle.remaining()
+
+    @property
+    def lost(self) -> bool:
+        """Whether any of the leases is not valid any more although it was not released."""
+        return self._handle.lost()
+
+    def ensure(self) -> None:
+        """Raise LeaseLost unless all leases are valid, NotHeld after the release."""
+        self._handle.ensure()
+
+    async def extend(self, seconds: float) -> None:
+        """Make every lease end no sooner than *seconds* from now; LeaseLost if one was lost."""
+        await self._driver.run(self._handle.extend(seconds))
+
+    async def release(self) -> None:
+        """Release all locks, the last one first; LeaseLost if any lease was lost."""
+        await self._driver.run(self._handle.release())
+
+    def on_lost(self, callback: Callable[[AsyncLeases], object]) -> None:
+        """Call *callback* with this object when the first of its leases is lost."""
+        self._driver.step(
+            self._handle.on_lost, callback, self, functools.partial(AsyncLeases, self._client)
+        )
+
+    async def __aenter__(self) -> Self:
+        return await self._driver.run(self._handle.begin_body(self))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._driver.run(self._handle.leave(exception))
+
+    def __repr__(self) -> str:
+        return f"<leaselock.AsyncLeases {self._handle.names()} on {self._driver.store}>"
+
+
 class AsyncLease:
     """One grant of a lock, valid while it is renewed. `AsyncLock.acquire` returns it.
 
@@ -288,14 +875,15 @@ class AsyncLease:
     >>> await lease.release()
     """
 
-    def __init__(self, driver: Aio, handle: LeaseHandle) -> None:
-        self._driver = driver
+    def __init__(self, client: AsyncClient, handle: LeaseHandle) -> None:
+        self._client = client
+        self._driver = client._driver
         self._handle = handle
 
     @classmethod
-    def of(cls, driver: Aio, handle: LeaseHandle | None) -> AsyncLease | None:
+    def of(cls, client: AsyncClient, handle: LeaseHandle | None) -> AsyncLease | None:
         """The lease of a grant, if there was one."""
-        return None if handle is None else cls(driver, handle)
+        return None if handle is None else cls(client, handle)
 
     @property
     def name(self) -> str:
@@ -313,6 +901,11 @@ class AsyncLease:
         return self._handle.remaining()
 
     @property
+    def renewals(self) -> int:
+        """How often the lease was renewed or extended since it was granted."""
+        return self._handle.hold.renewals
+
+    @property
     def lost(self) -> bool:
         """Whether the lease is not valid any more although it was not released."""
         return self._handle.lost()
@@ -328,6 +921,15 @@ class AsyncLease:
     async def release(self) -> None:
         """Release the lock; LeaseLost if the lease was lost, NotHeld if it was already released."""
         await self._driver.run(self._handle.release())
+
+    async def upgrade(self, timeout: float | None = None) -> bool:
+        """Make a lease of `AsyncRWLock.update` exclusive; return whether that was so in time.
+
+        It waits until the present readers have released; no new ones are let in meanwhile. None
+        waits without limit. The token is a new one then. If False is returned, or an error is
+        raised, the lease is what it was. Raises WouldDeadlock for a lease of `AsyncRWLock.read`.
+        """
+        return await self._driver.run(self._handle.upgrade(timeout))
 
     async def detach(self) -> None:
         """Leave the lock held until its lease ends; `AsyncClient.adopt` continues it by its token.
@@ -348,7 +950,7 @@ class AsyncLease:
     def on_lost(self, callback: Callable[[AsyncLease], object]) -> None:
         """Call *callback* with this lease when it is lost, in a task of its own."""
         self._driver.step(
-            self._handle.on_lost, callback, self, functools.partial(AsyncLease, self._driver)
+            self._handle.on_lost, callback, self, functools.partial(AsyncLease, self._client)
         )
 
     async def __aenter__(self) -> Self:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from leaselock.backends import Opened, open_store
+from leaselock.core.backend import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,14 +41,32 @@ VARIABLE = "LEASELOCK_URL"
 DEFAULT = "sqlite:///"
 
 
+def default_file() -> Finding:
+    """What `doctor` says of the file that is used where no store is named."""
+    return Finding(
+        "ok",
+        f"no store was named: this is the default file of this user (uid {os.getuid()}), and other "
+        "users have their own",
+        f"to share locks with them, name one store for all in {VARIABLE}",
+    )
+
+
 def connect(
-    store: object, now: Callable[[], float], *, protocol: str | None = None, aio: bool = False
+    store: object,
+    now: Callable[[], float],
+    *,
+    protocol: str | None = None,
+    prefix: str | None = None,
+    aio: bool = False,
 ) -> Opened:
     """The store that *store* names: a URL, or the path of a file; None for $LEASELOCK_URL, else the
-    embedded file. *protocol* is its default protocol, where the URL does not say one.
+    embedded file. *protocol* and *prefix* are used where the URL does not say them.
     """
+    if store is None and VARIABLE not in os.environ:
+        opened = open_store(DEFAULT, now, aio=aio, prefix=prefix)
+        return opened._replace(protocol=protocol or opened.protocol, notes=(default_file(),))
     if store is None:
-        store = os.environ.get(VARIABLE, DEFAULT)
+        store = os.environ[VARIABLE]
         if not store.strip():
             raise ValueError(
                 f"{VARIABLE} is set, but empty: unset it to use the default file, or name a store"
@@ -56,7 +75,7 @@ def connect(
         from urllib.parse import quote_from_bytes
 
         store = f"sqlite:///{quote_from_bytes(os.fsencode(os.path.abspath(store)))}"
-    opened = open_store(store, now, aio=aio)
+    opened = open_store(store, now, aio=aio, prefix=prefix)
     if protocol is None:
         return opened
     said = isinstance(store, str) and "protocol=" in store.partition("?")[2]

@@ -7,9 +7,11 @@ When that is closed, its holds are lost, and the client can serve another loop.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import inspect
+import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from leaselock.core.effects import (
     Call,
@@ -23,18 +25,23 @@ from leaselock.core.effects import (
     Wait,
 )
 from leaselock.drivers.errors import as_public
+from leaselock.drivers.forgotten import CLOSER
 from leaselock.drivers.in_thread import InThread, Loop
 from leaselock.drivers.node import DRIVERS, forked_message
 from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from concurrent.futures import Executor
 
     from leaselock.core.backend import StoreLifecycle
     from leaselock.drivers.node import Node
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 CLOSE_TIMEOUT = 5.0
+# The tasks that close clients which were never closed.
+ENDING: set[asyncio.Task[None]] = set()
 
 
 class BodyGuard:
@@ -84,6 +91,10 @@ class Aio(SystemEnv):
         self.background: set[asyncio.Task[None]] = set()
         # What the client does when its holds are lost with a fork or a loop.
         self.forgotten: Callable[[str, bool], None] = _nothing
+        # The last process of the client.
+        self.last: Callable[[], Process[None]] | None = None
+        # The names of the locks that the client has not released.
+        self.unreleased: Callable[[], list[str]] = list
         # The URL of the store, for people.
         self.store = ""
         DRIVERS.add(self)
@@ -95,7 +106,7 @@ class Aio(SystemEnv):
             raise RuntimeError("an AsyncClient is used from a task, not from a loop callback")
         owner = self.owners.get(task)
         if owner is None:
-            owner = self.owners[task] = Owner(task.get_name())
+            owner = self.owners[task] = Owner(task.get_name(), f"{id(task):x}")
             task.add_done_callback(self._task_ended)
         return owner
 
@@ -126,6 +137,11 @@ class Aio(SystemEnv):
                 "this AsyncClient belongs to another event loop that is still open; "
                 "make one client for each loop"
             )
+        self._drop()
+        self._forget("the event loop in which it was taken is closed", ours=True)
+
+    def _drop(self) -> None:
+        """Let go of everything in the store, where its loop does not run."""
         for node in self.in_threads.values():
             node.interrupt()
         for node in self.in_threads.values():
@@ -134,7 +150,6 @@ class Aio(SystemEnv):
             node.close()
         for store in self.stores:
             store.abandon()
-        self._forget("the event loop in which it was taken is closed", ours=True)
 
     def _forget(self, reason: str, *, ours: bool) -> None:
         self.background = set()
@@ -190,7 +205,9 @@ class Aio(SystemEnv):
         while a task waits.
         """
         if isinstance(effect, Call):
-            node = self.in_threads.get(effect.node, effect.node)
+            node = effect.node
+            if self.in_threads:
+                node = self.in_threads.get(node, node)
             answer: Awaitable[object] = node.call(effect.request, effect.until)
             return answer
         if isinstance(effect, Wait):
@@ -215,8 +232,7 @@ class Aio(SystemEnv):
             await woken
         finally:
             timer.cancel()
-            if wake in signal.wakers:
-                signal.wakers.remove(wake)
+            signal.remove(wake)
         return signal.is_set
 
     async def _sleep(self, until: float) -> None:
@@ -243,13 +259,15 @@ class Aio(SystemEnv):
         if not was_dropped(process):
             await self.run(process)
 
-    async def _call_user(self, effect: CallUser) -> None:
+    async def _call_user(self, effect: CallUser) -> object:
         try:
             answer = effect.callback(effect.argument)
-            if inspect.isawaitable(answer):
-                await answer
+            return await answer if inspect.isawaitable(answer) else answer
         except Exception as error:
+            if not effect.reported:
+                raise
             _report(error, "a callback for a lost lease failed")
+            return None
 
     async def end(self, process: Process[None]) -> None:
         """Run the client's last process, and close the driver even if that fails."""
@@ -259,6 +277,53 @@ class Aio(SystemEnv):
             await self.run(process)
         finally:
             await self.close()
+
+    def end_later(self) -> None:
+        """Close the client in the background: nothing refers to it any more. For a finalizer."""
+        if self.loop is None or self.last is None:
+            return
+        try:
+            self.loop.call_soon_threadsafe(self._end_in_task, self.loop, self.last)
+        except RuntimeError:
+            # The loop is closed.
+            CLOSER.close_later(self._drop)
+
+    def _end_in_task(self, loop: Loop, last: Callable[[], Process[None]]) -> None:
+        process = last()
+        task = loop.create_task(self.end(process), name="leaselock-closer")
+        ENDING.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            ENDING.discard(task)
+            # One that was cancelled before its first step has not begun its process.
+            process.close()
+            if task.cancelled():
+                self._drop()
+            elif (error := task.exception()) is not None:
+                _report(error, "closing a lock client that was never closed failed")
+
+        task.add_done_callback(ended)
+
+    def end_at_exit(self) -> None:
+        """Release what the client still holds when the interpreter ends; warn if that fails."""
+        if self.loop is None or self.last is None or not self.unreleased():
+            return
+        error: Exception | None = None
+        if self.loop.is_running():
+            error = RuntimeError("its event loop runs in another thread")
+        else:
+            loop = LastLoop() if self.loop.is_closed() else self.loop
+            try:
+                loop.run_until_complete(self.end(self.last()))
+            except Exception as raised:
+                error = raised
+            finally:
+                loop.close()
+        if names := self.unreleased():
+            why = f": {error}" if error else ""
+            text = f"an AsyncClient of {self.store} was never closed, and could not be{why}; "
+            text += f"until their leases end, these stay locked: {', '.join(map(repr, names))}"
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=1)
 
     async def close(self) -> None:
         """End the background tasks and close the stores."""
@@ -278,6 +343,23 @@ class Aio(SystemEnv):
         if self.stores:
             # A closed transport closes its socket in the next iteration of the loop.
             await asyncio.sleep(0)
+
+
+class LastLoop(asyncio.SelectorEventLoop):
+    """A loop for the end of the interpreter, where no thread can be started: to look up a name, or
+    to call what blocks.
+    """
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Call the function in this thread: there is no other task."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 class _Waker:
@@ -300,3 +382,12 @@ def _report(error: BaseException, message: str) -> None:
 
 def _nothing(reason: str, ours: bool) -> None:
     """No client uses the driver."""
+
+
+def _at_exit() -> None:
+    for driver in list(DRIVERS):
+        if isinstance(driver, Aio):
+            driver.end_at_exit()
+
+
+atexit.register(_at_exit)

@@ -10,7 +10,7 @@ PUBLIC = LeaselockError.__module__
 def as_public(error: BaseException) -> BaseException:
     """The exception to raise to the caller in place of *error*.
 
-    The traceback of an exception that is raised on purpose, and of an interrupt, begins anew: its
+    The traceback of an exception that is raised on purpose, and of an interrupt, starts again: its
     message says what happened. Any other one is a bug of the library, and keeps all that explains
     it.
     """

@@ -6,6 +6,8 @@ import os
 import weakref
 from typing import Protocol
 
+from leaselock.drivers.forgotten import CLOSER
+
 
 class Node(Protocol):
     """A blocking node: it answers requests in the thread that calls it."""
@@ -42,6 +44,8 @@ DRIVERS: weakref.WeakSet[Forks] = weakref.WeakSet()
 def _after_fork_in_child() -> None:
     for driver in list(DRIVERS):
         driver.after_fork()
+    # After that: what is dropped there does no harm to the parent any more.
+    CLOSER.reset()
 
 
 def forked_message() -> str:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import time
+from _tracemalloc import is_tracing  # tracemalloc itself takes longer to load
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from leaselock.core.effects import FOREVER
+from leaselock.process_identity import own_identity
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from types import FrameType
 
 # Linux's boot clock counts suspend, which the monotonic clock does not (hazard B4).
@@ -39,15 +44,24 @@ class SystemEnv:
         """128 random bits of the kernel, so a fork does not repeat them."""
         return os.urandom(16).hex()
 
+    # In Python's development mode, and with tracemalloc.
+    records_call_sites = staticmethod(partial(bool, 1) if sys.flags.dev_mode else is_tracing)
+
     def call_site(self) -> str:
-        """The line of the user's program, in Python's development mode or with tracemalloc."""
-        if not sys.flags.dev_mode and not ("tracemalloc" in sys.modules and _tracing()):
-            return ""
-        frame = sys._getframe(1)
-        while (above := frame.f_back) is not None and _ours(frame):
-            frame = above
+        """The line of the user's program that runs this step."""
+        frame = _users_frame()
         code = frame.f_code
         return f'  File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}'
+
+    def caller(self) -> str:
+        """The same as module:function:line."""
+        frame = _users_frame()
+        module = frame.f_globals.get("__name__", "")
+        return f"{module}:{frame.f_code.co_qualname}:{frame.f_lineno}"
+
+    def exit_on_sigterm(self) -> AbstractContextManager[None]:
+        """Exit at SIGTERM in the main thread, unless the program handles that signal itself."""
+        return TERMINATION.exits()
 
     def random(self) -> float:
         """A number from 0 up to 1."""
@@ -56,6 +70,43 @@ class SystemEnv:
     def host_and_pid(self) -> tuple[str, int]:
         """The name of this host and the number of this process."""
         return _host(), os.getpid()
+
+    process_identity = staticmethod(own_identity)
+
+
+class Termination:
+    """SIGTERM as SystemExit, while at least one process asks for it."""
+
+    def __init__(self) -> None:
+        self.users = 0
+
+    @contextmanager
+    def exits(self) -> Iterator[None]:
+        """Exit at SIGTERM in the main thread, unless the program handles that signal itself."""
+        import signal
+        import threading
+
+        in_main = threading.current_thread() is threading.main_thread()
+        handled = signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, _exit)
+        if handled or not in_main:
+            yield
+            return
+        signal.signal(signal.SIGTERM, _exit)
+        self.users += 1
+        try:
+            yield
+        finally:
+            self.users -= 1
+            if not self.users and signal.getsignal(signal.SIGTERM) is _exit:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    # The exit code of a process that a signal has ended, as shells show it.
+    raise SystemExit(128 + number)
+
+
+TERMINATION = Termination()
 
 
 def _host() -> str:
@@ -66,10 +117,11 @@ def _host() -> str:
     return socket.gethostname()
 
 
-def _tracing() -> bool:
-    import tracemalloc
-
-    return tracemalloc.is_tracing()
+def _users_frame() -> FrameType:
+    frame = sys._getframe(2)
+    while (above := frame.f_back) is not None and _ours(frame):
+        frame = above
+    return frame
 
 
 def _ours(frame: FrameType) -> bool:

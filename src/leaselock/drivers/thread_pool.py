@@ -89,6 +89,6 @@ class ThreadPool:
         with self.starting:
             threads = list(self.threads)
         for thread in threads:
-            if thread is not threading.current_thread():
+            if thread.ident != threading.get_ident():
                 thread.join(timeout)
         self.closing = False

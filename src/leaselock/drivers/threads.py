@@ -7,8 +7,11 @@ interleave at the awaits of the core and nowhere else, as in the simulator.
 from __future__ import annotations
 
 import atexit
+import functools
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from leaselock.core.effects import (
     Call,
@@ -22,12 +25,14 @@ from leaselock.core.effects import (
     Wait,
 )
 from leaselock.drivers.errors import as_public
+from leaselock.drivers.forgotten import CLOSER, report
 from leaselock.drivers.node import DRIVERS, Node, forked_message
 from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
 from leaselock.drivers.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import FrameType
 
     from leaselock.core.backend import StoreLifecycle
 
@@ -45,6 +50,7 @@ class Threads(SystemEnv):
         self.blocking = blocking
         self.monitor = threading.RLock()
         self.local = threading.local()
+        self.greenlets: WeakKeyDictionary[Any, Owner] = WeakKeyDictionary()
         self.pool = ThreadPool(self._in_background)
         # What the client does when its holds are lost with a fork.
         self.forgotten: Callable[[str, bool], None] = _nothing
@@ -55,11 +61,28 @@ class Threads(SystemEnv):
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
-        """The running thread. A thread local dies with the thread; its identifier is reused."""
+        """The running thread. A thread local dies with the thread; its identifier is reused.
+
+        A greenlet is an owner of its own: gevent and eventlet switch between them also where
+        threads are not patched, and then all of them share one thread local.
+        """
+        module = sys.modules.get("greenlet")
+        if module is not None and (greenlet := module.getcurrent()).parent is not None:
+            return self._greenlet_owner(greenlet)
         try:
             owner: Owner = self.local.owner
         except AttributeError:
-            owner = self.local.owner = Owner(threading.current_thread().name)
+            thread = threading.current_thread()
+            owner = self.local.owner = Owner(thread.name, f"{thread.ident:x}")
+        return owner
+
+    def _greenlet_owner(self, greenlet: Any) -> Owner:
+        owner = self.greenlets.get(greenlet)
+        if owner is None:
+            name = threading.current_thread().name
+            owner = self.greenlets[greenlet] = Owner(
+                f"{name}, greenlet {id(greenlet):x}", f"{id(greenlet):x}"
+            )
         return owner
 
     def guard(self) -> None:
@@ -113,7 +136,7 @@ class Threads(SystemEnv):
         elif isinstance(effect, Spawn):
             self.pool.start(effect.process, effect.name)
         elif isinstance(effect, CallUser):
-            self._call_user(effect)
+            return self._call_user(effect)
         else:
             raise TypeError(f"the core awaited {effect!r}, which is not an effect")
         return None
@@ -131,29 +154,55 @@ class Threads(SystemEnv):
                     break
         finally:
             with self.monitor:
-                if gate.release in signal.wakers:
-                    signal.wakers.remove(gate.release)
+                signal.remove(gate.release)
         return signal.is_set
 
     def _in_background(self, process: Process[None]) -> None:
         if not was_dropped(process):
             self.run(process)
 
-    def _call_user(self, effect: CallUser) -> None:
+    def _call_user(self, effect: CallUser) -> object:
         try:
-            effect.callback(effect.argument)
+            return effect.callback(effect.argument)
         except Exception as error:
-            # The user's own function failed: report it like an uncaught exception of a thread.
-            thread = threading.current_thread()
-            hook = threading.ExceptHookArgs((type(error), error, error.__traceback__, thread))
-            threading.excepthook(hook)
+            if not effect.reported:
+                raise
+            report(error)  # the user's own function failed
+            return None
 
     def end(self, process: Process[None]) -> None:
-        """Run the client's last process, and close the driver even if that fails."""
+        """Run the client's last process, and close the driver even if that fails.
+
+        A signal handler that has interrupted a call of this client may hold what that needs: then
+        it is done in the background, and the call ends with ClientClosed, or with what the handler
+        raises.
+        """
+        if self._is_interrupted(sys._getframe()):
+            CLOSER.close_later(functools.partial(self._end, process))
+        else:
+            self._end(process)
+
+    def _is_interrupted(self, frame: FrameType | None) -> bool:
+        """Whether this thread is in the middle of a call of this client, which is not a callback
+        of the user.
+        """
+        while frame is not None and frame.f_code is not CALLING_USER:
+            if frame.f_code in CALLS and frame.f_locals["self"] is self:
+                return True
+            frame = frame.f_back
+        return False
+
+    def _end(self, process: Process[None]) -> None:
         try:
             self.run(process)
         finally:
             self.close()
+
+    def end_later(self) -> None:
+        """Close the client in the background: nothing refers to it any more. For a finalizer."""
+        last = self.last
+        assert last is not None  # there was a client
+        CLOSER.close_later(lambda: self._end(last()))
 
     def close(self) -> None:
         """End the background threads and close the stores."""
@@ -173,6 +222,7 @@ class Threads(SystemEnv):
         """In a forked child: only the forking thread runs, and nothing is held."""
         self.monitor = threading.RLock()
         self.local = threading.local()
+        self.greenlets = WeakKeyDictionary()
         self.pool = ThreadPool(self._in_background)
         for node in self.blocking:
             node.after_fork()
@@ -181,11 +231,17 @@ class Threads(SystemEnv):
         self.forgotten(forked_message(), False)
 
 
+# What a thread executes while it is in the middle of a call, and outside of it again.
+CALLS = {Threads.run.__code__, Threads._end.__code__}
+CALLING_USER = Threads._call_user.__code__
+
+
 def _nothing(reason: str, ours: bool) -> None:
     """No client uses the driver."""
 
 
 def _at_exit() -> None:
+    CLOSER.finish()
     for driver in list(DRIVERS):
         if isinstance(driver, Threads) and driver.last is not None:
             driver.end(driver.last())

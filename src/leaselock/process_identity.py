@@ -1,0 +1,85 @@
+"""What tells a process from a later one with the same number.
+
+A process is identified by the boot of its machine, its namespace of process numbers, and the moment
+of its start within that boot. Linux only: elsewhere identities are empty, and nothing is known.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leaselock.core.inspection import Holder
+
+# By process number: an identity is asked for with each claim of a new task.
+_known: tuple[int, str] = (0, "")
+
+
+def own_identity() -> str:
+    """Return the identity of this process; empty where it is unknown."""
+    global _known
+    pid, identity = _known
+    if pid != os.getpid():
+        pid, identity = os.getpid(), ""
+        try:
+            # Otherwise /proc is that of another namespace of process numbers.
+            if os.readlink("/proc/self") == str(pid):
+                with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                    boot = file.read(8)
+                space = os.stat("/proc/self/ns/pid").st_ino
+                _, started = _state_and_start(pid)
+                identity = f"{boot}:{space}:{started}"
+        except (FileNotFoundError, PermissionError, IndexError):
+            pass  # another system, or a closed /proc
+        except OSError:
+            return ""  # for now: no descriptor is left, for example
+        _known = (pid, identity)
+    return identity
+
+
+def is_stale(holder: Holder) -> bool:
+    """Return whether a holder is a process of this host that has ended, and so can renew or release
+    nothing. A lock that no process holds, because it was detached or cools down, is not stale.
+    """
+    if holder.detached or holder.cooling_down:
+        return False
+    return is_gone(holder.host, holder.pid, holder.process)
+
+
+def is_gone(host: str, pid: int, identity: str) -> bool:
+    """Return whether a process has certainly ended. False for processes of other hosts, containers
+    and boots, and where that is unknown.
+    """
+    ours = own_identity()
+    if not identity or not ours or host != os.uname().nodename:
+        return False
+    place, _, expected = identity.rpartition(":")
+    if place != ours.rpartition(":")[0]:
+        return False
+    try:
+        state, started = _state_and_start(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return not _is_hidden(pid)
+    except (OSError, IndexError):
+        return False
+    # Of a zombie only the exit code is left.
+    return state in "ZX" or started != expected
+
+
+def _state_and_start(pid: int) -> tuple[str, str]:
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        # The name of the program, in parentheses, may contain blanks and parentheses.
+        fields = file.read().rpartition(")")[2].split()
+    return fields[0], fields[19]
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is a process, although /proc does not show it: another user's may be hidden."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):  # no number of a process, but text from a store
+        pass
+    return True
