@@ -16,16 +16,25 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
+from leaselock.backends.addresses import time_per_address
 from leaselock.backends.redis.codec import (
+    CHANGED,
     ENDED,
     MESSAGES,
+    changed_keys,
     codec,
     confirms,
     is_too_large,
     shifts_replies,
 )
 from leaselock.backends.redis.connecting import new_connection, refusal
-from leaselock.backends.redis.messages import NONSENSE, Listen, Send, protocol_error
+from leaselock.backends.redis.messages import (
+    NONSENSE,
+    NOT_SUBSCRIBED,
+    Listen,
+    Send,
+    protocol_error,
+)
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -43,6 +52,8 @@ KERNEL_KEEPS_TIME = sys.platform != "win32"
 KERNEL_LIMIT = 0.001
 NO_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 LONGEST_WAIT = 3600.0
+# The replies of the scripts of an uncontended lock: neither an error nor a push message.
+SIMPLE = (int, list)
 # A connection that was idle for longer is checked before it is used again.
 CHECK_AFTER = 1.0
 
@@ -52,9 +63,9 @@ class BlockingConnection:
 
     SHARED = False
     __slots__ = (
-        *("__weakref__", "address", "busy", "generation", "kernel_keeps_time", "last_used", "now"),
-        *("open", "pending", "push_type", "pushes", "reader", "refused", "settings", "sock"),
-        *("spoiled", "timeout", "transactions", "unsubscribed", "users"),
+        *("__weakref__", "address", "busy", "connecting", "generation", "kernel_keeps_time"),
+        *("last_used", "now", "open", "pending", "push_type", "pushes", "reader", "refused"),
+        *("settings", "sock", "spoiled", "timeout", "transactions", "unsubscribed", "users"),
     )
 
     def __init__(
@@ -84,18 +95,20 @@ class BlockingConnection:
         self.kernel_keeps_time = False
         self.timeout = -1.0
         self.sock: Any = None
+        # redis-py's connection while it says who we are, which a thread may do when another forks.
+        self.connecting: Any = None
         self.reader = codec().Reader()
         self.push_type = codec().PushNotification
 
-    def call(self, message: Connect | Send | Listen, until: float) -> Any:
+    def call(self, message: Connect | Send | Listen | bytes, until: float) -> Any:
         """Carry out a message in this thread. After any error the connection is closed."""
         # `close` reads both in the opposite order: one of the two closes the socket.
         self.busy = True
         try:
+            if type(message) is bytes:
+                return self._send(message, 1, (), until)
             if type(message) is Send:
-                if not self.open:
-                    raise NotApplied(f"the connection to {self.address} is closed")
-                return self._send(message, until)
+                return self._send(*message, until)
             if type(message) is Listen:
                 return self._listen(message, until)
             return self._connect(until)
@@ -109,7 +122,11 @@ class BlockingConnection:
 
     def _connect(self, until: float) -> None:
         module = library("redis.connection", "redis")
-        connection = new_connection(module, self.settings, self.address, self._left(until))
+        address, left = self.address, self._left(until)
+        connection = new_connection(module, self.settings, address, left)
+        if not address.path:
+            connection.socket_connect_timeout = time_per_address(address.host, address.port, left)
+        self.connecting = connection
         try:
             connection.connect()
         except BaseException as error:
@@ -119,6 +136,7 @@ class BlockingConnection:
             raise
         # From here on the socket is ours, and redis-py must not close it.
         self.sock, connection._sock = connection._sock, None
+        self.connecting = None
         self.kernel_keeps_time = KERNEL_KEEPS_TIME and type(self.sock) is socket.socket
         if self.kernel_keeps_time:
             self.sock.settimeout(None)
@@ -127,15 +145,24 @@ class BlockingConnection:
 
     # --- requests -------------------------------------------------------------------------------
 
-    def _send(self, message: Send, until: float) -> list[Any]:
-        data, count, subscriptions = message
+    def _send(
+        self, data: bytes, count: int, subscriptions: Sequence[Subscription], until: float
+    ) -> list[Any]:
+        if not self.open:
+            raise NotApplied(f"the connection to {self.address} is closed")
         for verb, channel in subscriptions:
             self.refused.pop(channel, None)
             self.pending.append((verb, channel))
+        self.last_used = now = self.now()
         try:
-            self.last_used = self._limit_to(until)
+            if not (until - now) / 2 < self.timeout <= until - now:
+                self._limit_to(until)
             self.sock.sendall(data)
-            replies = self._replies(count, until)
+            closed = self._read(until)
+            reply = self.reader.gets()
+            if count == 1 and type(reply) in SIMPLE and not self.pending:
+                return [reply]
+            replies = self._replies(reply, count, closed, until)
         except (TimeoutError, BlockingIOError) as error:
             raise OutcomeUnknown(f"{self.address} did not answer in time") from error
         except OSError as error:
@@ -146,12 +173,9 @@ class BlockingConnection:
             self.open = False
         return replies
 
-    def _replies(self, count: int, until: float) -> list[Any]:
+    def _replies(self, reply: Any, count: int, closed: bool, until: float) -> list[Any]:
         replies: list[Any] = []
-        reader = self.reader
-        closed = self._read(until)
-        while len(replies) < count:
-            reply = reader.gets()
+        while True:
             if reply is False:
                 if closed:
                     raise ConnectionError("it closed the connection")
@@ -162,16 +186,21 @@ class BlockingConnection:
             elif type(reply) is self.push_type:
                 self._note(reply)
             elif self.pending:
-                verb, channel = self.pending.popleft()
-                if "UN" in verb:
-                    self.spoiled = True
-                else:
-                    self.refused[channel] = reply
+                self._note_refusal(reply)
             else:
                 if self.unsubscribed:
                     self.unsubscribed = shifts_replies(reply)
                 replies.append(reply)
-        return replies
+                if len(replies) == count:
+                    return replies
+            reply = self.reader.gets()
+
+    def _note_refusal(self, reply: Any) -> None:
+        verb, channel = self.pending.popleft()
+        if "UN" in verb:
+            self.spoiled = True
+        else:
+            self.refused[channel] = reply
 
     def _note(self, push: Sequence[Any]) -> None:
         if push and push[0] in MESSAGES:
@@ -181,7 +210,12 @@ class BlockingConnection:
             self.pending.popleft()
             self.unsubscribed = push[0] == ENDED
         elif push and push[0] == ENDED:
-            self.pushes.append((push[1].decode("utf-8", "replace"), None))
+            channel = push[1].decode("utf-8", "replace")
+            # The next use of this subscription must subscribe again.
+            self.refused[channel] = NOT_SUBSCRIBED
+            self.pushes.append((channel, None))
+        elif push and push[0] == CHANGED.encode():
+            self.pushes.extend(changed_keys(push))
 
     def _listen(self, message: Listen, until: float) -> None:
         signal = message.signal
@@ -243,7 +277,7 @@ class BlockingConnection:
         """Read what arrives by then; True at the end of the connection."""
         while True:
             try:
-                return self._receive()
+                return self._feed(self.sock.recv(READ_SIZE))
             except BlockingIOError:
                 if not self._is_readable_by(until):
                     raise
@@ -255,9 +289,8 @@ class BlockingConnection:
         poll.register(self.sock, select.POLLIN)
         return bool(poll.poll(math.ceil(self._left(until) * 1000)))
 
-    def _receive(self, flag: int = 0) -> bool:
-        """Read what has arrived; True at the end of the connection."""
-        data = self.sock.recv(READ_SIZE, flag)
+    def _feed(self, data: bytes) -> bool:
+        """Parse what has arrived; True at the end of the connection."""
         if data[7:8].isdigit() and is_too_large(data, self.reader):
             raise ConnectionError("it announces millions of elements")
         self.reader.feed(data)
@@ -265,14 +298,32 @@ class BlockingConnection:
 
     def is_usable(self) -> bool:
         """Whether it is open and silent; assumed of one that was used a moment ago."""
-        if not self.open or self.reader.has_data():
-            return False  # the server sent more than was asked for
-        if self.now() - self.last_used < CHECK_AFTER:
-            return True
+        if not self.open:
+            return False
+        if self.now() - self.last_used >= CHECK_AFTER:
+            try:
+                if self._feed(self.sock.recv(READ_SIZE, self._do_not_wait())):
+                    return False
+            except OSError as error:
+                if not (isinstance(error, BlockingIOError) or _is_tls_would_block(error)):
+                    return False
+        return not self.reader.has_data() or self._has_pushes_only()
+
+    def _has_pushes_only(self) -> bool:
+        """Whether what was read belongs to subscriptions; otherwise the server sent more than was
+        asked for.
+        """
         try:
-            return not self._receive(self._do_not_wait())
-        except OSError as error:
-            return isinstance(error, BlockingIOError) or _is_tls_would_block(error)
+            while (reply := self.reader.gets()) is not False:
+                if type(reply) is self.push_type:
+                    self._note(reply)
+                elif self.pending:
+                    self._note_refusal(reply)
+                else:
+                    return False
+        except (codec().HiredisError, *NONSENSE):
+            return False
+        return not (self.spoiled or self.reader.has_data())
 
     def tell(self, data: bytes, subscriptions: Sequence[Subscription]) -> bool:
         """Send subscriptions without waiting; their confirmations are read with the next reply."""
@@ -311,8 +362,9 @@ class BlockingConnection:
     def abandon(self) -> None:
         """Close the child's descriptor; the parent's connection stays open."""
         self.open = False
-        if self.sock is not None:
-            self.sock.close()
+        for sock in (self.sock, self.connecting and self.connecting._sock):
+            if sock is not None:
+                sock.close()
 
 
 def timeval(seconds: float) -> bytes:

@@ -62,7 +62,7 @@ def _single(pool: Any) -> Settings:
     place = Address(given.get("host", "localhost"), given.get("port", PORT), given.get("path", ""))
     scheme = "unix" if place.path else "rediss" if tls else "redis"
     shown = f"{scheme}://{place}/{terms.get('db', 0)}" if not place.path else f"unix://{place}"
-    return Settings("single", (place,), "", terms, {}, tls, shown, None, 0)
+    return Settings("single", (place,), "", terms, {}, tls, shown)
 
 
 def _sentinel(pool: Any) -> Settings:
@@ -73,7 +73,7 @@ def _sentinel(pool: Any) -> Settings:
     login, _ = _read(kwargs[0], sentinels[0].connection_pool.connection_class)
     hosts = ",".join(map(str, places))
     shown = f"redis{'s' * tls}+sentinel://{hosts}/{pool.service_name}/{terms.get('db', 0)}"
-    return Settings("sentinel", places, pool.service_name, terms, login, tls, shown, None, 0)
+    return Settings("sentinel", places, pool.service_name, terms, login, tls, shown)
 
 
 def _cluster(client: Any, nodes: Any) -> Settings:
@@ -87,4 +87,4 @@ def _cluster(client: Any, nodes: Any) -> Settings:
     terms.pop("db", None)
     places = tuple(Address(node.host, node.port) for node in nodes.startup_nodes.values())
     shown = f"redis{'s' * tls}+cluster://{','.join(map(str, places))}"
-    return Settings("cluster", places, "", terms, {}, tls, shown, None, 0)
+    return Settings("cluster", places, "", terms, {}, tls, shown)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.messages import Command, Subscription
 
 MESSAGES = (b"message", b"smessage")
+# The server pushes this when a tracked key has changed (`key_tracking`). It is also what stands for
+# the channel of that message; no channel of ours has this name.
+CHANGED = "invalidate"
 # A server of a cluster sends this unasked when the channel's slot moves to another server.
 ENDED = b"sunsubscribe"
 
@@ -21,6 +24,14 @@ def confirms(push: Sequence[Any], subscription: Subscription) -> bool:
     """Whether a push message confirms this command."""
     verb, channel = subscription
     return len(push) == 3 and push[0] == verb.lower().encode() and push[1] == channel.encode()
+
+
+def changed_keys(push: Sequence[Any]) -> list[tuple[str, str]]:
+    """The messages, one for each key, of a push that reports changes of keys; an empty key stands
+    for all.
+    """
+    keys = [b""] if push[1] is None else push[1]
+    return [(CHANGED, key.decode("utf-8", "replace")) for key in keys]
 
 
 def shifts_replies(reply: Any) -> bool:

@@ -40,6 +40,11 @@ def refusal(address: Address, error: Exception) -> Exception:
     """The error of ours for a failed attempt to connect."""
     exceptions = library("redis.exceptions", "redis")
     final = (exceptions.AuthenticationError, exceptions.NoPermissionError)
+    if isinstance(error, final) and "already authenticated" in str(error):
+        return NotApplied(
+            f"{address}: permission denied: the server wants a password: write "
+            "redis://:PASSWORD@host or redis://USER:PASSWORD@host"  # pragma: allowlist secret
+        )
     if isinstance(error, final):
         return NotApplied(f"{address}: permission denied: {error}")
     if isinstance(error, exceptions.ResponseError) and "HELLO" in str(error).upper():

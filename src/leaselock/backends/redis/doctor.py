@@ -5,27 +5,91 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from leaselock.backends.redis.counters import counters_on
+from leaselock.backends.redis.keys import RECORD, lock_in, name_of
+from leaselock.backends.redis.messages import NotALock
+from leaselock.backends.redis.scan import escaped, keys_on
 from leaselock.core.backend import Finding
 from leaselock.core.maintenance import clock_finding
+from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from leaselock.backends.redis.executor import Executor
     from leaselock.backends.redis.messages import Address
+    from leaselock.backends.redis.settings import Settings
+    from leaselock.core.backend import LockState
+
+    Inspect = Callable[[str | None, str, float], Awaitable[Sequence[LockState]]]
 
 OLDEST = (6, 2)
+# How many pages of keys are looked at on each server, and the types that a lock can have.
+PAGES = 100
+LOCKS = (b"hash", b"string")
+READ = 100
 
 
-async def examine(executor: Executor, until: float) -> tuple[Finding, ...]:
-    """Examine every server that has keys."""
+async def examine(
+    executor: Executor, settings: Settings, inspect: Inspect, until: float
+) -> tuple[Finding, ...]:
+    """Examine every server that has keys; *inspect* reads one lock."""
     findings: list[Finding] = []
     for address in await executor.topology.masters(executor.send, until):
         questions = (("INFO",), ("CONFIG", "GET", "*"), ("TIME",))
         replies = await executor.send(address, questions, until)
         findings += _of_server(address, replies)
         findings += _clock(address, replies[2], time.time())
+        try:
+            findings += await _of_keys(executor, address, settings, inspect, until)
+        except NotApplied as error:
+            findings.append(Finding("skip", f"{address}: its keys were not examined ({error})"))
     return tuple(findings)
+
+
+async def _of_keys(
+    executor: Executor, address: Address, settings: Settings, inspect: Inspect, until: float
+) -> list[Finding]:
+    """What is beside the locks: values of the application, locks of an earlier layout, counters."""
+    findings: list[Finding] = []
+    prefix = settings.prefix
+    if prefix and (others := await _not_locks(executor, address, prefix, inspect, until)):
+        what = f"{address}: {len(others)} keys under {prefix!r} are not locks: {others[0]!r:.60}"
+        findings.append(Finding("warn", what, "another prefix for locks (?prefix=)"))
+    records = await keys_on(executor, address, f"{RECORD}:*", until, pages=PAGES)
+    locks = [lock for key in records if (lock := lock_in(key, RECORD)) is not None]
+    early = [lock for lock in locks if not lock.startswith(prefix)]
+    if early:
+        what = f"{address}: {len(early)} locks are held without {prefix!r}: {early[0]!r:.60}"
+        advice = "end the programs of an earlier version, or use the same ?prefix= everywhere"
+        findings.append(Finding("warn", what, advice))
+    counters = await counters_on(executor, address, prefix, until, PAGES)
+    ends = await executor.send(address, [("PTTL", key) for key in counters], until)
+    endless = sum(end == -1 for end in ends)
+    if endless and settings.token_ttl:
+        what = f"{address}: {endless} of {len(counters)} token counters never expire"
+        advice = "leaselock gc deletes those of ours that were not used for ?token_ttl="
+        findings.append(Finding("warn", what, advice))
+    else:
+        findings.append(Finding("ok", f"{address}: {len(counters)} token counters"))
+    return findings
+
+
+async def _not_locks(
+    executor: Executor, address: Address, prefix: str, inspect: Inspect, until: float
+) -> list[str]:
+    """The keys under the prefix that are not locks. The type of each is asked for, and of those
+    with the type of a lock the first ones are read.
+    """
+    under = await keys_on(executor, address, f"{escaped(prefix)}*", until, pages=PAGES)
+    kinds = await executor.send(address, [("TYPE", key) for key in under], until)
+    others = [key for key, kind in zip(under, kinds, strict=True) if kind not in LOCKS]
+    for key in [key for key in under if key not in others][:READ]:
+        try:
+            await inspect(name_of(key, prefix), "*", until)
+        except NotALock:
+            others.append(key)
+    return others
 
 
 def _of_server(address: Address, replies: list[Any]) -> list[Finding]:

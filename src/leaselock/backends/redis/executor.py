@@ -13,10 +13,11 @@ from leaselock.backends.redis.codec import packed
 from leaselock.backends.redis.messages import (
     Address,
     DeadlineExceeded,
+    NotALock,
     Send,
     Unreachable,
-    WrongTopology,
 )
+from leaselock.backends.redis.pool import Exchange
 from leaselock.core.effects import Call, Sleep
 from leaselock.core.timing import pause
 from leaselock.errors import NotApplied, OutcomeUnknown
@@ -38,12 +39,16 @@ TEMPORARY = {
 }
 ADVICE = {
     "NOPERM": "permission denied: give the user the rights that the Redis page lists",
-    "NOAUTH": "permission denied: the URL needs a user name and a password",
+    "NOAUTH": "permission denied: the server wants a password: write redis://:PASSWORD@host",
     "WRONGPASS": "permission denied: the user name or the password is wrong",
-    "WRONGTYPE": "the key of this lock is in use for something else, or by another protocol",
     "OOM": "the server has no memory left: it needs more, or fewer keys of others",
     "MISCONF": "the server cannot save its data, and so takes no more: see its log",
 }
+# What follows the type of a key that is not the lock it should be.
+NOT_A_LOCK = (
+    "which is not a lock: choose another name, or another prefix for locks (?prefix=), or "
+    "?protocol= if it is a lock of another protocol"
+)
 T = TypeVar("T")
 # What a script's error says instead of NOPERM.
 NOT_PERMITTED = "The user executing the script can't"
@@ -66,8 +71,11 @@ class Executor:
 
     async def send(self, address: Address, commands: Sequence[Command], until: float) -> list[Any]:
         """Send commands to one server; their replies, errors included."""
+        if not commands:
+            return []
         connection, until = await self.pool.get(address, until)
-        return await self.pool.call(connection, Send(packed(commands), len(commands), ()), until)
+        message = Send(packed(commands), len(commands), ())
+        return await Exchange(self.pool, connection, message, until)
 
     async def evaluate(
         self,
@@ -137,7 +145,7 @@ class Executor:
                     asking = self._redirected(code, rest, address)
                     continue
                 asking = None
-                problem = self._explained(code, problem, address)
+                problem = self._explained(key, code, problem, address)
             tries += 1
             redirects = 0
             seconds = pause(tries + 2, 0.5)
@@ -222,11 +230,14 @@ class Executor:
         self.topology.moved(int(slot), target)
         return None
 
-    def _explained(self, code: str, problem: Exception, address: Address) -> NotApplied:
+    def _explained(self, key: str, code: str, problem: Exception, address: Address) -> NotApplied:
         """The error to raise in the end, for a temporary one; raises any other."""
+        if code in ("NOTALOCK", "WRONGTYPE"):
+            found = str(problem).partition(" ")[2]
+            found = found if code == "NOTALOCK" else "value of another type"
+            raise NotALock(f"the key {key!r} holds a {found}, {NOT_A_LOCK}")
         if code in TEMPORARY:
             self.topology.forget(address)
             return DeadlineExceeded(f"{address}: {problem}")
         advice = ADVICE.get("NOPERM" if NOT_PERMITTED in str(problem) else code)
-        kind = WrongTopology if code == "WRONGTYPE" else NotApplied
-        raise kind(f"{address}: {problem}" + (f" ({advice})" if advice else ""))
+        raise NotApplied(f"{address}: {problem}" + (f" ({advice})" if advice else ""))

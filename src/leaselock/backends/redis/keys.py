@@ -1,11 +1,12 @@
 """The keys, channels, owners and records of a lock in Redis, to the byte. Pure functions.
 
-The lock itself, its token counter and its release channel are those of Redisson's `RFencedLock`
-(`RedissonObject.prefixName`); the others begin with ``leaselock:``. A name that contains braces
+A lock's key is the prefix of the store and its name, so that it is not a key of the application.
+Its token counter and its release channel are those of Redisson's `RFencedLock` of that key
+(`RedissonObject.prefixName`); the others begin with ``leaselock:``. A key that contains braces
 gets a second colon in our keys, because Redisson uses the same keys for ``a`` and ``{a}``.
 
-A name that Redisson cannot lock, or that equals a key of another lock, is escaped and kept under
-a key of ours; so any text is a valid name.
+A key that Redisson cannot lock, or that equals a key of another lock, is escaped and replaced by
+one of ours; so any text is a valid name.
 """
 
 from __future__ import annotations
@@ -21,38 +22,53 @@ if TYPE_CHECKING:
 SLOTS = 16384
 OURS = "leaselock:"
 RESERVED = (OURS, "redisson_")
+PREFIX = "lock:"
+# What the keys beside a lock begin with.
+COUNTER = "redisson_lock_token"
+QUEUE, RECORD = f"{OURS}queue", f"{OURS}holder"
 ESCAPED = f"{OURS}lock:{{"
 # A token in microseconds and a lease in milliseconds are shorter than this.
 LONGEST_GRANT = 40
 
 
 class Keys(NamedTuple):
-    """The keys of one lock."""
+    """The keys of one lock. Only the formats whose lock is a string have a record of their own, and
+    only idle semaphores a limit.
+    """
 
     lock: str
     token: str
     queue: str
+    handoff: str
     record: str
+    limit: str
 
 
-def raw_of(name: str, divided: bool) -> str:
-    """The key of the lock *name*: the name itself, escaped where that is necessary."""
-    if name.startswith(RESERVED) or (divided and _spread(name)):
-        return f"{ESCAPED}{quote(name, safe='')}}}"
-    return name
+def key_of(name: str, prefix: str, divided: bool) -> str:
+    """The key of the lock *name*: prefix and name, escaped where that is necessary."""
+    key = prefix + name
+    if key.startswith(RESERVED) or (divided and _spread(key)):
+        return f"{ESCAPED}{quote(key, safe='')}}}"
+    return key
 
 
-def _spread(name: str) -> bool:
-    """Whether the braces in a name put Redisson's keys into different slots."""
-    return slot_of(name) != slot_of(redissons("redisson_lock_token", name))
+def is_escaped(key: str) -> bool:
+    """Whether a lock with this key may be stored under other keys than those in a usual form."""
+    return key.startswith(RESERVED) or "{" in key or "}" in key
+
+
+def _spread(key: str) -> bool:
+    """Whether the braces in a key put Redisson's keys into different slots."""
+    return slot_of(key) != slot_of(redissons(COUNTER, key))
 
 
 @lru_cache(maxsize=1024)
-def keys_of(name: str, divided: bool) -> Keys:
+def keys_of(name: str, prefix: str = PREFIX, divided: bool = False) -> Keys:
     """The keys of the lock *name*."""
-    raw = raw_of(name, divided)
-    token = redissons("redisson_lock_token", raw)
-    return Keys(raw, token, our("queue", raw), our("holder", raw))
+    raw = key_of(name, prefix, divided)
+    token = redissons(COUNTER, raw)
+    others = [our(kind, raw) for kind in ("queue", "handoff", "holder", "limit")]
+    return Keys(raw, token, *others)
 
 
 def redissons(prefix: str, raw: str) -> str:
@@ -65,13 +81,23 @@ def our(kind: str, raw: str) -> str:
     return f"{OURS}{kind}::{raw}" if "{" in raw else f"{OURS}{kind}:{{{raw}}}"
 
 
-def name_in(key: str) -> str | None:
-    """The name of the lock that a key of ours belongs to; None for other keys."""
-    if not key.startswith(OURS):
+def name_of(key: str, prefix: str) -> str | None:
+    """The name of the lock with that key; None if it is no key of a lock with this prefix."""
+    if key.startswith(ESCAPED):
+        key = unquote(key[len(ESCAPED) : -1])
+    elif key.startswith(RESERVED):
         return None
-    _, _, rest = key[len(OURS) :].partition(":")
-    if rest.startswith(f":{ESCAPED}"):
-        return unquote(rest[1 + len(ESCAPED) : -1])
+    return key[len(prefix) :] if key.startswith(prefix) else None
+
+
+def lock_in(key: str, kind: str) -> str | None:
+    """The key of the lock that a key of that *kind* belongs to; None for other keys."""
+    start = f"{kind}:"
+    if not key.startswith(start):
+        return None
+    rest = key[len(start) :]
+    if kind == COUNTER and not rest.startswith("{"):
+        return rest  # a key with braces, which Redisson does not enclose in others
     if rest.startswith(":"):
         return rest[1:]
     return rest[1:-1] if rest.startswith("{") and rest.endswith("}") else None
@@ -95,7 +121,10 @@ def release_channel(raw: str) -> str:
 
 @lru_cache(maxsize=1024)
 def wake_channel(raw: str) -> str:
-    """The start of the channels of the waiters in our queue (`Listener.channel_of` follows)."""
+    """The start of the channels of the waiters in our queue (`Listener.address_of` follows).
+
+    All of them subscribe to this channel itself, too, which tells their number.
+    """
     return f"{our('wake', raw)}:"
 
 
@@ -134,9 +163,11 @@ def member_of(claim: Claim, address: str) -> str:
 
 def terms_of(claim: Claim) -> str:
     """The lease in ms; the number of tokens that a grant reserves, if not one; and whether its
-    client is notified of contention.
+    client is notified of contention, or its mode, its permits and the limit that its client knows.
     """
     ms = round(claim.lease * 1000)
+    if claim.mode != "exclusive":
+        return f"{ms} {claim.tokens} {claim.mode} {claim.permits} {claim.limit}"
     if claim.tokens == 1:
         return str(ms)
     return f"{ms} {claim.tokens} cached" if claim.cached else f"{ms} {claim.tokens}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis import keys as names
 from leaselock.backends.redis.keys import owner_of
+from leaselock.backends.redis.messages import PUBLIC_ERRORS
 from leaselock.backends.redis.records import held_of
 from leaselock.backends.redis.scan import matching
 from leaselock.core.backend import Broken, Busy, Grant, LifetimeSet, LockState, Released
@@ -283,7 +284,7 @@ class Incr(Setnx):
 
     def holder(self, value: bytes, record: bytes) -> bytes:
         """The owner that the record names."""
-        return written_by(record)[0] or b"somebody"
+        return written_by(record)[0] or b"unknown"
 
 
 FORMS: dict[str, type[Setnx]] = {
@@ -299,22 +300,24 @@ class LegacyLock:
 
     def __init__(self, shared: SharedState, form: str, wall: Callable[[], float]) -> None:
         self.executor = shared.executor
-        self.topology = shared.topology
+        self.keys_of = shared.keys_of
+        self.prefix = shared.settings.prefix
         self.form: Setnx = FORMS[form](wall)
         self.closing = Signal()
 
     def _request(self, name: str, until: float) -> Request:
-        return Request(self.executor, names.keys_of(name, self.topology.divided), until)
+        return Request(self.executor, self.keys_of(name), until)
 
     async def acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
         """Try once; waiters poll."""
-        request = self._request(claim.name, until)
-        if await self.form.take(request, claim):
-            write = self._record(request, claim)
-            counter, _ = await request.send(("INCR", request.token), write)
-            return Grant(int(counter), ())
-        held, _ = await self._held(request)
-        return Busy(held, POLL, ())
+        with PUBLIC_ERRORS:
+            request = self._request(claim.name, until)
+            if await self.form.take(request, claim):
+                write = self._record(request, claim)
+                counter, _ = await request.send(("INCR", request.token), write)
+                return Grant(int(counter), ())
+            held, _ = await self._held(request)
+            return Busy(held, POLL, ())
 
     def _record(self, request: Request, claim: Claim, lifetime: Lifetime = "either") -> Command:
         # Without the token: that is the counter as long as the hold lasts.
@@ -331,7 +334,7 @@ class LegacyLock:
         )
         record, counter = record or b"", counter or b"0"
         owner = b"" if value is None else self.form.holder(value, record)
-        held = held_of(owner, counter + record, counter, left)
+        held = held_of(owner, counter + record, left)
         return held, None if held is None else self.form.left(value, left)
 
     async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
@@ -364,17 +367,17 @@ class LegacyLock:
         """One lock, or all with a record."""
         if name is not None:
             return (await self._inspect(name, until),)
-        return await matching(self.executor, pattern, self._inspect, until)
+        return await matching(self.executor, self.prefix, "string", pattern, self._inspect, until)
 
     async def _inspect(self, name: str, until: float) -> LockState:
         held, remaining = await self._held(self._request(name, until))
         return LockState.exclusive(name, held, remaining, ())
 
-    async def break_lock(self, name: str, only: int | None, until: float) -> Broken:
-        """End the hold, or only the grant with that token."""
+    async def break_lock(self, name: str, only: int | str | None, until: float) -> Broken:
+        """End the hold, or only the one with that token or id."""
         request = self._request(name, until)
         held, _ = await self._held(request)
-        if held is None or only not in (None, held.token):
+        if held is None or not held.is_meant(only):
             return Broken(held, False, ())
         await request.send(("DEL", request.lock, request.record))
         return Broken(held, True, ())

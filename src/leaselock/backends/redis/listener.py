@@ -1,8 +1,14 @@
 """The waiting claims of a client, the channels they listen to, and which of them asks again.
 
-Claims that wait for one lock on one connection are a group and share its two channels. On the
+Claims that wait for one lock on one connection are a group and share its subscription. On the
 shared connection of tasks that is all claims of the client for the lock. A thread has a connection
 of its own while it waits, so its group has one member, and it reads the messages itself.
+
+When the last claim of a group has left, the subscription is kept for a while: the next claim for
+the lock takes it over, so a lock that is always contended costs no subscriptions. A connection of a
+thread goes back to the pool meanwhile. A kept subscription cannot lose a hand-off: the store grants
+only to claims in the queue, and a client removes each of its claims from there, or releases what
+it was granted (`core.acquisition`, invariant 1).
 
 Invariant 1: only the first claim of a group asks again by itself, for all of them; the others ask
 when a message names them. The next one in the group takes over within `RECHECK_MS`, so a living
@@ -10,19 +16,23 @@ client keeps the queue moving, however many of its tasks wait.
 Invariant 2: a claim that may have missed a message asks at once: all claims on a connection that
 is lost, all of a subscription that the server has ended, and the next one after a first that gave
 up.
+Invariant 3: a claim has the same address until the store does not have it any more: the address is
+part of its entry in the queue.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.redis.codec import packed
+from leaselock.backends.redis.codec import CHANGED, packed
+from leaselock.backends.redis.key_tracking import KeyTracking
 from leaselock.backends.redis.keys import message_of
-from leaselock.backends.redis.messages import Listen, Send, SubscribeFailed
-from leaselock.core.effects import Call, Signal
+from leaselock.backends.redis.messages import NOT_SUBSCRIBED, Listen, Send, SubscribeFailed
+from leaselock.core.effects import FOREVER, Call, Signal, Wait
+from leaselock.core.singleton_process import Background
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from leaselock.backends.redis.messages import (
         Address,
@@ -39,15 +49,20 @@ if TYPE_CHECKING:
 # message it missed can have ended.
 RECHECK_MS = 3000
 NEVER = 1e9
+# For so many seconds a subscription is kept without a waiting claim.
+KEEP = 1.0
+# Claims that gave up and whose release was never answered: their addresses are not kept for ever.
+MOST_ADDRESSES = 10_000
 
 
 class Group:
     """The claims that wait for one lock on one connection, in the order of arrival."""
 
-    __slots__ = ("channels", "connection", "key", "sharded", "timer", "waiters")
+    __slots__ = ("address", "channels", "connection", "name", "sharded", "timer", "waiters")
 
-    def __init__(self, key: str, connection: Connection, waiting: Waiting) -> None:
-        self.key = key
+    def __init__(self, address: str, connection: Connection, waiting: Waiting) -> None:
+        self.name = waiting.claim.name
+        self.address = address
         self.connection = connection
         self.channels = waiting.channels
         self.sharded = waiting.sharded
@@ -66,6 +81,12 @@ class Group:
         if self.timer is None:
             self.timer = self.connection.later(RECHECK_MS / 1000, self.wake_first)
 
+    def stop_timer(self) -> None:
+        """No claim is left to wake."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
 
 class Waiter:
     """A waiting claim; its signal says that a message came for it, or may have been missed."""
@@ -78,28 +99,79 @@ class Waiter:
 
 
 class Listener:
-    """All waiting claims of a client."""
+    """All waiting claims of a client, and the subscriptions that it keeps."""
 
-    def __init__(self, pool: Pool, queue: QueueState) -> None:
+    def __init__(self, pool: Pool, queue: QueueState, now: Callable[[], float]) -> None:
         self.pool = pool
         self.queue = queue
+        self.now = now
+        self.tracking = KeyTracking(pool)
         self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
+        self.tracking.clear()
         self.waiting: dict[str, Waiter] = {}
+        # By the name of the lock, on a shared connection.
         self.groups: dict[str, Group] = {}
         self.channels: dict[tuple[Connection, str], Group] = {}
+        # Of claims on exclusive connections: their own id, or the address of an earlier claim
+        # whose subscription they have taken over.
+        self.addresses: dict[str, str] = {}
+        # The groups without a claim, and until when each is kept; the one that ends first is first.
+        self.kept: dict[Group, float] = {}
+        # Those on exclusive connections, by the name of the lock.
+        self.vacant: dict[str, list[Group]] = {}
+        # Ends the subscriptions that were kept long enough. It sleeps until `planned`.
+        self.expiring = Background()
+        self.planned = 0.0
+        self.hurry = Signal()
+        self.closing = False
 
     def listens_first(self, claim: Claim, wait: bool) -> bool:
         """Whether to queue at once: the claim waits already, or the lock is contended."""
+        if not (self.waiting or self.queue.contended):
+            return False
         if claim.id in self.waiting:
             return True
-        return wait and (claim.name in self.groups or self.queue.is_contended(claim.name))
+        if not wait:
+            return False
+        group = self.groups.get(claim.name)
+        return bool(group is not None and group.waiters) or self.queue.is_contended(claim.name)
 
-    def channel_of(self, claim: Claim) -> str:
+    # --- addresses ------------------------------------------------------------------------------
+
+    def address_of(self, claim: Claim) -> str:
         """The end of the channel for messages to the claim."""
-        return claim.client if self.pool.shared else claim.id
+        return claim.client if self.pool.shared else self.addresses.get(claim.id, claim.id)
+
+    def take_address(self, claim: Claim) -> str:
+        """The same for a claim that is about to wait: it may take over a kept subscription."""
+        # The store notifies a cached claim after its grant, too: it has its own address.
+        if self.pool.shared or claim.cached:
+            return self.address_of(claim)
+        address = self.addresses.get(claim.id)
+        if address is None:
+            group = self._vacant_group(claim.name)
+            if group is not None:
+                self._add(claim, group)
+            address = self.addresses[claim.id] = claim.id if group is None else group.address
+            if len(self.addresses) > MOST_ADDRESSES:
+                del self.addresses[next(iter(self.addresses))]
+        return address
+
+    def forget_address(self, claim: Claim) -> None:
+        """The store does not have the claim in the queue any more."""
+        if self.addresses:
+            self.addresses.pop(claim.id, None)
+
+    def _vacant_group(self, name: str) -> Group | None:
+        """A kept subscription whose connection is in no use; the connection is taken."""
+        vacant = self.vacant.get(name, ())
+        for group in reversed(vacant):
+            if self.pool.take_idle(group.connection):
+                return group
+        return None
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -108,6 +180,8 @@ class Listener:
     ) -> list[Any]:
         """Subscribe, then send the commands; the replies to these."""
         claim = waiting.claim
+        if not self.expiring.running:
+            await self.expiring.start(self._expire, "listener")
         waiter = self.waiting.get(claim.id)
         if waiter is not None and not self._is_at(waiter, address):
             self._part(claim.id, waiter)
@@ -119,7 +193,7 @@ class Listener:
         group, connection = waiter.group, waiter.group.connection
         waiter.signal.clear()
         subscriptions = self._missing(group)
-        data = packed([*subscriptions, *commands])
+        data = packed([*subscriptions, *commands] if subscriptions else commands)
         try:
             message = Send(data, len(commands), subscriptions)
             replies = await Call(connection, message, until)
@@ -127,8 +201,11 @@ class Listener:
             self._done(claim.id, waiter, failed=True)
             raise
         # What was read before the reply counts for less than the reply.
-        self.drain(connection)
-        refusal = next(filter(None, map(connection.refused.get, group.channels)), None)
+        self._drop_read(connection)
+        refused = connection.refused
+        refusal = None
+        if refused:
+            refusal = next(filter(None, map(refused.get, group.channels)), None)
         self._done(claim.id, waiter, failed=refusal is not None)
         if refusal is not None:
             if str(refusal).startswith("NOPERM"):
@@ -155,22 +232,40 @@ class Listener:
 
     def _join(self, waiting: Waiting, connection: Connection) -> Waiter:
         claim = waiting.claim
-        key = claim.name if self.pool.shared else claim.id
-        group, waiter = self.groups.get(key), self.waiting.get(claim.id)
+        group = self.groups.get(claim.name) if self.pool.shared else None
+        waiter = self.waiting.get(claim.id)
         if waiter is not None:
             if waiter.group is group and group.connection is connection:
                 return waiter
             self._part(claim.id, waiter)
-            group = self.groups.get(key)
-        if group is None or group.connection is not connection:
-            for other in group.waiters.values() if group is not None else ():
+        if group is not None and group.connection is not connection:
+            for other in group.waiters.values():
                 other.signal.set()  # the lock is on another server now
-            group = self.groups[key] = Group(key, connection, waiting)
+            if group in self.kept:
+                self._end(group)
+            group = None
+        if group is None:
+            group = Group(self.address_of(claim), connection, waiting)
+            if self.pool.shared:
+                self.groups[claim.name] = group
             for channel in group.channels:
                 self.channels[connection, channel] = group
                 connection.refused[channel] = NOT_SUBSCRIBED
+        return self._add(claim, group)
+
+    def _add(self, claim: Claim, group: Group) -> Waiter:
+        """One more claim waits in the group, whose subscription may have been kept for it."""
+        if not group.waiters and self.kept.pop(group, None) is not None:
+            self._remove_vacant(group)
         waiter = self.waiting[claim.id] = group.waiters[claim.id] = Waiter(group)
         return waiter
+
+    def _remove_vacant(self, group: Group) -> None:
+        vacant = self.vacant.get(group.name)
+        if vacant is not None:
+            vacant.remove(group)
+            if not vacant:
+                del self.vacant[group.name]
 
     def _missing(self, group: Group) -> list[Subscription]:
         """The subscriptions to send: all of a new group, and those that were refused before."""
@@ -203,9 +298,12 @@ class Listener:
             channel, word = connection.pushes.popleft()
             if word is None:
                 self._ended(connection, channel)
+            elif channel == CHANGED:
+                self.tracking.changed(connection, word)
             else:
                 self._notified(connection, channel, word)
         if not connection.open:
+            self.tracking.changed(connection, "")
             for waiter in self.waiting.values():
                 if waiter.group.connection is connection:
                     waiter.signal.set()
@@ -215,6 +313,16 @@ class Listener:
         waiter = self.waiting.get(claim.id)
         if waiter is not None and waiter.group.connection.pushes:
             self.drain(waiter.group.connection)
+
+    def _drop_read(self, connection: Connection) -> None:
+        """Drop the messages that were read before a reply, but not the end of a subscription."""
+        if self.pool.shared:
+            self.drain(connection)  # they may concern other claims
+        else:
+            while connection.pushes:
+                channel, word = connection.pushes.popleft()
+                if word is None:
+                    self._ended(connection, channel)
 
     def _notified(self, connection: Connection, channel: str, word: str) -> None:
         """A message: for the claim it names, otherwise for the first that listens."""
@@ -235,10 +343,14 @@ class Listener:
         group = self.channels.get((connection, channel))
         if group is None:
             return
-        # The other channel is in the same slot and has ended, too: nothing is left to unsubscribe.
+        # The other channels are in the same slot and have ended, too: nothing is left to
+        # unsubscribe.
         for each in group.channels:
             self.channels.pop((connection, each), None)
+            connection.refused.pop(each, None)
         group.channels = ()
+        if group in self.kept:
+            self._end(group)
         for holder, waiter in list(group.waiters.items()):
             self._part(holder, waiter)
             waiter.signal.set()
@@ -247,7 +359,7 @@ class Listener:
 
     def forget(self, holder: str, *, gave_up: bool) -> None:
         """The claim waits no more: it gave up, or has the lock."""
-        waiter = self.waiting.get(holder) if self.waiting else None
+        waiter = self.waiting.get(holder)
         if waiter is not None:
             # Before the connection is given away: a thread that is about to listen must not.
             waiter.signal.set()
@@ -258,43 +370,79 @@ class Listener:
         first = next(iter(group.waiters)) == holder
         del self.waiting[holder], group.waiters[holder]
         if not group.waiters:
-            self._dissolve(group)
+            self._keep(group)
         elif first and gave_up:
             group.wake_first()
         elif first:
             group.wake_first_later()
 
-    def _dissolve(self, group: Group) -> None:
+    def _keep(self, group: Group) -> None:
+        """No claim waits here any more: keep the subscription for the next one, for a while."""
+        group.stop_timer()
         connection = group.connection
-        if group.timer is not None:
-            group.timer.cancel()
-        if self.groups.get(group.key) is group:
-            del self.groups[group.key]
+        if not self.pool.shared:
+            self.pool.put(connection)
+        elif self.groups.get(group.name) is not group:
+            self._end(group)  # another connection serves the lock now
+            return
+        until = self.now() + KEEP
+        self.kept[group] = until
+        if not self.pool.shared:
+            self.vacant.setdefault(group.name, []).append(group)
+        if not group.channels or not connection.open:
+            self._end(group)
+        elif until < self.planned:
+            self.planned = until
+            self.hurry.set()
+
+    async def _expire(self) -> None:
+        """End the subscriptions that no claim has used for a while, until the client is closed."""
+        hurry = self.hurry
+        while self.hurry is hurry and not self.closing:
+            now = self.now()
+            for group, until in list(self.kept.items()):
+                if until > now:
+                    break
+                if self.pool.is_idle(group.connection):
+                    self._end(group)
+                else:
+                    # A thread uses the connection for something else.
+                    del self.kept[group]
+                    self.kept[group] = now + KEEP
+            # What is in use now is not kept before that for longer than this.
+            self.planned = next(iter(self.kept.values()), now + KEEP if self.channels else FOREVER)
+            await Wait(hurry, self.planned)
+            hurry.clear()
+
+    def _end(self, group: Group) -> None:
+        """End a subscription that no claim uses; its connection is in no use."""
+        connection = group.connection
+        if self.kept.pop(group, None) is not None:
+            self._remove_vacant(group)
+        if self.groups.get(group.name) is group:
+            del self.groups[group.name]
         for channel in group.channels:
             if self.channels.get((connection, channel)) is group:
                 del self.channels[connection, channel]
                 connection.refused.pop(channel, None)
-        if connection.open:
+        if connection.open and group.channels:
             verb = "SUNSUBSCRIBE" if group.sharded else "UNSUBSCRIBE"
             over = [(verb, channel) for channel in group.channels]
-            if not over or not connection.tell(packed(over), over):
-                self._unusable(connection)
-        if not self.pool.shared:
-            self.pool.put(connection)
-
-    def _unusable(self, connection: Connection) -> None:
-        """It may still listen to something, which only matters where a claim has it for itself."""
-        if not self.pool.shared:
-            connection.close()
+            if not connection.tell(packed(over), over):
+                connection.close()
 
     def wake_all(self) -> None:
         """Wake all waiting claims: the client is closing."""
+        self.closing = True
+        self.hurry.set()
+        self.tracking.wake_all()
         for waiter in list(self.waiting.values()):
             waiter.signal.set()
 
     def close(self) -> None:
         """Close the connections of waiting threads, which the pool does not have."""
         waiters = list(self.waiting.values())
+        self.tracking.close()
         self.clear()
         for waiter in waiters:
             if not self.pool.shared:
@@ -310,4 +458,3 @@ class _AtOnce:
 
 
 AT_ONCE = _AtOnce()
-NOT_SUBSCRIBED = Exception("not subscribed")

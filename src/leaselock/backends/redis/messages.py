@@ -49,7 +49,8 @@ class Send(
     ),
     Request[list[Any]],
 ):
-    """Send packed commands and read *count* replies. An error reply is returned, not raised.
+    """Send packed commands and read *count* replies. An error reply is returned, not raised. One
+    packed command may also be sent as it is, as a message of plain bytes.
 
     *subscriptions* are among the commands and come first; `Connection.refused` has those that were
     refused.
@@ -80,9 +81,9 @@ class Connection(Protocol):
     pushes: deque[tuple[str, str | None]]
     """Channel and text of each message that was read; None: the server ended the subscription."""
     transactions: Any
-    """Keeps the WATCH of one transaction apart from that of another (`pool.Turns`)."""
+    """Keeps the WATCH of one transaction apart from that of another (`pool.FairMutex`)."""
 
-    def call(self, message: Connect | Send | Listen, until: float) -> Any:
+    def call(self, message: Connect | Send | Listen | bytes, until: float) -> Any:
         """Carry out a message; NotApplied or OutcomeUnknown after *until*."""
         ...
 
@@ -119,6 +120,9 @@ class Waiting(NamedTuple):
     sharded: bool
 
 
+NOT_SUBSCRIBED = Exception("not subscribed")
+
+
 class Unreachable(Exception):
     """There is no connection to the server, so nothing was sent."""
 
@@ -127,15 +131,15 @@ class DeadlineExceeded(NotApplied):
     """The server refused with an error that is temporary, until the deadline."""
 
 
-class WrongTopology(NotApplied):
-    """The key has another type: it is no lock, or a lock of another protocol."""
+class NotALock(NotApplied):
+    """The key holds something else: a value of the application, or a lock of another protocol."""
 
 
 class SubscribeFailed(NotApplied):
     """The commands were carried out, but the subscription that they need was refused."""
 
 
-# What parsing a senseless reply raises: a word instead of a number, or too few elements.
+# What parsing a malformed reply raises: a word instead of a number, or too few elements.
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -153,12 +157,16 @@ class _PublicErrors:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None:
-            return
-        if isinstance(error, (Unreachable, DeadlineExceeded, WrongTopology, SubscribeFailed)):
-            raise NotApplied(str(error)) from error
-        if isinstance(error, NONSENSE):
-            raise protocol_error(error) from error
+        if isinstance(error, PRIVATE):
+            raise public_error(error) from error
+
+
+PRIVATE = (Unreachable, DeadlineExceeded, NotALock, SubscribeFailed, *NONSENSE)
+
+
+def public_error(error: Exception) -> NotApplied | OutcomeUnknown:
+    """The error of `leaselock.errors` for one of `PRIVATE`."""
+    return protocol_error(error) if isinstance(error, NONSENSE) else NotApplied(str(error))
 
 
 PUBLIC_ERRORS = _PublicErrors()

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
 from leaselock.backends.redis.codec import (
+    CHANGED,
     ENDED,
     MESSAGES,
+    changed_keys,
     codec,
     confirms,
     is_too_large,
@@ -49,6 +51,9 @@ class Pending:
 
     __slots__ = ("asked", "count", "future", "replies", "until")
 
+    replies: list[Any]
+    """Only where more than one is expected."""
+
     def __init__(
         self, future: asyncio.Future[list[Any]], count: int, asked: float, until: float
     ) -> None:
@@ -56,7 +61,8 @@ class Pending:
         self.count = count
         self.asked = asked
         self.until = until
-        self.replies: list[Any] = []
+        if count > 1:
+            self.replies = []
 
 
 class MultiplexedConnection(asyncio.Protocol):
@@ -95,10 +101,12 @@ class MultiplexedConnection(asyncio.Protocol):
         self.connecting: asyncio.Task[None] | None = None
         self.transport: Any = None
 
-    def call(self, message: Connect | Send | Listen, until: float) -> Awaitable[Any]:
+    def call(self, message: Connect | Send | Listen | bytes, until: float) -> Awaitable[Any]:
         """Carry out a message in the running loop."""
+        if type(message) is bytes:
+            return self._send(message, 1, (), until)
         if type(message) is Send:
-            return self._send(message, until)
+            return self._send(*message, until)
         if type(message) is Listen:
             return self._listen(message, until)
         return self._connect(until)
@@ -140,9 +148,10 @@ class MultiplexedConnection(asyncio.Protocol):
 
     # --- requests -------------------------------------------------------------------------------
 
-    def _send(self, message: Send, until: float) -> asyncio.Future[list[Any]]:
-        data, count, subscriptions = message
-        future: asyncio.Future[list[Any]] = self.loop.create_future()
+    def _send(
+        self, data: bytes, count: int, subscriptions: Sequence[Subscription], until: float
+    ) -> asyncio.Future[list[Any]]:
+        future: asyncio.Future[list[Any]] = asyncio.Future(loop=self.loop)
         if not self.open:
             future.set_exception(OutcomeUnknown(f"the connection to {self.address} was lost"))
             return future
@@ -151,9 +160,13 @@ class MultiplexedConnection(asyncio.Protocol):
             until = now + LEAST
         if subscriptions:
             self._expect(subscriptions)
+        if self.pending or self.outgoing:
+            self.unsent += 1
+            self._write(data)
+        else:
+            # The only request: it does not wait for others in this iteration of the loop.
+            self.transport.write(data)
         self.pending.append(Pending(future, count, now, until))
-        self.unsent += 1
-        self._write(data)
         if until < self.timer_at:
             self._set_timer(until)
         return future
@@ -221,24 +234,23 @@ class MultiplexedConnection(asyncio.Protocol):
         if soonest < float("inf"):
             self._set_timer(soonest)
 
-    async def _listen(self, message: Listen, until: float) -> None:
-        """Wait for the signal: push messages are read by the loop, and set it."""
+    def _listen(self, message: Listen, until: float) -> asyncio.Future[None]:
+        """Wait for the signal: push messages are read by the loop, and set it. Not a coroutine,
+        which would cost memory for each waiting task.
+        """
         signal = message.signal
-        if signal.is_set or not self.open:
-            return
         future: asyncio.Future[None] = self.loop.create_future()
         wake = partial(_finish, future)
-        signal.wakers.append(wake)
-        timer, left = None, until - self.now()
+        if signal.is_set or not self.open:
+            wake()
+            return future
+        # One task waits for the signal of a claim; a callback of an earlier wait is over.
+        signal.wakers = [wake]
+        left = until - self.now()
         if left < LONG:
             timer = self.loop.call_later(max(0.0, min(left, LONGEST_TIMER)), wake)
-        try:
-            await future
-        finally:
-            if timer is not None:
-                timer.cancel()
-            if wake in signal.wakers:
-                signal.wakers.remove(wake)
+            future.add_done_callback(lambda _: timer.cancel())
+        return future
 
     # --- replies --------------------------------------------------------------------------------
 
@@ -249,37 +261,40 @@ class MultiplexedConnection(asyncio.Protocol):
             self._abort()
             return
         self.reader.feed(data)
-        gets, push_type = self.reader.gets, self.push_type
+        gets, push_type, pending = self.reader.gets, self.push_type, self.pending
         try:
             while (reply := gets()) is not False:
                 if type(reply) is push_type:
                     self._pushed(reply)
+                    continue
+                request = pending[0]
+                if isinstance(request, tuple):
+                    pending.popleft()
+                    if "UN" not in request[0]:
+                        self.refused[request[1]] = reply
+                    continue
+                if self.unsubscribed:
+                    self.unsubscribed = shifts_replies(reply)
+                if request.count == 1:
+                    replies = [reply]
                 else:
-                    self._replied(reply)
+                    replies = request.replies
+                    replies.append(reply)
+                    if len(replies) < request.count:
+                        continue
+                pending.popleft()
+                if not request.future.done():
+                    request.future.set_result(replies)
         except (codec().HiredisError, *NONSENSE):
             # This is not the protocol of Redis: what follows cannot be matched to a request.
             self._abort()
         if self.pushes:
             self.changed(self)
 
-    def _replied(self, reply: Any) -> None:
-        request = self.pending[0]
-        if isinstance(request, tuple):
-            self.pending.popleft()
-            if "UN" not in request[0]:
-                self.refused[request[1]] = reply
-            return
-        if self.unsubscribed:
-            self.unsubscribed = shifts_replies(reply)
-        replies = request.replies
-        replies.append(reply)
-        if len(replies) == request.count:
-            self.pending.popleft()
-            if not request.future.done():
-                request.future.set_result(replies)
-
     def _pushed(self, push: Sequence[Any]) -> None:
         if len(push) != 3:
+            if push and push[0] == CHANGED.encode():
+                self.pushes.extend(changed_keys(push))
             return
         if push[0] in MESSAGES:
             self.pushes.append((push[1].decode(), push[2].decode("utf-8", "replace")))

@@ -18,7 +18,7 @@ from leaselock.backends.redis.messages import Connect, Unreachable
 from leaselock.core.effects import Call, Signal, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from leaselock.backends.redis.messages import Address, Connection, Send
 
@@ -41,7 +41,7 @@ class Turn:
         self.left = False
 
 
-class Turns:
+class FairMutex:
     """Lets one process in at a time, in the order of arrival."""
 
     __slots__ = ("occupied", "queue")
@@ -105,8 +105,7 @@ class Pool:
         while idle:
             connection = idle[-1]
             if not connection.is_usable():
-                idle.pop()
-                self._discard(connection)
+                self._discard(idle.pop())
                 continue
             if not self.shared:
                 idle.pop()
@@ -116,15 +115,31 @@ class Pool:
             return connection
         return None
 
+    def take_idle(self, connection: Connection) -> bool:
+        """Take this exclusive connection if it is in no use, and can be used."""
+        if connection.users or connection not in self.idle.get(connection.address, ()):
+            return False
+        self.idle[connection.address].remove(connection)
+        if not connection.is_usable():
+            self._discard(connection)
+            return False
+        connection.users += 1
+        return True
+
+    def is_idle(self, connection: Connection) -> bool:
+        """Whether something may be sent without a request."""
+        return self.shared or not connection.users
+
     def put(self, connection: Connection) -> None:
         """A request is done: its connection, or its place on it, is free for the next."""
         connection.users -= 1
-        if connection.generation is not self.generation or not connection.open:
+        if not connection.open or connection.generation is not self.generation:
             if not self.shared or not connection.open:
                 self._discard(connection)
         elif not self.shared:
-            connection.pushes.clear()
-            self.idle.setdefault(connection.address, []).append(connection)
+            if connection.pushes:
+                connection.pushes.clear()
+            self.idle[connection.address].append(connection)
         if self.queues:
             self._serve(connection)
 
@@ -206,8 +221,9 @@ class Pool:
     async def _connect(self, address: Address, until: float) -> Connection:
         connection = self.connection_to(address)
         connection.generation = self.generation
-        connection.transactions = Turns()
+        connection.transactions = FairMutex()
         connection.users = 1
+        self.idle.setdefault(address, [])
         self.connections.add(connection)
         self.connecting.add(address)
         try:
@@ -228,16 +244,6 @@ class Pool:
             self._serve(connection)
         return connection
 
-    async def call(self, connection: Connection, message: Send, until: float) -> list[Any]:
-        """Send over a connection that was taken, and put it back."""
-        try:
-            replies: list[Any] = await Call(connection, message, until)
-        except BaseException:
-            self.drop(connection)
-            raise
-        self.put(connection)
-        return replies
-
     # --- lifecycle ------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -256,6 +262,31 @@ class Pool:
         self._begin()
         for connection in connections:
             connection.abandon()
+
+
+class Exchange(Call[list[Any]]):
+    """A call over a connection that was taken from the pool, which is put back after it; to be
+    awaited at once. Not a coroutine, which would cost one more object for each waiting task.
+    """
+
+    __slots__ = ("pool",)
+
+    def __init__(
+        self, pool: Pool, connection: Connection, message: Send | bytes, until: float
+    ) -> None:
+        self.pool = pool
+        self.node = connection
+        self.request: Any = message
+        self.until = until
+
+    def __await__(self) -> Generator[Exchange, Any, list[Any]]:
+        try:
+            replies: list[Any] = yield self
+        except BaseException:
+            self.pool.drop(self.node)
+            raise
+        self.pool.put(self.node)
+        return replies
 
 
 def _next(queue: deque[Turn]) -> Turn | None:

@@ -1,9 +1,10 @@
 """The default format: a lock with a queue, changed by scripts only.
 
-A lock is a hash with one field, its owner, as in Redisson (`RedissonLock`, `RedissonFencedLock`);
-in the format "string" it is a string, as in redis-py's `Lock`, redsync and node-redlock. `keys`
-lists the other keys. The depth of reentrant locks stays in the client, so each script states what
-shall be, never how much more, and can be repeated.
+A lock is a hash with a field named after its owner, as in Redisson (`RedissonLock`,
+`RedissonFencedLock`), and beside it the record of the hold and the mode; in the format "string" it
+is a string, as in redis-py's `Lock`, redsync and node-redlock. `keys` lists the other keys. The
+depth of reentrant locks stays in the client, so each script states what shall be, never how much
+more, and can be repeated.
 """
 
 from __future__ import annotations
@@ -13,30 +14,53 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis import keys as names
 from leaselock.backends.redis.listener import AT_ONCE, NEVER, RECHECK_MS
-from leaselock.backends.redis.messages import Send, SubscribeFailed, Unreachable, Waiting
+from leaselock.backends.redis.messages import (
+    PRIVATE,
+    SubscribeFailed,
+    Unreachable,
+    Waiting,
+    public_error,
+)
 from leaselock.backends.redis.packed_commands import PackedCommands
+from leaselock.backends.redis.pool import Exchange
 from leaselock.backends.redis.records import held_of, waiter_of
 from leaselock.backends.redis.scan import matching
 from leaselock.backends.redis.scripts import (
     ACQUIRE,
+    ACQUIRE_SHARED,
     BREAK_LOCK,
+    CONVERT,
+    COOL_DOWN,
     INSPECT,
+    KEEP_TAKEN,
     RAISE_TOKEN,
     RELEASE,
+    RELEASE_SHARED,
     RENEW,
+    RESIZE,
     SET_LIFETIME,
 )
-from leaselock.core.backend import Broken, Busy, Grant, LifetimeSet, LockState, Released
-from leaselock.core.effects import Call
-from leaselock.errors import NotApplied, OutcomeUnknown
+from leaselock.core.backend import (
+    Broken,
+    Busy,
+    Converted,
+    Grant,
+    HoldState,
+    LifetimeSet,
+    LockState,
+    Mismatch,
+    Released,
+    Resized,
+)
+from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from leaselock.backends.redis.keys import Keys
-    from leaselock.backends.redis.messages import Command, Word
+    from leaselock.backends.redis.messages import Address, Command, Word
     from leaselock.backends.redis.shared_state import SharedState
-    from leaselock.core.backend import Claim, Lifetime
+    from leaselock.core.backend import Claim, HoldRecord, Lifetime, Mode
 
 # A waiter that was granted the lock must confirm within this time, or the next one gets it.
 CONFIRM_WITHIN_MS = 3000
@@ -46,8 +70,11 @@ TOMBSTONE_MS = 120_000
 REPLICAS_MS = 300
 # The format of one server of a Redlock, which asks several (backends/redlock).
 VOTE = "vote"
+HASH = "hash"
 # How soon to ask again while another program holds the lock, which sends no message.
 RECHECK_FOREIGN = 0.1
+# In place of the reply to a packed command that was not sent.
+UNSETTLED = (None,)
 # By the reply of the release script.
 RELEASED = (Released("absent", ()), Released("held", ()), Released("waiting", ()))
 
@@ -58,6 +85,10 @@ class ScriptedLock:
     def __init__(self, shared: SharedState, form: str, replicas: int) -> None:
         self.form = form
         self.replicas = replicas
+        # A vote's token has no clock part: it would start again.
+        self.token_ttl = 0 if form == VOTE else round(shared.settings.token_ttl * 1000)
+        self._keys = shared.keys_of
+        self.prefix = shared.settings.prefix
         self.topology = shared.topology
         self.executor = shared.executor
         self.pool = shared.pool
@@ -67,11 +98,12 @@ class ScriptedLock:
         # The tokens of grants that were given back, of claims that are still in use.
         self.undone: dict[str, set[bytes]] = {}
         self.packed = PackedCommands(
-            self.topology, self.listener.channel_of, self._acquire_command, self._release_command
+            self.prefix,
+            self.topology,
+            self.listener.address_of,
+            self._acquire_command,
+            self._release_command,
         )
-
-    def _keys(self, name: str) -> Keys:
-        return names.keys_of(name, self.topology.divided)
 
     def _verb(self) -> str:
         return "SPUBLISH" if self.topology.sharded else "PUBLISH"
@@ -79,46 +111,77 @@ class ScriptedLock:
     # --- acquiring ------------------------------------------------------------------------------
 
     async def acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
-        """Try; if the lock is taken and is to be waited for, listen and enter the queue."""
-        listen = self.listener.listens_first(claim, wait)
-        if not listen and not self.replicas and not (wait and claim.cached):
-            reply = await self._packed_acquire(claim, until)
-            if type(reply) is list:
-                if reply[0] == 1:
-                    return Grant(int(reply[1]), ())
-                if not wait:
-                    return self._answer(reply)
-                listen = True
-        answer = await self._acquire(claim, wait, listen, until)
-        return self.listener.watched(claim, answer) if type(answer) is Busy else answer
+        """Try; if the lock is taken and is to be waited for, listen and enter the queue.
 
-    async def _packed_acquire(self, claim: Claim, until: float) -> Any:
-        """One command that nearly always settles it; None or an error: more has to be done."""
-        if claim.id in self.queue.tickets:
-            return None
-        key, data = self.packed.acquire(claim)
-        return await self._send_packed(key, data, until, limited=True)
-
-    async def _send_packed(self, key: str, data: bytes, until: float, *, limited: bool) -> Any:
-        address = self.topology.known(key)
-        if address is None:
-            return None
-        connection = self.pool.take(address, limited=limited)
-        if connection is None:
-            try:
-                connection, until = await self.pool.get(address, until, limited=limited)
-            except Unreachable:
-                self.topology.forget(address)
-                return None
+        One coroutine as far as a free lock needs: each one more costs memory for a waiting task,
+        and time of the interpreter's collector.
+        """
+        listener = self.listener
         try:
-            (reply,) = await Call(connection, Send(data, 1, ()), until)
-        except BaseException:
-            self.pool.drop(connection)
-            raise
-        self.pool.put(connection)
-        return reply
+            answer: Grant | Busy | Mismatch | None = None
+            listen = listener.listens_first(claim, wait)
+            packed = claim.mode == "exclusive" and not self.replicas
+            if packed and not listen and not (wait and claim.cached):
+                reply = None
+                # One command that nearly always settles it; None or an error: more has to be done.
+                if claim.id not in self.queue.tickets:
+                    key, data = self.packed.acquire(claim)
+                    (reply,) = await self._send_packed(key, data, until, limited=True)
+                if type(reply) is list:
+                    if reply[0] == 1:
+                        answer = Grant(int(reply[1]), ())
+                    elif not wait:
+                        answer = self._answer(reply)
+                    listen = True
+            if answer is None:
+                answer = await self._acquire(claim, wait, listen, until)
+                if type(answer) is Busy:
+                    return listener.watched(claim, answer)
+                listener.forget_address(claim)
+            lasts = claim.min_hold and type(answer) is Grant
+            if lasts and not await self._keep_taken(claim, until):
+                return Busy(None, 0.0, ())  # it was broken by force, or its lease is over
+        except PRIVATE as error:
+            raise public_error(error) from error
+        if isinstance(answer, Mismatch):
+            wanted = claim.limit if claim.mode == "permits" else None
+            raise LimitMismatch(claim.name, wanted, answer.limit, claim.permits)
+        return answer
 
-    async def _acquire(self, claim: Claim, wait: bool, listen: bool, until: float) -> Grant | Busy:
+    async def _keep_taken(self, claim: Claim, until: float) -> bool:
+        """Have the server keep the lock taken for *min_hold*; False if the claim does not hold."""
+        words = (names.owner_of(claim.id), round(claim.min_hold * 1000), int(claim.aligned))
+        command = KEEP_TAKEN.command((self._keys(claim.name).lock,), words)
+        try:
+            return bool(await self.executor.evaluate(KEEP_TAKEN, command, until))
+        except (NotApplied, Unreachable) as error:
+            # The lock was granted, so it has to be released.
+            raise OutcomeUnknown(f"{claim.name!r} was granted, and then: {error}") from error
+
+    def _send_packed(
+        self, key: str, data: bytes, until: float, *, limited: bool
+    ) -> Awaitable[Sequence[Any]]:
+        address = self.topology.known(key)
+        connection = None if address is None else self.pool.take(address, limited=limited)
+        if connection is None:
+            return self._connect_and_send(address, data, until, limited)
+        return Exchange(self.pool, connection, data, until)
+
+    async def _connect_and_send(
+        self, address: Address | None, data: bytes, until: float, limited: bool
+    ) -> Sequence[Any]:
+        if address is None:
+            return UNSETTLED
+        try:
+            connection, until = await self.pool.get(address, until, limited=limited)
+        except Unreachable:
+            self.topology.forget(address)
+            return UNSETTLED
+        return await Exchange(self.pool, connection, data, until)
+
+    async def _acquire(
+        self, claim: Claim, wait: bool, listen: bool, until: float
+    ) -> Grant | Busy | Mismatch:
         if not listen and not (wait and claim.cached):
             reply = await self._try(claim, False, until)
             if reply[0] == 1:
@@ -134,27 +197,29 @@ class ScriptedLock:
         try:
             reply = await self._try(claim, True, until)
         except SubscribeFailed:
-            member = names.member_of(claim, self.listener.channel_of(claim))
+            member = names.member_of(claim, self.listener.address_of(claim))
             await self._give_back(claim, until, member, TOMBSTONE_MS)
             raise
         self.queue.leave(claim.id)
         if reply[0] == 0:
             self.queue.enqueue(claim.id, reply[3], asked)
-        if reply[0] < 0:
+        if reply[0] == -1:
             raise NotApplied(f"the claim to {claim.name!r} was given up already")
         return self._answer(reply)
 
-    def _answer(self, reply: Sequence[Any]) -> Grant | Busy:
+    def _answer(self, reply: Sequence[Any]) -> Grant | Busy | Mismatch:
         if reply[0] == 1:
             return Grant(int(reply[1]), ())
-        if reply[0] < 0:
+        if reply[0] == -1:
             return Busy(None, NEVER, ())
-        _, left, rank, _, owner, record, token = reply
-        held = held_of(owner, record, token, left)
+        if reply[0] == -2:
+            return Mismatch(None if reply[1] < 0 else reply[1])
+        _, left, rank, _, owner, record, *holds = reply
+        held = held_of(owner, record, left)
         recheck = _recheck(left, rank)
         if self.form == "string" and rank in (0, 1) and held is not None and not held.client:
             recheck = min(recheck, RECHECK_FOREIGN)
-        return Busy(held, recheck, ())
+        return Busy(held, recheck, (), holds=holds[0] if holds else 1)
 
     async def _try(self, claim: Claim, wait: bool, until: float) -> Any:
         if not self.replicas:
@@ -191,53 +256,101 @@ class ScriptedLock:
     async def _run_acquire(
         self, claim: Claim, wait: bool, until: float, then: Sequence[Command] = ()
     ) -> Any:
-        channel = self.listener.channel_of(claim)
         waiting = None
         if wait:
-            lock = self._keys(claim.name).lock
-            channels = (names.wake_channel(lock) + channel, names.release_channel(lock))
-            waiting = Waiting(claim, channels, self.topology.sharded)
+            address, waiting = self._listen(claim)
+        else:
+            address = self.listener.address_of(claim)
         command = self._acquire_command(
             claim.name,
             names.owner_of(claim.id),
             round(claim.lease * 1000),
-            names.member_of(claim, channel),
+            names.member_of(claim, address),
             claim.tokens,
             int(wait),
             self.queue.tickets.get(claim.id, b""),
+            shared=claim.mode != "exclusive",
         )
-        return await self.executor.evaluate(ACQUIRE, command, until, waiting=waiting, then=then)
+        script = ACQUIRE if claim.mode == "exclusive" else ACQUIRE_SHARED
+        return await self.executor.evaluate(script, command, until, waiting=waiting, then=then)
+
+    def _listen(self, claim: Claim) -> tuple[str, Waiting]:
+        """The address of a claim that waits, and the channels to listen to."""
+        address = self.listener.take_address(claim)
+        lock = self._keys(claim.name).lock
+        wake = names.wake_channel(lock)
+        # The second says how many of the subscribers to Redisson's channel are ours.
+        channels = (wake + address, wake, names.release_channel(lock))
+        return address, Waiting(claim, channels, self.topology.sharded)
 
     def _acquire_command(
-        self, name: str, owner: str, ms: int, member: str, tokens: int, *place: Word
+        self,
+        name: str,
+        owner: str,
+        ms: int,
+        member: str,
+        tokens: int,
+        *place: Word,
+        shared: bool = False,
     ) -> Command:
         wait, ticket = place or (0, b"")
+        own = (owner, ms, member, tokens, self.form, self.token_ttl, wait, ticket)
         keys = self._keys(name)
-        wake = names.wake_channel(keys.lock)
-        words = (owner, ms, member, wait, ticket, CONFIRM_WITHIN_MS, self._verb(), wake, RECHECK_MS)
+        words = (*own, *self._handing_over(keys))
+        if shared:
+            return ACQUIRE_SHARED.command((*self._all(keys, owner), keys.limit), words)
+        return ACQUIRE.command(self._all(keys, owner), words)
+
+    def _all(self, keys: Keys, owner: str) -> tuple[str, ...]:
+        """The keys of a lock, and the tombstone of a claim to it."""
         tombstone = names.tombstone(keys.lock, owner)
-        return ACQUIRE.command((*keys, tombstone), (*words, self.form, tokens))
+        return (*keys[:4], tombstone, *self._record(keys))
+
+    def _record(self, keys: Keys) -> tuple[str, ...]:
+        """The key of the record; a hash has the record in itself."""
+        return () if self.form == HASH else (keys.record,)
+
+    def _record_or_limit(self, keys: Keys) -> tuple[str]:
+        return (keys.limit,) if self.form == HASH else (keys.record,)
+
+    def _handing_over(self, keys: Keys) -> tuple[Word, ...]:
+        """The last arguments of each script that may hand the lock over."""
+        wake, freed = names.wake_channel(keys.lock), names.release_channel(keys.lock)
+        return (CONFIRM_WITHIN_MS, RECHECK_MS, self._verb(), wake, freed)
 
     # --- releasing ------------------------------------------------------------------------------
 
     async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
         """Release, or leave the queue."""
+        if claim.min_hold and await self._cool_down(claim, tombstone, until):
+            return RELEASED[1]
         queued = claim.id in self.queue.tickets
         reply = None
-        if not queued and not tombstone:
+        if not queued and not tombstone and claim.mode == "exclusive":
             key, data = self.packed.release(claim)
-            reply = await self._send_packed(key, data, until, limited=False)
+            (reply,) = await self._send_packed(key, data, until, limited=False)
         if type(reply) is int:
             released = RELEASED[reply]
         else:
             # A claim that never was in the queue need not be looked for there.
             member = ""
             if queued or tombstone:
-                member = names.member_of(claim, self.listener.channel_of(claim))
+                member = names.member_of(claim, self.listener.address_of(claim))
             released = await self._release(claim, until, member, TOMBSTONE_MS if tombstone else 0)
             self.queue.leave(claim.id)
-        self.listener.forget(claim.id, gave_up=released.was != "held")
+            self.listener.forget_address(claim)
+        if self.listener.waiting:
+            self.listener.forget(claim.id, gave_up=released.was != "held")
         return released
+
+    async def _cool_down(self, claim: Claim, tombstone: bool, until: float) -> bool:
+        """Release a hold whose lock stays taken; False if it is to be released as usual."""
+        keys, owner = self._keys(claim.name), names.owner_of(claim.id)
+        own = (owner, TOMBSTONE_MS if tombstone else 0)
+        words = (*own, self._verb(), names.wake_channel(keys.lock))
+        where = (keys.lock, names.tombstone(keys.lock, owner), keys.queue)
+        command = COOL_DOWN.command(where, words)
+        return bool(await self.executor.evaluate(COOL_DOWN, command, until))
 
     async def release_grant(self, claim: Claim, token: int, until: float) -> Released:
         """End one grant; the claim itself goes on."""
@@ -253,18 +366,29 @@ class ScriptedLock:
         tombstone_ms: int = 0,
         token: Word = "",
     ) -> Released:
-        owner = names.owner_of(claim.id)
-        command = self._release_command(claim.name, owner, member, tombstone_ms, token)
-        return RELEASED[await self.executor.evaluate(RELEASE, command, until)]
+        owner, shared = names.owner_of(claim.id), claim.mode != "exclusive"
+        command = self._release_command(
+            claim.name, owner, member, tombstone_ms, token, shared=shared
+        )
+        script = RELEASE_SHARED if shared else RELEASE
+        return RELEASED[await self.executor.evaluate(script, command, until)]
 
     def _release_command(
-        self, name: str, owner: str, member: str = "", tombstone_ms: int = 0, token: Word = ""
+        self,
+        name: str,
+        owner: str,
+        member: str = "",
+        tombstone_ms: int = 0,
+        token: Word = "",
+        *,
+        shared: bool = False,
     ) -> Command:
+        own = (owner, member, tombstone_ms, token, self.form, self.token_ttl)
         keys = self._keys(name)
-        wake, freed = names.wake_channel(keys.lock), names.release_channel(keys.lock)
-        words = (owner, member, tombstone_ms, CONFIRM_WITHIN_MS, self._verb(), wake, freed)
-        tombstone = names.tombstone(keys.lock, owner)
-        return RELEASE.command((*keys, tombstone), (*words, RECHECK_MS, self.form, token))
+        words = (*own, *self._handing_over(keys))
+        if shared:
+            return RELEASE_SHARED.command((*self._all(keys, owner), keys.limit), words)
+        return RELEASE.command(self._all(keys, owner), words)
 
     # --- what a hold and a lock can be asked ----------------------------------------------------
 
@@ -293,49 +417,107 @@ class ScriptedLock:
         return tuple(held.get(claim.id) for claim in claims)
 
     async def _renew(self, claims: Sequence[Claim], until: float) -> Any:
-        keys = [self._keys(claim.name) for claim in claims]
-        both = [key for lock in keys for key in (lock.lock, lock.record)]
-        words: list[str | int] = []
+        keys: list[str] = []
+        words: list[str | int] = [self.form]
         for claim in claims:
+            own = self._keys(claim.name)
+            keys += (own.lock, *self._record(own))
             words += (round(claim.lease * 1000), names.owner_of(claim.id))
-        command = RENEW.command(both, (*words, self.form))
+        command = RENEW.command(keys, words)
         return await self.executor.evaluate(RENEW, command, until)
+
+    async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
+        """Change the mode of a hold. One that is to be exclusive listens before it asks."""
+        keys, address, waiting = self._keys(claim.name), self.listener.address_of(claim), None
+        if mode == "exclusive":
+            address, waiting = self._listen(claim)
+        words = (names.owner_of(claim.id), address, step, mode, self.form, self.token_ttl)
+        command = CONVERT.command((*keys[:4], keys.limit), (*words, *self._handing_over(keys)))
+        confirm: list[Command] = []
+        if self.replicas and mode == "exclusive":
+            confirm.append(("WAIT", self.replicas, REPLICAS_MS))
+        reply = await self.executor.evaluate(CONVERT, command, until, waiting=waiting, then=confirm)
+        copies: Any = self.replicas
+        if confirm:
+            reply, copies = reply
+        done, *found = reply
+        if not done:
+            return Converted(None, NEVER, ())
+        left, owner, record = found
+        held = held_of(owner, record, 0)
+        if held is None or held.mode != "upgrading":
+            self.listener.forget_address(claim)
+            if confirm and not (isinstance(copies, int) and copies >= self.replicas):
+                # Repeated, it asks them again; in the end the client converts it back.
+                raise OutcomeUnknown(
+                    f"{copies} of {self.replicas} replicas confirmed the upgrade of {claim.name!r}"
+                )
+        return Converted(held, max(1, left) / 1000, ())
+
+    async def resize(self, name: str, limit: int, until: float) -> Resized:
+        """Change the number of permits of a semaphore."""
+        keys = self._keys(name)
+        words = (limit, self.form, self.token_ttl, *self._handing_over(keys))
+        command = RESIZE.command((*keys[:4], keys.limit), words)
+        reply = await self.executor.evaluate(RESIZE, command, until)
+        return Resized(None if reply < 0 else reply, ())
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Note that a hold outlives its client, or that it does not."""
         keys = self._keys(claim.name)
         words = (names.owner_of(claim.id), lifetime, self.form)
-        command = SET_LIFETIME.command((keys.lock, keys.record), words)
+        command = SET_LIFETIME.command((keys.lock, *self._record(keys)), words)
         reply = await self.executor.evaluate(SET_LIFETIME, command, until)
         return LifetimeSet(reply == 1, ())
 
-    async def break_lock(self, name: str, only: int | None, until: float) -> Broken:
-        """End the hold, or only the grant with that token."""
+    async def break_lock(self, name: str, only: int | str | None, until: float) -> Broken:
+        """End the holds, or only the one with that token or id."""
+        holds = [hold.record for hold in (await self._inspect(name, until)).holds]
+        broken = []
+        for held in holds:
+            if held.is_meant(only):
+                found, done = await self._break(name, held, until)
+                if done:
+                    broken.append(found)
+                elif only is None and found is not None and len(holds) == 1:
+                    return Broken(found, False, ())
+        first = next(iter(broken or holds), None)
+        return Broken(first, bool(broken), ())
+
+    async def _break(
+        self, name: str, held: HoldRecord, until: float
+    ) -> tuple[HoldRecord | None, bool]:
         keys = self._keys(name)
-        wake, freed = names.wake_channel(keys.lock), names.release_channel(keys.lock)
-        word = "" if only is None else str(only)
-        words = (word, CONFIRM_WITHIN_MS, self._verb(), wake, freed, RECHECK_MS, self.form)
-        command = BREAK_LOCK.command((keys.lock, keys.token, keys.queue, keys.record), words)
-        reply = await self.executor.evaluate(BREAK_LOCK, command, until)
-        done, owner, record, token = reply
-        return Broken(held_of(owner, record, token, 0), done == 1, ())
+        # The id of another program's hold is its owner.
+        owner = names.owner_of(held.id) if held.client else held.id
+        words = (owner, self.form, self.token_ttl)
+        where = (*keys[:4], *self._record_or_limit(keys))
+        command = BREAK_LOCK.command(where, (*words, *self._handing_over(keys)))
+        done, owner, record = await self.executor.evaluate(BREAK_LOCK, command, until)
+        return held_of(owner, record, 0), done == 1
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> tuple[LockState, ...]:
         """One lock, or all whose keys of ours are found."""
         if name is not None:
             return (await self._inspect(name, until),)
-        return await matching(self.executor, pattern, self._inspect, until)
+        kind = HASH if self.form == HASH else "string"
+        return await matching(self.executor, self.prefix, kind, pattern, self._inspect, until)
 
     async def _inspect(self, name: str, until: float) -> LockState:
         numsub = "SHARDNUMSUB" if self.topology.sharded else "NUMSUB"
         keys = self._keys(name)
-        words = (numsub, names.wake_channel(keys.lock), self.form)
-        reply = await self.executor.evaluate(INSPECT, INSPECT.command(keys, words), until)
-        left, owner, record, token, *members = reply
-        held = held_of(owner, record, token, left)
-        remaining = left / 1000 if held and left >= 0 else None
+        words = (self.form, numsub, names.wake_channel(keys.lock))
+        command = INSPECT.command((keys.lock, keys.queue, *self._record_or_limit(keys)), words)
+        limit, found, *members = await self.executor.evaluate(INSPECT, command, until)
+        holds: list[HoldState] = []
+        for left, owner, record in found:
+            held = held_of(owner, record, left)
+            if held is not None:
+                holds.append(HoldState(held, left / 1000 if left >= 0 else None))
+        holds.sort(key=lambda hold: hold.record.token)
         waiting = tuple(waiter_of(name, member) for member in members)
-        return LockState.exclusive(name, held, remaining, waiting)
+        modes = [hold.record.mode for hold in holds] + [claim.mode for claim in waiting]
+        return LockState(name, tuple(holds), waiting, limit if modes[:1] == ["permits"] else 0)
 
     # --- waiting --------------------------------------------------------------------------------
 
@@ -345,6 +527,8 @@ class ScriptedLock:
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
+        if not (self.queue.tickets or self.listener.waiting or self.undone):
+            return
         self.undone.pop(claim.id, None)
         gave_up = self.queue.leave(claim.id)
         self.listener.forget(claim.id, gave_up=gave_up)

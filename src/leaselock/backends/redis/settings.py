@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from leaselock.backends import library
+from leaselock.backends.redis.keys import PREFIX, RESERVED
 from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.topology import Cluster, Sentinels, Single
-from leaselock.backends.url import decoded, parse, whole_number
+from leaselock.backends.url import TOKEN_TTL, decoded, parse, token_ttl, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.topology import Topology
     from leaselock.backends.url import StoreURL
 
-OURS = ("protocol", "replicas")
+OURS = ("protocol", "replicas", "prefix", "token_ttl")
 # The options of a URL that are shown, because they cannot be a secret.
 PUBLIC = (*OURS, "db")
 SENTINEL_PORT = 26379
@@ -30,6 +31,9 @@ OCSP = (
     *("ssl_validate_ocsp", "ssl_validate_ocsp_stapled"),
     *("ssl_ocsp_context", "ssl_ocsp_expected_cert"),
 )
+# A login has its own place there, and the others are no text.
+NOT_IN_A_URL = ("username", "password", "credential_provider", "socket_keepalive_options")
+LONGEST_PREFIX = 200
 # The parameters of a client that are taken over: where it connects, and as which user.
 TERMS = (
     *("username", "password", "credential_provider", "db", "client_name"),
@@ -51,8 +55,11 @@ class Settings(NamedTuple):
     sentinel_terms: Mapping[str, Any]
     tls: bool
     shown: str
-    protocol: str | None
-    replicas: int
+    protocol: str | None = None
+    replicas: int = 0
+    prefix: str = PREFIX
+    token_ttl: float = TOKEN_TTL
+    """In seconds; 0 keeps the counters for ever."""
 
     def __repr__(self) -> str:
         return f"<Settings {self.shown}>"  # without the passwords
@@ -69,6 +76,18 @@ class Settings(NamedTuple):
         )
         return self._replace(terms=terms, sentinel_terms=asked)
 
+    def with_prefix(self, prefix: str) -> Settings:
+        """The same store with another prefix; ValueError if it cannot be used."""
+        checked_prefix(prefix)
+        mark = "&" if "?" in self.shown else "?"
+        said = "prefix=" in self.shown.partition("?")[2]
+        if said and self.prefix != prefix:
+            raise ValueError(
+                f"two prefixes: the URL says {self.prefix!r}, and the argument says {prefix!r}"
+            )
+        shown = self.shown if said else f"{self.shown}{mark}{urlencode({'prefix': prefix})}"
+        return self._replace(prefix=prefix, shown=shown)
+
     def topology_of(self, now: Callable[[], float]) -> Topology:
         """How the server of a key is found."""
         if self.topology == "cluster":
@@ -78,13 +97,28 @@ class Settings(NamedTuple):
         return Single(self.addresses[0])
 
 
-def settings_of(target: object, *, aio: bool = False) -> Settings:
-    """The settings of a URL or of a client; ValueError or TypeError if they cannot be used."""
+def checked_prefix(text: object) -> str:
+    """A prefix for the keys of locks; ValueError if it cannot be one."""
+    if not isinstance(text, str):
+        raise TypeError(f"prefix is a text, not {text!r}")
+    if not text.isprintable() or len(text) > LONGEST_PREFIX or text.startswith(RESERVED):
+        raise ValueError(
+            f"the prefix {text!r:.40} cannot be used: at most {LONGEST_PREFIX} printable "
+            f"characters, not beginning with {' or '.join(RESERVED)}"
+        )
+    return text
+
+
+def settings_of(target: object, *, aio: bool = False, prefix: str | None = None) -> Settings:
+    """The settings of a URL or of a client, for locks with a *prefix* if that is not None;
+    ValueError or TypeError if they cannot be used.
+    """
     library("redis", "redis")
     library("hiredis", "redis")
     from leaselock.backends.redis.clients import settings_of_client
 
     found = _of_url(target) if isinstance(target, str) else settings_of_client(target)
+    found = found if prefix is None else found.with_prefix(prefix)
     return found.for_tasks() if aio else found
 
 
@@ -107,6 +141,8 @@ def _of_url(text: str) -> Settings:
         _shown(url),
         url.options.get("protocol"),
         url.option("replicas", whole_number(0, 100), 0),
+        checked_prefix(url.options.get("prefix", PREFIX)),
+        token_ttl(url),
     )
 
 
@@ -132,8 +168,11 @@ def _terms(url: StoreURL) -> dict[str, Any]:
     # redis-py reads these as texts, and then checks nothing.
     unknown += [name for name in terms if "ocsp" in name]
     if unknown:
-        words = ", ".join(unknown)
-        raise ValueError(f"{_shown(url)}: a Redis URL for locks does not know {words}")
+        known = sorted({*OURS, *TERMS} - {*OCSP, *NOT_IN_A_URL})
+        raise ValueError(
+            f"{_shown(url)}: a Redis URL for locks does not know {', '.join(unknown)}: it knows "
+            f"{', '.join(known)}"
+        )
     login = {"username": url.user, "password": url.password}
     return terms | {name: value for name, value in login.items() if value}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis.executor import Executor
+from leaselock.backends.redis.keys import Keys, keys_of
 from leaselock.backends.redis.listener import Listener
 from leaselock.backends.redis.pool import Pool
 from leaselock.backends.redis.queue_state import QueueState
@@ -30,12 +31,16 @@ class SharedState:
         self.topology = settings.topology_of(now)
         self.queue = QueueState(now)
         self.pool = Pool(self._connection_to, now, shared=connection.SHARED)
-        self.listener = Listener(self.pool, self.queue)
+        self.listener = Listener(self.pool, self.queue, now)
         self.executor = Executor(self.topology, self.pool, self.listener, now)
 
     def _connection_to(self, address: Address) -> Connection:
         made: Connection = self.connection(self.settings, address, self.now, self.listener.drain)
         return made
+
+    def keys_of(self, name: str) -> Keys:
+        """The keys of the lock *name*."""
+        return keys_of(name, self.settings.prefix, self.topology.divided)
 
     def interrupt(self) -> None:
         """End all waits; every other call has a deadline."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from leaselock.backends import Opened, check_protocol
 from leaselock.backends.redis.backend import CAPABILITIES, WITH_TOKEN_RANGES, RedisBackend
 from leaselock.backends.redis.legacy_formats import FORMS, LegacyLock
-from leaselock.backends.redis.scripted_lock import VOTE, ScriptedLock
+from leaselock.backends.redis.scripted_lock import HASH, VOTE, ScriptedLock
 from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.shared_state import SharedState
+from leaselock.core.backend import ALL_MODES
 from leaselock.errors import UnsafeProtocolWarning
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class RedisStore(SharedState):
         replicas = self.settings.replicas
         # A message may tell of a grant that no replica confirms, and that is given back then.
         capabilities = WITH_TOKEN_RANGES._replace(notifies_contention=not replicas)
+        if protocol == HASH:
+            capabilities = capabilities._replace(min_hold=not replicas, modes=ALL_MODES)
         return RedisBackend(self, ScriptedLock(self, protocol, replicas), capabilities)
 
     def voting_locks(self) -> RedisBackend:
@@ -38,9 +41,11 @@ class RedisStore(SharedState):
         return self.backend(VOTE)
 
 
-def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
+def open_store(
+    target: object, now: Callable[[], float], *, aio: bool = False, prefix: str | None = None
+) -> Opened:
     """The store that a URL, or a client of the user's, names; nothing is connected yet."""
-    settings = settings_of(target, aio=aio)
+    settings = settings_of(target, aio=aio, prefix=prefix)
     default = check_protocol(settings.protocol, PROTOCOLS, "Redis")
     store = RedisStore(settings, now, _connection_type(aio=aio))
 

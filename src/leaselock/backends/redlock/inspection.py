@@ -28,14 +28,14 @@ async def inspect(
     return tuple(state for state in seen if name is not None or state.held or state.waiting)
 
 
-async def break_lock(masters: Masters, name: str, token: int | None, until: float) -> Broken:
+async def break_lock(masters: Masters, name: str, token: int | str | None, until: float) -> Broken:
     """End the hold of the claim that has a majority, on each master that it has."""
     votes = await _states(masters, Inspect(name, "*"), f"no majority to break {name!r}", until)
     held = _merged(name, votes).held
-    if held is None or token not in (None, held.token):
+    if held is None or not held.is_meant(token):
         return Broken(held, False, ())
     breaks: dict[int, object] = {
-        i: BreakLock(name, state.held.token)
+        i: BreakLock(name, state.held.token or held.id)
         for i, (state,) in votes.answers.items()
         if state.held is not None and state.held.id == held.id
     }

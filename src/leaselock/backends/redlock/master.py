@@ -15,7 +15,7 @@ class VotingLocks(Protocol):
 
     capabilities: Capabilities
 
-    async def carry_out(self, request: Any, until: float) -> Any:
+    async def handle(self, request: Any, until: float) -> Any:
         """Answer a request object of `core.backend`."""
         ...
 

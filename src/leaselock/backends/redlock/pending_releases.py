@@ -74,7 +74,7 @@ class PendingReleases:
             try:
                 if self.now() < until:
                     locks = self.masters[master].locks
-                    await locks.carry_out(request, self.now() + TIMEOUT)
+                    await locks.handle(request, self.now() + TIMEOUT)
             except StoreError:
                 return False
             if requests.get(holder) == (request, until):

@@ -258,7 +258,7 @@ class Redlock:
         """One lock, or those whose names match. A slow master is not waited for."""
         return await inspection.inspect(self.all, name, pattern, until)
 
-    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
+    async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
         """End the hold of the claim that has a majority, on each master that it has."""
         return await inspection.break_lock(self.all, name, token, until)
 

@@ -110,7 +110,7 @@ class Masters:
             self.answered[master] = self.now()
         self.outstanding[master] += 1
         try:
-            answer = await self.masters[master].locks.carry_out(request, until)
+            answer = await self.masters[master].locks.handle(request, until)
         except StoreError as error:
             self.failed[master] = (self.now() + SKIPPED_FOR, error)
             votes.fail(master, error)

@@ -18,10 +18,16 @@ FEWEST = 3
 
 
 def open_masters(
-    targets: Sequence[object], now: Callable[[], float], *, aio: bool = False
+    targets: Sequence[object],
+    now: Callable[[], float],
+    *,
+    aio: bool = False,
+    prefix: str | None = None,
 ) -> Opened:
     """A Redlock of several Redis masters; ValueError if they are too few, or one is named twice."""
-    opened = [open_store(_without_protocol(target), now, aio=aio) for target in targets]
+    opened = [
+        open_store(_without_protocol(target), now, aio=aio, prefix=prefix) for target in targets
+    ]
     stores = _checked(opened)
     masters = [
         Master(one.shown, store.voting_locks()) for one, store in zip(opened, stores, strict=True)
@@ -71,7 +77,7 @@ def _capabilities(masters: Sequence[Master]) -> Capabilities:
     """The least of what the masters can promise."""
     each = [master.locks.capabilities for master in masters]
     drift, margin = max(c.clock_drift for c in each), max(c.clock_margin for c in each)
-    return Capabilities(drift, margin, life=False, inheritable=False)
+    return Capabilities(drift, margin, detects_death=False, inheritable=False)
 
 
 def _random() -> float:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-INCLUDE = re.compile(r"^-- include (\w+)\.lua$", re.MULTILINE)
+INCLUDE = re.compile(r"^ *-- include (\w+)\.lua$", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -51,3 +51,11 @@ SET_LIFETIME = script("set_lifetime")
 BREAK_LOCK = script("break_lock")
 INSPECT = script("inspect")
 RAISE_TOKEN = script("raise_token")
+COLLECT = script("collect")
+KEEP_TAKEN = script("keep_taken")
+COOL_DOWN = script("cool_down")
+# Of the modes beside exclusive.
+ACQUIRE_SHARED = script("acquire_shared")
+RELEASE_SHARED = script("release_shared")
+CONVERT = script("convert")
+RESIZE = script("resize")

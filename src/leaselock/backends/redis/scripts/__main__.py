@@ -7,7 +7,10 @@ from pathlib import Path
 
 from leaselock.backends.redis.scripts import text_of
 
-NAMES = ("acquire", "release", "renew", "set_lifetime", "break_lock", "inspect", "raise_token")
+NAMES = (
+    *("acquire", "release", "renew", "set_lifetime", "break_lock", "inspect", "raise_token"),
+    *("acquire_shared", "release_shared", "convert", "resize", "collect"),
+)
 
 
 def main(words: list[str]) -> int:

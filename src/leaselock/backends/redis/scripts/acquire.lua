@@ -1,67 +1,92 @@
 -- Take a lock, confirm a grant that was handed over, or enter the queue.
 -- Repeated, it replies the same: a holder gets its token, a waiter keeps its place.
 --
--- KEYS   1 lock    2 token    3 queue    4 holder record    5 tombstone of this claim
+-- KEYS   1 lock   2 token   3 queue   4 hand-off   5 tombstone of this claim
+--        6 holder record, unless the format is hash
 -- ARGV   1 owner   2 lease in ms   3 member: the claim as the queue has it
---        4 wait: 1 to queue, else 0   5 ticket of an earlier place in the queue, or ''
---        6 longest lease in ms of a grant that is handed over
---        7 PUBLISH or SPUBLISH   8 beginning of the waiters' channels
---        9 after how many ms a waiter asks again by itself
---        10 format: hash, string or vote; hash if it is missing
---        11 how many tokens a grant reserves
+--        4 how many tokens a grant reserves   5 format: hash, string or vote
+--        6 for how many ms the token is kept, or 0 for ever
+--        7 wait: 1 to queue, else 0   8 ticket of an earlier place in the queue, or ''
+--        9 longest lease in ms of a grant that is handed over
+--        10 after how many ms a waiter asks again by itself
+--        11 PUBLISH or SPUBLISH   12 beginning of the waiters' channels   13 Redisson's channel
 -- Reply  {1, token}  granted
---        {0, ms left of the lease, rank in the queue or -1, ticket, owner, record, token}  busy
+--        {0, ms left of the lease, rank in the queue or -1, ticket, owner, record}  busy; with how
+--        many holds at the end, if that is not 1
 --        {-1}  the claim was given up for good
-local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owner, lease, member = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local confirm_within, verb, channels, recheck = tonumber(ARGV[6]), ARGV[7], ARGV[8], tonumber(ARGV[9])
-local form, reserved = ARGV[10], tonumber(ARGV[11] or 1)
+--        {-2, permits}  the lock is in use as a semaphore; as a lock, if that is -1
+--        NOTALOCK and the type, if the key is not a lock
+local lock, counter, queue, handoff, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
+local owner, lease, member, tokens = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local form, token_ttl = ARGV[5], ARGV[6]
 
--- include grant.lua
+local there = redis.call('EXISTS', lock, queue, KEYS[5])
+if there > 0 then
+  local confirm_within, recheck = tonumber(ARGV[9]), tonumber(ARGV[10])
+  local verb, channels, freed = ARGV[11], ARGV[12], ARGV[13]
 
-if redis.call('EXISTS', lock, queue, KEYS[5]) == 0 then
-  return {1, grant(owner, member, lease, reserved)}
-end
-if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end
-if holds(owner) then
-  if redis.call('PTTL', lock) < lease then
-    redis.call('PEXPIRE', lock, lease)
-    redis.call('PEXPIRE', record, lease)
+  -- include lock.lua
+
+  -- include hand_over.lua
+
+  -- include enqueue.lua
+
+  -- Beside, or behind, claims of other modes.
+  local function acquire_among_holds()
+    local limits = nil
+    -- include holds.lua
+    return acquire(claim_of(member), ARGV[7] == '1', ARGV[8])
   end
-  if reserved == 1 then return {1, redis.call('GET', counter) or '0'} end
-  local token = string.match(redis.call('GET', record) or '', '^%d+')
-  return {1, token or grant(owner, member, math.max(lease, redis.call('PTTL', lock)), reserved)}
-end
-local left = redis.call('PTTL', lock)
-if left == -2 and redis.call('GET', record) == 'left' then
-  -- Reserved for Redisson for a moment (release.lua).
-  left = redis.call('PTTL', record)
-elseif left == -2 then
-  local next_one = hand_over(owner)
-  if not next_one or next_one == owner then
-    redis.call('ZREM', queue, member)
-    return {1, grant(owner, member, lease, reserved)}
-  end
-  left = redis.call('PTTL', lock)
-end
-local rank, ticket = -1, ''
-if ARGV[4] == '1' then
-  ticket = redis.call('ZSCORE', queue, member)
-  if not ticket then
-    ticket = ARGV[5]
-    if ticket == '' then
-      local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0
-      local time = redis.call('TIME')
-      ticket = string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
+
+  local held_by, about, kind = read()
+  if held_by == nil then return not_a_lock() end
+  if kind == 'shared' or kind == 'permits' then return acquire_among_holds() end
+  local held, left, token = held_by, nil, nil
+  if held_by == owner then
+    left, token = redis.call('PTTL', lock), string.match(about, '^%d+')
+    if left < tonumber(lease) then
+      redis.call('PEXPIRE', lock, lease)
+      if record then redis.call('PEXPIRE', record, lease) end
     end
-    redis.call('ZADD', queue, ticket, member)
+    redis.call('DEL', handoff)
+    if token then return {1, token} end
+  elseif held_by then
+    left = redis.call('PTTL', lock)
+  elseif redis.call('EXISTS', KEYS[5]) == 1 then
+    return {-1}
+  else
+    local state = redis.call('GET', handoff) or ''
+    local offered = string.match(state, '^offered\n(.*)')
+    if offered and client_of(offered) ~= client_of(owner) then
+      recall(member)
+      state = 'left'
+    end
+    if state == 'left' then
+      left = redis.call('PTTL', handoff)
+    else
+      local next_one = hand_over(owner)
+      if next_one == nil then return acquire_among_holds() end
+      if type(next_one) == 'table' then return next_one end
+      if next_one and next_one ~= owner then
+        held_by, about = read()
+        left = redis.call('PTTL', lock)
+      end
+    end
+    if not left then redis.call('ZREM', queue, member) end
   end
-  redis.call('PEXPIRE', queue, 60000)
-  rank = redis.call('ZRANK', queue, member)
+  if left and held_by ~= owner then
+    local rank, ticket = -1, ARGV[8]
+    if ARGV[7] == '1' then
+      local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
+      -- If there is more than the lock and the queue, that is the tombstone.
+      if held and there > (last[1] and 2 or 1) then return {-1} end
+      rank, ticket = enqueue(member, ticket, last)
+    end
+    revoke(about)
+    return {0, left, rank, ticket, held_by or '', about}
+  end
 end
-local held_by = holder() or ''
-local about = redis.call('GET', record) or ''
--- Notify a client that caches the lock while it does not use it.
-local who, place = string.match(about, '^%d+\n%a+\n%d+\n([^\n]*)\n([^\n]*)\n%d+ %d+ cached\n')
-if who == held_by then tell(channels .. place, who) end
-return {0, left, rank, ticket, held_by, about, redis.call('GET', counter) or '0'}
+
+-- include draw.lua
+-- include hold.lua
+return {1, token}

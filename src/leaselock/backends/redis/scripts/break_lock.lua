@@ -1,33 +1,51 @@
--- End the hold, and grant the lock to the next waiter.
+-- End the hold with that owner, and grant the lock to the next waiter. Repeated, it does nothing.
 --
--- KEYS   1 lock    2 token    3 queue    4 holder record
--- ARGV   1 the token of the grant to end, or ''  for any
---        2 longest lease in ms of a grant that is handed over
---        3 PUBLISH or SPUBLISH   4 beginning of the waiters' channels   5 Redisson's channel
---        6 after how many ms a waiter asks again by itself   7 format: hash, string or vote
--- Reply  {1, owner, record, token}  the hold was ended
---        {0, owner, record, token}  it is held by another grant; owner '' when it is free
-local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local confirm_within, verb, channels, recheck = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[6])
-local form = ARGV[7]
+-- KEYS   1 lock   2 token   3 queue   4 hand-off   5 limit; unless the format is hash, holder record
+-- ARGV   1 owner   2 format: hash, string or vote   3 for how many ms the token is kept, or 0
+--        4 longest lease in ms of a grant that is handed over
+--        5 after how many ms a waiter asks again by itself
+--        6 PUBLISH or SPUBLISH   7 beginning of the waiters' channels   8 Redisson's channel
+-- Reply  {1, owner, record}  the hold was ended
+--        {0, owner, record}  it is held by another owner; '' when it is free
+--        NOTALOCK and the type, if the key is not a lock
+local lock, counter, queue, handoff = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local form, token_ttl, confirm_within, recheck = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local verb, channels, freed = ARGV[6], ARGV[7], ARGV[8]
+local record = form ~= 'hash' and KEYS[5]
 
--- include grant.lua
+-- include lock.lua
 
-if redis.call('EXISTS', lock) == 0 then hand_over('') end
-local owner = holder()
-if not owner then return {0, '', '', '0'} end
-local about, token = redis.call('GET', record) or '', redis.call('GET', counter) or '0'
+-- include hand_over.lua
 
--- Whether the word is a token of this grant, which may have reserved several.
-local function named(word)
-  if word == '' or word == token then return true end
-  local first, who, tokens = string.match(about, '^(%d+)\n%a+\n%d+\n([^\n]*)\n[^\n]*\n%d+ (%d+)')
-  if who ~= owner then return false end
-  local place = tonumber(word) - tonumber(first)
-  return place >= 0 and place < tonumber(tokens)
+local function break_among_holds(owner, about)
+  local limits = KEYS[5]
+  -- include enqueue.lua
+  -- include holds.lua
+  load()
+  if about then
+    local _, claim = in_record(about)
+    remove(owner, claim.permits)
+  end
+  settle(false)
 end
 
-if not named(ARGV[1]) then return {0, owner, about, token} end
-redis.call('DEL', lock, record)
-if not hand_over('') then tell(ARGV[5], '0') end
-return {1, owner, about, token}
+local owner, about, kind, fields = read()
+if owner == nil then return not_a_lock() end
+if kind == 'shared' or kind == 'permits' then
+  for _, hold in ipairs(holds_in(fields)) do
+    if hold.owner == ARGV[1] then
+      break_among_holds(hold.owner, hold.about)
+      return {1, hold.owner, hold.about}
+    end
+  end
+end
+if owner ~= ARGV[1] then return {0, owner or '', about} end
+redis.call('DEL', lock)
+if record then redis.call('DEL', record) end
+local done = hand_over('')
+if done == nil then
+  break_among_holds()
+  return {1, owner, about}
+end
+if not done or type(done) == 'table' then tell(freed, '0') end
+return {1, owner, about}

@@ -1,25 +1,34 @@
--- Read the holder and the waiters; changes nothing.
+-- Read the holders and the waiters; changes nothing.
 --
--- KEYS   1 lock    2 token    3 queue    4 holder record
--- ARGV   1 NUMSUB or SHARDNUMSUB   2 beginning of the waiters' channels
---        3 format: hash, string or vote
--- Reply  {ms left, owner or '', record, token,
+-- KEYS   1 lock   2 queue   3 limit; unless the format is hash, holder record
+-- ARGV   1 format: hash, string or vote   2 NUMSUB or SHARDNUMSUB
+--        3 beginning of the waiters' channels
+-- Reply  {permits of a semaphore or 0; {{ms left, owner, record}, ...};
 --         members of the queue whose channel has a subscriber...}
-local owner
-if ARGV[3] == 'string' or ARGV[3] == 'vote' then
-  owner = redis.call('GET', KEYS[1])
-else
-  owner = redis.call('HKEYS', KEYS[1])[1]
+--        NOTALOCK and the type, if the key is not a lock
+local lock, record, form = KEYS[1], KEYS[3], ARGV[1]
+
+-- include lock.lua
+
+local owner, about, mode, fields = read()
+if owner == nil then return not_a_lock() end
+local holds, limit = {}, nil
+if mode == 'shared' or mode == 'permits' then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  for _, hold in ipairs(holds_in(fields)) do
+    if hold.ends > now then holds[#holds + 1] = {hold.ends - now, hold.owner, hold.about} end
+  end
+  table.sort(holds, function(one, other) return one[2] < other[2] end)
+  limit = tonumber(redis.call('HGET', lock, 'limit'))
+elseif owner then
+  holds[1] = {redis.call('PTTL', lock), owner, about}
 end
-local seen = {
-  redis.call('PTTL', KEYS[1]),
-  owner or '',
-  redis.call('GET', KEYS[4]) or '',
-  redis.call('GET', KEYS[2]) or '0',
-}
-for _, member in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+if not limit and form == 'hash' then limit = tonumber(redis.call('GET', KEYS[3])) end
+local seen = {limit or 0, holds}
+for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
   local address = string.match(member, '^[^\n]*\n([^\n]*)')
-  local heard = address and redis.call('PUBSUB', ARGV[1], ARGV[2] .. address)[2]
+  local heard = address and redis.call('PUBSUB', ARGV[2], ARGV[3] .. address)[2]
   if heard ~= 0 then seen[#seen + 1] = member end
 end
 return seen

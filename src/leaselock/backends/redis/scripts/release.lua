@@ -1,64 +1,69 @@
 -- Give a claim up, whether it holds or waits, and grant the lock to the next waiter.
 -- Repeated, it does nothing.
 --
--- KEYS   1 lock    2 token    3 queue    4 holder record    5 tombstone of this claim
--- ARGV   1 owner   2 member: the claim as the queue has it
+-- KEYS   1 lock   2 token   3 queue   4 hand-off   5 tombstone of this claim
+--        6 holder record, unless the format is hash
+-- ARGV   1 owner   2 member: the claim as the queue has it, or '' if it is not there
 --        3 for how long in ms to refuse this claim from now on, or 0
---        4 longest lease in ms of a grant that is handed over
---        5 PUBLISH or SPUBLISH   6 beginning of the waiters' channels   7 Redisson's channel
+--        4 the token of the only grant that is meant, or '' for any
+--        5 format: hash, string or vote   6 for how many ms the token is kept, or 0 for ever
+--        7 longest lease in ms of a grant that is handed over
 --        8 after how many ms a waiter asks again by itself
---        9 format: hash, string or vote
---        10 the token of the only grant that is meant, or '' for any
+--        9 PUBLISH or SPUBLISH   10 beginning of the waiters' channels   11 Redisson's channel
 -- Reply  1  it held    2  it waited    0  it was not there
-local lock, counter, queue, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local confirm_within, verb, channels, recheck = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[8])
-local form = ARGV[9]
+local lock, counter, queue, handoff, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
+local owner, member, only, form = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
+local verb, channels, freed = ARGV[9], ARGV[10], ARGV[11]
 
--- include grant.lua
-
--- Redisson's waiters are not in our queue, and while the queue is not empty they would never get
--- the lock. So the first contended release in each tenth of a second checks whether Redisson's channel
--- has more subscribers than the queue has waiters. If so, it leaves the lock free and marks the
--- record for a moment, in which only Redisson can take the lock.
-local function left_to_redisson(about)
-  local first = redis.call('ZRANGE', queue, 0, 0)[1]
-  local granted = first and tonumber(string.match(about, '^%d+\n%a+\n(%d+)\n'))
-  if not granted then return false end
-  local time = redis.call('TIME')
-  local now = time[1] * 1000000 + time[2]
-  if math.floor(now / 100000) == math.floor(granted / 100000) then return false end
-  local counted = redis.pcall('PUBSUB', verb == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[7])
-  local others, seen = tonumber(counted[2]) or 0, {}
-  for _, member in ipairs(redis.call('ZRANGE', queue, 0, 999)) do
-    local address = string.match(member, '^[^\n]*\n([^\n]*)') or ''
-    if not seen[address] then others = others - 1 end
-    seen[address] = true
+local heads, was = redis.call('ZRANGE', queue, 0, 1), 0
+-- Before anything else: a server without free memory still allows commands that free some.
+if form ~= 'hash' then
+  if redis.call('GET', lock) == owner
+    and (only == '' or string.match(redis.call('GET', record) or '', '^%d+') == only) then
+    was = redis.call('DEL', lock, record) > 0 and 1 or 0
   end
-  if others <= 0 then return false end
-  redis.call('SET', record, 'left', 'PX', 20)
-  tell(ARGV[7], '0')
-  local who, place = string.match(first, '^([^\n]*)\n([^\n]*)\n')
-  tell(channels .. place, who)
-  return true
-end
-
--- A late request to end one grant must not end a later one.
-local function meant()
-  local only = ARGV[10] or ''
-  return only == '' or string.match(redis.call('GET', record) or '', '^%d+') == only
-end
-
-local was, about = 0, nil
-if holds(ARGV[1]) and meant() then
+elseif (only == ''
+    or string.match(redis.call('HGET', lock, 'about:' .. owner) or '', '^%d+') == only)
+  and redis.call('HDEL', lock, owner, 'about:' .. owner) > 0 then
+  redis.call('HDEL', lock, 'mode', 'free_from')
   was = 1
-  local waited_for = redis.call('EXISTS', queue) == 1
-  if waited_for then about = redis.call('GET', record) or '' end
-  -- Before anything else: a server without free memory still allows commands that free some.
-  redis.call('DEL', lock, record)
-  if not waited_for then tell(ARGV[7], '0') end
-elseif redis.call('ZREM', queue, ARGV[2]) == 1 then
-  was = 2
 end
+if was == 0 and member ~= '' and redis.call('ZREM', queue, member) == 1 then was = 2 end
 if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end
-if about and not left_to_redisson(about) and not hand_over('') then tell(ARGV[7], '0') end
+if was == 0 then return was end
+
+if heads[1] then
+  local token_ttl, confirm_within, recheck = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+
+  -- include hand_over.lua
+
+  local function settle_among_holds()
+    local limits = nil
+    -- include lock.lua
+    -- include enqueue.lua
+    -- include holds.lua
+    load()
+    settle(was == 1)
+  end
+
+  if was == 2 then
+    local mode = form == 'hash' and redis.call('HGET', lock, 'mode')
+    if mode == 'shared' then
+      settle_among_holds()
+      return was
+    end
+    -- The next one may not know that the lock is free.
+    local next_one = redis.call('EXISTS', lock) == 0 and redis.call('ZRANGE', queue, 0, 0)[1]
+    if next_one then wake(next_one) end
+    return was
+  end
+  local done = hand_over('', heads, true)
+  if done == nil then
+    settle_among_holds()
+    return was
+  end
+  if done and type(done) ~= 'table' then return was end
+end
+-- Only clients of Redisson listen, and a user may lack the right to publish.
+if form == 'hash' and was == 1 then redis.pcall(verb, freed, '0') end
 return was

@@ -1,16 +1,20 @@
 -- Change the lifetime of a hold, in its record.
 --
--- KEYS   1 lock   2 holder record
--- ARGV   1 owner  2 lifetime: lease, either or client   3 format: hash, string or vote
+-- KEYS   1 lock   2 holder record, unless the format is hash
+-- ARGV   1 owner   2 lifetime: lease, either or client   3 format: hash, string or vote
 -- Reply  1 done   0 the lock is not this owner's
-local held
-if ARGV[3] == 'string' or ARGV[3] == 'vote' then
-  held = redis.call('GET', KEYS[1]) == ARGV[1]
+local lock, record, owner, about = KEYS[1], KEYS[2], ARGV[1], nil
+if ARGV[3] == 'hash' then
+  about = redis.call('HGET', lock, 'about:' .. owner)
 else
-  held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+  about = redis.call('GET', lock) == owner and redis.call('GET', record)
 end
-if not held then return 0 end
-local token, rest = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+)\n%a+\n(.*)$')
+local token, rest = string.match(about or '', '^(%d+)\n%a+\n(.*)$')
 if not token then return 0 end
-redis.call('SET', KEYS[2], token .. '\n' .. ARGV[2] .. '\n' .. rest, 'KEEPTTL')
+about = token .. '\n' .. ARGV[2] .. '\n' .. rest
+if ARGV[3] == 'hash' then
+  redis.call('HSET', lock, 'about:' .. owner, about)
+else
+  redis.call('SET', record, about, 'KEEPTTL')
+end
 return 1

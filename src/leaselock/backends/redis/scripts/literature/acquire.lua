@@ -6,12 +6,12 @@
 -- KEYS   1 the lock
 -- ARGV   1 owner: thread, process and host in one text, unique in the fleet
 --        2 seconds until the lock expires, counted anew by each acquire
--- Reply  1 the owner has it, one level deeper if it had it before    0 somebody else has it
+-- Reply  1 the owner has it, one level deeper if it had it before    0 another owner has it
 --
 -- What it can lose:
 -- * Repeated after a reply that was lost, it counts twice, and one release does not free the lock.
 -- * An acquire with fewer seconds than are left shortens the time of the levels above it.
--- * Nobody is told of a release (who waits has to poll), and no grant carries a fencing token.
+-- * A release notifies no waiter (waiters have to poll), and no grant carries a fencing token.
 -- Redisson's RLock has the same key, but milliseconds and a message: the default protocol is that.
 local lock, owner, seconds = KEYS[1], ARGV[1], ARGV[2]
 

@@ -1,0 +1,28 @@
+-- Release a hold whose lock stays taken for a while. What is left of it has another owner, so that
+-- no late request of the claim can touch it. Repeated, it does nothing.
+--
+-- KEYS   1 lock   2 tombstone of this claim   3 queue
+-- ARGV   1 owner   2 for how long in ms to refuse this claim from now on, or 0
+--        3 PUBLISH or SPUBLISH   4 beginning of the waiters' channels
+-- Reply  1 it held, and the lock stays taken    0 the lock is to be released as usual
+local lock, owner = KEYS[1], ARGV[1]
+local free_from = redis.call('HEXISTS', lock, owner) == 1 and redis.call('HGET', lock, 'free_from')
+if not free_from then return 0 end
+local time = redis.call('TIME')
+local left = tonumber(free_from) - (time[1] * 1000 + math.floor(time[2] / 1000))
+if left <= 0 then return 0 end
+local rest, about = owner .. ':released', redis.call('HGET', lock, 'about:' .. owner)
+local token, since, behind = string.match(about or '', '^(%d+)\n%a+\n(%d+)\n[^\n]*\n(.*)$')
+redis.call('HDEL', lock, owner, 'about:' .. owner)
+redis.call('HSET', lock, rest, 1)
+if token then
+  about = token .. '\ncooling\n' .. since .. '\n' .. rest .. '\n' .. behind
+  redis.call('HSET', lock, 'about:' .. rest, about)
+end
+redis.call('PEXPIRE', lock, string.format('%.0f', left))
+if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], '', 'PX', ARGV[2]) end
+-- The first waiter knows a later end: that of the lease.
+local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+local waiter, address = string.match(first or '', '^([^\n]*)\n([^\n]*)\n')
+if waiter then redis.pcall(ARGV[3], ARGV[4] .. address, waiter) end
+return 1

@@ -1,0 +1,341 @@
+-- Locks with several holds: readers beside an update, or the permits of a semaphore.
+--
+-- Their hash has for each hold: owner -> its end in ms of the server's clock, followed by " offered"
+-- until a waiter that was granted it has confirmed; "about:" and the owner -> its record. Besides
+-- mode (shared or permits), used (how many holds, or permits), update (the owner of that hold),
+-- upgrading (the same and its address, while it waits to become exclusive), limit, and next_end:
+-- no hold ends before. So no decision reads more than a few fields, however many holds there are.
+-- An exclusive hold is stored as in hold.lua, and ends with the hash.
+--
+-- Uses lock, counter, queue, handoff, form, token_ttl, confirm_within, recheck, verb, channels and
+-- freed, the functions of lock.lua and hand_over.lua, and limits: the key of the number of permits
+-- of an idle semaphore, or nil where no permits can be granted.
+local clock = redis.call('TIME')
+local now_ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local mode, used, update, upgrading, limit, next_end
+-- The token of a grant to the claim that asks.
+local mine
+
+local function text(number) return string.format('%.0f', number) end
+
+local function draw(tokens)
+  -- include draw.lua
+  return token, now, before
+end
+
+-- A claim, as a member of the queue has it.
+local function claim_of(member)
+  local owner, address, ms, tokens, kind, permits, wanted =
+    string.match(member, '^([^\n]*)\n([^\n]*)\n(%d+) ?(%d*) ?(%a*) ?(%d*) ?(%d*)')
+  if kind == '' or kind == 'cached' then kind = 'exclusive' end
+  return {
+    member = member, owner = owner, address = address, lease = tonumber(ms), kind = kind,
+    tokens = tonumber(tokens) or 1, permits = tonumber(permits) or 1, limit = tonumber(wanted) or 0,
+  }
+end
+
+-- The token and the claim of a record, which begins with the token, the lifetime and the time of the
+-- grant. A hold without a record counts as one.
+local function in_record(about)
+  local token, member = string.match(about, '^(%d+)\n%a+\n%d+\n(.*)$')
+  return token or '0', member and claim_of(member) or {permits = 1}
+end
+
+-- Read the state of the lock; returns an error, if there is one.
+local function load()
+  local found = redis.pcall('HMGET', lock, 'mode', 'used', 'update', 'upgrading', 'limit', 'next_end')
+  if found.err then return found end
+  mode, used, update, upgrading = found[1], tonumber(found[2]) or 0, found[3], found[4]
+  next_end, limit = tonumber(found[6]), tonumber(found[5])
+  if not limit and limits then limit = tonumber(redis.call('GET', limits)) end
+  limit = limit or 0
+  if (mode == 'shared' or mode == 'permits') and found[2] and next_end then return nil end
+  local owner = read()
+  if owner == nil then return not_a_lock() end
+  -- Without these fields it is the hash of another program.
+  mode = owner and 'exclusive'
+end
+
+-- While the semaphore is idle, its number of permits is kept for a week.
+local function remember_limit()
+  if limit > 0 then redis.call('SET', limits, limit, 'PX', 604800000) end
+end
+
+-- Make the hash last until a hold has ended; a while longer if that must be confirmed, so that the
+-- next request sees that it was not.
+local function keep(ends, offered)
+  local ms = ends - now_ms + (offered and confirm_within or 0)
+  if redis.call('PTTL', lock) >= ms then return 1 end
+  return redis.pcall('PEXPIRE', lock, text(ms))
+end
+
+local function remove(owner, permits)
+  redis.call('HDEL', lock, owner, 'about:' .. owner)
+  used = used - permits
+  if mode == 'exclusive' or used <= 0 then
+    if mode == 'permits' and limits then remember_limit() end
+    redis.call('DEL', lock)
+    mode, used, update, upgrading, next_end = false, 0, false, false, nil
+    return
+  end
+  if update == owner then
+    redis.call('HDEL', lock, 'update', 'upgrading')
+    update, upgrading = false, false
+  end
+  redis.call('HSET', lock, 'used', used)
+end
+
+-- Remove the holds that have ended.
+local function collect()
+  if not next_end or now_ms < next_end then return end
+  local first, last, doubt = nil, nil, false
+  for _, hold in ipairs(holds_in(redis.call('HGETALL', lock))) do
+    if hold.ends <= now_ms then
+      local _, claim = in_record(hold.about)
+      remove(hold.owner, claim.permits)
+      doubt = doubt or hold.offered
+    else
+      first = math.min(first or hold.ends, hold.ends)
+      if not last or hold.ends > last.ends then last = hold end
+    end
+  end
+  if first then
+    next_end = first
+    redis.call('HSET', lock, 'next_end', text(first))
+    redis.call('PEXPIRE', lock, text(last.ends - now_ms + (last.offered and confirm_within or 0)))
+  end
+  if doubt then recall('') end
+end
+
+-- Whether a claim can be granted beside the holds, and the claims that stay ahead of it.
+local function fits(claim, ahead)
+  if claim.kind == 'exclusive' then return not mode and not ahead.any end
+  if claim.kind == 'permits' then
+    if mode and mode ~= 'permits' or ahead.any then return false end
+    return used + claim.permits <= limit
+  end
+  if mode and mode ~= 'shared' or upgrading or ahead.closed then return false end
+  return claim.kind == 'shared' or not update and not ahead.update
+end
+
+-- Write a hold for so many ms; returns an error, if there is one.
+local function write(claim, token, now, lease, offered)
+  local member, owner = claim.member, claim.owner
+  if claim.kind == 'exclusive' then
+    mode = 'exclusive'
+    -- include hold.lua
+    if offered then redis.call('SET', handoff, 'offered\n' .. owner, 'PX', lease + 1000) end
+    return nil
+  end
+  if not mode then
+    mode, used, next_end = claim.kind == 'permits' and 'permits' or 'shared', 0, nil
+  end
+  local ends = now_ms + lease
+  used, next_end = used + claim.permits, math.min(next_end or ends, ends)
+  local fields = {
+    owner, text(ends) .. (offered and ' offered' or ''),
+    'about:' .. owner, token .. '\neither\n' .. text(now) .. '\n' .. member,
+    'mode', mode, 'used', used, 'next_end', text(next_end),
+  }
+  if mode == 'permits' then
+    fields[#fields + 1], fields[#fields + 2] = 'limit', limit
+  elseif claim.kind == 'update' then
+    update = owner
+    fields[#fields + 1], fields[#fields + 2] = 'update', owner
+  end
+  redis.call('HSET', lock, unpack(fields))
+  local done = keep(ends, offered)
+  if done ~= 1 then
+    -- A user without the right to it must not create a lock that never expires.
+    remove(owner, claim.permits)
+    return done
+  end
+end
+
+-- The record of a hold that has another mode now, and perhaps another token.
+local function converted(about, kind, step, token)
+  local before, grant, ms, tokens, permits, rest =
+    string.match(about, '^(%d+)\n(%a+\n%d+\n[^\n]*\n[^\n]*\n)(%d+) ?(%d*) ?%a* ?(%d*)[^\n]*(\n.*)$')
+  local terms = {ms, tokens == '' and 1 or tokens, kind, permits == '' and 1 or permits, 0, step}
+  return (token or before) .. '\n' .. grant .. table.concat(terms, ' ') .. rest
+end
+
+local function step_of(about)
+  return tonumber(string.match(about, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]* (%d+)\n'))
+end
+
+-- The last reader has released: the upgrade is complete.
+local function complete(me)
+  local owner, address = string.match(upgrading, '^([^\n]*)\n(.*)$')
+  local ends = string.match(redis.call('HGET', lock, owner), '^%d+')
+  local about, token = redis.call('HGET', lock, 'about:' .. owner), draw(1)
+  about = converted(about, 'exclusive', step_of(about), token)
+  redis.call('HDEL', lock, 'used', 'update', 'upgrading', 'next_end')
+  redis.call('HSET', lock, owner, 1, 'about:' .. owner, about, 'mode', 'exclusive')
+  redis.call('PEXPIRE', lock, text(ends - now_ms))
+  mode, used, update, upgrading, next_end = 'exclusive', 0, false, false, nil
+  if owner ~= me then tell(channels .. address, owner) end
+end
+
+local function has_subscriber(claim)
+  local count = verb == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+  return redis.call('PUBSUB', count, channels .. claim.address)[2] > 0
+end
+
+-- Complete an upgrade whose hold is the only one, and grant each claim that fits. Returns what stays
+-- in the queue: any claim; an update; a closed one, behind which nothing is granted; or whether the
+-- lock is left to others. A claim without a subscriber is removed, at the latest when others wait
+-- for it.
+local function promote(me, may)
+  local ahead, head, granted = {}, nil, false
+  if upgrading and used == 1 then complete(me) end
+  if mode == 'exclusive' or upgrading then return ahead end
+  local state = redis.call('GET', handoff)
+  ahead.left = state == 'left'
+  while not ahead.left do
+    local place = ahead.any or 0
+    local member = redis.call('ZRANGE', queue, place, place)[1]
+    if not member then break end
+    local claim = claim_of(member)
+    if claim.kind == 'permits' and not limits then
+      wake(member)
+      ahead.any, ahead.closed = place + 1, true
+      break
+    end
+    local asks = claim.owner == me
+    if fits(claim, ahead) then
+      local token, now, before = draw(claim.tokens)
+      local wrong
+      if asks then
+        mine = token
+        redis.call('ZREM', queue, member)
+        wrong = write(claim, token, now, claim.lease, false)
+      elseif may and not mode and leave_to_others(before, now, redis.call('ZRANGE', queue, 0, 1)) then
+        ahead.left = true
+      else
+        local lease = math.min(claim.lease, confirm_within)
+        redis.call('ZREM', queue, member)
+        -- The message contains the grant, so the waiter need not ask for it.
+        local news = claim.owner .. '\n' .. token .. '\n' .. text(lease)
+        if tell(channels .. claim.address, news) > 0 then
+          if state and not granted then redis.call('DEL', handoff) end
+          granted = true
+          wrong = write(claim, token, now, lease, true)
+        end
+      end
+      if wrong then
+        ahead.wrong = wrong
+        return ahead
+      end
+      if mode == 'exclusive' then break end
+    else
+      local closed = claim.kind == 'exclusive' or claim.kind == 'permits'
+      if closed and not asks and not has_subscriber(claim) then
+        redis.call('ZREM', queue, member)
+      else
+        head, ahead.any = head or member, place + 1
+        ahead.update = ahead.update or claim.kind == 'update'
+        ahead.closed = closed
+        if closed then break end
+      end
+    end
+  end
+  -- The first waiter must look again when the new holds end.
+  if granted and head then wake(head) end
+  return ahead
+end
+
+-- Whether the lock is in use as a semaphore; nil if it is not in use.
+local function is_semaphore()
+  if mode then return mode == 'permits' end
+  local head = redis.call('ZRANGE', queue, 0, 0)[1]
+  if head then return claim_of(head).kind == 'permits' end
+end
+
+-- Grant the claim, confirm its grant, or enter the queue. The reply is that of acquire.lua.
+local function acquire(claim, wait, ticket)
+  local wrong = load()
+  if wrong then return wrong end
+  if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end
+  collect()
+  local owner, ends = claim.owner, mode and redis.call('HGET', lock, claim.owner)
+  if ends then
+    local token = in_record(redis.call('HGET', lock, 'about:' .. owner))
+    local ours = now_ms + claim.lease
+    if mode ~= 'exclusive' then
+      ours = math.max(ours, tonumber(string.match(ends, '^%d+')))
+      redis.call('HSET', lock, owner, text(ours))
+    else
+      redis.call('DEL', handoff)
+    end
+    keep(ours, false)
+    return {1, token}
+  end
+  local offered = not mode and string.match(redis.call('GET', handoff) or '', '^offered\n(.*)')
+  -- A hold that was released may never have been confirmed. Without waiters nothing is lost.
+  if offered and client_of(offered) ~= client_of(owner) and redis.call('EXISTS', queue) == 1 then
+    recall(claim.member)
+  end
+  local ahead = promote(owner, false)
+  if ahead.wrong then return ahead.wrong end
+  if mine then return {1, mine} end
+
+  local semaphore = is_semaphore()
+  if semaphore ~= nil and semaphore ~= (claim.kind == 'permits') then
+    redis.call('ZREM', queue, claim.member)
+    return {-2, semaphore and limit or -1}
+  elseif claim.kind == 'permits' then
+    -- A claim with a ticket was queued before, perhaps before the limit was changed.
+    if semaphore == nil and (ticket == '' or limit == 0) then
+      limit = claim.limit > 0 and claim.limit or limit
+      remember_limit()
+    end
+    local agrees = claim.limit == 0 or claim.limit == limit
+    agrees = agrees or ticket ~= '' or redis.call('ZSCORE', queue, claim.member)
+    if not agrees or claim.permits > limit then
+      redis.call('ZREM', queue, claim.member)
+      return {-2, limit}
+    end
+  end
+  if not ahead.left and fits(claim, ahead) then
+    local token, now = draw(claim.tokens)
+    return write(claim, token, now, claim.lease, false) or {1, token}
+  end
+
+  local left, state = recheck, redis.call('GET', handoff)
+  if ahead.left or state == 'left' then
+    left = redis.call('PTTL', handoff)
+  elseif fits(claim, {}) then
+    -- Only claims are in its way. Each must ask from time to time: a process may be stopped.
+    local since = tonumber(string.match(state or '', '^kept out\n(%d+)'))
+    if since and now_ms - since > 5 * recheck then
+      recall(claim.member)
+      left = 100
+    elseif not state then
+      redis.call('SET', handoff, 'kept out\n' .. text(now_ms), 'PX', 60000)
+    end
+  end
+  local holds = mode == 'exclusive' and {} or holds_in(redis.call('HGETALL', lock))
+  local oldest, least = {owner = '', about = ''}, nil
+  for _, hold in ipairs(holds) do
+    local token = tonumber((in_record(hold.about)))
+    if not least or token < least then oldest, least = hold, token end
+    left = math.min(left, hold.ends - now_ms)
+  end
+  if mode == 'exclusive' then
+    oldest.owner, oldest.about = read()
+    left = math.min(left, redis.call('PTTL', lock))
+    revoke(oldest.about)
+  end
+  local rank = -1
+  if wait then rank, ticket = enqueue(claim.member, ticket) end
+  return {0, left, rank, ticket, oldest.owner, oldest.about, math.max(1, #holds)}
+end
+
+-- Promote after a hold has ended, or a claim has left the queue.
+local function settle(may)
+  collect()
+  promote('', may)
+  -- Only clients of Redisson listen, and a user may lack the right to publish.
+  if not mode and redis.call('EXISTS', queue) == 0 then tell(freed, '0') end
+end
