@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.connection import Connection
+from leaselock.backends.zookeeper.connection import SECOND_LOOK, Connection
 from leaselock.backends.zookeeper.requests import CloseSession, ServerStatus
 
 if TYPE_CHECKING:
@@ -25,7 +25,14 @@ class AsyncioConnection(Connection):
         loop = asyncio.get_running_loop()
         notified: asyncio.Future[None] = loop.create_future()
         pending = self.begin(request, lambda: _notify(loop, notified))
-        timer = loop.call_later(min(until - self.now(), LONGEST_TIMER), _settle, notified)
+
+        def time_out() -> None:
+            if self.looks_again(request, until):
+                loop.call_later(SECOND_LOOK, _settle, notified)
+            else:
+                _settle(notified)
+
+        timer = loop.call_later(min(until - self.now(), LONGEST_TIMER), time_out)
         try:
             await notified
         finally:

@@ -6,7 +6,10 @@ the request and send it at any later time.
 
 kazoo is used through its public interface, with two exceptions that have no public counterpart:
 the negotiated session timeout (`_observe_handshake`), and settings of a client that the user made
-(module `client_settings`).
+(module `client_settings`). docs/decisions/0012 has the figures.
+
+kazoo sends a ping only when it has sent nothing else for a while. So it would never give up a
+connection whose replies vanish while this client keeps asking; `Connection.poll_for_reply` does.
 """
 
 from __future__ import annotations
@@ -24,12 +27,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from leaselock.backends import library
 from leaselock.backends.zookeeper.requests import (
+    CHILDREN,
     DELETED,
+    SESSION_ENDED,
     TAKEN,
     WRITES,
     AwaitEvents,
     Batch,
     BatchResult,
+    Children,
     CloseSession,
     Connect,
     Create,
@@ -43,6 +49,8 @@ from leaselock.backends.zookeeper.requests import (
     QuorumBarrier,
     Read,
     ServerStatus,
+    SetData,
+    Transaction,
 )
 from leaselock.core.backend import WAKE_ALL
 from leaselock.core.effects import FOREVER
@@ -55,6 +63,12 @@ if TYPE_CHECKING:
 
 EXTRA = "zookeeper"
 CLOSE_TIMEOUT = 2.0
+# A server that owes a reply may be silent for this part of the session, as for kazoo's pings.
+SILENCES_PER_SESSION = 3
+# Seconds. A wait that ends so much too late shows that this process was frozen. The reply may have
+# arrived then, and kazoo's thread has so long to find it.
+FROZEN = 0.25
+SECOND_LOOK = 0.5
 RECONNECT = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
 NO_RETRIES = {"max_tries": 0}
 ENDED = ("CLOSED", "EXPIRED_SESSION")
@@ -71,13 +85,18 @@ EXPECTED: dict[str, Any] = {"NoNodeError": None, "NodeExistsError": TAKEN, "NotE
 # Failures of the conditional write of a QuorumBarrier that prove agreement all the same, also for
 # a user who may not write.
 AGREED = ("BadVersionError", "NoNodeError", "NoAuthError")
+# Why a transaction may not be done; any other failure of one of its steps is an error.
+NOT_DONE = ("RolledBackError", "NoNodeError", "NodeExistsError", "BadVersionError")
 LOG = logging.getLogger("leaselock.zookeeper")
 LOG.addHandler(logging.NullHandler())
 
 
+Ready = tuple[list[Any], list[Any], list[Any]]
+
+
 def poll(
     readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
-) -> tuple[list[Any], list[Any], list[Any]]:
+) -> Ready:
     """select.select() for any number of descriptors.
 
     kazoo calls it five times per request. Its own version creates an epoll object each time, which
@@ -95,7 +114,7 @@ def poll(
     return found, [one for one in writers if ready.get(one.fileno(), 0) & ~select.POLLIN], []
 
 
-def _handler() -> Any:
+def _handler(connection: Connection) -> Any:
     base: Any = library("kazoo.handlers.threading", EXTRA).SequentialThreadingHandler
 
     class Handler(base):  # type: ignore[misc]
@@ -104,7 +123,6 @@ def _handler() -> Any:
         Our callbacks do not block, so the two worker threads of the base class are not needed.
         """
 
-        select = staticmethod(poll)
         # Makes kazoo call the callbacks of a result at once instead of through a worker thread.
         running = False
 
@@ -112,6 +130,13 @@ def _handler() -> Any:
             super().__init__()
             self.pair: tuple[Any, ...] = ()
             self.socket_in_use: Any = None
+
+        def select(
+            self, readers: Any, writers: Any, errors: Any, timeout: float | None = None
+        ) -> Ready:
+            if not connection.unanswered or self.socket_in_use not in readers:
+                return poll(readers, writers, errors, timeout)
+            return connection.poll_for_reply(self, readers, timeout)
 
         def start(self) -> None:
             """There are no workers."""
@@ -262,6 +287,9 @@ class PendingBatch:
         self.written = False
         # Numbers of requests without a reply. kazoo may report one failure twice.
         self.open: set[int] = set()
+        if not connection.unanswered:
+            connection.last_reply = connection.now()
+        connection.unanswered.add(self)
         self._send(batch)
 
     def _send(self, batch: Batch) -> None:
@@ -272,21 +300,26 @@ class PendingBatch:
             for _ in range(operation.path.count("/") if isinstance(operation, EnsurePath) else 1)
         ]
         self.open.update(range(len(indexes)))
-        refused = self.connection.refusal(batch.session)
+        client = self.connection.client  # another thread may close the connection meanwhile
+        refused = self.connection.refusal(client, batch.session)
         if refused is not None:
             for number, index in enumerate(indexes):
                 self._failed(number, index, refused)
             return
-        results = (one for operation in batch.operations for one in self.connection.send(operation))
+        results = (
+            one for operation in batch.operations for one in self.connection.send(client, operation)
+        )
         for number, (index, result) in enumerate(zip(indexes, results, strict=True)):
             last = indexes[number + 1 : number + 2] != [index]
             result.rawlink(self._receiver(number, index, last))
 
     def _receiver(self, number: int, index: int, last: bool) -> Callable[[Any], None]:
         def receive(result: Any) -> None:
-            error = result.exception
+            error, operation = result.exception, self.operations[index]
+            if error is None and isinstance(operation, Transaction):
+                error = next((one for one in result.value if _is_refusal(one)), None)
             if error is None:
-                self._finish(number, index, _reply(self.operations[index], result.value))
+                self._finish(number, index, _reply(operation, result.value))
             else:
                 self._failed(number, index, error, last=last)
 
@@ -310,6 +343,8 @@ class PendingBatch:
         if number not in self.open:
             return
         self.open.discard(number)
+        connection = self.connection
+        connection.last_reply = connection.now()
         if error is None:
             self.replies[index] = reply
             self.written |= isinstance(self.operations[index], WRITES) and reply not in (
@@ -319,10 +354,11 @@ class PendingBatch:
         elif self.error is None or type(error).__name__ in UNKNOWN_OUTCOME:
             self.error = error
         if not self.open:
+            connection.unanswered.discard(self)
             self.notify()
 
     def cancel(self) -> None:
-        """The caller does not wait any more."""
+        """The caller does not wait any more. The reply still shows that the connection lives."""
 
     def result(self) -> BatchResult:
         """The replies. NotApplied only if none of the writes was executed."""
@@ -337,6 +373,11 @@ class PendingBatch:
         raise OutcomeUnknown(message) if unknown else NotApplied(message)
 
 
+def _is_refusal(answer: object) -> bool:
+    """Whether a step of a transaction failed for another reason than the state of the nodes."""
+    return isinstance(answer, Exception) and type(answer).__name__ not in NOT_DONE
+
+
 def _reply(operation: Operation, value: Any) -> object:
     if isinstance(operation, (CreateSequential, Create)):
         path, stat = value
@@ -345,12 +386,33 @@ def _reply(operation: Operation, value: Any) -> object:
         data, stat = value
         return _node(operation.path, data, stat)
     if isinstance(operation, GetChildren):
-        return tuple(value)
+        names, stat = value
+        return Children(tuple(names), stat.mzxid)
+    if isinstance(operation, SetData):
+        return _node(operation.path, operation.data, value)
+    if isinstance(operation, Transaction):
+        return not any(isinstance(one, Exception) for one in value)
     return True if isinstance(operation, Delete) else None
 
 
 def _node(path: str, data: bytes, stat: Any) -> Node:
-    return Node(path, stat.czxid, stat.ephemeralOwner, stat.ctime / 1000.0, data)
+    created = stat.ctime / 1000.0
+    return Node(path, stat.czxid, stat.ephemeralOwner, created, data, stat.mzxid, stat.version)
+
+
+def _transaction(client: Any, operation: Transaction) -> Any:
+    """The transaction as kazoo has it, yet to be sent."""
+    transaction = client.transaction()
+    for step in operation.steps:
+        if isinstance(step, Create):
+            transaction.create(step.path, step.data, ephemeral=True)
+        elif isinstance(step, Delete):
+            transaction.delete(step.path)
+        elif isinstance(step, SetData):
+            transaction.set_data(step.path, step.data)
+        else:
+            transaction.check(step.path, step.version)
+    return transaction
 
 
 # --- the connection ---------------------------------------------------------------------------
@@ -375,6 +437,9 @@ class Connection:
         self.interrupted = False
         self.mailboxes: list[Mailbox] = []
         self.connecting: set[Callable[[], None]] = set()
+        # Batches without a reply; and when the last reply came, or the first of them was sent.
+        self.unanswered: set[PendingBatch] = set()
+        self.last_reply = 0.0
 
     def begin(self, request: object, notify: Callable[[], None]) -> Pending:
         """Start a request. *notify* is called in any thread, once or more often, when its result
@@ -403,6 +468,21 @@ class Connection:
         client = self.client
         return client is not None and client.connected
 
+    def poll_for_reply(self, handler: Any, readers: Sequence[Any], timeout: float | None) -> Ready:
+        """Wait as select.select(), while the server owes a reply. End the connection if it has been
+        silent for a third of the session, unless there is something to read: after a freeze of
+        this process the reply may have arrived.
+        """
+        now, limit = self.now(), self.last_reply + self.timeout / SILENCES_PER_SESSION
+        end = FOREVER if timeout is None else now + timeout
+        ready = poll(readers, (), (), max(0.0, min(end, limit) - now))
+        if handler.socket_in_use in ready[0] or self.now() < limit:
+            return ready
+        if self.connected:
+            LOG.warning("a reply is overdue: the connection is given up")
+            handler.shut_down()
+        return poll(readers, (), (), None if timeout is None else max(0.0, end - self.now()))
+
     def start(self) -> None:
         """Create the kazoo client, unless there is a usable one."""
         with self.mutex:
@@ -421,7 +501,7 @@ class Connection:
         client = library("kazoo.client", EXTRA).KazooClient(
             target.hosts,
             timeout=target.timeout,
-            handler=_handler(),
+            handler=_handler(self),
             default_acl=security.CREATOR_ALL_ACL if target.creator else security.OPEN_ACL_UNSAFE,
             connection_retry=RECONNECT,
             command_retry=NO_RETRIES,
@@ -429,6 +509,7 @@ class Connection:
             **target.options,
         )
         client.connection_ended = False
+        self.unanswered = set()
         self._observe_handshake(client)
         client.add_listener(lambda state: self._state_changed(client, state))
         return client
@@ -455,8 +536,9 @@ class Connection:
             return  # of a client that was closed
         if state == "LOST":
             client.connection_ended = client.client_state != "EXPIRED_SESSION"
-            self.session = 0
-        if state != "SUSPENDED":
+            ended, self.session = self.session, 0
+            self._publish(f"{SESSION_ENDED}{ended}")
+        elif state != "SUSPENDED":
             self._publish(WAKE_ALL)
         if self.connected:
             for notify in list(self.connecting):
@@ -464,7 +546,9 @@ class Connection:
 
     def _node_changed(self, event: Any) -> None:
         # An event without a path is about the connection, which `_state_changed` handles.
-        if event.path:
+        if event.type == "CHILD":
+            self._publish(event.path + CHILDREN)
+        elif event.path:
             self._publish((DELETED if event.type == "DELETED" else "") + event.path)
 
     def _publish(self, event: str) -> None:
@@ -476,9 +560,9 @@ class Connection:
         message = f"no server of {self.target.shown} could be reached in time"
         return OutcomeUnknown(message) if self.session else NotApplied(message)
 
-    def send(self, operation: Operation) -> Iterator[Any]:
+    def send(self, client: Any, operation: Operation) -> Iterator[Any]:
         """Give an operation to kazoo; yield its result, or one for each part of a path."""
-        client, path = self.client, operation.path
+        path = operation.path
         if isinstance(operation, (CreateSequential, Create)):
             yield client.create_async(
                 path,
@@ -488,11 +572,16 @@ class Connection:
                 include_data=True,
             )
         elif isinstance(operation, GetChildren):
-            yield client.get_children_async(path)
+            watch = self._node_changed if operation.watch else None
+            yield client.get_children_async(path, watch, include_data=True)
         elif isinstance(operation, Read):
             yield client.get_async(path, self._node_changed if operation.watch else None)
         elif isinstance(operation, Delete):
             yield client.delete_async(path)
+        elif isinstance(operation, SetData):
+            yield client.set_async(path, operation.data)
+        elif isinstance(operation, Transaction):
+            yield _transaction(client, operation).commit_async()
         elif isinstance(operation, QuorumBarrier):
             yield client.set_async(path, b"", NO_SUCH_VERSION)
         else:
@@ -500,9 +589,15 @@ class Connection:
             for end in range(2, len(parts) + 1):
                 yield client.create_async("/".join(parts[:end]), b"")
 
-    def refusal(self, session: int) -> Exception | None:
+    def looks_again(self, request: object, until: float) -> bool:
+        """Whether to wait on for the reply, which may have arrived while this process was frozen:
+        a wait until *until* has ended much later.
+        """
+        return self.now() > until + FROZEN and not isinstance(request, AwaitEvents)
+
+    def refusal(self, client: Any, session: int) -> Exception | None:
         """Why nothing may be sent, if so."""
-        state = self.client.client_state
+        state = "CLOSED" if client is None else client.client_state
         if state == "AUTH_FAILED":
             return PermissionError("the credentials were refused")
         ended = state in ENDED or session not in (0, self.session)
@@ -553,6 +648,7 @@ class Connection:
         """
         self.mailboxes = []
         self.connecting = set()
+        self.unanswered = set()
         if self.client is not None and self.process == os.getpid():
             self.close()
             return
@@ -580,9 +676,17 @@ class BlockingConnection(Connection):
         notified: SimpleQueue[None] = SimpleQueue()
         pending = self.begin(request, lambda: notified.put(None))
         try:
-            notified.get(timeout=None if until == FOREVER else max(0.0, until - self.now()))
-        except Empty:
-            pass  # the result says what is missing
+            timeout = None if until == FOREVER else max(0.0, until - self.now())
+            if not _arrives(notified, timeout) and self.looks_again(request, until):
+                _arrives(notified, SECOND_LOOK)
         finally:
             pending.cancel()
-        return pending.result()
+        return pending.result()  # it says what is missing
+
+
+def _arrives(notified: SimpleQueue[None], timeout: float | None) -> bool:
+    try:
+        notified.get(timeout=timeout)
+    except Empty:
+        return False
+    return True

@@ -1,4 +1,5 @@
-"""The data of a node: JSON about its contender, for people to read. No decision depends on it.
+"""The data of a node: JSON about its contender, for people to read. Only two numbers, which the
+modes of a lock need, decide anything: `NodeData.token` and `waits_for`.
 
 Other programs store other data: kazoo's lock an identifier, Curator's the address of its host in
 four or sixteen bytes. It is shown as far as it can be interpreted.
@@ -12,9 +13,11 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from leaselock.backends.zookeeper.requests import Node
     from leaselock.core.backend import Claim
 
-UNKNOWN_HOST = "unknown host"
+ANOTHER = "another program"
+NUMBERS = (("token", 0), ("waits_for", 0), ("permits", 1))
 
 
 class NodeData(NamedTuple):
@@ -24,12 +27,27 @@ class NodeData(NamedTuple):
     since: float
     owner: str
     """The owner of the node if it is one of ours. Only the protocol "single" needs it."""
+    token: int = 0
+    """The token of its hold, if that is not the transaction that wrote the node."""
+    waits_for: int = 0
+    """The transaction that created the upgrade which it waits for."""
+    permits: int = 1
+    """How many permits of a semaphore it is for."""
 
 
-def written(claim: Claim, owner: str) -> bytes:
-    """The data of the node of *owner*, for the claim."""
+def written(claim: Claim, owner: str, **numbers: int) -> bytes:
+    """The data of the node of *owner*, for the claim, with *numbers* as in `NodeData`."""
+    more = "".join(f', "{name}": {number}' for name, number in numbers.items())
     # The metadata is a JSON object. Parsing it would cost more than all the rest.
-    return f'{claim.metadata[:-1]}, "since": {claim.since:.3f}, "id": "{owner}"}}'.encode()
+    text = f'{claim.metadata[:-1]}, "since": {claim.since:.3f}, "id": "{owner}"{more}}}'
+    return text.encode()
+
+
+def token_of(node: Node) -> int:
+    """The token of the hold that the node is: the transaction that wrote it last, unless its data
+    says another. Only what precedes the grant is written.
+    """
+    return read(node.data, node.created).token or max(node.token, node.written)
 
 
 def read(data: bytes, created: float) -> NodeData:
@@ -41,15 +59,16 @@ def read(data: bytes, created: float) -> NodeData:
         since, owner = float(fields["since"]), str(fields["id"])
         if not math.isfinite(since):
             raise ValueError(since)
+        numbers = [int(fields.get(name, default)) for name, default in NUMBERS]
         # json.loads() also accepts UTF-16, which this library never writes.
-        return NodeData(data.decode(), since, owner)
+        return NodeData(data.decode(), since, owner, *numbers)
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
         return NodeData(_metadata_of(data), created, "")
 
 
 def _metadata_of(data: bytes) -> str:
-    host, label = UNKNOWN_HOST, data.decode(errors="replace")
+    host, label = ANOTHER, data.decode(errors="replace")
     if len(data) in (4, 16) and not label.isprintable():
-        host, label = str(ipaddress.ip_address(data)), ""
-    fields = {"host": host, "pid": 0, "thread": "another library", "label": label or None}
+        host, label = f"{ANOTHER} ({ipaddress.ip_address(data)})", ""
+    fields = {"host": host, "pid": 0, "thread": "", "label": label or None}
     return json.dumps(fields)

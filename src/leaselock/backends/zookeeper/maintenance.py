@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.zookeeper.paths import decoded
 from leaselock.backends.zookeeper.requests import (
+    Children,
     CreateSequential,
     Delete,
     EnsurePath,
@@ -15,10 +16,11 @@ from leaselock.backends.zookeeper.requests import (
     QuorumBarrier,
     Read,
     ServerStatus,
+    names_of,
 )
 from leaselock.core.backend import Finding
 from leaselock.core.effects import Call
-from leaselock.errors import StoreError
+from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,14 +59,23 @@ class Maintenance:
         """Delete the nodes of locks without holder and waiters. A lock in use has children, so its
         node is not deleted; a client that needs the node just after creates it again.
         """
+        if self.root == "/":
+            raise NotApplied(
+                "the locks are below the root of the servers, where an empty node may be another "
+                "program's: it is not known which nodes can be removed"
+            )
         _, found = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
-        names = found if isinstance(found, tuple) else ()
-        paths = [f"{self.root.rstrip('/')}/{name}" for name in names if decoded(name) is not None]
+        names = [name for name in names_of(found) if decoded(name) is not None]
+        paths = [f"{self.root.rstrip('/')}/{name}" for name in names]
         deleted = 0
         for start in range(0, len(paths), BATCH_SIZE):
             some = paths[start : start + BATCH_SIZE]
             children = await self.batch(until, *map(GetChildren, some))
-            empty = [path for path, below in zip(some, children, strict=True) if below == ()]
+            empty = [
+                path
+                for path, below in zip(some, children, strict=True)
+                if isinstance(below, Children) and not below.names
+            ]
             unused = await self._persistent(empty, until)
             if unused:
                 deleted += sum(map(bool, await self.batch(until, *map(Delete, unused))))

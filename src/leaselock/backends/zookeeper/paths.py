@@ -11,6 +11,8 @@ from __future__ import annotations
 from urllib.parse import quote, unquote
 
 ROOT = "/leaselock"
+# Follows the path of a semaphore in that of its queue.
+QUEUE = "-__lock__"
 # Printable ASCII, but for the slash and the percent sign.
 PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "/%")
 # Names that a path may not contain, and the one that ZooKeeper reserves below "/".

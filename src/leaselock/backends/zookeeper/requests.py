@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 TAKEN = "taken"
 # Precedes the path in the event of a deleted node.
 DELETED = "-"
+# Follows the path in the event of a child that was created or deleted.
+CHILDREN = "/"
+# Precedes the number of the session in the event of its end.
+SESSION_ENDED = "!"
 
 
 class CreateSequential(NamedTuple):
@@ -45,9 +49,12 @@ class EnsurePath(NamedTuple):
 
 
 class GetChildren(NamedTuple):
-    """Replies the names of the children as a tuple, or None if there is no such node."""
+    """Replies the Children, or None if there is no such node. With *watch*, the next creation or
+    deletion of a child is an event: the path, followed by CHILDREN.
+    """
 
     path: str
+    watch: bool = False
 
 
 class Read(NamedTuple):
@@ -65,6 +72,31 @@ class Delete(NamedTuple):
     path: str
 
 
+class SetData(NamedTuple):
+    """Replace the data of a node. Replies the Node, or None if there is no such node."""
+
+    path: str
+    data: bytes
+
+
+class Check(NamedTuple):
+    """In a Transaction: that the node exists, and has this version unless that is -1."""
+
+    path: str
+    version: int = -1
+
+
+class Transaction(NamedTuple):
+    """Do all of these or none, in one step. Replies whether they were done."""
+
+    steps: tuple[Create | Delete | SetData | Check, ...]
+
+    @property
+    def path(self) -> str:
+        """The path of the first step."""
+        return self.steps[0].path
+
+
 class QuorumBarrier(NamedTuple):
     """Make later reads of this session see every write committed so far. Replies None.
 
@@ -74,8 +106,18 @@ class QuorumBarrier(NamedTuple):
     path: str
 
 
-Operation = CreateSequential | Create | EnsurePath | GetChildren | Read | Delete | QuorumBarrier
-WRITES = (CreateSequential, Create, Delete, EnsurePath)
+Operation = (
+    CreateSequential
+    | Create
+    | EnsurePath
+    | GetChildren
+    | Read
+    | Delete
+    | SetData
+    | Transaction
+    | QuorumBarrier
+)
+WRITES = (CreateSequential, Create, Delete, EnsurePath, SetData, Transaction)
 
 
 class Node(NamedTuple):
@@ -89,6 +131,23 @@ class Node(NamedTuple):
     created: float
     """Unix time, by the server's clock."""
     data: bytes
+    written: int = 0
+    """The id of the transaction that wrote its data last; 0 if the server did not say."""
+    version: int = 0
+    """How often its data was replaced."""
+
+
+class Children(NamedTuple):
+    """The children of a node."""
+
+    names: tuple[str, ...]
+    written: int
+    """The id of the transaction that wrote the node's data last."""
+
+
+def names_of(reply: object) -> tuple[str, ...]:
+    """The names in a reply to GetChildren; none without a node."""
+    return reply.names if isinstance(reply, Children) else ()
 
 
 class BatchResult(NamedTuple):
@@ -151,6 +210,8 @@ class Mailbox:
 
 
 class AwaitEvents(NamedTuple("AwaitEvents", [("mailbox", Mailbox)]), Request[tuple[str, ...]]):
-    """Wait for events: paths of watched nodes, or WAKE_ALL. Replies none after the deadline."""
+    """Wait for events: paths of watched nodes, the end of a session, or WAKE_ALL. Replies none
+    after the deadline.
+    """
 
     __slots__ = ()

@@ -12,12 +12,15 @@ because events of the time in between are lost.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from typing import TYPE_CHECKING
 
 from leaselock.backends.zookeeper.contender import Contender
 from leaselock.backends.zookeeper.maintenance import Maintenance
+from leaselock.backends.zookeeper.paths import QUEUE, path_of
 from leaselock.backends.zookeeper.requests import (
     DELETED,
+    SESSION_ENDED,
     AwaitEvents,
     Batch,
     CloseSession,
@@ -29,8 +32,18 @@ from leaselock.backends.zookeeper.requests import (
     Operation,
     QuorumBarrier,
     Read,
+    SetData,
+    Transaction,
 )
-from leaselock.core.backend import WAKE_ALL, Capabilities, Claim, Lifetime, LifetimeSet
+from leaselock.core.backend import (
+    WAKE_ALL,
+    Capabilities,
+    Claim,
+    Lifetime,
+    LifetimeSet,
+    LockState,
+    Watched,
+)
 from leaselock.core.effects import FOREVER, Call, Signal, Wait
 from leaselock.core.singleton_process import Background
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
@@ -42,15 +55,34 @@ if TYPE_CHECKING:
 
 # Watches report every release; looking again in between is only a precaution.
 RECHECK_INTERVAL = 20.0
+# How often a watcher looks at a free lock.
+FREE_INTERVAL = 0.25
 DELETE_TIMEOUT = 2.0
 DELETE_RETRY = 0.5
 CLOSE_TIMEOUT = 4.5
 CLOCK_MARGIN = 0.001
 PROOF_TIMEOUT = 1.0
 # A majority takes part in the reply to these.
-PROOFS = (QuorumBarrier, CreateSequential, Create, Delete)
+PROOFS = (QuorumBarrier, CreateSequential, Create, Delete, SetData, Transaction)
 # While claims wait, the session is proved this often, so that a grant may need no request.
 PROOFS_PER_SESSION = 6
+ENDED = "the ZooKeeper session of its client has ended"
+
+
+class Asked:
+    """The nodes of a claim that a renewal reads."""
+
+    __slots__ = ("contender", "needed", "paths")
+
+    def __init__(self, contender: Contender | None) -> None:
+        self.contender = contender
+        self.needed: tuple[str, ...] = ()
+        self.paths: list[str] = []
+        if contender is not None and contender.node is not None:
+            self.needed = contender.needed
+            # One of the first two exists: the conversion is one transaction.
+            replacement = [contender.alternate] if contender.alternate else []
+            self.paths = [contender.node.path, *replacement, *self.needed]
 
 
 class SessionBackend(Maintenance):
@@ -59,12 +91,19 @@ class SessionBackend(Maintenance):
     def __init__(self, connection: Connection, root: str, now: Callable[[], float]) -> None:
         super().__init__(connection, root, now)
         self.capabilities = Capabilities(
-            0.0, CLOCK_MARGIN, life=False, inheritable=False, session_timeout=connection.timeout
+            0.0,
+            CLOCK_MARGIN,
+            detects_death=False,
+            inheritable=False,
+            session_timeout=connection.timeout,
         )
         self.mailbox = connection.subscribe()
         self.contenders: dict[str, Contender] = {}
         self.signals: dict[str, Signal] = {}
-        self.watchers: dict[str, set[str]] = {}
+        # The claims that watch each node, in the order in which they began to.
+        self.watchers: dict[str, dict[str, None]] = {}
+        # The watched node of each claim that only watches its lock.
+        self.observed: dict[str, str] = {}
         self.maintenance = Background()
         self.next_maintenance = FOREVER
         # Ended holds whose nodes are yet to be deleted, and when that was tried last.
@@ -74,6 +113,29 @@ class SessionBackend(Maintenance):
         # When the last proof of the session was requested, and when one was last tried.
         self.last_proof = 0.0
         self.proof_tried = 0.0
+        self.lose: Callable[[str, str], None] = lambda claim, reason: None
+
+    def report_to(self, lose: Callable[[str, str], None]) -> None:
+        """Set the function to call with the claim and the reason when a hold has ended."""
+        self.lose = lose
+
+    def check_name(self, name: str) -> None:
+        """Refuse a name whose node is the queue of a semaphore; warn about one that was probably
+        meant to be a path.
+        """
+        if name.endswith(QUEUE):
+            semaphore = name.removesuffix(QUEUE)
+            raise ValueError(
+                f"{name!r} is the queue of the semaphore {semaphore!r}: use another name"
+            )
+        if name.startswith("/"):
+            path = path_of(self.root, name)
+            warnings.warn(
+                f"the lock {name!r} is the node {path!r}: names have no leading slash, because the "
+                "URL names the folder that they are in",
+                UserWarning,
+                stacklevel=4,
+            )
 
     async def batch(
         self, until: float, *operations: Operation, session: int = 0
@@ -101,18 +163,37 @@ class SessionBackend(Maintenance):
         else:
             signal.clear()
 
-    def watch(self, contender: Contender, path: str, holder: bool = False) -> None:
-        """Wake the claim when the node *path*, which may be the *holder*'s, changes."""
+    def watch(self, contender: Contender, *paths: str, holder: bool = False) -> None:
+        """Wake the claim when one of the nodes, which may be the *holder*'s, changes."""
         self._unwatch(contender)
-        contender.watched = path
+        contender.watched = paths
         contender.watches_holder, contender.holder_deleted = holder, False
-        self.watchers.setdefault(path, set()).add(contender.claim.id)
+        for path in paths:
+            self.watchers.setdefault(path, {})[contender.claim.id] = None
 
     def _unwatch(self, contender: Contender) -> None:
-        claims = self.watchers.get(contender.watched, set())
-        claims.discard(contender.claim.id)
+        for path in contender.watched:
+            self._stop_watching(path, contender.claim.id)
+
+    def _stop_watching(self, path: str, claim_id: str) -> None:
+        claims = self.watchers.get(path, {})
+        claims.pop(claim_id, None)
         if not claims:
-            self.watchers.pop(contender.watched, None)
+            self.watchers.pop(path, None)
+
+    async def watch_lock(self, claim: Claim, until: float) -> Watched:
+        """The state of the claim's lock, and a watch on its holder's node. The beginning of a hold
+        is not notified: a free lock is looked at again soon.
+        """
+        self.prepare_wait(claim)
+        (state,) = await self.inspect(claim.name, "*", until)
+        self._stop_watching(self.observed.pop(claim.id, ""), claim.id)
+        if state.held is None:
+            return Watched(state, FREE_INTERVAL)
+        path = self.observed[claim.id] = state.held.id
+        self.watchers.setdefault(path, {})[claim.id] = None
+        (node,) = await self.batch(until, Read(path, watch=True))
+        return Watched(state, RECHECK_INTERVAL if node else 0.0)
 
     async def _maintained(self) -> None:
         if not self.maintenance.running:
@@ -149,24 +230,37 @@ class SessionBackend(Maintenance):
 
     def _handle(self, events: Iterable[str]) -> None:
         for event in events:
-            if event == WAKE_ALL:
+            if event.startswith(SESSION_ENDED):
+                self._lose_session(int(event.removeprefix(SESSION_ENDED)))
+                self.wake_all()
+            elif event == WAKE_ALL:
                 self.wake_all()
             deleted = event.startswith(DELETED)
             for claim in tuple(self.watchers.get(event.removeprefix(DELETED), ())):
                 self._wake(claim, deleted)
 
+    def _lose_session(self, session: int) -> None:
+        """Report the loss of all holds of a session that the servers have ended."""
+        for contender in tuple(self.contenders.values()):
+            node = contender.node
+            if contender.lease_end < FOREVER and node is not None and node.session == session:
+                self.lose(contender.claim.id, ENDED)
+
     def _wake(self, claim: str, deleted: bool) -> None:
         contender, signal = self.contenders.get(claim), self.signals.get(claim)
         if contender is not None:
-            contender.holder_deleted = deleted and contender.watches_holder
+            contender.holder_deleted |= deleted and contender.watches_holder
+            # A holder whose node changes is about to hold in a weaker mode, by another node.
+            contender.watches_holder = False
         if signal is not None:
             signal.set()
 
     def is_next(self, contender: Contender) -> bool:
-        """Whether the claim holds the lock without a request: the holder's node, directly before
-        its own, was deleted, and its own session is certainly alive.
+        """Whether the claim holds the lock without a request: the holder's node, the only one
+        before it that conflicts, was deleted, and its own session is certainly alive.
         """
-        deleted, contender.holder_deleted = contender.holder_deleted, False
+        deleted = contender.holder_deleted and not contender.outdated
+        contender.holder_deleted = False
         recent = self.now() - self.last_proof < self.capabilities.session_timeout / 4
         node = contender.node
         return deleted and recent and node is not None and node.session == self.session
@@ -178,6 +272,7 @@ class SessionBackend(Maintenance):
     def forget(self, claim: Claim) -> None:
         """The claim does not wait any more."""
         self.signals.pop(claim.id, None)
+        self._stop_watching(self.observed.pop(claim.id, ""), claim.id)
         contender = self.contenders.get(claim.id)
         if contender is not None:
             self._unwatch(contender)
@@ -191,7 +286,9 @@ class SessionBackend(Maintenance):
             self._unwatch(contender)
 
     def wake_all(self) -> None:
-        """Let every waiting claim ask again."""
+        """Let every waiting claim ask again, because events may be lost."""
+        for contender in self.contenders.values():
+            contender.watches_holder = False
         for signal in self.signals.values():
             signal.set()
 
@@ -211,29 +308,43 @@ class SessionBackend(Maintenance):
     async def granted(self, contender: Contender) -> None:
         """The claim holds from now on, for its lease at most."""
         contender.lease_end = self.now() + contender.claim.lease
-        for claim in self.watchers.get(contender.node.path if contender.node else "", ()):
-            # These are claims of this client, so it knows that the node they watch holds now.
-            self.contenders[claim].watches_holder = True
+        node = contender.node
+        if node is not None and contender.mode == "exclusive" and contender.token == node.token:
+            for claim in self.watchers.get(node.path, ()):
+                # These are claims of this client: it knows that the node they watch holds now,
+                # that there was no upgrade since they entered, and that no other node conflicts.
+                if claim in self.contenders:
+                    self.contenders[claim].watches_holder = True
         if contender.lease_end < self.next_maintenance:
             self.next_maintenance = contender.lease_end
-            # The maintenance process waits with a later deadline: let it wait anew.
+            # The maintenance process waits with a later deadline: let it wait again.
             self.mailbox.put("")
         await self._maintained()
 
-    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
         """Prove the session, and read every node, in one batch for all claims."""
-        contenders = [self.contenders.get(claim.id) for claim in claims]
-        reads = [Read(one.node.path) for one in contenders if one is not None and one.node]
+        asked = [Asked(self.contenders.get(claim.id)) for claim in claims]
+        reads = [Read(path) for one in asked for path in one.paths]
         _, *nodes = await self.batch(until, QuorumBarrier(self.root), *reads)
-        valid = {
-            node.token for node in nodes if isinstance(node, Node) and node.session == self.session
+        found = {
+            node.path: node
+            for node in nodes
+            if isinstance(node, Node) and node.session == self.session
         }
-        return [self._renewed(claim, valid) for claim in claims]
+        return [self._renewed(claim, one, found) for claim, one in zip(claims, asked, strict=True)]
 
-    def _renewed(self, claim: Claim, valid: set[int]) -> bool:
+    def _renewed(self, claim: Claim, asked: Asked, found: dict[str, Node]) -> bool | None:
         # The claim may have been released since the batch was sent.
         contender = self.contenders.get(claim.id)
-        if contender is None or contender.node is None or contender.node.token not in valid:
+        if contender is None or contender is not asked.contender or contender.node is None:
+            return False
+        if asked.paths[:1] != [contender.node.path] or contender.converting is not None:
+            return None
+        node = found.get(contender.node.path)
+        replaced = contender.alternate in found and contender.alternate in asked.paths
+        if not replaced and (node is None or node.token != contender.node.token):
+            return False
+        if any(path in contender.needed and path not in found for path in asked.needed):
             return False
         contender.lease_end = max(contender.lease_end, self.now() + claim.lease)
         return True
@@ -259,7 +370,7 @@ class SessionBackend(Maintenance):
 
     async def remove(self, until: float, ended: Iterable[Contender]) -> None:
         """Delete the nodes of ended holds, if they still exist."""
-        await self.delete(until, [one.node.path for one in ended if one.node])
+        await self.delete(until, [path for one in ended for path in one.paths])
 
     def _next_delete(self) -> float:
         ends = min((one.lease_end for one in self.contenders.values()), default=FOREVER)
@@ -267,6 +378,10 @@ class SessionBackend(Maintenance):
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release the claim, or cancel it; say whether it held."""
+        raise NotImplementedError
+
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
+        """The state of one lock, or of all whose names match."""
         raise NotImplementedError
 
     async def delete(self, until: float, paths: Sequence[str]) -> int:
@@ -289,6 +404,7 @@ class SessionBackend(Maintenance):
         self.contenders = {}
         self.signals = {}
         self.watchers = {}
+        self.observed = {}
         self.pending_deletes = []
         self.maintenance = Background()
         self.next_maintenance = FOREVER

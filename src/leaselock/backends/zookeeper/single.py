@@ -20,6 +20,7 @@ from leaselock.backends.zookeeper.requests import (
     Node,
     QuorumBarrier,
     Read,
+    names_of,
 )
 from leaselock.backends.zookeeper.session_backend import RECHECK_INTERVAL, SessionBackend
 from leaselock.core.backend import Broken, Busy, Claim, Grant, HoldRecord, LockState
@@ -130,8 +131,7 @@ class SingleBackend(SessionBackend):
         if name is not None:
             return await self._inspect([name], until)
         _, nodes = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
-        found = nodes if isinstance(nodes, tuple) else ()
-        names = [text for node in found if (text := decoded(node)) is not None]
+        names = [text for node in names_of(nodes) if (text := decoded(node)) is not None]
         wanted = sorted(text for text in names if fnmatch.fnmatchcase(text, pattern))
         return [state for state in await self._inspect(wanted, until) if state.held]
 
@@ -143,12 +143,12 @@ class SingleBackend(SessionBackend):
             for n, node in zip(names, nodes, strict=True)
         ]
 
-    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
+    async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
         """Delete the node."""
         path = path_of(self.root, name)
         _, node = await self.batch(until, QuorumBarrier(path), Read(path))
         hold = _hold(node)
-        if hold is None or token not in (None, hold.token):
+        if hold is None or not hold.is_meant(token):
             return Broken(hold, False, ())
         (deleted,) = await self.batch(until, Delete(path))
         return Broken(hold, bool(deleted), ())

@@ -29,7 +29,7 @@ def open_store(named: object, now: Callable[[], float], *, aio: bool = False) ->
 
     def backend(protocol: str | None) -> QueueBackend | SingleBackend:
         if check_protocol(protocol, PROTOCOLS, "ZooKeeper") == "queue":
-            return QueueBackend(connection, target.root, target.mark, now)
+            return QueueBackend(connection, target.root, target.mark, now, target.extra)
         warnings.warn(HERD, UnsafeProtocolWarning, stacklevel=2)
         return SingleBackend(connection, target.root, now)
 

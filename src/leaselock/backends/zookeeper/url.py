@@ -7,7 +7,10 @@ auth=digest:user:pw   credentials; then only they may change our nodes. Also use
 sasl=DIGEST-MD5       the same user and password by SASL; or GSSAPI, with a Kerberos ticket
 acl=creator|open      who may change our nodes; with credentials: creator
 tls=yes, ca=, cert=, key=   files for TLS; the server's name is verified
+extra_lock_patterns=…      patterns of other programs' nodes that count, with commas between them
 protocol=queue|single
+
+The path of the URL is the root, below which the locks are: ``/`` for that of the servers.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from typing import Any, NamedTuple
 from leaselock.backends import check_protocol
 from leaselock.backends.url import StoreURL, decoded, one_of, parse, seconds, yes_or_no
 from leaselock.backends.zookeeper.paths import ROOT
-from leaselock.backends.zookeeper.queue_order import CURATOR, KAZOO
+from leaselock.backends.zookeeper.queue_order import CURATOR, KAZOO, contender_pattern
 
 PROTOCOLS = ("queue", "single")
 MARKS = {"kazoo": KAZOO, "curator": CURATOR}
-KNOWN = "timeout names auth sasl acl tls ca cert key protocol".split()
+KNOWN = "timeout names extra_lock_patterns auth sasl acl tls ca cert key protocol".split()
 SHORTEST, LONGEST = 0.1, 3600.0
 TIMEOUT = 10.0
 
@@ -39,6 +42,8 @@ class Target(NamedTuple):
     """More arguments for kazoo's client."""
     creator: bool
     """Only the user with these credentials may change our nodes."""
+    extra: tuple[str, ...] = ()
+    """Patterns of other programs' nodes."""
 
     def __repr__(self) -> str:
         return f"<Target {self.shown}>"  # without the credentials
@@ -61,12 +66,19 @@ def parsed(text: str) -> Target:
         url.shown(),
         credentials | _tls(url),
         acl == "creator",
+        url.option("extra_lock_patterns", _patterns, ()),
     )
 
 
+def _patterns(text: str) -> tuple[str, ...]:
+    extra = tuple(filter(None, text.split(",")))
+    contender_pattern(extra)
+    return extra
+
+
 def _root(path: str) -> str:
-    root = decoded(path).rstrip("/") or ROOT
-    if any(part in ("", ".", "..") for part in root[1:].split("/")):
+    root = (decoded(path).rstrip("/") or "/") if path else ROOT
+    if root != "/" and any(part in ("", ".", "..") for part in root[1:].split("/")):
         raise ValueError(
             f"{root!r} is not a path in ZooKeeper: write one without empty parts, '.' and '..'"
         )
