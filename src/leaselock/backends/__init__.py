@@ -8,14 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaselock.backends.url import parse
+from leaselock.backends.url import check_form, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import ModuleType
 
     from leaselock.backends.url import StoreURL
-    from leaselock.core.backend import Backend, StoreLifecycle
+    from leaselock.core.backend import Backend, Finding, StoreLifecycle
 
 
 class Opened(NamedTuple):
@@ -31,18 +31,22 @@ class Opened(NamedTuple):
     """What the driver interrupts, closes and abandons."""
     blocking: tuple[Any, ...] = ()
     """Nodes whose calls block; for asyncio the driver calls each in a thread of its own."""
+    notes: tuple[Finding, ...] = ()
+    """What `doctor` says of the choice of the store."""
 
 
+REDIS = "leaselock.backends.redis.store"
+REDLOCK = "leaselock.backends.redlock.store"
 SCHEMES = {
     "memory": "leaselock.backends.memory.store",
     "sqlite": "leaselock.backends.sqlite.store",
-    "redis": "leaselock.backends.redis.store",
-    "rediss": "leaselock.backends.redis.store",
-    "unix": "leaselock.backends.redis.store",
-    "redis+sentinel": "leaselock.backends.redis.store",
-    "rediss+sentinel": "leaselock.backends.redis.store",
-    "redis+cluster": "leaselock.backends.redis.store",
-    "rediss+cluster": "leaselock.backends.redis.store",
+    "redis": REDIS,
+    "rediss": REDIS,
+    "unix": REDIS,
+    "redis+sentinel": REDIS,
+    "rediss+sentinel": REDIS,
+    "redis+cluster": REDIS,
+    "rediss+cluster": REDIS,
     "zookeeper": "leaselock.backends.zookeeper.store",
     "postgresql": "leaselock.backends.sql.store",
     "postgres": "leaselock.backends.sql.store",
@@ -51,25 +55,34 @@ SCHEMES = {
 }
 # The clients that users have already, by the package that their class, or one above it, is from.
 OBJECTS = {
-    "redis": "leaselock.backends.redis.store",
-    "valkey": "leaselock.backends.redis.store",
+    "redis": REDIS,
+    "valkey": REDIS,
     "kazoo": "leaselock.backends.zookeeper.store",
     "sqlalchemy": "leaselock.backends.sql.store",
 }
 
 
-def open_store(target: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
+def open_store(
+    target: object, now: Callable[[], float], *, aio: bool = False, prefix: str | None = None
+) -> Opened:
     """The store that *target* names: a URL, or the user's own client; for asyncio with *aio*.
-    Several of them are the masters of a Redlock: a list, or URLs with commas between them.
+    Several of them are the masters of a Redlock: a list, or URLs with commas between them. *prefix*
+    is what the keys of locks begin with, in a store that has prefixes.
 
     ValueError when no backend knows the URL, TypeError for an object that is no such client.
     """
-    if isinstance(target, str) and target.count("://") > 1:
-        target = _several(target)
+    if isinstance(target, str):
+        check_form(target, SCHEMES)
+        if target.count("://") > 1:
+            target = _several(target)
+    terms: dict[str, Any] = {"aio": aio} if prefix is None else {"aio": aio, "prefix": prefix}
     if isinstance(target, list | tuple):
-        return _redlock(target, now, aio=aio)
+        masters: Opened = import_module(REDLOCK).open_masters(target, now, **terms)
+        return masters
     module = _of_url(target) if isinstance(target, str) else _of_object(target)
-    opened: Opened = import_module(module).open_store(target, now, aio=aio)
+    if prefix is not None and module != REDIS:
+        raise ValueError("prefix= is for locks in Redis and Valkey, whose keys are shared")
+    opened: Opened = import_module(module).open_store(target, now, **terms)
     return opened
 
 
@@ -79,13 +92,6 @@ def _several(urls: str) -> object:
 
     found = re.split(r",(?=[a-z][a-z+]*://)", urls)
     return found if len(found) > 1 else urls
-
-
-def _redlock(targets: Sequence[object], now: Callable[[], float], *, aio: bool) -> Opened:
-    opened: Opened = import_module("leaselock.backends.redlock.store").open_masters(
-        targets, now, aio=aio
-    )
-    return opened
 
 
 def _of_url(url: str) -> str:
@@ -122,9 +128,13 @@ def library(module: str, extra: str) -> ModuleType:
         ) from error
 
 
-def default_protocol(url: StoreURL, known: tuple[str, ...], store: str) -> str:
-    """The protocol of ``?protocol=``, else the first known; ValueError for other options."""
-    url.check_options(("protocol",), store)
+def default_protocol(
+    url: StoreURL, known: tuple[str, ...], store: str, options: tuple[str, ...] = ()
+) -> str:
+    """The protocol of ``?protocol=``, else the first known; ValueError for options other than that
+    and *options*.
+    """
+    url.check_options(("protocol", *options), store)
     return check_protocol(url.options.get("protocol"), known, store)
 
 

@@ -20,6 +20,10 @@ FILES = (*EMBEDDED, "unix")
 # Options whose value contains a secret have one of these in their name.
 SECRET_NAMES = ("pass", "pwd", "secret", "token", "auth")
 LARGEST_PORT = 65535
+# For how many seconds a token counter is kept after the last grant, and the most that may be said.
+TOKEN_TTL = 7 * 86400.0
+LONGEST_TTL = 3650 * 86400.0
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 QUOTE = (
     "in the URL of a store, write the reserved characters of a user name, a password and a path "
     "in percent-encoding: '@' as %40, '/' as %2F, '?' as %3F, '#' as %23, '[' as %5B, ']' as %5D"
@@ -94,6 +98,31 @@ class StoreURL(NamedTuple):
         return f"{self.scheme}://{self.authority}{self.path}{query}"
 
 
+def check_form(text: str, schemes: Collection[str]) -> None:
+    """ValueError that says what to write, for a text that is nearly the URL of a store."""
+    if text != text.strip() or any(character < " " for character in text):
+        raise ValueError(
+            "a blank or a control character at the beginning or the end of the URL, or within it: "
+            "remove it, and write %20 where a blank is meant"
+        )
+    scheme, _, rest = text.partition(":")
+    scheme = scheme.lower()
+    if scheme not in schemes:
+        scheme, _, rest = text.partition("//")
+        if scheme.lower() in schemes:
+            raise ValueError(_meant(scheme.lower(), rest))
+        if re.fullmatch(r"[\w.-]+:[0-9]{1,5}(/[0-9]*)?", text):
+            raise ValueError(f"{_meant('redis', text)} (or with the scheme of another store)")
+    elif scheme not in EMBEDDED and not rest.startswith("//"):
+        raise ValueError(_meant(scheme, rest))
+
+
+def _meant(scheme: str, rest: str) -> str:
+    # Before an '@' there may be a password.
+    place = "..." if "@" in rest else rest.lstrip("/")
+    return f"the URL of a store has '://' behind its scheme: write {scheme}://{place}"
+
+
 def parse(text: str) -> StoreURL:
     """The parts of *text*; ValueError where reserved characters were not quoted, so that a
     password could be taken for another part.
@@ -165,7 +194,7 @@ def _host(text: str, default_port: int | None) -> Host:
 
 def is_secret(name: str) -> bool:
     """Whether the option *name* may contain a secret."""
-    return any(part in name.lower() for part in SECRET_NAMES)
+    return name != "token_ttl" and any(part in name.lower() for part in SECRET_NAMES)
 
 
 def seconds(least: float, most: float) -> Callable[[str], float]:
@@ -181,6 +210,24 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
         return value
 
     return read
+
+
+def duration(least: float, most: float) -> Callable[[str], float]:
+    """Reads a number of seconds, or a duration such as 90s, 30m, 12h or 7d."""
+
+    def read(text: str) -> float:
+        unit = UNITS.get(text[-1:])
+        try:
+            return seconds(least, most)(text if unit is None else text[:-1]) * (unit or 1.0)
+        except ValueError as error:
+            raise ValueError(f"{error}, or a duration such as 90s, 30m, 12h or 7d") from None
+
+    return read
+
+
+def token_ttl(url: StoreURL) -> float:
+    """The option ``?token_ttl=``, in seconds; 0 keeps the counters for ever."""
+    return url.option("token_ttl", duration(0.0, LONGEST_TTL), TOKEN_TTL)
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:

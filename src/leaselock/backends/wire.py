@@ -277,12 +277,20 @@ class TaskWire(Wire):
 
     def _run_blocking(self, function: Callable[[], Any]) -> None:
         """Run a blocking function in a thread of its own: those of the loop may all be busy."""
-        from concurrent.futures import ThreadPoolExecutor
+        from concurrent.futures import Future, ThreadPoolExecutor
 
         loop, future = self.loop, self.future
         assert loop is not None
         worker = ThreadPoolExecutor(1, "leaselock-connect")
-        work = worker.submit(function)
+        work: Future[Any] = Future()
+        try:
+            work = worker.submit(function)
+        except RuntimeError:
+            # The interpreter ends, and no thread can be started: nothing else runs, either.
+            try:
+                work.set_result(function())
+            except Exception as error:
+                work.set_exception(error)
         worker.shutdown(wait=False)
 
         def done(work: Future[Any]) -> None:

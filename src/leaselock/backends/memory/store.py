@@ -6,23 +6,27 @@ Nothing leaves the process, so nothing survives it; a forked child starts with a
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import os
 import threading
 import time
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import Opened, check_protocol, default_protocol
 from leaselock.backends.url import decoded, parse
 from leaselock.core import rules
 from leaselock.core.backend import (
+    ALL_MODES,
     WAKE_ALL,
+    WATCH_LASTS,
     Acquire,
     BreakLock,
     Busy,
     Capabilities,
     Claim,
     CollectGarbage,
+    Convert,
     Doctor,
     Finding,
     HoldRecord,
@@ -31,22 +35,27 @@ from leaselock.core.backend import (
     LockState,
     Release,
     Renew,
+    Resize,
     SetLifetime,
     Setup,
+    Watch,
+    Watched,
 )
 from leaselock.core.queue import NodeQueue
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 CAPABILITIES = Capabilities(
     clock_drift=0.0,
     clock_margin=0.0,
-    life=True,
+    detects_death=True,
     inheritable=False,
     token_ranges=True,
     notifies_contention=True,
+    min_hold=True,
+    modes=ALL_MODES,
 )
 PROTOCOLS = ("queue",)
 # There is nothing to configure, to create or to remove.
@@ -57,17 +66,22 @@ MAINTENANCE: dict[type, object] = {
 }
 # Seconds: longer than a request can be in flight.
 TOMBSTONE_TTL = 120.0
+LONGEST_WAIT = 3600.0
 
 
 class Entry:
-    """One lock. The queue is a dict, which keeps the order in which its waiters joined."""
+    """One lock. A dict keeps the order: of the tokens, and of the arrival of the waiters. Its
+    watchers are clients by the ids of their claims, each with the end of its registration.
+    """
 
-    __slots__ = ("held", "queue", "token")
+    __slots__ = ("doubt", "holds", "limit", "queue", "token", "watchers")
 
     def __init__(self) -> None:
-        self.token = 0
-        self.held: HoldRecord | None = None
+        self.token = self.limit = 0
+        self.doubt = 0.0
+        self.holds: dict[str, HoldRecord] = {}
         self.queue: dict[str, Claim] = {}
+        self.watchers: dict[str, tuple[str, float]] = {}
 
 
 class Table:
@@ -103,9 +117,15 @@ class Table:
             return self._inspect(request)
         if isinstance(request, BreakLock):
             return rules.break_lock(MemoryRow(self, client, request.name), request)
+        if isinstance(request, Watch):
+            return self._watched(client, request.claim)
         if isinstance(request, SetLifetime):
             row = MemoryRow(self, client, request.claim.name)
             return rules.set_lifetime(row, request.claim.id, request.lifetime)
+        if isinstance(request, Convert):
+            return rules.convert(MemoryRow(self, client, request.claim.name), request)
+        if isinstance(request, Resize):
+            return rules.resize(MemoryRow(self, client, request.name), request)
         raise TypeError(f"not a request of a lock table: {request!r}")
 
     def _inspect(self, request: Inspect) -> tuple[LockState, ...]:
@@ -115,14 +135,15 @@ class Table:
         states = [self._state(name) for name in sorted(names)]
         return tuple(state for state in states if state.holds or state.waiting)
 
+    def _watched(self, client: str, claim: Claim) -> Watched:
+        row, state = MemoryRow(self, client, claim.name), self._state(claim.name)
+        row.entry.watchers[claim.id] = (claim.client, row.now + WATCH_LASTS)
+        for hold in state.holds:
+            row.watch(hold.record.client)
+        return Watched(state, rules.look_again(state))
+
     def _state(self, name: str) -> LockState:
-        row = MemoryRow(self, "", name)
-        held = row.held()
-        if held is not None and rules.expired(row, held):
-            held = None
-        remaining = held.expires - row.now if held and held.lifetime != "client" else None
-        waiting = tuple(c for c in row.entry.queue.values() if self.alive(c.client))
-        return LockState.exclusive(name, held, remaining, waiting)
+        return rules.state(MemoryRow(self, "", name), name)
 
 
 class MemoryRow:
@@ -135,44 +156,92 @@ class MemoryRow:
         self.entry = table.entries.get(name) or table.entries.setdefault(name, Entry())
         self.local: list[str] = []
 
-    def held(self) -> HoldRecord | None:
-        """The hold on record, which may have expired."""
-        return self.entry.held
+    @property
+    def wall(self) -> float:
+        """Unix time."""
+        return self.table.micros() / 1e6
 
-    def grant(self, claim: Claim, expires: float) -> HoldRecord:
-        """Record a hold with a new token. The clock is a part of it, so the tokens go on rising
-        when the table is lost.
-        """
-        micros = self.table.micros()
-        token = max(self.entry.token + 1, micros)
-        self.entry.token = token + claim.tokens - 1
-        told = (claim.metadata, micros / 1e6, claim.tokens, claim.cached)
-        held = HoldRecord(claim.id, claim.client, "either", token, expires, *told)
-        self.entry.held = held
-        return held
+    @property
+    def limit(self) -> int:
+        """How many permits it has as a semaphore."""
+        return self.entry.limit
 
-    def save(self, held: HoldRecord) -> None:
-        """Record changes of the same hold."""
-        self.entry.held = held
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        """Record it."""
+        self.entry.limit = limit
 
-    def free(self) -> None:
-        """Delete the hold on record."""
-        self.entry.held = None
+    @property
+    def doubt(self) -> float:
+        """When the last grant began that was not confirmed."""
+        return self.entry.doubt
 
-    def first(self) -> Claim | None:
-        """The head of the queue."""
-        return next(iter(self.entry.queue.values()), None)
+    @doubt.setter
+    def doubt(self, doubt: float) -> None:
+        """Record it."""
+        self.entry.doubt = doubt
 
-    def before(self, claim_id: str) -> Claim | None:
-        """The waiter directly ahead of *claim_id*, which is nearly always at the tail."""
-        ahead = iter(reversed(self.entry.queue.values()))
-        for claim in ahead:
-            if claim.id == claim_id:
-                return next(ahead, None)
-        return None
+    def holds(self) -> list[HoldRecord]:
+        """The holds on record."""
+        return list(self.entry.holds.values())
 
-    def after(self, claim_id: str) -> Claim | None:
-        """The waiter directly behind *claim_id*."""
+    def draw(self, count: int) -> int:
+        """New tokens. The clock is a part of them, so they go on rising when the table is lost."""
+        token = max(self.entry.token + 1, self.table.micros())
+        self.entry.token = token + count - 1
+        return token
+
+    def put(self, hold: HoldRecord) -> None:
+        """Record a hold. One with a new token is the last one."""
+        holds = self.entry.holds
+        known = holds.get(hold.id)
+        if known is not None and known.token != hold.token:
+            del holds[hold.id]
+        holds[hold.id] = hold
+        if self.entry.watchers and (known is None or known.token != hold.token):
+            self._notify_watchers()
+
+    def remove(self, hold_id: str) -> None:
+        """Delete a hold."""
+        del self.entry.holds[hold_id]
+        if self.entry.watchers:
+            self._notify_watchers()
+
+    def _notify_watchers(self) -> None:
+        watchers = self.entry.watchers
+        for claim_id, (client, until) in list(watchers.items()):
+            if until > self.now and self.alive(client):
+                self.notify(claim_id, client)
+            else:
+                del watchers[claim_id]
+
+    def queue(self) -> list[Claim]:
+        """The queued claims."""
+        return list(self.entry.queue.values())
+
+    def idle(self) -> bool:
+        """Whether there is neither a hold nor a queued claim."""
+        return not (self.entry.holds or self.entry.queue)
+
+    def has_queue(self) -> bool:
+        """Whether any claim is queued."""
+        return bool(self.entry.queue)
+
+    def queued(self, claim_id: str) -> bool:
+        """Whether the claim is queued."""
+        return claim_id in self.entry.queue
+
+    def ahead(self, claim_id: str) -> Iterator[Claim]:
+        """The queued claims ahead of *claim_id*, which is nearly always at the tail."""
+        claims = reversed(self.queue())
+        if claim_id in self.entry.queue:
+            return itertools.islice(
+                itertools.dropwhile(lambda c: c.id != claim_id, claims), 1, None
+            )
+        return claims
+
+    def behind(self, claim_id: str) -> Claim | None:
+        """The claim directly behind."""
         behind = None
         for claim in reversed(self.entry.queue.values()):
             if claim.id == claim_id:
@@ -182,11 +251,21 @@ class MemoryRow:
 
     def join(self, claim: Claim) -> None:
         """Put at the tail of the queue; one that is queued keeps its place."""
-        self.entry.queue.setdefault(claim.id, claim)
+        queued = self.entry.queue.get(claim.id, claim)
+        self.entry.queue[claim.id] = queued._replace(asked=self.now, limit=0)
 
     def quit(self, claim_id: str) -> bool:
         """Take out of the queue; return whether it was there."""
         return self.entry.queue.pop(claim_id, None) is not None
+
+    def hear(self, client: str) -> None:
+        """All queued claims of *client* have asked now."""
+        queue = self.entry.queue
+        for claim in self.queue():
+            if claim.client == client:
+                queue[claim.id] = claim._replace(asked=self.now)
+        if all(claim.asked >= self.doubt for claim in queue.values()):
+            self.doubt = 0.0
 
     def alive(self, client: str) -> bool:
         """Whether the client is alive; the requesting one is."""
@@ -209,12 +288,12 @@ class MemoryRow:
         if client != self.client:
             self.table.watch(self.client, client)
 
-    def notify(self, claim: Claim) -> None:
-        """Notify the claim's client; the requesting one is notified by the reply."""
-        if claim.client == self.client:
-            self.local.append(claim.id)
+    def notify(self, claim_id: str, client: str) -> None:
+        """Notify the client; the requesting one is notified by the reply."""
+        if client == self.client:
+            self.local.append(claim_id)
         else:
-            self.table.notify(claim.client, claim.id)
+            self.table.notify(client, claim_id)
 
     def notified(self) -> tuple[str, ...]:
         """The ids of the notified claims that belong to the requesting client itself."""
@@ -276,7 +355,7 @@ class Store:
     def call(self, request: object, until: float) -> object:
         """Carry out one request. It takes no time worth a deadline."""
         room = self.room
-        if isinstance(request, Acquire):
+        if isinstance(request, (Acquire, Watch)):
             client = request.claim.client
             with room.mutex:
                 if client not in room.messages:
@@ -312,22 +391,32 @@ class Listener:
         self.ended = False
 
     def call(self, request: object, until: float) -> object:
-        """The next message, however long it takes."""
+        """The next message."""
         if not isinstance(request, Listen):
             raise TypeError(f"not a request of a listener: {request!r}")
         with self.store.room.mutex:
-            self.messages = self.store.enter(request.client)
-        # A call that was interrupted before it began must not wait.
-        message = None if self.ended else self.messages.get()
-        if message is None:
-            raise NotApplied("the client was closed")
-        return (message,)
+            messages = self.messages = self.store.enter(request.client)
+        request.interrupt.wakers.append(self._wake)
+        try:
+            # Checked after the callback is in place, so no interruption is missed.
+            if self.ended:
+                raise NotApplied("the client was closed")
+            left = max(0.0, min(until - self.store.now(), LONGEST_WAIT))
+            message = messages.get(timeout=0.0 if request.interrupt.is_set else left)
+        except Empty:
+            message = None
+        finally:
+            request.interrupt.remove(self._wake)
+        return () if message is None else (message,)
 
-    def interrupt(self) -> None:
-        """End the present call, and those to come until `close`."""
-        self.ended = True
+    def _wake(self) -> None:
         if self.messages is not None:
             self.messages.put(None)
+
+    def interrupt(self) -> None:
+        """End the present call; refuse those to come until `close`."""
+        self.ended = True
+        self._wake()
 
     def close(self) -> None:
         """Be ready to be used again."""

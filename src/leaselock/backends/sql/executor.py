@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock.backends.sql.connection import Execute
-from leaselock.backends.sql.statements import SqlError
 from leaselock.core.effects import Call
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ class Executor:
         text, added = self.dialect.text(script, connection.prepared)
         try:
             results: list[Result] = await Call(connection, Execute(text), self.until)
-        except SqlError:
-            # After an error it is not known which statements were prepared.
+        except BaseException:
+            # After an error, or a cancellation, it is not known which statements were prepared.
             connection.prepared = None
             raise
         if added and connection.prepared is not None:

@@ -11,7 +11,13 @@ import fnmatch
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.backends.sql.keys import CLIENT, word
-from leaselock.backends.sql.lock_row import SqlLockRow, micros, reading
+from leaselock.backends.sql.lock_row import (
+    SqlLockRow,
+    hold_of,
+    micros,
+    reading,
+    shared_hold,
+)
 from leaselock.backends.sql.statements import SqlError
 from leaselock.core import rules
 from leaselock.core.backend import (
@@ -19,14 +25,19 @@ from leaselock.core.backend import (
     BreakLock,
     Busy,
     Claim,
+    Convert,
     Grant,
-    HoldRecord,
+    HoldState,
     Inspect,
     LockState,
+    Mismatch,
     Release,
     Released,
     Renew,
+    Resize,
     SetLifetime,
+    Watch,
+    Watched,
 )
 from leaselock.errors import NotApplied
 
@@ -35,7 +46,7 @@ if TYPE_CHECKING:
 
     from leaselock.backends.sql.executor import Executor
     from leaselock.backends.sql.lock_row import Requester
-    from leaselock.backends.sql.statements import Dialect, Part, Result, Row, Value
+    from leaselock.backends.sql.statements import Dialect, Part, Result, Row, Script, Value
 
 T = TypeVar("T")
 RELEASED = Released("held", ())
@@ -57,8 +68,11 @@ class Lease:
             Release: self._release,
             Renew: self._renew,
             SetLifetime: self._set_lifetime,
+            Convert: self._convert,
+            Resize: self._resize,
             BreakLock: self._break_lock,
             Inspect: self._inspect,
+            Watch: self._watch,
         }
 
     def answer(
@@ -69,10 +83,11 @@ class Lease:
 
     async def _acquire(
         self, request: Acquire, requester: Requester, executor: Executor
-    ) -> Grant | Busy:
+    ) -> Grant | Busy | Mismatch:
         claim = request.claim
         waits = claim.id in self.waiting
-        if claim.name not in self.busy or waits:
+        fast = claim.mode == "exclusive" and not claim.min_hold
+        if fast and (claim.name not in self.busy or waits):
             values = _renewal(claim)
             part: Part = ("confirm", values)
             if not waits:
@@ -83,7 +98,7 @@ class Lease:
                 self.waiting.discard(claim.id)
                 return Grant(result.number or int(result.rows[0][0]), ())
 
-        def acquiring(row: SqlLockRow) -> Grant | Busy:
+        def acquiring(row: SqlLockRow) -> Grant | Busy | Mismatch:
             return rules.acquire(row, request)
 
         reply = await self.transaction(claim.name, claim.id, requester, acquiring, executor)
@@ -115,7 +130,7 @@ class Lease:
     ) -> Released:
         claim = request.claim
         self.waiting.discard(claim.id)
-        if not request.tombstone:
+        if not (request.tombstone or claim.min_hold) and claim.mode == "exclusive":
             values = {"name": claim.name, "id": claim.id}
             result = await self._try(("release uncontended", values), executor)
             if result is not None and result.amount:
@@ -131,9 +146,10 @@ class Lease:
     ) -> tuple[bool, ...]:
         # In the order of the names, so that two renewals of many locks cannot deadlock.
         claims = sorted(request.claims, key=lambda claim: claim.name)
-        results = await executor.execute(tuple(("renew", _renewal(claim)) for claim in claims))
-        renewed = {c.id: bool(r.amount) for c, r in zip(claims, results, strict=True)}
-        return tuple(renewed[claim.id] for claim in request.claims)
+        parts = [(claim, part) for claim in claims for part in _renewals(claim)]
+        results = await executor.execute(tuple(part for _, part in parts))
+        renewed = {c.id for (c, _), result in zip(parts, results, strict=True) if result.amount}
+        return tuple(claim.id in renewed for claim in request.claims)
 
     async def _set_lifetime(
         self, request: SetLifetime, requester: Requester, executor: Executor
@@ -144,6 +160,19 @@ class Lease:
             return rules.set_lifetime(row, claim.id, request.lifetime)
 
         return await self.transaction(claim.name, claim.id, requester, setting, executor)
+
+    async def _convert(self, request: Convert, requester: Requester, executor: Executor) -> object:
+        def converting(row: SqlLockRow) -> object:
+            return rules.convert(row, request)
+
+        claim = request.claim
+        return await self.transaction(claim.name, claim.id, requester, converting, executor)
+
+    async def _resize(self, request: Resize, requester: Requester, executor: Executor) -> object:
+        def resizing(row: SqlLockRow) -> object:
+            return rules.resize(row, request)
+
+        return await self.transaction(request.name, "", requester, resizing, executor)
 
     async def _break_lock(
         self, request: BreakLock, requester: Requester, executor: Executor
@@ -213,22 +242,42 @@ class Lease:
     ) -> tuple[LockState, ...]:
         if request.name is not None:
             values = {"name": request.name}
-            now, held, queue = await executor.execute(("now", ("one", values), ("queue", values)))
-            return (_state(request.name, now, held.rows, queue.rows),)
-        now, held, queue = await executor.execute(("now", "all", "queues"))
-        names = {row[0] for row in (*held.rows, *queue.rows)}
+            script: Script = ("now", ("one", values), ("one holds", values), ("queue", values))
+            now, held, others, queue = await executor.execute(script)
+            return (_state(request.name, now, held.rows, others.rows, queue.rows),)
+        now, held, others, queue = await executor.execute(("now", "all", "all holds", "queues"))
+        names = {row[0] for row in (*held.rows, *others.rows, *queue.rows)}
         wanted = sorted(name for name in names if fnmatch.fnmatchcase(name, request.pattern))
-        holds, queues = _by_name(held.rows), _by_name(queue.rows)
-        return tuple(_state(n, now, holds.get(n, []), queues.get(n, [])) for n in wanted)
+        tables = [_by_name(result.rows) for result in (held, others, queue)]
+        return tuple(_state(n, now, *(table.get(n, []) for table in tables)) for n in wanted)
+
+    async def _watch(self, request: Watch, requester: Requester, executor: Executor) -> Watched:
+        claim = request.claim
+
+        def watching(row: SqlLockRow) -> None:
+            row.add_watcher(claim)
+
+        # First the registration, then the state: a change in between is notified.
+        await self.transaction(claim.name, claim.id, requester, watching, executor)
+        (state,) = await self._inspect(Inspect(claim.name, "*"), requester, executor)
+        return Watched(state, rules.look_again(state))
 
 
 def client_of(request: object) -> str:
     """The client that sends a request, if that matters."""
-    return request.claim.client if isinstance(request, (Acquire, Release)) else ""
+    return request.claim.client if isinstance(request, (Acquire, Release, Watch, Convert)) else ""
 
 
 def _renewal(claim: Claim) -> dict[str, Value]:
     return {"name": claim.name, "id": claim.id, "lease": micros(claim.lease)}
+
+
+def _renewals(claim: Claim) -> list[Part]:
+    """The statements that renew a hold. One that is being converted may be in either table."""
+    values = _renewal(claim)
+    if claim.mode == "exclusive":
+        return [("renew", values)]
+    return [("renew", values), ("renew hold", values)]
 
 
 def _by_name(rows: list[Row]) -> dict[str, list[Row]]:
@@ -238,14 +287,17 @@ def _by_name(rows: list[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def _state(name: str, now: Result, held: list[Row], queue: list[Row]) -> LockState:
+def _state(
+    name: str, now: Result, held: list[Row], others: list[Row], queue: list[Row]
+) -> LockState:
     clock = now.rows[0][0] / 1e6
     waiting = tuple(
-        Claim(n, claim_id, client, lease / 1e6, metadata, since / 1e6)
-        for n, claim_id, client, lease, metadata, since in queue
+        Claim(n, claim_id, client, lease / 1e6, metadata, since / 1e6)._replace(
+            mode=mode, permits=permits
+        )
+        for n, claim_id, client, lease, metadata, since, mode, permits in queue
     )
-    if not held:
-        return LockState.exclusive(name, None, None, waiting)
-    _, claim_id, client, lifetime, token, expires, metadata, since = held[0]
-    hold = HoldRecord(claim_id, client, lifetime, token, expires / 1e6, metadata, since / 1e6)
-    return LockState.exclusive(name, hold, hold.expires - clock, waiting)
+    holds = [hold_of(row[1:]) for row in held] + [shared_hold(row[1:]) for row in others]
+    states = tuple(HoldState(hold, hold.expires - clock) for hold in holds)
+    limit = others[0][-1] if others and others[0][8] == "permits" else 0
+    return LockState(name, states, waiting, limit)

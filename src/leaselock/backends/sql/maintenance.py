@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from leaselock.backends.sql.statements import Values
 
 MAINTENANCE = (Doctor, Setup, CollectGarbage)
-UNUSED = 7 * 86400.0
 
 
 async def maintain(request: object, server: ServerInfo, executor: Executor) -> object:
@@ -63,10 +62,11 @@ async def _version(server: ServerInfo, executor: Executor) -> str | None:
 
 
 async def _collect_garbage(server: ServerInfo, executor: Executor) -> int:
-    """Remove what has expired, and the rows of names that were not locked for a week."""
+    """Remove what has expired, and the rows of names that were not locked for the token TTL."""
     (now,) = await executor.execute(("now",))
     clock: int = now.rows[0][0]
-    values = {"now": clock, "before": clock - micros(UNUSED)}
+    kept = server.target.token_ttl
+    values = {"now": clock, "before": clock - micros(kept) if kept else 0}
     (names,) = await executor.execute((("expired names", values),))
     lease = Lease(server.dialect)
     for (name,) in names.rows:
@@ -94,5 +94,7 @@ async def _sweep_rows(server: ServerInfo, values: Values, executor: Executor) ->
 
 
 def _collect(row: SqlLockRow) -> None:
-    """Grant an expired lock to the next waiter. The transaction itself removes dead waiters."""
-    rules.expire_and_grant(row)
+    """Remove holds that have ended, and grant what can be granted. The transaction itself removes
+    dead waiters.
+    """
+    rules.settle(row)

@@ -14,9 +14,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
+from leaselock.backends.addresses import time_per_address
 from leaselock.backends.sql.connection import DatabaseProtocol
 from leaselock.backends.sql.mysql_answers import IN_TRANSACTION, Answer, packets
 from leaselock.backends.sql.statements import MALFORMED
+from leaselock.backends.sql.url import OPTIONS as COMMON_OPTIONS
 from leaselock.backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
 from leaselock.errors import NotApplied, OutcomeUnknown
 
@@ -64,7 +66,7 @@ def arguments(target: Target) -> dict[str, Any]:
     """The arguments of `pymysql.connect`; ValueError for an unknown option."""
     unknown = set(target.options) - OPTIONS
     if unknown:
-        known = ", ".join(sorted({*OPTIONS, "protocol", "session", "pool", "proxy"}))
+        known = ", ".join(sorted({*OPTIONS, *COMMON_OPTIONS}))
         raise ValueError(f"the URL of a MySQL store knows {known}, but not {min(unknown)!r}")
     words: dict[str, Any] = {
         "host": target.host or "localhost",
@@ -103,6 +105,8 @@ class Mysql(DatabaseProtocol):
         super().__init__(target, now)
         self.pymysql = library("pymysql", EXTRA)
         self.conn: Any = None
+        # The same while it is being established, which a thread may be doing when another forks.
+        self.connecting: Any = None
         self.socket: Any = None
         self.status = 0
         self.answer: Answer | None = None
@@ -116,6 +120,7 @@ class Mysql(DatabaseProtocol):
         except TimeoutError:
             raise NotApplied(f"{self.target.shown} could not be reached in time") from None
         self.socket = self.conn._sock
+        self.connecting = None
         self.socket.setblocking(False)
         if self.socket.family != socket.AF_UNIX:
             for option, value in KEEPALIVE:
@@ -139,11 +144,15 @@ class Mysql(DatabaseProtocol):
                 conn.rollback()
                 conn.autocommit(True)
                 return conn
-            conn = self.pymysql.connect(**arguments(self.target), **times, defer_connect=True)
+            named = arguments(self.target)
+            if "unix_socket" not in named:
+                times["connect_timeout"] = time_per_address(named["host"], named["port"], left)
+            conn = self.pymysql.connect(**named, **times, defer_connect=True)
             # The limits of PyMySQL are for each read; this one is for the whole handshake.
             limit = threading.Timer(left, _end_handshake, (conn,))
             limit.daemon = True
             limit.start()
+            self.connecting = conn
             try:
                 conn.connect()
             finally:
@@ -245,9 +254,11 @@ class Mysql(DatabaseProtocol):
 
     def release_inherited(self) -> None:
         """In a forked child: close the descriptor without sending anything to the server."""
-        if self.socket is not None and self.socket.fileno() >= 0:
-            os.close(self.socket.fileno())
-            INHERITED.append(self.conn)
+        conn, self.conn, self.connecting = self.conn or self.connecting, None, None
+        connected = self.socket or (conn and conn._sock)
+        if connected is not None and connected.fileno() >= 0:
+            INHERITED.append(conn)
+            os.close(connected.fileno())
         self.broken = True
 
 

@@ -1,4 +1,4 @@
-"""The connections that serve requests: each is used by one conversation at a time.
+"""The connections that serve requests: each is used by one operation at a time.
 
 Invariant: a connection returns to the idle ones only if it owes no answer and is outside a
 transaction. Otherwise it is closed (hazard D7). So a cancelled statement costs one connection.
@@ -8,6 +8,7 @@ Requests that keep or release a hold never wait for connections that acquiring o
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,58 +31,82 @@ T = TypeVar("T")
 SPARE = 2
 
 
-class Room:
-    """Limits how many conversations run at once. Waiters enter first in, first out.
+class Place:
+    """The right of one operation to run. It ends with its last reference at the latest: an
+    interrupt such as Ctrl-C may strike before the operation can give it back.
+    """
 
-    *spare* more may run for urgent conversations, which also enter before all others.
+    __slots__ = ("__weakref__",)
+
+
+class Turn(Signal):
+    """An operation that waits for a place."""
+
+    __slots__ = ("place",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place: Place | None = None
+
+
+class Room:
+    """Limits how many operations run at once. Waiters enter first in, first out.
+
+    *spare* more may run for urgent operations, which also enter before all others.
     """
 
     def __init__(self, limit: int, spare: int = 0) -> None:
         self.limit = limit
         self.spare = spare
-        self.used = 0
-        self.urgent: deque[Signal] = deque()
-        self.ordinary: deque[Signal] = deque()
+        self.places: weakref.WeakSet[Place] = weakref.WeakSet()
+        self.urgent: deque[Turn] = deque()
+        self.ordinary: deque[Turn] = deque()
 
-    def enter_now(self, urgent: bool = False) -> bool:
+    def enter_now(self, urgent: bool = False) -> Place | None:
         """Enter without waiting, if there is room and none waits for it."""
         if urgent:
-            if self.urgent or self.used >= self.limit + self.spare:
-                return False
-        elif self.ordinary or self.used >= self.limit:
-            return False
-        self.used += 1
-        return True
+            if self.urgent or len(self.places) >= self.limit + self.spare:
+                return None
+        elif self.ordinary or len(self.places) >= self.limit:
+            return None
+        return self._place()
 
-    async def enter(self, until: float, urgent: bool = False) -> bool:
-        """Enter as soon as there is room; False if there is none in time."""
-        queue, turn = self.urgent if urgent else self.ordinary, Signal()
+    def _place(self) -> Place:
+        place = Place()
+        self.places.add(place)
+        return place
+
+    async def enter(self, until: float, urgent: bool = False) -> Place | None:
+        """Enter as soon as there is room; None if there is none in time."""
+        queue, turn = self.urgent if urgent else self.ordinary, Turn()
         queue.append(turn)
         self._admit()
         try:
             await Wait(turn, until)
         except BaseException:
-            if turn.is_set:
-                self.leave()
+            if turn.place is not None:
+                self.leave(turn.place)
             else:
                 queue.remove(turn)
             raise
-        if not turn.is_set:
+        if turn.place is None:
             queue.remove(turn)
-        return turn.is_set
+        return turn.place
 
-    def leave(self) -> None:
-        """A conversation is over."""
-        self.used -= 1
+    def leave(self, place: Place) -> None:
+        """An operation has ended."""
+        self.places.discard(place)
         self._admit()
 
     def _admit(self) -> None:
-        while self.urgent and self.used < self.limit + self.spare:
-            self.used += 1
-            self.urgent.popleft().set()
-        while self.ordinary and self.used < self.limit:
-            self.used += 1
-            self.ordinary.popleft().set()
+        self._admit_from(self.urgent, self.limit + self.spare)
+        self._admit_from(self.ordinary, self.limit)
+
+    def _admit_from(self, queue: deque[Turn], limit: int) -> None:
+        while queue and len(self.places) < limit:
+            turn = queue.popleft()
+            turn.place = self._place()
+            turn.set()
 
 
 class Pool:
@@ -109,14 +134,15 @@ class Pool:
         repeatable: bool = False,
         bare: bool = False,
     ) -> T:
-        """Run one conversation on any connection.
+        """Run one operation on any connection.
 
-        A *repeatable* conversation is repeated if a connection turns out to have ended while it was
+        A *repeatable* operation is repeated if a connection turns out to have ended while it was
         idle. A *bare* one gets a new connection that has not looked at the tables, which is closed
         afterwards.
         """
         room = self.room
-        if not room.enter_now(urgent) and not await room.enter(until, urgent):
+        place = room.enter_now(urgent) or await room.enter(until, urgent)
+        if place is None:
             raise PoolExhausted(f"all connections to {self.target.shown} were busy")
         try:
             unknown: OutcomeUnknown | None = None
@@ -139,12 +165,12 @@ class Pool:
                         raise unknown from None
                     raise
         finally:
-            room.leave()
+            room.leave(place)
 
     async def converse(
         self, connection: Connection, work: Callable[[Executor], Awaitable[T]], until: float
     ) -> T:
-        """Run a conversation on a connection."""
+        """Run an operation on a connection."""
         try:
             return await work(Executor(connection, self.dialect, until))
         except SqlError as error:
@@ -180,8 +206,9 @@ class Pool:
 
     def discard(self, connection: Connection) -> None:
         """Close a connection."""
-        self.connections.discard(connection)
+        # In this order, for a thread that forks meanwhile.
         connection.close()
+        self.connections.discard(connection)
 
     def _put_back(self, connection: Connection, bare: bool) -> None:
         # One that is not listed any more was closed with the pool, or belongs to the parent.
@@ -193,10 +220,9 @@ class Pool:
 
     def close(self) -> None:
         """Close all connections."""
-        connections = self.connections
-        self.reset()
-        for connection in connections:
+        for connection in self.connections:
             connection.close()
+        self.reset()
 
     def abandon(self) -> None:
         """In a forked child: let go of the connections of the parent."""
@@ -214,5 +240,5 @@ def malformed(error: Exception) -> OutcomeUnknown:
 
 
 def once(script: Any) -> Callable[[Executor], Awaitable[Any]]:
-    """A conversation of one script."""
+    """An operation of one script."""
     return lambda executor: executor.execute(script)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import select
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
 from leaselock.backends.sql.connection import DatabaseProtocol
 from leaselock.backends.sql.statements import MALFORMED, Result, SqlError
+from leaselock.backends.sql.url import OPTIONS
 from leaselock.backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
 from leaselock.errors import NotApplied, OutcomeUnknown
 
@@ -47,7 +49,10 @@ def check(target: Target) -> None:
     try:
         conninfo(target)
     except psycopg.ProgrammingError as error:
-        raise ValueError(f"the URL of a PostgreSQL store: {one_line(str(error))}") from error
+        raise ValueError(
+            f"the URL of a PostgreSQL store: {one_line(str(error))}: it knows "
+            f"{', '.join(OPTIONS)}, and the parameters of libpq, such as sslmode"
+        ) from error
 
 
 def conninfo(target: Target) -> str:
@@ -73,6 +78,8 @@ class Postgres(DatabaseProtocol):
         self.errors = (psycopg.Error, *MALFORMED)
         self.idle = self.pq.TransactionStatus.IDLE
         self.conn: Any = None
+        # The same while it is being established, which a thread may be doing when another forks.
+        self.connecting: Any = None
         self.owner: Any = None
         self.socket: socket.socket | None = None
 
@@ -88,6 +95,7 @@ class Postgres(DatabaseProtocol):
         self.conn.nonblocking = 1
         # libpq may close its descriptor at any time, and the number may then be reused.
         self.socket = socket.socket(fileno=os.dup(self.conn.socket))
+        self.connecting = None
         self.number = self.conn.backend_pid
 
     def discard(self, made: Any) -> None:
@@ -112,7 +120,7 @@ class Postgres(DatabaseProtocol):
 
     def _connected(self, until: float) -> Any:
         status = self.pq.PollingStatus
-        conn = self.pq.PGconn.connect_start(conninfo(self.target).encode())
+        conn = self.connecting = self.pq.PGconn.connect_start(conninfo(self.target).encode())
         try:
             # libpq requires to wait until the socket is writable before the first poll.
             state = status.WRITING
@@ -250,10 +258,13 @@ class Postgres(DatabaseProtocol):
 
     def release_inherited(self) -> None:
         """In a forked child: close the descriptors without sending anything to the server."""
-        if self.conn is not None and self.socket is not None and self.socket.fileno() >= 0:
-            os.close(self.conn.socket)
+        conn, self.conn, self.connecting = self.conn or self.connecting, None, None
+        if conn is not None:
+            INHERITED.append((conn, self.owner))
+            with suppress(*self.errors):  # it has no descriptor yet, or no more
+                os.close(conn.socket)
+        if self.socket is not None:
             self.socket.close()
-            INHERITED.append((self.conn, self.owner))
         self.broken = True
 
 

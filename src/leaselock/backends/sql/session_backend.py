@@ -18,11 +18,13 @@ from leaselock.core.backend import (
     Busy,
     Capabilities,
     Claim,
+    Converted,
     Grant,
     Inspect,
     Lifetime,
     LifetimeSet,
     LockState,
+    Mode,
 )
 from leaselock.core.effects import FOREVER, Sleep
 from leaselock.core.maintenance import StoreMaintenance
@@ -40,6 +42,9 @@ MARGIN = 0.002
 RELEASE_TIMEOUT = 2.0
 POLL = 0.05
 TRY_AGAIN = 0.5
+# MySQL's named locks are exclusive, and no server has an update lock that others can read beside.
+EXCLUSIVE: frozenset[Mode] = frozenset({"exclusive"})
+READ_WRITE: frozenset[Mode] = EXCLUSIVE | {"shared"}
 ENDED = "the connection to the database that held it has ended"
 
 
@@ -59,8 +64,14 @@ class SessionBackend(StoreMaintenance):
         target = sessions.pool.target
         # MySQL measures the time that a statement may wait for a row in whole seconds.
         self.coarse = protocol == "row" and target.dialect == "mysql"
+        named = protocol == "advisory" and target.dialect == "mysql"
         self.capabilities = Capabilities(
-            0.0, MARGIN, life=True, inheritable=False, session_timeout=target.session
+            0.0,
+            MARGIN,
+            detects_death=True,
+            inheritable=False,
+            session_timeout=target.session,
+            modes=EXCLUSIVE if named else READ_WRITE,
         )
         self.lose: Callable[[str, str], None] = _ignore
         self.begin()
@@ -170,6 +181,10 @@ class SessionBackend(StoreMaintenance):
         self.ends.pop(claim.id, None)
         return reply.was == "held"
 
+    async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
+        """Let a writer become a reader: the only conversion between the modes there are."""
+        return await self.sessions.convert(claim, mode, until)
+
     async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
         """Refused: no hold outlives its session."""
         raise NotApplied(
@@ -181,7 +196,7 @@ class SessionBackend(StoreMaintenance):
         """Holders and waiters."""
         return await self.sessions.inspect(self.protocol, Inspect(name, pattern), until)
 
-    async def break_lock(self, name: str, token: int | None, until: float) -> Broken:
+    async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
         """End the session of the holder."""
         return await self.sessions.break_lock(self.protocol, BreakLock(name, token), until)
 

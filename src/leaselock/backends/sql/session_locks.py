@@ -4,6 +4,10 @@ The server keeps these locks as long as the session lasts, so the death of a hol
 once. Invariant: the lock of a session is released, or its connection is closed. A session that may
 still own something is never used for another claim (hazards D7, J2, J3).
 
+A read/write lock is the same lock, taken as shared or exclusive, so `lock(n)` is its write side. By
+"advisory" a writer can become a reader. By "row" it cannot, and its row stays locked for all others
+until its last lease is released: no database has a weaker lock of a row instead of a stronger one.
+
 The token comes from a counter that is committed before the grant is reported. "advisory" counts on
 the session itself, whose lock outlasts transactions. "row" is inside a transaction and counts on
 another connection, which also checks that the session still holds the lock.
@@ -12,6 +16,7 @@ another connection, which also checks that the session still holds the lock.
 from __future__ import annotations
 
 import fnmatch
+import json
 from typing import TYPE_CHECKING
 
 from leaselock.backends.sql.keys import HOLDER, lock_number, lock_word, number, short_word
@@ -25,6 +30,7 @@ from leaselock.core.backend import (
     Claim,
     Grant,
     HoldRecord,
+    HoldState,
     Inspect,
     LockState,
 )
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from leaselock.backends.sql.executor import Executor
-    from leaselock.backends.sql.statements import Dialect, Part, Result, Row, Script, Value
+    from leaselock.backends.sql.statements import Dialect, Part, Result, Row, Script, Value, Values
 
     # Executes a script on any other connection.
     Shared = Callable[[Script], Awaitable[list[Result]]]
@@ -64,7 +70,7 @@ class Session:
 
 
 class SessionLocks:
-    """The conversations of one client with a database of one dialect."""
+    """The operations of one client on a database of one dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -87,6 +93,7 @@ class SessionLocks:
             "session": session.key,
             "backend": session.backend,
             "protocol": session.protocol,
+            "mode": claim.mode,
         }
 
     async def prepare(self, timeout: float, own: Executor) -> set[str]:
@@ -111,15 +118,15 @@ class SessionLocks:
             return Grant(token, ())
         # The session is outside a transaction: no other connection is needed to look.
         values = self.values(session)
-        holder: Part = ("holding session", values)
+        holders: Part = ("holding sessions", values)
         if not request.wait:
-            script: Script = (f"{session.protocol} release", holder)
+            script: Script = (f"{session.protocol} release", holders)
         else:
-            script = (holder,) if session.waits else (("record waiter", values), holder)
+            script = (holders,) if session.waits else (("record waiter", values), holders)
         results = await own.execute(script)
         session.waits = request.wait
-        row = results[-1].one()
-        return Busy(None if row is None else _hold(row), RECHECK_INTERVAL, ())
+        holds = [_hold(row) for row in results[-1].rows]
+        return Busy(holds[0] if holds else None, RECHECK_INTERVAL, (), holds=len(holds))
 
     async def _take(self, session: Session, own: Executor, shared: Shared) -> int | None:
         values = self.values(session)
@@ -142,7 +149,7 @@ class SessionLocks:
 
     async def take_row(self, values: dict[str, Value], own: Executor) -> bool:
         """Lock the row of the name, if it is free."""
-        taking: Script = ("begin transaction", ("row try", values))
+        taking: Script = ("begin transaction", (_sided("row try", values), values))
         if (await own.execute(taking))[-1].rows:
             return True
         results = await own.execute((("row exists", values), "roll back"))
@@ -185,7 +192,10 @@ class SessionLocks:
             return
         values = {**self.values(session), "timeout": max(1, round(timeout * 1000))}
         try:
-            (result,) = await own.execute(((f"{session.protocol} wait", values),))
+            statement = f"{session.protocol} wait"
+            if session.protocol == "row":
+                statement = _sided(statement, values)
+            (result,) = await own.execute(((statement, values),))
         except SqlError as error:
             if error.state not in self.dialect.taken | self.dialect.contended:
                 raise
@@ -203,6 +213,13 @@ class SessionLocks:
         """Release everything that the session may own."""
         await own.execute((f"{session.protocol} release",))
 
+    async def weaken(self, session: Session, own: Executor) -> None:
+        """Let a writer become a reader, where the server can do that."""
+        assert session.claim is not None
+        session.claim = session.claim._replace(mode="shared")
+        if session.protocol == "advisory":
+            await own.execute((("advisory weaken", self.values(session)),))
+
     async def ping(self, own: Executor) -> None:
         """Prove that the session is alive, and show the server that the client is."""
         await own.execute(("ping",))
@@ -212,44 +229,77 @@ class SessionLocks:
     async def inspect(
         self, protocol: str, request: Inspect, shared: Shared
     ) -> tuple[LockState, ...]:
-        """Holders and waiters whose sessions are alive."""
+        """Holders and waiters whose sessions are alive. Another program that holds a lock is found
+        if the lock is named, or waited for.
+        """
         rows = await self._sessions(protocol, request.name or "", shared)
-        if request.name is not None:
-            return (_state(request.name, rows),)
-        names = sorted({row[0] for row in rows if fnmatch.fnmatchcase(row[0], request.pattern)})
-        return tuple(_state(name, [row for row in rows if row[0] == name]) for name in names)
+        names = {row[0] for row in rows if fnmatch.fnmatchcase(row[0], request.pattern)}
+        states = []
+        for name in sorted(names) if request.name is None else [request.name]:
+            of_name = [row for row in rows if row[0] == name]
+            held = _holders(of_name) or await self._strangers(protocol, name, shared)
+            states.append(_state(name, of_name, held))
+        return tuple(states)
+
+    async def _strangers(self, protocol: str, name: str, shared: Shared) -> list[Row]:
+        """A session of another program that holds the lock, as a row without a token."""
+        if protocol == "row" and not self.postgres:
+            return []  # no one but an administrator may read who has locked a row
+        key = lock_number(name) if self.postgres else lock_word(name)
+        statement: Part = (f"{protocol} stranger", {"name": name, "key": key})
+        (result,) = await shared((statement,))
+        row = result.one()
+        if row is None:
+            return []
+        backend, *who, since, mode = row
+        shown = ", ".join([*filter(None, who), f"connection {backend}"])
+        metadata = {"host": f"another program ({shown})", "pid": 0, "thread": "", "label": None}
+        return [(name, f"connection {backend}", "", 0, backend, json.dumps(metadata), since, mode)]
 
     async def _sessions(self, protocol: str, name: str, shared: Shared) -> list[Row]:
         (result,) = await shared((("sessions", {"protocol": protocol, "name": name}),))
         return result.rows
 
+    async def _held(self, protocol: str, name: str, shared: Shared) -> list[Row]:
+        rows = _holders(await self._sessions(protocol, name, shared))
+        return rows or await self._strangers(protocol, name, shared)
+
     async def break_lock(self, protocol: str, request: BreakLock, shared: Shared) -> Broken:
-        """End the session of the holder; there is no other way to take its lock."""
-        rows = await self._sessions(protocol, request.name, shared)
-        row = _holder(rows)
-        held = None if row is None else _hold(row)
-        if row is None or held is None or request.token not in (None, held.token):
-            return Broken(held, False, ())
-        await shared((("end session", {"backend": row[4]}),))
-        while (row := _holder(await self._sessions(protocol, request.name, shared))) is not None:
-            if _hold(row) != held:
-                break
+        """End the session of a holder; there is no other way to take its lock."""
+        rows = await self._held(protocol, request.name, shared)
+        meant = next((row for row in rows if _hold(row).is_meant(request.token)), None)
+        if meant is None:
+            return Broken(_hold(rows[0]) if rows else None, False, ())
+        held = _hold(meant)
+        await shared((("end session", {"backend": meant[4]}),))
+        while True:
+            rows = await self._held(protocol, request.name, shared)
+            if (held.id, held.token) not in [(row[1], row[3]) for row in rows]:
+                return Broken(held, True, ())
             await shared(("ping",))
-        return Broken(held, True, ())
 
 
-def _holder(rows: list[Row]) -> Row | None:
-    return next((row for row in rows if row[3] is not None), None)
+def _sided(statement: str, values: Values) -> str:
+    """The statement for a row by the mode of the claim."""
+    return f"{statement} shared" if values["mode"] == "shared" else statement
+
+
+def _holders(rows: list[Row]) -> list[Row]:
+    """The rows of holders, in the order of their tokens."""
+    held = [row for row in rows if row[3] is not None]
+    return sorted(held, key=lambda row: int(row[3]))
 
 
 def _hold(row: Row) -> HoldRecord:
-    _, claim_id, client, token, _, metadata, since = row
-    return HoldRecord(claim_id, client, "client", token, 0.0, metadata, since / 1e6)
+    _, claim_id, client, token, _, metadata, since, mode = row
+    seconds = since / 1e6
+    return HoldRecord(claim_id, client, "client", token, 0.0, metadata, seconds, mode=mode)
 
 
-def _state(name: str, rows: list[Row]) -> LockState:
-    row = _holder(rows)
+def _state(name: str, rows: list[Row], held: list[Row]) -> LockState:
     waiting = tuple(
-        Claim(name, row[1], row[2], 0.0, row[5], row[6] / 1e6) for row in rows if row[3] is None
+        Claim(name, row[1], row[2], 0.0, row[5], row[6] / 1e6, mode=row[7])
+        for row in rows
+        if row[3] is None
     )
-    return LockState.exclusive(name, None if row is None else _hold(row), None, waiting)
+    return LockState(name, tuple(HoldState(_hold(row), None) for row in held), waiting)

@@ -16,7 +16,7 @@ from leaselock.backends.sql.pool import once
 from leaselock.backends.sql.session_connection import SessionConnection
 from leaselock.backends.sql.session_locks import Session, SessionLocks
 from leaselock.backends.sql.statements import SqlError
-from leaselock.core.backend import Released
+from leaselock.core.backend import Converted, HoldRecord, Released
 from leaselock.core.effects import Call, Signal
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from leaselock.backends.sql.executor import Executor
-    from leaselock.backends.sql.pool import Pool
+    from leaselock.backends.sql.pool import Place, Pool
     from leaselock.core.backend import (
         Acquire,
         BreakLock,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Grant,
         Inspect,
         LockState,
+        Mode,
     )
 
 T = TypeVar("T")
@@ -112,6 +113,17 @@ class SessionPool:
         self._put_back(claim)
         return Released("held" if held else "waiting", ())
 
+    async def convert(self, claim: Claim, mode: Mode, until: float) -> Converted:
+        """Let a writer become a reader. Repeated, it changes nothing."""
+        found = self.sessions.get(claim.id)
+        if found is None or found.session.token is None:
+            return Converted(None, 0.0, ())
+        session = found.session
+        await self._converse(claim, found, lambda own: self.locks.weaken(session, own), until)
+        token, since = session.token or 0, claim.since
+        held = HoldRecord(claim.id, claim.client, "client", token, 0.0, claim.metadata, since)
+        return Converted(held._replace(mode=mode), 0.0, ())
+
     async def renew(self, claims: Sequence[Claim], until: float) -> tuple[bool | None, ...]:
         """Prove that the session of each claim is alive; None if there was no time to ask it.
 
@@ -119,37 +131,38 @@ class SessionPool:
         answer does not delay the others.
         """
         answers: dict[str, bool | None] = {}
-        asked: list[tuple[Claim, SessionConnection]] = []
+        asked: list[tuple[Claim, SessionConnection, Place]] = []
         try:
             # Sessions with another request in progress come last.
             for claim in sorted(claims, key=self._is_busy):
                 answers[claim.id] = await self._send_ping(claim, asked, until)
             while asked:
-                claim, found = asked[-1]
+                claim, found, place = asked[-1]
                 answers[claim.id] = await self._received(claim, found, Receive(), until)
                 asked.pop()
-                found.room.leave()
+                found.room.leave(place)
         finally:
-            for claim, found in asked:
+            for claim, found, place in asked:
                 self._drop(claim, found)
-                found.room.leave()
+                found.room.leave(place)
         return tuple(answers[claim.id] for claim in claims)
 
     def _is_busy(self, claim: Claim) -> bool:
         found = self.sessions.get(claim.id)
-        return found is not None and found.room.used > 0
+        return found is not None and bool(found.room.places)
 
     async def _send_ping(
-        self, claim: Claim, asked: list[tuple[Claim, SessionConnection]], until: float
+        self, claim: Claim, asked: list[tuple[Claim, SessionConnection, Place]], until: float
     ) -> bool | None:
         found = self.sessions.get(claim.id)
         if found is None or found.ended:
             return False
         if self.now() >= until:
             return None
-        if not found.room.enter_now() and not await found.room.enter(until):
+        place = found.room.enter_now() or await found.room.enter(until)
+        if place is None:
             return None
-        asked.append((claim, found))
+        asked.append((claim, found, place))
         text, _ = self.pool.dialect.text(("ping",), None)
         return await self._received(claim, found, Send(text), until)
 
@@ -185,8 +198,9 @@ class SessionPool:
         work: Callable[[Executor], Awaitable[T]],
         until: float,
     ) -> T:
-        """Run a conversation on the connection of a claim; if it fails, close the connection."""
-        if not found.room.enter_now() and not await found.room.enter(until):
+        """Run an operation on the connection of a claim; if it fails, close the connection."""
+        place = found.room.enter_now() or await found.room.enter(until)
+        if place is None:
             raise NotApplied(f"another request for the claim to {claim.name!r} was in progress")
         try:
             self._check_owner(claim, found)
@@ -196,7 +210,7 @@ class SessionPool:
             self._drop(claim, found)
             raise
         finally:
-            found.room.leave()
+            found.room.leave(place)
         return answer
 
     def _check_owner(self, claim: Claim, found: SessionConnection) -> None:

@@ -14,8 +14,19 @@ from leaselock.backends.sql.pool import Pool
 from leaselock.backends.sql.session_backend import SessionBackend
 from leaselock.backends.sql.session_pool import SessionPool
 from leaselock.backends.sql.url import PROTOCOLS, parsed
-from leaselock.core.backend import Acquire, Capabilities, Inspect, Renew
+from leaselock.core.backend import (
+    ALL_MODES,
+    Acquire,
+    Capabilities,
+    Convert,
+    Inspect,
+    Renew,
+    Resize,
+    Watch,
+)
 from leaselock.core.queue import Queue
+from leaselock.core.singleton_process import Background
+from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,9 +41,16 @@ R = TypeVar("R")
 
 # The server measures leases by its wall clock, which may be adjusted. The drift covers a clock that
 # is slewed, not one that jumps.
-CAPABILITIES = Capabilities(clock_drift=0.001, clock_margin=0.002, life=False, inheritable=False)
+CAPABILITIES = Capabilities(
+    clock_drift=0.001,
+    clock_margin=0.002,
+    detects_death=False,
+    inheritable=False,
+    min_hold=True,
+    modes=ALL_MODES,
+)
 # Requests that may be repeated.
-REPEATABLE = (Acquire, Renew, Inspect)
+REPEATABLE = (Acquire, Renew, Inspect, Watch, Convert, Resize)
 
 
 class SqlStore:
@@ -79,7 +97,7 @@ class SqlStore:
         self.sessions.interrupt()
 
     def close(self) -> None:
-        """Close all connections; the next request begins anew."""
+        """Close all connections; the next request opens new ones."""
         self.listener.close()
         self.sessions.close()
         self.pool.close()
@@ -101,14 +119,30 @@ class LeaseBackend(Queue):
     def __init__(self, store: SqlStore) -> None:
         super().__init__(CAPABILITIES)
         self.store = store
+        self.listening = Background()
 
     def request(self, request: Request[R], until: float) -> Awaitable[R]:
         """Send one request to the database."""
         return self.store.request(request, until)
 
-    def listen(self, client: str) -> Awaitable[tuple[str, ...]]:
-        """Wait for wake-ups."""
-        return self.store.listener.listen(client)
+    async def start_listening(self, client: str) -> None:
+        """Start the listening process, unless it runs."""
+        if not self.listening.running:
+            await self.listening.start(lambda: self._listen(client), "listener")
+
+    async def _listen(self, client: str) -> None:
+        try:
+            while True:
+                self.wake(await self.store.listener.listen(client))
+        except StoreError:
+            # The client was closed, or the listener has failed. Every wait also looks again by
+            # itself, and the next one starts another listening process.
+            self.wake_all()
+
+    def reset_identity(self) -> None:
+        """Drop the waiters and the listening process."""
+        super().reset_identity()
+        self.listening = Background()
 
 
 def module_of(target: Target) -> ModuleType:

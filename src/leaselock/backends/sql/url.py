@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaselock.backends.url import decoded, one_of, parse, seconds, whole_number
+from leaselock.backends.url import (
+    TOKEN_TTL,
+    decoded,
+    one_of,
+    parse,
+    seconds,
+    token_ttl,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,7 +23,7 @@ SHORTEST_SESSION, LONGEST_SESSION = 1.0, 3600.0
 POOL = 8
 LARGEST_POOL = 1000
 # Options of leaselock. All others are for the client library.
-OPTIONS = ("protocol", "session", "pool", "proxy")
+OPTIONS = ("protocol", "session", "pool", "proxy", "token_ttl")
 DIALECTS = {
     "postgresql": "postgres",
     "postgres": "postgres",
@@ -43,6 +51,8 @@ class Target(NamedTuple):
     """The server ends a connection that holds a lock after so many seconds of silence."""
     pool: int = POOL
     """How many connections serve the requests of one client at the same time."""
+    token_ttl: float = TOKEN_TTL
+    """For how many seconds the token counter of a name is kept after its last grant; 0: always."""
     direct: bool = False
     """The URL says that a proxy keeps one connection to the server for each of the client's."""
     connect: Callable[[], Any] | None = None
@@ -73,5 +83,6 @@ def parsed(text: str) -> Target:
         protocol=url.options.get("protocol"),
         session=url.option("session", seconds(SHORTEST_SESSION, LONGEST_SESSION), SESSION),
         pool=url.option("pool", whole_number(1, LARGEST_POOL), POOL),
+        token_ttl=token_ttl(url),
         direct=url.option("proxy", one_of("session", "transaction"), "transaction") == "session",
     )

@@ -8,15 +8,16 @@ This module uses the files of other clients; `liveness` creates those of the own
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
+
+from leaselock.backends.sqlite import kernel
+from leaselock.backends.sqlite.kernel import OPEN
 
 MESSAGE_SIZE = 8
 NO_MESSAGE = (0).to_bytes(MESSAGE_SIZE, "big")
 WAKE_ALL_NUMBER = 2 ** (8 * MESSAGE_SIZE) - 1
 INCOMPLETE_AFTER = 3600.0
-OPEN = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class ClientRegistry:
@@ -36,10 +37,8 @@ class ClientRegistry:
         except FileNotFoundError:
             return False
         try:
-            # A shared lock: two clients that check at once must not take each other for *client*.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            if kernel.is_locked(file):
+                return True
         finally:
             os.close(file)
         self.remove(client)

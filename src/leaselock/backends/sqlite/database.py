@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from leaselock.backends.sqlite.location import Location
 
 T = TypeVar("T")
-SCHEMA = "1"
-PRUNE_AFTER = 7 * 86400.0
+SCHEMA = "2"
 FIRST_PAUSE = 0.00002
 LONGEST_PAUSE = 0.001
 PAGE = 512
@@ -68,7 +67,7 @@ def restart_log(database: sqlite3.Connection) -> bool:
     try:
         database.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
     except sqlite3.Error:
-        return False  # the error of the statement before tells why
+        return False  # the error of the statement before has the reason
     return True
 
 
@@ -103,7 +102,9 @@ def translated(error: sqlite3.Error, path: str) -> NotApplied | OutcomeUnknown:
     return kind(f"{path}: {error} ({getattr(error, 'sqlite_errorname', 'SQLite')})")
 
 
-def connect(location: Location, now: Callable[[], float], until: float) -> sqlite3.Connection:
+def connect(
+    location: Location, now: Callable[[], float], until: float, token_ttl: float
+) -> sqlite3.Connection:
     """Open the file, and create or check its layout."""
     try:
         database = sqlite3.connect(
@@ -112,7 +113,7 @@ def connect(location: Location, now: Callable[[], float], until: float) -> sqlit
     except sqlite3.Error as error:
         raise translated(error, location.path) from error
     try:
-        retry_while_busy(lambda: _prepare(database, location), now, until, location.path)
+        retry_while_busy(lambda: _prepare(database, location, token_ttl), now, until, location.path)
         if not unchanged(location):
             raise NotApplied(f"{location.path} was removed or replaced while it was being opened")
     except BaseException:
@@ -128,10 +129,10 @@ def _uri(path: str) -> str:
     return f"file:{plain}?mode=rw"
 
 
-def _prepare(database: sqlite3.Connection, location: Location) -> None:
+def _prepare(database: sqlite3.Connection, location: Location, token_ttl: float) -> None:
     for setting in SETTINGS:
         database.execute(setting).fetchall()
-    transact(database, lambda: _create_layout(database, location))
+    transact(database, lambda: _create_layout(database, location, token_ttl))
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     if os.stat(location.path).st_size < pages * PAGE:
         # Give the file its full size while the disk has space; later it may be full.
@@ -154,7 +155,19 @@ def transact(database: sqlite3.Connection, work: Callable[[], T]) -> T:
     return result
 
 
-def _create_layout(database: sqlite3.Connection, location: Location) -> None:
+def prune(database: sqlite3.Connection, token_ttl: float) -> int:
+    """Delete the rows of names that were not locked for *token_ttl* seconds; return how many.
+
+    The highest of their tokens is kept, and the next token of each of them will be greater.
+    """
+    if not token_ttl:
+        return 0
+    old = time.time() - token_ttl
+    database.execute(SQL["raise floor"], (old,))
+    return database.execute(SQL["prune"], (old,)).rowcount
+
+
+def _create_layout(database: sqlite3.Connection, location: Location, token_ttl: float) -> None:
     execute = database.execute
     for statement in statement_text("schema.sql").split(";"):
         execute(statement)
@@ -168,9 +181,7 @@ def _create_layout(database: sqlite3.Connection, location: Location) -> None:
             f"not {SCHEMA}: use that version, or another file"
         )
     _enter_boot(database, location)
-    old = time.time() - PRUNE_AFTER
-    execute(SQL["raise floor"], (old,))
-    execute(SQL["prune"], (old,))
+    prune(database, token_ttl)
 
 
 def _enter_boot(database: sqlite3.Connection, location: Location) -> None:
@@ -185,6 +196,8 @@ def _enter_boot(database: sqlite3.Connection, location: Location) -> None:
             f"{location.path} is in use by processes whose clock differs from ours (another time "
             "namespace or container): give each its own file, or use a store with a server"
         )
-    for forget in ("forget holds", "forget waiters", "forget tombstones"):
+    for forget in (
+        *("forget holds", "free all", "forget waiters", "forget tombstones", "forget watchers"),
+    ):
         database.execute(SQL[forget])
     database.execute(SQL["state"], ("boot", current))

@@ -11,6 +11,7 @@ from leaselock.backends.sqlite.client_registry import ClientRegistry
 from leaselock.backends.sqlite.database import INHERITED, connect
 from leaselock.backends.sqlite.liveness import Liveness
 from leaselock.backends.sqlite.location import log_of, prepare, unchanged
+from leaselock.backends.url import TOKEN_TTL
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ RECHECK_INTERVAL = 0.002
 class File:
     """The file of one client. The first request opens it."""
 
-    def __init__(self, path: str, now: Callable[[], float]) -> None:
+    def __init__(self, path: str, now: Callable[[], float], token_ttl: float = TOKEN_TTL) -> None:
         self.path = path
+        self.token_ttl = token_ttl
         self.now = now
         self.reset()
         FILES.add(self)
@@ -54,7 +56,7 @@ class File:
         if self.database is None or self.location is None:
             self.location, self.checked = prepare(self.path), self.now()
             limit = max(until, self.now() + OPEN_TIMEOUT)
-            self.database = connect(self.location, self.now, limit)
+            self.database = connect(self.location, self.now, limit, self.token_ttl)
             self.cursor = self.database.cursor()
         elif not trusting and not self._same(self.location):
             raise NotApplied(

@@ -6,20 +6,19 @@ the last process that had the fifo open is gone: the client, or a child that inh
 
 from __future__ import annotations
 
-import fcntl
 import os
-import select
 import threading
+from contextlib import suppress
 
+from leaselock.backends.sqlite import kernel
 from leaselock.backends.sqlite.client_registry import (
     MESSAGE_SIZE,
     NO_MESSAGE,
-    OPEN,
     WAKE_ALL_NUMBER,
     ClientRegistry,
 )
+from leaselock.backends.sqlite.kernel import OPEN
 from leaselock.core.backend import WAKE_ALL
-from leaselock.errors import NotApplied
 
 MOST_WATCHED = 256
 NOT_OPEN = -1
@@ -31,7 +30,6 @@ class Liveness:
     def __init__(self, registry: ClientRegistry, client: str) -> None:
         self.registry = registry
         self.client = client
-        self.ended = False
         self.mutex = threading.Lock()
         self.watched: dict[str, int] = {}
         registry.remove_dead()
@@ -46,15 +44,13 @@ class Liveness:
 
     def _make_fifo(self) -> None:
         path = self.registry.path(self.client, "wake")
-        os.mkfifo(path, 0o600)
-        # Open for writing, too, so that it never hangs up while this client lives.
-        self.wake = os.open(path, os.O_RDWR | OPEN)
+        self.wake = kernel.make_fifo(path)
 
     def _make_lock(self) -> None:
         # It gets its final name when it is locked, so no client can find it unlocked.
         path = self.registry.path(self.client, "new")
         self.live = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN, 0o600)
-        fcntl.flock(self.live, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        kernel.lock(self.live)
         os.rename(path, self.registry.path(self.client, "live"))
 
     def watch(self, client: str) -> None:
@@ -77,20 +73,16 @@ class Liveness:
         else:
             self.registry.notify(self.client, WAKE_ALL_NUMBER)
 
-    def await_wakeup(self) -> tuple[str, ...]:
-        """Wait for messages and deaths; return the claims that should ask again."""
-        while not self.ended:
-            with self.mutex:
-                watched = {fifo: client for client, fifo in self.watched.items()}
-            poll = select.poll()
-            poll.register(self.wake, select.POLLIN)
-            for fifo in watched:
-                poll.register(fifo, 0)  # a hang-up is always reported
-            events = [fifo for fifo, _ in poll.poll()]
-            dead = [watched[fifo] for fifo in events if fifo in watched]
-            if claims := self._received(self.wake in events, dead):
-                return claims
-        raise NotApplied("the client was closed")
+    def await_wakeup(self, seconds: float) -> tuple[str, ...]:
+        """Wait for messages and deaths; return the claims that should ask again.
+
+        None after so many *seconds*, and when the wait was interrupted.
+        """
+        with self.mutex:
+            watched = {fifo: client for client, fifo in self.watched.items()}
+        events = kernel.wait(self.wake, watched, seconds)
+        dead = [watched[fifo] for fifo in events if fifo in watched]
+        return self._received(self.wake in events, dead)
 
     def _received(self, readable: bool, dead: list[str]) -> tuple[str, ...]:
         for client in dead:
@@ -115,8 +107,8 @@ class Liveness:
 
     def interrupt(self) -> None:
         """Make `await_wakeup` end."""
-        self.ended = True
-        os.write(self.wake, NO_MESSAGE)
+        with suppress(BlockingIOError):  # the fifo is full, so it ends anyway
+            os.write(self.wake, NO_MESSAGE)
 
     def end(self) -> None:
         """End the client in order; other clients detect it at once."""

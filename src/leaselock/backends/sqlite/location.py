@@ -63,9 +63,10 @@ def _home(env: Mapping[str, str]) -> str:
         home = ""
     if os.path.isabs(home):
         return home
-    raise NotApplied(
-        "no location for the lock file: neither XDG_STATE_HOME nor HOME is an absolute path, and "
-        f"user {os.geteuid()} has no home directory: set one of them, {ELSEWHERE}"
+    raise ValueError(
+        "no URL was given that names a store, and the default file cannot be placed: user "
+        f"{os.geteuid()} has no home directory, and neither XDG_STATE_HOME nor HOME is an absolute "
+        "path: set LEASELOCK_URL"
     )
 
 
@@ -158,7 +159,7 @@ def _located(path: str) -> tuple[str, os.stat_result]:
     directory, name = os.path.split(path)
     if _is_default(path):
         _make_parents(directory)
-    elif not os.path.isdir(directory):
+    elif not _is_directory(directory):
         raise NotApplied(f"there is no directory {directory!r}: make it (mkdir), {ELSEWHERE}")
     permissions.check_links(directory)
     # From here on, changing a link has no effect.
@@ -170,10 +171,22 @@ def _located(path: str) -> tuple[str, os.stat_result]:
     return real, found
 
 
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except PermissionError as error:
+        raise NotApplied(
+            f"permission denied: user {os.geteuid()} may not enter a directory above {path!r}: "
+            f"change its mode, {ELSEWHERE}"
+        ) from error
+    except OSError:
+        return False
+
+
 def _is_default(path: str) -> bool:
     try:
         return path == default_path(os.environ)
-    except NotApplied:  # there is no default path
+    except ValueError:  # there is no default path
         return False
 
 

@@ -55,8 +55,8 @@ def _check_writable(path: str) -> None:
         raise NotApplied(f"{path!r} is on a read-only file system: mount it writable, {ELSEWHERE}")
     if not permitted(path, DIRECTORY):
         raise NotApplied(
-            f"user {os.geteuid()} may not read and write the directory {path!r}, where SQLite "
-            f"keeps files of its own: change its mode or owner, {ELSEWHERE}"
+            f"permission denied: user {os.geteuid()} may not read and write the directory "
+            f"{path!r}, where SQLite keeps files of its own: change its mode or owner, {ELSEWHERE}"
         )
 
 
@@ -77,8 +77,8 @@ def check_file(path: str, found: os.stat_result, parent: os.stat_result) -> None
         )
     if not permitted(path, FILE):
         raise NotApplied(
-            f"user {os.geteuid()} may not read and write {path!r}: change its mode or its owner "
-            f"(user {found.st_uid}), {ELSEWHERE}"
+            f"permission denied: user {os.geteuid()} may not read and write {path!r}: change its "
+            f"mode or its owner (user {found.st_uid}), {ELSEWHERE}"
         )
     _check_companions(path, found, parent)
 
@@ -98,8 +98,8 @@ def _check_companions(path: str, database: os.stat_result, parent: os.stat_resul
 def check_stranger(
     path: str, found: os.stat_result, database: os.stat_result, parent: os.stat_result
 ) -> None:
-    """Refuse a file beside the database that any user may have created."""
-    # If only users whom the owner trusts can create files there, one of them did; in /tmp any user.
+    """Refuse a file next to the database that any user may have created."""
+    # If only users that the owner trusts can create files there, one of them did; in /tmp any user.
     if trusted(found) or found.st_uid == database.st_uid or not world_writable(parent):
         return
     raise NotApplied(

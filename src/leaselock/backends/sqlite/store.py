@@ -17,6 +17,7 @@ from leaselock.backends import Opened, check_protocol, default_protocol
 from leaselock.backends.sqlite.database import (
     is_busy,
     made_space,
+    prune,
     retry_while_busy,
     transact,
     translated,
@@ -25,26 +26,32 @@ from leaselock.backends.sqlite.doctor import findings
 from leaselock.backends.sqlite.file import File
 from leaselock.backends.sqlite.location import path_of
 from leaselock.backends.sqlite.lock_row import SQL, Context, FileLockRow
-from leaselock.backends.url import parse
+from leaselock.backends.url import parse, token_ttl
 from leaselock.core import rules
 from leaselock.core.backend import (
+    ALL_MODES,
     Acquire,
     BreakLock,
     Busy,
     Capabilities,
     Claim,
     CollectGarbage,
+    Convert,
     Doctor,
     Grant,
     Inspect,
     LifetimeSet,
     Listen,
     LockState,
+    Mismatch,
     Release,
     Released,
     Renew,
+    Resize,
     SetLifetime,
     Setup,
+    Watch,
+    Watched,
 )
 from leaselock.core.queue import NodeQueue
 from leaselock.errors import NotApplied, OutcomeUnknown
@@ -54,7 +61,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # All clients read the same clock. The margin covers the rounding of two readings.
-CAPABILITIES = Capabilities(clock_drift=0.0, clock_margin=0.001, life=True, inheritable=True)
+CAPABILITIES = Capabilities(
+    clock_drift=0.0,
+    clock_margin=0.001,
+    detects_death=True,
+    inheritable=True,
+    min_hold=True,
+    modes=ALL_MODES,
+)
 PROTOCOLS = ("queue",)
 RELEASED = Released("held", ())
 # Requests of a claim come from its own client only, so its recent tombstones suffice.
@@ -74,8 +88,11 @@ class Store:
             Release: self._release,
             Renew: self._renew,
             SetLifetime: self._set_lifetime,
+            Convert: self._convert,
+            Resize: self._resize,
             BreakLock: self._break,
             Inspect: self._inspect,
+            Watch: self._watch,
             Doctor: self._doctor,
             Setup: self._setup,
             CollectGarbage: self._collect_garbage,
@@ -131,8 +148,8 @@ class Store:
                 return once()
 
         context, result = retry_while_busy(attempt, file.now, until, file.path)
-        for claim in context.remote:
-            context.registry.notify(claim.client, int(claim.id.rpartition(":")[2]))
+        for claim_id, client in context.remote:
+            context.registry.notify(client, int(claim_id.rpartition(":")[2]))
         for client in context.watched:
             file.begin_client(own).watch(client)
         return result
@@ -140,9 +157,10 @@ class Store:
     def _acquire(self, request: Acquire, until: float) -> object:
         if self.file.liveness is None:
             self.file.begin_client(request.claim.client)
-        token = self._try_fast(request.claim, until)
-        if token is not None:
-            return Grant(token, ())
+        if request.claim.mode == "exclusive":
+            token = self._try_fast(request.claim, until)
+            if token is not None:
+                return Grant(token, ())
         name = request.claim.name
         reply = self._transaction(until, lambda c: _acquire(FileLockRow(c, name), request))
         if isinstance(reply, Busy):
@@ -150,6 +168,8 @@ class Store:
         return reply
 
     def _try_fast(self, claim: Claim, until: float) -> int | None:
+        if claim.min_hold:
+            return None
         name, claim_id, client, lease, metadata = claim[:5]
         if self.waiting or self.tombstones:
             if claim_id in self.waiting:
@@ -157,13 +177,14 @@ class Store:
             if claim_id in self.tombstones:
                 return None
         micros = time.time_ns() // 1000
-        values = (name, claim_id, client, metadata, self.file.now() + lease, micros)
+        expires = self.file.now() + lease
+        values = (claim_id, client, expires, metadata, micros, micros, name, micros)
         taken = self._statement(lambda cursor: cursor.execute(TAKE, values).rowcount, until)
         return micros if taken == 1 else None
 
     def _confirm_fast(self, claim: Claim, until: float) -> int | None:
         now = self.file.now()
-        values = (claim.name, claim.id, now + claim.lease, now)
+        values = (now + claim.lease, claim.name, claim.id, now)
         rows = self._statement(lambda cursor: cursor.execute(CONFIRM, values).fetchall(), until)
         if not rows:
             return None
@@ -177,7 +198,10 @@ class Store:
         values = (claim.name, claim.id)
         if request.tombstone:
             self._remember_tombstone(claim.id)
-        elif self._statement(lambda cursor: cursor.execute(DROP, values).rowcount, until) == 1:
+        elif (
+            not claim.min_hold
+            and self._statement(lambda cursor: cursor.execute(DROP, values).rowcount, until) == 1
+        ):
             return RELEASED
         return self._transaction(
             until, lambda c: rules.release(FileLockRow(c, claim.name), request)
@@ -209,29 +233,41 @@ class Store:
             )
         return reply
 
+    def _convert(self, request: Convert, until: float) -> object:
+        name = request.claim.name
+        return self._transaction(until, lambda c: rules.convert(FileLockRow(c, name), request))
+
+    def _resize(self, request: Resize, until: float) -> object:
+        name = request.name
+        return self._transaction(until, lambda c: rules.resize(FileLockRow(c, name), request))
+
     def _break(self, request: BreakLock, until: float) -> object:
-        return self._transaction(
-            until, lambda c: rules.break_lock(FileLockRow(c, request.name), request)
-        )
+        name = request.name
+        return self._transaction(until, lambda c: rules.break_lock(FileLockRow(c, name), request))
 
     def _inspect(self, request: Inspect, until: float) -> object:
         return self._transaction(until, lambda c: self._states(c, request))
 
+    def _watch(self, request: Watch, until: float) -> object:
+        claim = request.claim
+        self.file.begin_client(claim.client)
+        return self._transaction(until, lambda c: self._watched(c, claim))
+
+    def _watched(self, context: Context, claim: Claim) -> Watched:
+        row = FileLockRow(context, claim.name)
+        state = rules.state(row, claim.name)
+        row.add_watcher(claim)
+        for hold in state.holds:
+            row.watch(hold.record.client)
+        return Watched(state, rules.look_again(state))
+
     def _states(self, context: Context, request: Inspect) -> tuple[LockState, ...]:
         if request.name is not None:
-            return (self._state(context, request.name),)
+            return (rules.state(FileLockRow(context, request.name), request.name),)
         rows = context.database.execute(SQL["names"]).fetchall()
         names = [name for (name,) in rows if fnmatch.fnmatchcase(name, request.pattern)]
-        states = [self._state(context, name) for name in names]
-        return tuple(state for state in states if state.held or state.waiting)
-
-    def _state(self, context: Context, name: str) -> LockState:
-        row = FileLockRow(context, name)
-        held = row.held()
-        if held is not None and rules.expired(row, held):
-            held = None
-        remaining = held.expires - context.now if held and held.lifetime != "client" else None
-        return LockState.exclusive(name, held, remaining, row.queue())
+        states = [rules.state(FileLockRow(context, name), name) for name in names]
+        return tuple(state for state in states if state.holds or state.waiting)
 
     def _doctor(self, request: Doctor, until: float) -> object:
         return findings(self.file.open(until), self.file.path)
@@ -241,8 +277,8 @@ class Store:
         return ()
 
     def _collect_garbage(self, request: CollectGarbage, until: float) -> object:
-        """Tombstones are deleted by later requests, and old rows when the file is opened."""
-        return 0
+        """Delete the rows of names that are not used any more; later requests delete tombstones."""
+        return self._transaction(until, lambda c: prune(c.database, self.file.token_ttl))
 
     def interrupt(self) -> None:
         """No call lasts longer than its deadline."""
@@ -271,14 +307,20 @@ class Listener:
             with self.file.mutex:
                 self.file.open(self.file.now())
                 liveness = self.file.begin_client(request.client)
-            if self.ended:
-                raise NotApplied("the client was closed")  # interrupted before it began to wait
-            return liveness.await_wakeup()
+            request.interrupt.wakers.append(liveness.interrupt)
+            try:
+                # Checked after the callback is in place, so no interruption is missed.
+                if self.ended:
+                    raise NotApplied("the client was closed")
+                left = 0.0 if request.interrupt.is_set else self.file.left(until)
+                return liveness.await_wakeup(left)
+            finally:
+                request.interrupt.remove(liveness.interrupt)
         except OSError as error:
             raise NotApplied(f"{self.file.path}: {error}") from error
 
     def interrupt(self) -> None:
-        """End the call in progress, and those to come until `close`."""
+        """End the call in progress; refuse those to come until `close`."""
         self.ended = True
         if self.file.liveness is not None:
             self.file.liveness.interrupt()
@@ -292,15 +334,16 @@ class Listener:
         self.ended = False
 
 
-def _acquire(row: FileLockRow, request: Acquire) -> Grant | Busy:
+def _acquire(row: FileLockRow, request: Acquire) -> Grant | Busy | Mismatch:
     reply = rules.acquire(row, request)
     return reply._replace(waiting=row.length()) if isinstance(reply, Busy) else reply
 
 
 def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The file of a ``sqlite:`` URL. The first request opens it."""
-    default = default_protocol(parse(url), PROTOCOLS, "SQLite")
-    file = File(path_of(url), now)
+    parts = parse(url)
+    default = default_protocol(parts, PROTOCOLS, "SQLite", ("token_ttl",))
+    file = File(path_of(url), now, token_ttl(parts))
     store, listener = Store(file), Listener(file)
 
     def backend(protocol: str | None) -> NodeQueue:

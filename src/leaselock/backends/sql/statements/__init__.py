@@ -30,7 +30,7 @@ RAW = "raw"
 # Parameters that are numbers. The others are texts.
 NUMBERS = frozenset(
     ("backend", "before", "expires", "key", "lease", "liveness_key", "now", "pending", "polls")
-) | {"since", "ticket", "token"}
+) | {"doubt", "free_from", "offered", "permits", "since", "step", "ticket", "token"}
 _HERE = os.path.dirname(__file__)
 # Neither the second colon of a cast nor ":=".
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
@@ -97,7 +97,7 @@ class Dialect(NamedTuple):
     """The statements that are prepared once per session."""
 
     def text(self, script: Script, prepared: set[str] | None) -> tuple[Any, list[str]]:
-        """The text of a script, and which statements it prepares beside those *prepared*."""
+        """The text of a script, and the statements that it prepares and are not in *prepared*."""
         added: list[str] = []
         if prepared is not None:
             wanted = {part[0] for part in script if not isinstance(part, str)}

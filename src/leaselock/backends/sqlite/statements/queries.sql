@@ -1,66 +1,98 @@
 -- take
--- The fast path: grant a free lock to a claim without a tombstone. A free lock has no waiters.
--- 1 name, 2 id, 3 client, 4 metadata, 5 expires, 6 micros
-UPDATE lock SET id = ?2, client = ?3, lifetime = 'either', expires = ?5,
-                metadata = ?4, since = ?6 / 1e6, token = ?6
-WHERE name = ?1 AND id IS NULL AND token < ?6
+-- The fast path: grant a free lock without watchers to an exclusive claim without a tombstone. The waiters of
+-- a free lock, if there are any, are passed over.
+UPDATE lock SET id = ?, client = ?, lifetime = 'either', expires = ?,
+                metadata = ?, since = ? / 1e6, token = ?, step = 0, offered = 0, free_from = 0
+WHERE name = ? AND id IS NULL AND token < ?
+  AND NOT EXISTS (SELECT 1 FROM watcher WHERE watcher.name = lock.name)
 
 -- confirm
 -- The fast path from a provisional grant to a whole lease, if the hold is the claim's and has not expired.
--- 1 name, 2 id, 3 expires, 4 now
-UPDATE lock SET expires = max(expires, ?3)
-WHERE name = ?1 AND id = ?2 AND (lifetime = 'client' OR expires > ?4)
+UPDATE lock SET expires = max(expires, ?), offered = 0
+WHERE name = ? AND id = ? AND (lifetime = 'client' OR expires > ?)
 RETURNING token
 
 -- drop
--- The fast path: release a lock without waiters.
--- 1 name, 2 id
+-- The fast path: release a lock without waiters and watchers.
 UPDATE lock SET id = NULL
-WHERE name = ?1 AND id = ?2
-  AND NOT EXISTS (SELECT 1 FROM waiter WHERE waiter.name = ?1)
+WHERE name = ? AND id = ?
+  AND NOT EXISTS (SELECT 1 FROM waiter WHERE waiter.name = lock.name)
+  AND NOT EXISTS (SELECT 1 FROM watcher WHERE watcher.name = lock.name)
 
--- held
-SELECT id, client, lifetime, token, expires, metadata, since FROM lock
-WHERE name = ? AND id IS NOT NULL
+-- lock
+SELECT permits, doubt, id, client, lifetime, token, expires, metadata, since, step, offered, free_from
+FROM lock WHERE name = ?
 
--- grant
-INSERT INTO lock (name, token, id, client, lifetime, expires, metadata, since)
-VALUES (:name, max(:micros, 1 + (SELECT CAST(value AS INTEGER) FROM fact WHERE key = 'floor')),
-        :id, :client, 'either', :expires, :metadata, :micros / 1e6)
-ON CONFLICT (name) DO UPDATE SET
-    token = max(lock.token + 1, :micros), id = excluded.id, client = excluded.client,
-    lifetime = excluded.lifetime, expires = excluded.expires, metadata = excluded.metadata,
-    since = excluded.since
+-- holds
+SELECT id, client, lifetime, token, expires, metadata, since, step, offered, mode, permits
+FROM hold WHERE name = ? ORDER BY token
+
+-- create
+INSERT INTO lock (name, token)
+SELECT ?, CAST(value AS INTEGER) FROM fact WHERE key = 'floor' ON CONFLICT (name) DO NOTHING
+
+-- draw
+-- name; how many more than one, micros; micros; how many more than one, micros
+INSERT INTO lock (name, token, since)
+VALUES (?, ? + max(?, 1 + (SELECT CAST(value AS INTEGER) FROM fact WHERE key = 'floor')),
+        ? / 1e6)
+ON CONFLICT (name) DO UPDATE SET token = ? + max(lock.token + 1, ?), since = excluded.since
 RETURNING token
 
--- keep
-UPDATE lock SET lifetime = ?, expires = ? WHERE name = ? AND id = ?
+-- put exclusive
+UPDATE lock SET id = ?, client = ?, lifetime = ?, expires = ?, metadata = ?, since = ?,
+                step = ?, offered = ?, free_from = ?
+WHERE name = ?
 
--- free
-UPDATE lock SET id = NULL WHERE name = ?
+-- put
+INSERT OR REPLACE INTO hold (id, client, lifetime, expires, metadata, since, token, mode, permits,
+                             step, offered, name)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- first
-SELECT name, id, client, lease, metadata, since FROM waiter
-WHERE name = ? ORDER BY ticket LIMIT 1
+-- remove
+DELETE FROM hold WHERE name = ? AND id = ?
 
--- before
-SELECT name, id, client, lease, metadata, since FROM waiter
-WHERE name = :name AND ticket < (SELECT ticket FROM waiter WHERE id = :id)
-ORDER BY ticket DESC LIMIT 1
+-- mark
+UPDATE lock SET id = ? WHERE name = ?
 
--- after
-SELECT name, id, client, lease, metadata, since FROM waiter
+-- set limit
+UPDATE lock SET permits = ? WHERE name = ?
+
+-- set doubt
+UPDATE lock SET doubt = ? WHERE name = ?
+
+-- queue
+SELECT name, id, client, lease, metadata, since, mode, permits, asked FROM waiter
+WHERE name = ? ORDER BY ticket
+
+-- has queue
+SELECT 1 FROM waiter WHERE name = ? LIMIT 1
+
+-- queued
+SELECT 1 FROM waiter WHERE id = ?
+
+-- ahead
+SELECT name, id, client, lease, metadata, since, mode, permits, asked FROM waiter
+WHERE name = :name
+  AND ticket < coalesce((SELECT ticket FROM waiter WHERE id = :id), 9223372036854775807)
+ORDER BY ticket DESC
+
+-- behind
+SELECT name, id, client, lease, metadata, since, mode, permits, asked FROM waiter
 WHERE name = :name AND ticket > (SELECT ticket FROM waiter WHERE id = :id)
 ORDER BY ticket LIMIT 1
 
--- queue
-SELECT name, id, client, lease, metadata, since FROM waiter WHERE name = ? ORDER BY ticket
-
 -- join
-INSERT INTO waiter (name, ticket, id, client, lease, metadata, since)
+INSERT INTO waiter (name, ticket, id, client, lease, metadata, since, mode, permits, asked)
 VALUES (:name, 1 + coalesce((SELECT max(ticket) FROM waiter WHERE name = :name), 0),
-        :id, :client, :lease, :metadata, :since)
-ON CONFLICT (id) DO NOTHING
+        :id, :client, :lease, :metadata, :since, :mode, :permits, :asked)
+ON CONFLICT (id) DO UPDATE SET asked = excluded.asked
+
+-- hear
+UPDATE waiter SET asked = ? WHERE name = ? AND client = ?
+
+-- unheard
+SELECT 1 FROM waiter WHERE name = ? AND asked < ? LIMIT 1
 
 -- length
 SELECT count(*) FROM waiter WHERE name = ?
@@ -78,11 +110,21 @@ ON CONFLICT (id) DO UPDATE SET until = excluded.until
 -- expire tombstones
 DELETE FROM tombstone WHERE until <= ?
 
+-- watch
+INSERT INTO watcher (name, id, client, until) VALUES (?, ?, ?, ?)
+ON CONFLICT (name, id) DO UPDATE SET until = excluded.until
+
+-- watchers
+SELECT id, client, until FROM watcher WHERE name = ?
+
+-- end watch
+DELETE FROM watcher WHERE name = ? AND id = ?
+
 -- names
 SELECT name FROM lock WHERE id IS NOT NULL UNION SELECT name FROM waiter ORDER BY name
 
 -- clients
-SELECT client FROM lock WHERE id IS NOT NULL UNION SELECT client FROM waiter
+SELECT client FROM lock WHERE id <> '' UNION SELECT client FROM hold UNION SELECT client FROM waiter
 
 -- fact
 SELECT value FROM fact WHERE key = ?
@@ -92,13 +134,19 @@ INSERT INTO fact (key, value) VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value
 
 -- forget holds
-UPDATE lock SET id = NULL WHERE id IS NOT NULL
+DELETE FROM hold
+
+-- free all
+UPDATE lock SET id = NULL, doubt = 0 WHERE id IS NOT NULL OR doubt <> 0
 
 -- forget waiters
 DELETE FROM waiter
 
 -- forget tombstones
 DELETE FROM tombstone
+
+-- forget watchers
+DELETE FROM watcher
 
 -- raise floor
 UPDATE fact SET value = max(CAST(value AS INTEGER), coalesce(

@@ -21,25 +21,26 @@ SELECT value FROM leaselock_fact WHERE fact = :fact
 -- Fast path: acquires a free lock without waiters and tombstones in one statement.
 UPDATE leaselock_lock SET token = LAST_INSERT_ID(GREATEST(token + 1,
         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
-    id = :id, client = :client, lifetime = 'either', metadata = :metadata,
+    id = :id, client = :client, lifetime = 'either', metadata = :metadata, step = 0, offered = 0,
     expires = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease,
     since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 WHERE name = :name AND id IS NULL AND pending = 0
 
 -- confirm
 -- Fast path: extends a hand-off to the whole lease, if the claim holds and has not expired.
-UPDATE leaselock_lock SET token = LAST_INSERT_ID(token), expires = 1 + GREATEST(expires,
+UPDATE leaselock_lock SET token = LAST_INSERT_ID(token), offered = 0, expires = 1 + GREATEST(expires,
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease)
 WHERE name = :name AND id = :id
   AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- release uncontended
 -- Fast path: releases a lock without waiters and tombstones.
-UPDATE leaselock_lock SET id = NULL WHERE name = :name AND id = :id AND pending = 0
+UPDATE leaselock_lock SET id = NULL, free_from = NULL
+WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
 -- The extra microsecond makes it a change: the server counts changed rows, not matching rows.
-UPDATE leaselock_lock SET expires = 1 + GREATEST(expires,
+UPDATE leaselock_lock SET offered = 0, expires = 1 + GREATEST(expires,
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease)
 WHERE name = :name AND id = :id
 
@@ -49,8 +50,9 @@ INSERT IGNORE INTO leaselock_lock (name, token)
 SELECT :name, CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor'
 
 -- lock
-SELECT token, pending, id, client, lifetime, expires, metadata, since FROM leaselock_lock
-WHERE name = :name FOR UPDATE
+SELECT token, pending, id, client, lifetime, expires, metadata, since, free_from, step, offered,
+    permits, doubt
+FROM leaselock_lock WHERE name = :name FOR UPDATE
 
 -- expire waiters
 DELETE FROM leaselock_waiter WHERE name = :name
@@ -64,16 +66,21 @@ DELETE FROM leaselock_tombstone WHERE name = :name
 SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- tombstone
-SELECT id FROM leaselock_tombstone WHERE name = :name AND id = :id
+-- The tombstone of the claim :id, and all watchers.
+SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE 'watch%')
 
 -- waiters
--- The head and the tail of the queue, the neighbours of the waiter :id, and whether each is dead.
+-- The head of the queue, up to the third exclusive waiter, its tail, the neighbours of the waiter :id, and
+-- whether each is dead.
 -- The UNION has only tickets: a temporary table with text columns would use the storage engine Aria,
 -- in which MariaDB 10.11 crashed in tests that kill connections at random moments.
 SELECT w.ticket, w.id, w.client, w.lease, w.metadata, w.since, w.polls, w.liveness_key,
+    w.mode, w.permits, w.expires,
     w.liveness_key IS NOT NULL AND IS_USED_LOCK(w.liveness_key) IS NULL
 FROM (
-    (SELECT ticket FROM leaselock_waiter WHERE name = :name ORDER BY ticket LIMIT 3)
+    (SELECT ticket FROM leaselock_waiter WHERE name = :name AND ticket <= COALESCE(
+       (SELECT o.ticket FROM leaselock_waiter o WHERE o.name = :name AND o.mode = 'exclusive'
+        ORDER BY o.ticket LIMIT 2, 1), 9223372036854775807) ORDER BY ticket LIMIT 1000)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name
        AND ticket < (SELECT o.ticket FROM leaselock_waiter o WHERE o.id = :id)
@@ -85,17 +92,57 @@ FROM (
 
 -- update lock
 UPDATE leaselock_lock SET token = :token, pending = :pending, id = :id, client = :client,
-    lifetime = :lifetime, expires = :expires, metadata = :metadata, since = :since
+    lifetime = :lifetime, expires = :expires, metadata = :metadata, since = :since,
+    free_from = :free_from, step = :step, offered = :offered, permits = :permits, doubt = :doubt
 WHERE name = :name
 
+-- holds
+-- The holds that are not exclusive.
+SELECT id, client, lifetime, token, expires, metadata, since, mode, permits, step, offered
+FROM leaselock_hold WHERE name = :name ORDER BY token
+
+-- all holds
+SELECT h.name, h.id, h.client, h.lifetime, h.token, h.expires, h.metadata, h.since, h.mode, h.permits,
+    h.step, h.offered, l.permits
+FROM leaselock_hold h JOIN leaselock_lock l ON l.name = h.name
+WHERE h.expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+ORDER BY h.name, h.token
+
+-- one holds
+SELECT h.name, h.id, h.client, h.lifetime, h.token, h.expires, h.metadata, h.since, h.mode, h.permits,
+    h.step, h.offered, l.permits
+FROM leaselock_hold h JOIN leaselock_lock l ON l.name = h.name
+WHERE h.name = :name AND h.expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+ORDER BY h.name, h.token
+
+-- put hold
+INSERT INTO leaselock_hold (name, id, client, lifetime, token, expires, metadata, since, mode, permits,
+    step, offered)
+VALUES (:name, :id, :client, :lifetime, :token, :expires, :metadata, :since, :mode, :permits, :step,
+    :offered)
+ON DUPLICATE KEY UPDATE lifetime = VALUES(lifetime), token = VALUES(token), expires = VALUES(expires),
+    mode = VALUES(mode), step = VALUES(step), offered = VALUES(offered)
+
+-- remove hold
+DELETE FROM leaselock_hold WHERE name = :name AND id = :id
+
+-- renew hold
+UPDATE leaselock_hold SET offered = 0, expires = 1 + GREATEST(expires, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease)
+WHERE name = :name AND id = :id
+  AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+
 -- enqueue
-INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key)
+INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key,
+    mode, permits)
 VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, :polls,
-        :liveness_key)
+        :liveness_key, :mode, :permits)
 
 -- refresh waiter
 UPDATE leaselock_waiter SET expires = :expires, polls = :polls, liveness_key = :liveness_key
 WHERE name = :name AND id = :id
+
+-- hear waiter
+UPDATE leaselock_waiter SET expires = :expires WHERE name = :name AND id = :id
 
 -- dequeue
 DELETE FROM leaselock_waiter WHERE name = :name AND id = :id
@@ -131,22 +178,22 @@ SELECT id FROM leaselock_wake WHERE client = :client
 DELETE FROM leaselock_wake WHERE client = :client AND id = :id
 
 -- one
-SELECT name, id, client, lifetime, token, expires, metadata, since FROM leaselock_lock
+SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
 WHERE name = :name AND id IS NOT NULL
   AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- all
-SELECT name, id, client, lifetime, token, expires, metadata, since FROM leaselock_lock
+SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
 WHERE id IS NOT NULL
   AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- queue
-SELECT name, id, client, lease, metadata, since FROM leaselock_waiter
+SELECT name, id, client, lease, metadata, since, mode, permits FROM leaselock_waiter
 WHERE name = :name AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 ORDER BY ticket
 
 -- queues
-SELECT name, id, client, lease, metadata, since FROM leaselock_waiter
+SELECT name, id, client, lease, metadata, since, mode, permits FROM leaselock_waiter
 WHERE expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 ORDER BY name, ticket
 
@@ -179,9 +226,10 @@ DELETE FROM leaselock_wake WHERE expires < :now
 DELETE FROM leaselock_session WHERE since < :before AND IS_USED_LOCK(liveness_key) IS NULL
 
 -- expired names
--- Names with expired waiters or tombstones.
+-- Names with expired waiters, tombstones or holds.
 SELECT name FROM leaselock_waiter WHERE expires < :now
 UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
+UNION SELECT name FROM leaselock_hold WHERE expires < :now
 
 -- end setup
 SELECT RELEASE_LOCK('leaselock setup')

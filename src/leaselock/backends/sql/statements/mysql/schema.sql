@@ -5,9 +5,10 @@ CREATE TABLE IF NOT EXISTS leaselock_fact (
     value VARBINARY(255) NOT NULL
 ) ENGINE = InnoDB;
 
--- One row per name: its holder by protocol "lease", and the token counter that all protocols
+-- One row per name: its exclusive holder by protocol "lease", and the token counter that all protocols
 -- share. Times are microseconds since 1970 by the clock of the server. "pending" counts
--- the waiters and tombstones of the name. While it is 0, one statement acquires or releases the lock.
+-- the other holds, the waiters and the tombstones of the name. While it is 0, one statement acquires or releases the lock.
+-- The lock stays taken until "free_from", even if its hold ends before.
 CREATE TABLE IF NOT EXISTS leaselock_lock (
     name    VARBINARY(255) PRIMARY KEY,
     token   BIGINT NOT NULL,
@@ -17,7 +18,29 @@ CREATE TABLE IF NOT EXISTS leaselock_lock (
     lifetime     VARBINARY(8),
     expires BIGINT,
     metadata   BLOB,
-    since   BIGINT
+    since   BIGINT,
+    free_from BIGINT,
+    step    INT NOT NULL DEFAULT 0,
+    offered INT NOT NULL DEFAULT 0,
+    permits BIGINT NOT NULL DEFAULT 0,
+    doubt   BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB;
+
+-- One row per hold of protocol "lease" that is not exclusive.
+CREATE TABLE IF NOT EXISTS leaselock_hold (
+    name    VARBINARY(255) NOT NULL,
+    id  VARBINARY(80) NOT NULL,
+    client  VARBINARY(64) NOT NULL,
+    lifetime     VARBINARY(8) NOT NULL,
+    token   BIGINT NOT NULL,
+    expires BIGINT NOT NULL,
+    metadata   BLOB NOT NULL,
+    since   BIGINT NOT NULL,
+    mode    VARBINARY(16) NOT NULL,
+    permits BIGINT NOT NULL,
+    step    INT NOT NULL,
+    offered INT NOT NULL,
+    PRIMARY KEY (name, id)
 ) ENGINE = InnoDB;
 
 -- One row per waiter of protocol "lease", in the order of the tickets. A waiter is dead if its row
@@ -33,11 +56,14 @@ CREATE TABLE IF NOT EXISTS leaselock_waiter (
     expires BIGINT NOT NULL,
     polls   INT NOT NULL,
     liveness_key    VARBINARY(64),
+    mode    VARBINARY(16) NOT NULL,
+    permits BIGINT NOT NULL,
     PRIMARY KEY (name, ticket),
     UNIQUE KEY (id)
 ) ENGINE = InnoDB;
 
--- Claims that were released while a request of theirs may still arrive.
+-- Claims that were released while a request of theirs may still arrive, and claims that watch the
+-- lock, whose ids have a prefix.
 CREATE TABLE IF NOT EXISTS leaselock_tombstone (
     name    VARBINARY(255) NOT NULL,
     id  VARBINARY(80) NOT NULL,
@@ -71,6 +97,7 @@ CREATE TABLE IF NOT EXISTS leaselock_session (
     liveness_key     VARBINARY(64) NOT NULL,
     metadata    BLOB NOT NULL,
     since    BIGINT NOT NULL,
+    mode     VARBINARY(16) NOT NULL,
     KEY (protocol, name)
 ) ENGINE = InnoDB;
 

@@ -16,13 +16,14 @@ FROM DUAL WHERE IS_USED_LOCK(:key) = CONNECTION_ID()
 ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(GREATEST(token + 1, VALUES(token))),
     since = VALUES(since);
 INSERT INTO leaselock_session
-    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since)
+    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
 SELECT :session, :protocol, :name, :id, :client, LAST_INSERT_ID(), :backend, :liveness_key, :metadata,
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), :mode
 FROM DUAL WHERE IS_USED_LOCK(:key) = CONNECTION_ID()
 ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
     id = VALUES(id), client = VALUES(client), token = VALUES(token),
-    backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since);
+    backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since),
+    mode = VALUES(mode);
 SELECT LAST_INSERT_ID() FROM DUAL WHERE IS_USED_LOCK(:key) = CONNECTION_ID()
 
 -- advisory reacquire
@@ -34,7 +35,7 @@ WHERE name = :name AND GET_LOCK(:key, 0) = 1
 
 -- advisory update session
 UPDATE leaselock_session SET protocol = :protocol, name = :name, id = :id, client = :client,
-    token = LAST_INSERT_ID(), liveness_key = :liveness_key, metadata = :metadata,
+    token = LAST_INSERT_ID(), liveness_key = :liveness_key, metadata = :metadata, mode = :mode,
     since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 WHERE session = :session AND IS_USED_LOCK(:key) = CONNECTION_ID() AND GET_LOCK(:liveness_key, 0) = 1
 
@@ -57,8 +58,16 @@ COMMIT
 -- row try
 SELECT name FROM leaselock_row WHERE name = :name AND GET_LOCK(:liveness_key, 0) = 1 FOR UPDATE SKIP LOCKED
 
+-- row try shared
+-- MySQL and MariaDB have different words for it; each reads the comment that is its own.
+SELECT name FROM leaselock_row WHERE name = :name AND GET_LOCK(:liveness_key, 0) = 1
+/*!80001 FOR SHARE SKIP LOCKED */ /*M!100600 LOCK IN SHARE MODE SKIP LOCKED */
+
 -- row wait
 START TRANSACTION; DO GET_LOCK(:liveness_key, 0); SELECT name FROM leaselock_row WHERE name = :name FOR UPDATE
+
+-- row wait shared
+START TRANSACTION; DO GET_LOCK(:liveness_key, 0); SELECT name FROM leaselock_row WHERE name = :name LOCK IN SHARE MODE
 
 -- row release
 ROLLBACK; DO RELEASE_ALL_LOCKS()
@@ -81,12 +90,13 @@ VALUES (:name, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', 
 ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(GREATEST(token + 1, VALUES(token))),
     since = VALUES(since);
 INSERT INTO leaselock_session
-    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since)
+    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
 VALUES (:session, :protocol, :name, :id, :client, LAST_INSERT_ID(), :backend, :liveness_key, :metadata,
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), :mode)
 ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
     id = VALUES(id), client = VALUES(client), token = VALUES(token),
-    backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since);
+    backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since),
+    mode = VALUES(mode);
 SELECT LAST_INSERT_ID(), IS_USED_LOCK(:liveness_key) = :backend
 
 -- row new token
@@ -99,33 +109,39 @@ WHERE name = :name
 
 -- row update session
 UPDATE leaselock_session SET protocol = :protocol, name = :name, id = :id, client = :client,
-    token = LAST_INSERT_ID(), liveness_key = :liveness_key, metadata = :metadata,
+    token = LAST_INSERT_ID(), liveness_key = :liveness_key, metadata = :metadata, mode = :mode,
     since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 WHERE session = :session AND IS_USED_LOCK(:liveness_key) = :backend
 
 -- record waiter
 -- A waiter has no token yet.
 INSERT INTO leaselock_session
-    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since)
-VALUES (:session, :protocol, :name, :id, :client, NULL, :backend, :liveness_key, :metadata, :since)
+    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
+VALUES (:session, :protocol, :name, :id, :client, NULL, :backend, :liveness_key, :metadata, :since, :mode)
 ON DUPLICATE KEY UPDATE protocol = VALUES(protocol), name = VALUES(name),
     id = VALUES(id), client = VALUES(client), token = VALUES(token),
-    backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since);
+    backend = VALUES(backend), liveness_key = VALUES(liveness_key), metadata = VALUES(metadata), since = VALUES(since),
+    mode = VALUES(mode);
 SELECT GET_LOCK(:liveness_key, 0)
 
 -- ping
 SELECT 1
 
 -- sessions
-SELECT name, id, client, token, backend, metadata, since FROM leaselock_session
+SELECT name, id, client, token, backend, metadata, since, mode FROM leaselock_session
 WHERE protocol = :protocol AND (:name = '' OR name = :name) AND IS_USED_LOCK(liveness_key) = backend
 ORDER BY name, since
 
--- holding session
+-- holding sessions
 -- Looks at holders only, so that the cost does not grow with the number of waiters.
-SELECT name, id, client, token, backend, metadata, since FROM leaselock_session
+SELECT name, id, client, token, backend, metadata, since, mode FROM leaselock_session
 WHERE protocol = :protocol AND name = :name AND token IS NOT NULL AND IS_USED_LOCK(liveness_key) = backend
-ORDER BY token DESC LIMIT 1
+ORDER BY token
+
+-- advisory stranger
+-- A session without a record that has the lock: another program's.
+SELECT u.id, '', '', 0, 'exclusive' FROM (SELECT IS_USED_LOCK(:key) AS id) u
+WHERE u.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leaselock_session s WHERE s.backend = u.id)
 
 -- end session
 KILL :backend

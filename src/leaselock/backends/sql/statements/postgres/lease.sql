@@ -30,13 +30,13 @@ FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros
 ON CONFLICT (name) DO UPDATE SET
     token = greatest(l.token + 1, excluded.token), id = excluded.id,
     client = excluded.client, lifetime = excluded.lifetime, expires = excluded.expires,
-    metadata = excluded.metadata, since = excluded.since
+    metadata = excluded.metadata, since = excluded.since, step = 0, offered = 0
 WHERE l.id IS NULL AND l.pending = 0
 RETURNING l.token
 
 -- confirm
 -- Fast path: extends a hand-off to the whole lease, if the claim holds and has not expired.
-UPDATE leaselock_lock SET expires = greatest(expires,
+UPDATE leaselock_lock SET offered = 0, expires = greatest(expires,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
 WHERE name = :name AND id = :id
   AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
@@ -44,10 +44,11 @@ RETURNING token
 
 -- release uncontended
 -- Fast path: releases a lock without waiters and tombstones.
-UPDATE leaselock_lock SET id = NULL WHERE name = :name AND id = :id AND pending = 0
+UPDATE leaselock_lock SET id = NULL, free_from = NULL
+WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
-UPDATE leaselock_lock SET expires = greatest(expires,
+UPDATE leaselock_lock SET offered = 0, expires = greatest(expires,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
 WHERE name = :name AND id = :id
 
@@ -58,8 +59,9 @@ SELECT :name, value::bigint FROM leaselock_fact WHERE key = 'floor'
 ON CONFLICT (name) DO NOTHING
 
 -- lock
-SELECT token, pending, id, client, lifetime, expires, metadata, since FROM leaselock_lock
-WHERE name = :name FOR UPDATE
+SELECT token, pending, id, client, lifetime, expires, metadata, since, free_from, step, offered,
+    permits, doubt
+FROM leaselock_lock WHERE name = :name FOR UPDATE
 
 -- expire waiters
 DELETE FROM leaselock_waiter WHERE name = :name
@@ -73,21 +75,25 @@ DELETE FROM leaselock_tombstone WHERE name = :name
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- tombstone
-SELECT id FROM leaselock_tombstone WHERE name = :name AND id = :id
+-- The tombstone of the claim :id, and all watchers.
+SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE 'watch%')
 
 -- waiters
--- The head and the tail of the queue, the neighbours of the waiter :id, and whether each is dead.
+-- The head of the queue, up to the third exclusive waiter, its tail, the neighbours of the waiter :id, and
+-- whether each is dead.
 SELECT q.*, liveness_key IS NOT NULL AND pg_try_advisory_xact_lock_shared(liveness_key)
 FROM (
-    (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key
-     FROM leaselock_waiter WHERE name = :name ORDER BY ticket LIMIT 3)
-    UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key
+    (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
+     FROM leaselock_waiter WHERE name = :name AND ticket <= coalesce(
+       (SELECT w.ticket FROM leaselock_waiter w WHERE w.name = :name AND w.mode = 'exclusive'
+        ORDER BY w.ticket OFFSET 2 LIMIT 1), 9223372036854775807) ORDER BY ticket LIMIT 1000)
+    UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
      FROM leaselock_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
-    UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key
+    UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
      FROM leaselock_waiter WHERE name = :name
        AND ticket < (SELECT w.ticket FROM leaselock_waiter w WHERE w.id = :id)
      ORDER BY ticket DESC LIMIT 2)
-    UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key
+    UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
      FROM leaselock_waiter WHERE name = :name
        AND ticket >= (SELECT w.ticket FROM leaselock_waiter w WHERE w.id = :id)
      ORDER BY ticket LIMIT 2)
@@ -95,17 +101,58 @@ FROM (
 
 -- update lock
 UPDATE leaselock_lock SET token = :token, pending = :pending, id = :id, client = :client,
-    lifetime = :lifetime, expires = :expires, metadata = :metadata, since = :since
+    lifetime = :lifetime, expires = :expires, metadata = :metadata, since = :since,
+    free_from = :free_from, step = :step, offered = :offered, permits = :permits, doubt = :doubt
 WHERE name = :name
 
+-- holds
+-- The holds that are not exclusive.
+SELECT id, client, lifetime, token, expires, metadata, since, mode, permits, step, offered
+FROM leaselock_hold WHERE name = :name ORDER BY token
+
+-- all holds
+SELECT h.name, h.id, h.client, h.lifetime, h.token, h.expires, h.metadata, h.since, h.mode, h.permits,
+    h.step, h.offered, l.permits
+FROM leaselock_hold h JOIN leaselock_lock l ON l.name = h.name
+WHERE h.expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+ORDER BY h.name, h.token
+
+-- one holds
+SELECT h.name, h.id, h.client, h.lifetime, h.token, h.expires, h.metadata, h.since, h.mode, h.permits,
+    h.step, h.offered, l.permits
+FROM leaselock_hold h JOIN leaselock_lock l ON l.name = h.name
+WHERE h.name = :name AND h.expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+ORDER BY h.name, h.token
+
+-- put hold
+INSERT INTO leaselock_hold (name, id, client, lifetime, token, expires, metadata, since, mode, permits,
+    step, offered)
+VALUES (:name, :id, :client, :lifetime, :token, :expires, :metadata, :since, :mode, :permits, :step,
+    :offered)
+ON CONFLICT (name, id) DO UPDATE SET lifetime = excluded.lifetime, token = excluded.token,
+    expires = excluded.expires, mode = excluded.mode, step = excluded.step,
+    offered = excluded.offered
+
+-- remove hold
+DELETE FROM leaselock_hold WHERE name = :name AND id = :id
+
+-- renew hold
+UPDATE leaselock_hold SET offered = 0, expires = greatest(expires, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
+WHERE name = :name AND id = :id
+  AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+
 -- enqueue
-INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key)
+INSERT INTO leaselock_waiter (name, ticket, id, client, lease, metadata, since, expires, polls, liveness_key,
+    mode, permits)
 VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, :polls = 1,
-        :liveness_key)
+        :liveness_key, :mode, :permits)
 
 -- refresh waiter
 UPDATE leaselock_waiter SET expires = :expires, polls = (:polls = 1), liveness_key = :liveness_key
 WHERE name = :name AND id = :id
+
+-- hear waiter
+UPDATE leaselock_waiter SET expires = :expires WHERE name = :name AND id = :id
 
 -- dequeue
 DELETE FROM leaselock_waiter WHERE name = :name AND id = :id
@@ -133,22 +180,22 @@ SELECT id FROM leaselock_wake WHERE client = :client
 DELETE FROM leaselock_wake WHERE client = :client AND id = :id
 
 -- one
-SELECT name, id, client, lifetime, token, expires, metadata, since FROM leaselock_lock
+SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
 WHERE name = :name AND id IS NOT NULL
   AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- all
-SELECT name, id, client, lifetime, token, expires, metadata, since FROM leaselock_lock
+SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
 WHERE id IS NOT NULL
   AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- queue
-SELECT name, id, client, lease, metadata, since FROM leaselock_waiter
+SELECT name, id, client, lease, metadata, since, mode, permits FROM leaselock_waiter
 WHERE name = :name AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 ORDER BY ticket
 
 -- queues
-SELECT name, id, client, lease, metadata, since FROM leaselock_waiter
+SELECT name, id, client, lease, metadata, since, mode, permits FROM leaselock_waiter
 WHERE expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 ORDER BY name, ticket
 
@@ -179,9 +226,10 @@ DELETE FROM leaselock_lock WHERE id IS NULL AND pending = 0 AND coalesce(since, 
 DELETE FROM leaselock_wake WHERE expires < :now
 
 -- expired names
--- Names with expired waiters or tombstones.
+-- Names with expired waiters, tombstones or holds.
 SELECT name FROM leaselock_waiter WHERE expires < :now
 UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
+UNION SELECT name FROM leaselock_hold WHERE expires < :now
 
 -- sweep sessions
 DELETE FROM leaselock_session s WHERE since < :before AND NOT EXISTS (

@@ -4,9 +4,11 @@ CREATE TABLE IF NOT EXISTS leaselock_fact (
     value text NOT NULL
 );
 
--- One row per name: its holder by protocol "lease", and the token counter that all protocols
+-- One row per name: its exclusive holder by protocol "lease", and the token counter that all protocols
 -- share. Times are microseconds since 1970 by the clock of the server. "pending" counts
--- the waiters and tombstones of the name. While it is 0, one statement acquires or releases the lock.
+-- the other holds, the waiters and the tombstones of the name. While it is 0, one statement acquires or releases the lock.
+-- The lock stays taken until "free_from", even if its hold ends before. "permits" is the limit of a semaphore. A hold
+-- is "offered" until its waiter confirms it, and waiters that have not asked since "doubt" are passed over.
 CREATE TABLE IF NOT EXISTS leaselock_lock (
     name    text COLLATE "C" PRIMARY KEY,
     token   bigint NOT NULL,
@@ -16,8 +18,30 @@ CREATE TABLE IF NOT EXISTS leaselock_lock (
     lifetime     text,
     expires bigint,
     metadata   text,
-    since   bigint
+    since   bigint,
+    free_from bigint,
+    step    integer NOT NULL DEFAULT 0,
+    offered integer NOT NULL DEFAULT 0,
+    permits bigint NOT NULL DEFAULT 0,
+    doubt   bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
+
+-- One row per hold of protocol "lease" that is not exclusive.
+CREATE TABLE IF NOT EXISTS leaselock_hold (
+    name    text COLLATE "C" NOT NULL,
+    id  text NOT NULL,
+    client  text NOT NULL,
+    lifetime     text NOT NULL,
+    token   bigint NOT NULL,
+    expires bigint NOT NULL,
+    metadata   text NOT NULL,
+    since   bigint NOT NULL,
+    mode    text NOT NULL,
+    permits bigint NOT NULL,
+    step    integer NOT NULL,
+    offered integer NOT NULL,
+    PRIMARY KEY (name, id)
+);
 
 -- One row per waiter of protocol "lease", in the order of the tickets. A waiter is dead if its row
 -- has expired, or if no session holds the advisory lock "liveness_key".
@@ -32,10 +56,13 @@ CREATE TABLE IF NOT EXISTS leaselock_waiter (
     expires bigint NOT NULL,
     polls   boolean NOT NULL,
     liveness_key    bigint,
+    mode    text NOT NULL,
+    permits bigint NOT NULL,
     PRIMARY KEY (name, ticket)
 );
 
--- Claims that were released while a request of theirs may still arrive.
+-- Claims that were released while a request of theirs may still arrive, and claims that watch the
+-- lock, whose ids have a prefix.
 CREATE TABLE IF NOT EXISTS leaselock_tombstone (
     name    text COLLATE "C" NOT NULL,
     id  text NOT NULL,
@@ -68,7 +95,8 @@ CREATE TABLE IF NOT EXISTS leaselock_session (
     backend  bigint NOT NULL,
     liveness_key     bigint NOT NULL,
     metadata    text NOT NULL,
-    since    bigint NOT NULL
+    since    bigint NOT NULL,
+    mode     text NOT NULL
 );
 
 CREATE INDEX IF NOT EXISTS leaselock_session_name ON leaselock_session (protocol, name);

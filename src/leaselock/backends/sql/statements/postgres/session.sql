@@ -1,18 +1,21 @@
 -- session settings
 -- Overrides every setting that ends an idle session. A holder proves its life more often than that;
 -- if it cannot, the server ends the session after :silence, and no sooner. A session that
--- waits for a lock checks whether its client still exists.
+-- waits for a lock checks whether its client still exists. Readers that are granted at the same time
+-- count tokens in the same row.
 SELECT set_config(s.name, w.setting, false), s.name
 FROM pg_settings s JOIN (VALUES
     ('idle_session_timeout', :silence), ('idle_in_transaction_session_timeout', :silence),
     ('transaction_timeout', '0'), ('statement_timeout', '0'), ('lock_timeout', '0'),
+    ('default_transaction_isolation', 'read committed'),
     ('client_connection_check_interval', '100'), ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '3'), ('tcp_keepalives_count', '3')
 ) w (name, setting) ON s.name = w.name
 
 -- advisory acquire
 -- Takes the lock, draws a token and records the holder in one statement and transaction. A token is
 -- drawn only if the lock was free. The session keeps the lock after the transaction.
-WITH got AS MATERIALIZED (SELECT pg_try_advisory_lock(:key) AS yes),
+WITH got AS MATERIALIZED (SELECT CASE WHEN :mode = 'shared' THEN pg_try_advisory_lock_shared(:key)
+    ELSE pg_try_advisory_lock(:key) END AS yes),
 counted AS (
     INSERT INTO leaselock_lock AS l (name, token, since)
     SELECT :name, greatest(f.value::bigint + 1, n.micros), n.micros
@@ -23,18 +26,25 @@ counted AS (
         token = greatest(l.token + 1, excluded.token), since = excluded.since
     RETURNING token, since)
 INSERT INTO leaselock_session
-    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since)
-SELECT :session, :protocol, :name, :id, :client, c.token, :backend, :liveness_key, :metadata, c.since
+    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
+SELECT :session, :protocol, :name, :id, :client, c.token, :backend, :liveness_key, :metadata, c.since, :mode
 FROM counted c, (SELECT pg_try_advisory_lock(:liveness_key)) signed
 ON CONFLICT (session) DO UPDATE SET
     protocol = excluded.protocol, name = excluded.name, id = excluded.id,
     client = excluded.client, token = excluded.token, backend = excluded.backend,
-    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since
+    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since,
+    mode = excluded.mode
 RETURNING token
 
 -- advisory wait
 -- Waits are short, because CREATE INDEX CONCURRENTLY waits for every waiting statement.
-BEGIN; SET LOCAL lock_timeout = :timeout; SELECT pg_advisory_lock(:key); COMMIT
+BEGIN; SET LOCAL lock_timeout = :timeout; SELECT CASE WHEN :mode = 'shared'
+    THEN pg_advisory_lock_shared(:key) ELSE pg_advisory_lock(:key) END; COMMIT
+
+-- advisory weaken
+-- A writer becomes a reader. At no time does the session have neither lock.
+SELECT pg_advisory_lock_shared(:key); SELECT pg_advisory_unlock(:key);
+UPDATE leaselock_session SET mode = 'shared' WHERE session = :session AND id = :id
 
 -- advisory release
 SELECT pg_advisory_unlock_all()
@@ -53,9 +63,17 @@ COMMIT
 SELECT name, pg_try_advisory_lock(:liveness_key) FROM leaselock_row WHERE name = :name
 FOR UPDATE SKIP LOCKED
 
+-- row try shared
+SELECT name, pg_try_advisory_lock(:liveness_key) FROM leaselock_row WHERE name = :name
+FOR SHARE SKIP LOCKED
+
 -- row wait
 BEGIN; SET LOCAL lock_timeout = :timeout; SELECT pg_try_advisory_lock(:liveness_key);
 SELECT name FROM leaselock_row WHERE name = :name FOR UPDATE
+
+-- row wait shared
+BEGIN; SET LOCAL lock_timeout = :timeout; SELECT pg_try_advisory_lock(:liveness_key);
+SELECT name FROM leaselock_row WHERE name = :name FOR SHARE
 
 -- row release
 ROLLBACK; SELECT pg_advisory_unlock_all()
@@ -82,45 +100,71 @@ WITH counted AS (
         token = greatest(l.token + 1, excluded.token), since = excluded.since
     RETURNING token, since)
 INSERT INTO leaselock_session AS s
-    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since)
-SELECT :session, :protocol, :name, :id, :client, c.token, :backend, :liveness_key, :metadata, c.since
+    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
+SELECT :session, :protocol, :name, :id, :client, c.token, :backend, :liveness_key, :metadata, c.since, :mode
 FROM counted c
 ON CONFLICT (session) DO UPDATE SET
     protocol = excluded.protocol, name = excluded.name, id = excluded.id,
     client = excluded.client, token = excluded.token, backend = excluded.backend,
-    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since
+    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since,
+    mode = excluded.mode
 RETURNING token, NOT pg_try_advisory_xact_lock_shared(:liveness_key)
 
 -- record waiter
 -- A waiter has no token yet.
 INSERT INTO leaselock_session
-    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since)
-VALUES (:session, :protocol, :name, :id, :client, NULL, :backend, :liveness_key, :metadata, :since)
+    (session, protocol, name, id, client, token, backend, liveness_key, metadata, since, mode)
+VALUES (:session, :protocol, :name, :id, :client, NULL, :backend, :liveness_key, :metadata, :since, :mode)
 ON CONFLICT (session) DO UPDATE SET
     protocol = excluded.protocol, name = excluded.name, id = excluded.id,
     client = excluded.client, token = NULL, backend = excluded.backend,
-    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since;
+    liveness_key = excluded.liveness_key, metadata = excluded.metadata, since = excluded.since,
+    mode = excluded.mode;
 SELECT pg_try_advisory_lock(:liveness_key)
 
 -- ping
 SELECT 1
 
 -- sessions
-SELECT s.name, s.id, s.client, s.token, s.backend, s.metadata, s.since FROM leaselock_session s
+SELECT s.name, s.id, s.client, s.token, s.backend, s.metadata, s.since, s.mode
+FROM leaselock_session s
 WHERE s.protocol = :protocol AND (:name = '' OR s.name = :name)
   AND EXISTS (SELECT 1 FROM pg_locks p
     WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted AND p.pid = s.backend
       AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key)
 ORDER BY s.name, s.since
 
--- holding session
+-- holding sessions
 -- Looks at holders only, so that the cost does not grow with the number of waiters.
-SELECT s.name, s.id, s.client, s.token, s.backend, s.metadata, s.since FROM leaselock_session s
+SELECT s.name, s.id, s.client, s.token, s.backend, s.metadata, s.since, s.mode
+FROM leaselock_session s
 WHERE s.protocol = :protocol AND s.name = :name AND s.token IS NOT NULL
   AND EXISTS (SELECT 1 FROM pg_locks p
     WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted AND p.pid = s.backend
       AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key)
-ORDER BY s.token DESC LIMIT 1
+ORDER BY s.token
+
+-- advisory stranger
+-- A session without a record that has the lock: another program's, or a lock inside a transaction.
+SELECT p.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''),
+    coalesce((extract(epoch FROM a.xact_start) * 1000000)::bigint, 0),
+    CASE p.mode WHEN 'ShareLock' THEN 'shared' ELSE 'exclusive' END
+FROM pg_locks p LEFT JOIN pg_stat_activity a ON a.pid = p.pid
+WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted
+  AND p.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND (p.classid::bigint << 32 | p.objid::bigint) = :key
+  AND NOT EXISTS (SELECT 1 FROM leaselock_session s WHERE s.backend = p.pid)
+LIMIT 1
+
+-- row stranger
+-- The same for the row, whose xmax is the transaction that has locked it.
+SELECT p.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''),
+    coalesce((extract(epoch FROM a.xact_start) * 1000000)::bigint, 0), 'exclusive'
+FROM leaselock_row r
+JOIN pg_locks p ON p.locktype = 'transactionid' AND p.granted AND p.transactionid = r.xmax
+LEFT JOIN pg_stat_activity a ON a.pid = p.pid
+WHERE r.name = :name AND NOT EXISTS (SELECT 1 FROM leaselock_session s WHERE s.backend = p.pid)
+LIMIT 1
 
 -- end session
 SELECT pg_terminate_backend(:backend::integer)
