@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from importlib import import_module
@@ -10,52 +11,39 @@ from typing import TYPE_CHECKING
 from leaselock.cli import exit_codes
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
-# Each command, and the module that defines do_COMMAND.
-COMMANDS = {
-    "run": "run",
-    "ls": "show",
-    "show": "show",
-    "wait": "locks",
-    "break": "locks",
-    "acquire": "locks",
-    "release": "locks",
-    "extend": "locks",
-    "check": "locks",
-    "doctor": "maintenance",
-    "setup": "maintenance",
-    "gc": "maintenance",
-    "chaos": "maintenance",
-    "version": "show",
-}
-ALIASES = {"init": "setup"}
 SIGPIPE, SIGINT = 13, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Wrong usage and --help raise SystemExit."""
+    """Run one command and return its exit code. --help and --version raise SystemExit."""
     from leaselock.cli.arguments import parse
+    from leaselock.cli.commands import COMMANDS
 
-    options = parse(sys.argv[1:] if argv is None else argv)
+    options = argparse.Namespace()
     _escape_unencodable_output()
     try:
-        module = import_module(f"leaselock.cli.{COMMANDS[options.command]}")
+        parse(sys.argv[1:] if argv is None else argv, options)
+        module = import_module(f"leaselock.cli.{COMMANDS[options.command].module}")
         code: int = getattr(module, f"do_{options.command}")(options)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
         return exit_codes.BY_SIGNAL + SIGPIPE
     except KeyboardInterrupt:
-        return exit_codes.BY_SIGNAL + SIGINT
-    except exit_codes.Interrupted as interruption:
-        return exit_codes.BY_SIGNAL + interruption.number
+        return _report(exit_codes.Interrupted(SIGINT), options)
     except Exception as error:
-        return _report_error(error, options)
+        return _report(error, options)
     finally:
         _flush_output()
     return code
+
+
+def _report(error: Exception, options: argparse.Namespace) -> int:
+    from leaselock.cli.answer import report
+
+    return report(error, options)
 
 
 def _escape_unencodable_output() -> None:
@@ -77,18 +65,3 @@ def _flush_output() -> None:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, descriptor)
             os.close(null)
-
-
-def _report_error(error: Exception, options: argparse.Namespace) -> int:
-    from leaselock.cli.output import say
-
-    code = exit_codes.exit_code(error)
-    if code == exit_codes.INTERNAL:
-        say(f"{type(error).__name__}: {error} (an error inside leaselock; -v shows the traceback)")
-    else:
-        say(str(error))
-    if code == exit_codes.INTERNAL and options.verbose:
-        import traceback
-
-        traceback.print_exception(error)
-    return code

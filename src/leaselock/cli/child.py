@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from leaselock import Lease
+    from leaselock.cli.several import SeveralLeases
     from leaselock.cli.terminal import Terminal
 
 PR_SET_PDEATHSIG = 1
@@ -47,7 +48,9 @@ def enclosing_locks() -> list[tuple[str, str]]:
     return list(zip(names, stores, strict=False))
 
 
-def command_environment(lease: Lease, ttl: float, backend: str) -> Mapping[str, str]:
+def command_environment(
+    lease: Lease | SeveralLeases, length: float, backend: str
+) -> Mapping[str, str]:
     """Return this process's environment with the lock added, and without a URL with a secret."""
     env = dict(os.environ)
     if has_password(env.get(URL, "")):
@@ -55,13 +58,11 @@ def command_environment(lease: Lease, ttl: float, backend: str) -> Mapping[str, 
     elif _has_relative_path(env.get(URL, "")):
         # The command may run in another directory.
         env[URL] = f"sqlite:///{quote(os.getcwd())}/{env[URL][len(RELATIVE) :]}"
-    token = str(lease.token)
     names, stores = zip(*enclosing_locks(), (lease.name, backend), strict=True)
     return env | {
         "LEASELOCK_NAME": lease.name,
-        "LEASELOCK_TOKEN": token,
-        "LEASELOCK_FENCE": token,
-        "LEASELOCK_TTL": f"{ttl:g}",
+        "LEASELOCK_TOKEN": str(lease.token),
+        "LEASELOCK_LEASE": f"{length:g}",
         "LEASELOCK_HELD_SINCE": f"{time.time():.6f}",
         OUTER_URL: backend,
         STACK: STACK_SEPARATOR.join(names),
@@ -83,6 +84,7 @@ def has_password(url: str) -> bool:
     login, at, _ = url.partition("://")[2].rpartition("@")
     parts = url.replace("?", "&").replace(",", "&").split("&")
     keys = [part.partition("=")[0].lower() for part in parts if "://" not in part]
+    keys = [key for key in keys if key != "token_ttl"]
     return bool(at and ":" in login) or any(secret in key for key in keys for secret in SECRETS)
 
 

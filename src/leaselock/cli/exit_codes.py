@@ -6,6 +6,11 @@ are recognized by phrases in it; tests/cli/test_usage.py checks that they still 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 UNMET = 1
 USAGE = 64
 UNREACHABLE = 69
@@ -15,12 +20,31 @@ LOST = 76
 DENIED = 77
 CONFIG = 78
 NOT_HELD = 79
+# As timeout(1) exits.
+MAX_HOLD = 124
 CANNOT_EXECUTE = 126
 NOT_FOUND = 127
 BY_SIGNAL = 128
 
+# The word for each in a JSON document.
+KINDS = {
+    USAGE: "usage",
+    UNREACHABLE: "unreachable",
+    INTERNAL: "internal",
+    BUSY: "busy",
+    LOST: "lost",
+    DENIED: "permission",
+    CONFIG: "configuration",
+    NOT_HELD: "not held",
+    MAX_HOLD: "max hold",
+    CANNOT_EXECUTE: "cannot run",
+    NOT_FOUND: "cannot run",
+}
 DENIED_PHRASES = ("permission", "may not read and write", "belongs to user", "read-only")
-CONFIG_PHRASES = ("of another version of leaselock", "is on a network or shared file system")
+CONFIG_PHRASES = (
+    *("of another version of leaselock", "is on a network or shared file system"),
+    "is not a lock",
+)
 
 TABLE = """\
 exit codes:
@@ -30,13 +54,18 @@ exit codes:
    69  the store cannot be reached    77  permission denied
    70  an error inside leaselock       78  wrong URL or configuration
    75  busy (-E sets another)         79  not held, or by another token
+  124  the command ran for longer than --max-hold, and was ended
   126  the command cannot be executed, 127 it is not found
   128+N  signal N came while waiting: 130 interrupted, 143 terminated
 """
 
 
 class Usage(Exception):
-    """The arguments are valid one by one, but not together."""
+    """The arguments are wrong; *usage* says what the command expects."""
+
+    def __init__(self, message: str, usage: str = "") -> None:
+        super().__init__(message)
+        self.usage = usage
 
 
 class Misconfigured(Exception):
@@ -44,7 +73,7 @@ class Misconfigured(Exception):
 
 
 class Interrupted(Exception):
-    """A signal ended the wait; nothing is held."""
+    """A signal ended the command; nothing is held."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by signal {number}")
@@ -59,12 +88,26 @@ class CannotRun(Exception):
         self.code = code
 
 
+class Negative(Exception):
+    """The answer is no, which --quiet does not print. *kind* is the word for it in a JSON document,
+    which has *details* besides.
+    """
+
+    def __init__(self, message: str, code: int, kind: str, details: Mapping[str, object]) -> None:
+        super().__init__(message)
+        self.code = code
+        self.kind = kind
+        self.details = details
+
+
 def exit_code(error: Exception) -> int:
     """Return the exit code for an error."""
     import leaselock
 
-    if isinstance(error, CannotRun):
+    if isinstance(error, (CannotRun, Negative)):
         return error.code
+    if isinstance(error, Interrupted):
+        return BY_SIGNAL + error.number
     if isinstance(error, leaselock.StoreError):
         return _store_error_code(error)
     by_type = (

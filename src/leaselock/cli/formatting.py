@@ -10,20 +10,23 @@ if TYPE_CHECKING:
     from leaselock import Holder, Waiter
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
 NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
+MAIN_THREAD = "MainThread"
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of ``500ms``, ``10s``, ``5m``, ``1h30m`` or a bare number of seconds."""
-    if NUMBER.fullmatch(text):
-        return float(text)
-    parts = PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    """Return the seconds of ``500ms``, ``10s``, ``5m``, ``1h30m`` or a bare number of seconds.
+    Blanks between the parts are allowed.
+    """
+    stripped = text.strip()
+    if NUMBER.fullmatch(stripped):
+        return float(stripped)
+    if not stripped or PART.sub("", stripped):
         raise ValueError(
             f"{text!r} is not a duration such as 500ms, 10s, 5m, 1h30m or 2.5 (seconds)"
         )
-    return sum(float(number) * UNITS[unit] for number, unit in parts)
+    return sum(float(number) * UNITS[unit] for number, unit in PART.findall(stripped))
 
 
 def format_duration(seconds: float) -> str:
@@ -52,15 +55,32 @@ def escape(text: str) -> str:
 
 
 def short_name(holder: Holder | Waiter) -> str:
-    """Return a holder or waiter as one word: host:pid/thread."""
-    return f"{holder.host}:{holder.pid}/{holder.thread}"
+    """Return a holder or waiter as host:pid/thread, or as another program's description."""
+    if not holder.pid:
+        return holder.host
+    thread = "" if holder.thread == MAIN_THREAD else f"/{holder.thread}"
+    return f"{holder.host}:{holder.pid}{thread}"
 
 
 def time_since(holder: Holder | Waiter) -> str:
     """Return how long ago the hold or the wait began, by this machine's clock."""
-    return format_duration(time.time() - holder.since)
+    return format_duration(time.time() - holder.since) if holder.since else "unknown"
+
+
+def time_held(holder: Holder | Waiter) -> str:
+    """The same as a phrase."""
+    return f"for {time_since(holder)}" if holder.since else "since unknown"
 
 
 def describe(holder: Holder) -> str:
     """Return a holder with its label and how long it has held the lock."""
-    return f"{holder} for {time_since(holder)}"
+    return f"{holder} {time_held(holder)}"
+
+
+def wanted(person: Holder | Waiter) -> str:
+    """How it holds or wants a lock, if not exclusively: after a comma."""
+    if person.mode == "exclusive":
+        return ""
+    if person.mode == "permits":
+        return f", {person.permits} permit{'s' * (person.permits > 1)}"
+    return f", {person.mode}"

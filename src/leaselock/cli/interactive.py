@@ -13,15 +13,18 @@ import time
 from typing import TYPE_CHECKING
 
 from leaselock import LeaselockError
-from leaselock.cli.exit_codes import Interrupted
-from leaselock.cli.formatting import describe, format_duration
+from leaselock.cli import exit_codes
+from leaselock.cli.exit_codes import Interrupted, Negative
+from leaselock.cli.formatting import describe, format_duration, short_name, time_held
 from leaselock.cli.output import StatusLine, say
 from leaselock.cli.store import wait_timeout
+from leaselock.documents import holder_document
 
 if TYPE_CHECKING:
     import argparse
 
     from leaselock import Client, Holder, Lease, Lock, Waiter
+    from leaselock.cli.several import SeveralLeases, SeveralLocks
     from leaselock.cli.signals import Signals
 
 # Seconds: to the first message; between lines in a log; between updates of a status line.
@@ -34,7 +37,11 @@ class InteractiveWait:
     """One wait for one lock."""
 
     def __init__(
-        self, client: Client, lock: Lock, options: argparse.Namespace, signals: Signals
+        self,
+        client: Client,
+        lock: Lock | SeveralLocks,
+        options: argparse.Namespace,
+        signals: Signals,
     ) -> None:
         self.client = client
         self.lock = lock
@@ -44,16 +51,18 @@ class InteractiveWait:
         self.status = StatusLine(options)
         self.last_holder: Holder | None = None
         self.began = time.monotonic()
+        self.waited = 0.0
 
-    def acquire(self) -> Lease | None:
-        """Return the lease; or None, after a message that names the holder, if the lock is busy.
+    def acquire(self) -> Lease | SeveralLeases:
+        """Return the lease.
 
-        Raises Interrupted if a signal came first; then nothing is held.
+        Raises Negative, which names the holder, if the lock stays busy; Interrupted if a signal
+        came first. Then nothing is held.
         """
         reporter = threading.Thread(target=self._report_progress, name="leaselock-progress")
         reporter.daemon = True
         reporter.start()
-        lease = None
+        lease: Lease | SeveralLeases | None = None
         try:
             lease = self.lock.acquire(wait_timeout(self.options))
         except LeaselockError:
@@ -61,9 +70,13 @@ class InteractiveWait:
                 raise
         finally:
             self._stop(reporter)
+        self.waited = time.monotonic() - self.began
         if self.signals.ending is not None:
             raise Interrupted(self.signals.ending)
-        self._report_result(lease)
+        if lease is None:
+            raise self._busy()
+        if self.options.verbose:
+            self._report_grant(lease)
         return lease
 
     def _stop(self, reporter: threading.Thread) -> None:
@@ -72,22 +85,31 @@ class InteractiveWait:
         reporter.join()
         self.status.clear()
 
-    def _report_result(self, lease: Lease | None) -> None:
-        if lease is None and not self.options.quiet:
-            say(self._busy_message())
-        elif self.last_holder is not None and self.options.verbose:
-            waited = format_duration(time.monotonic() - self.began)
-            holder = describe(self.last_holder)
-            say(f"waited {waited} for {self.lock.name!r}; held before by {holder}")
+    def _report_grant(self, lease: Lease | SeveralLeases) -> None:
+        waited = f"waited {format_duration(self.waited)}"
+        if self.last_holder is not None:
+            waited += f"; held before by {describe(self.last_holder)}"
+        say(f"acquired {self.lock.name!r}, token {lease.token}; {waited}")
 
-    def _busy_message(self) -> str:
+    def _busy(self) -> Negative:
         timeout = wait_timeout(self.options)
         waited = f" after {format_duration(timeout)}" if timeout else ""
         holder = self.lock.holder()
         if holder is None:
-            return f"{self.lock.name!r} was busy{waited}; it has become free just now"
-        held = f"held by {describe(holder)}, in {self.client.url}"
-        return f"{self.lock.name!r} is busy{waited}: {held}"
+            text = f"{self.lock.name!r} was busy{waited}; it has become free just now"
+        elif holder.cooling_down and holder.remaining is not None:
+            left = format_duration(holder.remaining)
+            text = f"{self.lock.name!r} is cooling down for {left}: it has run already"
+        else:
+            held = f"held by {describe(holder)}, in {self.client.url}"
+            text = f"{self.lock.name!r} is busy{waited}: {held}"
+        details: dict[str, object] = {"name": self.lock.name, "holder": holder_document(holder)}
+        if self.options.json:
+            details["waiters"] = [holder_document(waiter) for waiter in self.lock.waiters()]
+        code = getattr(self.options, "conflict", exit_codes.BUSY)
+        if getattr(self.options, "skip_ok", False):
+            code = 0
+        return Negative(text, code, exit_codes.KINDS[exit_codes.BUSY], details)
 
     def _report_progress(self) -> None:
         due = self.began + (0.0 if self.options.verbose else FIRST_MESSAGE)
@@ -111,7 +133,7 @@ class InteractiveWait:
             holder, waiters = self.lock.holder(), self.lock.waiters()
         except LeaselockError as error:
             # The wait itself continues, or ends with the same error.
-            self._show(f"waiting for {self.lock.name!r}, but cannot read its holder: {error}")
+            self._show(f"waiting, but cannot read the holder of {self.lock.name!r}: {error}")
             return
         self.last_holder = holder or self.last_holder
         if not self.finished:
@@ -120,10 +142,15 @@ class InteractiveWait:
     def _waiting_message(self, holder: Holder | None, waiters: list[Waiter]) -> str:
         this_process = os.uname().nodename, os.getpid()
         places = [i for i, w in enumerate(waiters, 1) if (w.host, w.pid) == this_process]
+        # What is longer than a terminal is cut at its end. So the holder comes first, and the name,
+        # which the user has typed, and the label follow.
         place = f", place {places[0]} of {len(waiters)}" if places else ""
-        by = f"; held by {describe(holder)}" if holder is not None else ""
-        waited = format_duration(time.monotonic() - self.began)
-        return f"waiting for {self.lock.name!r} for {waited}{place}{by}"
+        waited = f"waiting {format_duration(time.monotonic() - self.began)}{place}"
+        if holder is None:
+            return f"{waited} for {self.lock.name!r}"
+        label = f" ({holder.label})" if holder.label else ""
+        by = f"held by {short_name(holder)} {time_held(holder)}"
+        return f"{waited}; {by}: {self.lock.name!r}{label}"
 
     def _show(self, text: str) -> None:
         if self.options.quiet or time.monotonic() < self.began + FIRST_MESSAGE:

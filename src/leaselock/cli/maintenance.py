@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from leaselock.cli import exit_codes
+from leaselock.cli.answer import answer
 from leaselock.cli.formatting import escape
-from leaselock.cli.output import say
-from leaselock.cli.show import SCHEMA
+from leaselock.cli.output import GREEN, RED, YELLOW, painter, progress, say
 from leaselock.cli.store import check_url, open_client
 
 if TYPE_CHECKING:
@@ -17,20 +16,24 @@ if TYPE_CHECKING:
 
     from leaselock import Finding
 
+COLOURS = {"ok": GREEN, "warn": YELLOW, "fail": RED, "skip": ""}
+
 
 def do_doctor(options: argparse.Namespace) -> int:
     """Print what is configured well in the store and what is not."""
     with open_client(options) as client:
-        findings = client.doctor()
         url = client.url
+        with progress(options, f"checking {url}"):
+            findings = client.doctor()
     if options.json:
-        rows = [finding._asdict() for finding in findings]
-        print(json.dumps({"schema": SCHEMA, "backend": url, "findings": rows}))
+        answer(options, {"findings": [finding._asdict() for finding in findings]})
     else:
         from leaselock import Finding
 
-        store = Finding("ok", f"the store is {url}")
-        print("\n".join(format_finding(finding) for finding in [store, *findings]))
+        paint = painter(options)
+        for finding in [Finding("ok", f"the store is {url}"), *findings]:
+            level = f"{finding.level:4}"
+            print(paint(level, COLOURS[finding.level]) + format_finding(finding)[len(level) :])
     return exit_codes.UNMET if _has_failure(findings, strict=options.strict) else 0
 
 
@@ -48,10 +51,11 @@ def format_finding(finding: Finding) -> str:
 def do_setup(options: argparse.Namespace) -> int:
     """Create what the store needs, or print the statements that would."""
     with open_client(options) as client:
-        done = client.setup(dry=options.dry)
         url = client.url
+        with progress(options, f"setting up {url}"):
+            done = client.setup(dry=options.dry)
     if options.json:
-        print(json.dumps({"schema": SCHEMA, "backend": url, "statements": done}))
+        answer(options, {"statements": done, "dry": options.dry})
     elif options.dry:
         print("".join(f"{statement};\n" for statement in done), end="")
     elif not options.quiet:
@@ -61,10 +65,13 @@ def do_setup(options: argparse.Namespace) -> int:
 
 def do_gc(options: argparse.Namespace) -> int:
     """Remove records that are no longer needed."""
-    with open_client(options) as client:
+    with (
+        open_client(options) as client,
+        progress(options, f"removing records from {client.url}"),
+    ):
         count = client.gc()
     if options.json:
-        print(json.dumps({"schema": SCHEMA, "removed": count}))
+        answer(options, {"removed": count})
     elif not options.quiet:
         say(f"{count} records removed")
     return 0
@@ -88,8 +95,12 @@ def do_chaos(options: argparse.Namespace) -> int:
         if not options.quiet:
             say(f"{options.seconds:g} s of faults; the locks are named 'storm *'")
         target = Target("given store" if options.store else "sqlite", url, idle=15.0)
+        options.store = url
         report = run_with_progress(target, options.seed, options.seconds, Path(folder) / "storm")
-    print(json.dumps(figures(report)) if options.json else markdown([report]))
+    if options.json:
+        answer(options, figures(report))
+    else:
+        print(markdown([report]))
     if options.picture:
         draw(report, Path(options.picture))
     return 0 if report.ok else exit_codes.UNMET

@@ -1,4 +1,4 @@
-"""Messages and progress on stderr. Data goes to stdout and does not pass through here.
+"""Messages and progress on stderr, and what a terminal can show.
 
 A message that cannot be written is dropped: it must not make a command fail.
 """
@@ -7,28 +7,39 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from leaselock.cli.formatting import escape
+from leaselock.cli.formatting import escape, format_duration
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterator
+    from typing import TextIO
 
 CLEAR_LINE = "\r\x1b[K"
+# Selections of graphic rendition.
+BOLD, RED, GREEN, YELLOW = "1", "31", "32", "33"
+DEFAULT_COLUMNS, DEFAULT_LINES = 80, 24
+# Seconds to the first progress message, and between two.
+PROGRESS_INTERVAL = 1.0
 
 
 def say(text: str) -> None:
     """Print one line on stderr, with unprintable characters escaped."""
-    _write(f"leaselock: {escape(text)}\n")
+    write_error(f"leaselock: {escape(text)}\n")
 
 
 def prompt(text: str) -> str:
     """Print *text* and return the line typed in reply; empty at the end of the input."""
-    _write(escape(text))
+    write_error(escape(text))
     return sys.stdin.readline().rstrip("\n")
 
 
-def _write(text: str) -> None:
+def write_error(text: str) -> None:
+    """Write to stderr, as far as that is possible."""
     if sys.stderr is None:
         return
     try:
@@ -40,27 +51,84 @@ def _write(text: str) -> None:
         return
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a person sees this stream."""
+    return stream is not None and stream.isatty()
+
+
+def escapes_allowed(options: argparse.Namespace, stream: TextIO | None) -> bool:
+    """Return whether colours and cursor movements may be written: https://no-color.org."""
+    plain = options.no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and is_terminal(stream)
+
+
+def painter(options: argparse.Namespace) -> Callable[[str, str], str]:
+    """Return a function that adds a colour to a text for stdout, if that may have colours."""
+    if not escapes_allowed(options, sys.stdout):
+        return lambda text, _: text
+    return lambda text, colour: f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+
+
+def columns(stream: TextIO | None) -> int:
+    """Return the width of the terminal that the stream writes to."""
+    return _size(stream, "COLUMNS", 0) or DEFAULT_COLUMNS
+
+
+def lines(stream: TextIO | None) -> int:
+    """Return the height of the terminal that the stream writes to."""
+    return _size(stream, "LINES", 1) or DEFAULT_LINES
+
+
+def _size(stream: TextIO | None, variable: str, index: int) -> int:
+    try:
+        size = 0 if stream is None else os.get_terminal_size(stream.fileno())[index]
+    except (OSError, ValueError):
+        size = 0
+    said = os.environ.get(variable, "")
+    # A terminal without a size, as on a serial line, has it in the variable.
+    return size or (int(said) if said.isdecimal() else 0)
+
+
 class StatusLine:
     """One line that is overwritten in place; only on a terminal that supports it."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        plain = options.no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        self.supported = not plain and sys.stderr is not None and sys.stderr.isatty()
+        self.supported = escapes_allowed(options, sys.stderr)
         self.visible = False
 
     def show(self, text: str) -> None:
         """Replace the line with *text*."""
-        try:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns
-        except OSError:
-            width = 0
         # A line that wraps could not be erased completely.
-        text = f"leaselock: {escape(text)}"[: (width or 80) - 1]
-        _write(CLEAR_LINE + text)
+        text = f"leaselock: {escape(text)}"[: columns(sys.stderr) - 1]
+        write_error(CLEAR_LINE + text)
         self.visible = True
 
     def clear(self) -> None:
         """Erase the line."""
         if self.visible:
-            _write(CLEAR_LINE)
+            write_error(CLEAR_LINE)
             self.visible = False
+
+
+@contextmanager
+def progress(options: argparse.Namespace, what: str) -> Iterator[None]:
+    """Show *what* is being done and for how long, on a terminal, if it takes more than a moment."""
+    status = StatusLine(options)
+    if options.quiet or not status.supported:
+        yield
+        return
+    began = time.monotonic()
+    ended = threading.Event()
+
+    def show() -> None:
+        while not ended.wait(PROGRESS_INTERVAL):
+            status.show(f"{what}, {format_duration(time.monotonic() - began)}")
+
+    thread = threading.Thread(target=show, name="leaselock-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        status.clear()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock import LeaseLost, StoreError
 from leaselock.cli import exit_codes
+from leaselock.cli.answer import answer
 from leaselock.cli.child import (
     CommandSpec,
     command_environment,
@@ -15,18 +17,22 @@ from leaselock.cli.child import (
     parse_signal,
 )
 from leaselock.cli.exit_codes import Usage
+from leaselock.cli.formatting import format_duration
 from leaselock.cli.interactive import InteractiveWait
 from leaselock.cli.output import say
+from leaselock.cli.several import locks_of
 from leaselock.cli.signals import Signals
 from leaselock.cli.store import open_client, wait_timeout
-from leaselock.cli.supervisor import Supervisor
+from leaselock.cli.supervisor import Outcome, Supervisor
 from leaselock.cli.terminal import controlling_terminal
+from leaselock.documents import holder_document
 
 if TYPE_CHECKING:
     import argparse
     import signal
 
     from leaselock import Client, Lease, Lock
+    from leaselock.cli.several import SeveralLeases, SeveralLocks
 
 SHELL = "/bin/sh"
 
@@ -41,33 +47,86 @@ class ParsedCommand(NamedTuple):
 def do_run(options: argparse.Namespace) -> int:
     """Run a command while holding a lock."""
     command = parse_command(options)
-    on_lost = _on_lost_signal(options.on_lost)
+    on_lost = on_lost_signal(options.on_lost)
+    if options.once_per is not None:
+        # At most one run per period: another run is no error, and nothing to wait for.
+        options.nonblock = options.skip_ok = True
+        options.min_hold = options.once_per
     with Signals() as signals, open_client(options) as client:
-        lock = _lock(client, command, options)
-        # Prepare the start before acquiring, so that the lock is held no longer than needed.
-        terminal = None if options.no_tty else controlling_terminal()
-        spec = CommandSpec(command.words, parent_death_signal(options.pdeathsig), terminal)
-        _check_nesting(lock, client, options)
-        if options.verbose:
-            say(f"the store is {client.url}")
-        lease = InteractiveWait(client, lock, options, signals).acquire()
-        if lease is None:
-            return 0 if options.skip_ok else int(options.conflict)
-        spec.inherited = lease.make_inheritable()
-        spec.env = command_environment(lease, options.ttl, client.url)
-        code = Supervisor(lease, options, signals, on_lost).run(spec)
-        return _release(lease, code)
+        lock, spec = prepared(client, command, options)
+        return run_under_lock(client, lock, spec, options, signals, on_lost).code
+
+
+def prepared(
+    client: Client, command: ParsedCommand, options: argparse.Namespace
+) -> tuple[Lock | SeveralLocks, CommandSpec]:
+    """Return the lock and the command. Everything is prepared before the lock is acquired, so that
+    it is held no longer than needed.
+    """
+    lock = _lock(client, command, options)
+    terminal = None if options.no_tty else controlling_terminal()
+    spec = CommandSpec(command.words, parent_death_signal(options.pdeathsig), terminal)
+    _check_nesting(lock, client, options)
+    return lock, spec
+
+
+def run_under_lock(
+    client: Client,
+    lock: Lock | SeveralLocks,
+    spec: CommandSpec,
+    options: argparse.Namespace,
+    signals: Signals,
+    on_lost: signal.Signals | None,
+) -> Outcome:
+    """Acquire the lock, run the command, and release it."""
+    wait = InteractiveWait(client, lock, options, signals)
+    lease = wait.acquire()
+    acquired = time.monotonic()
+    spec.inherited = lease.make_inheritable()
+    spec.env = command_environment(lease, options.lease, client.url)
+    supervisor = Supervisor(lease, options, signals, on_lost)
+    outcome = supervisor.run(spec)
+    if _release(lease, reported=supervisor.lost):
+        outcome = Outcome(exit_codes.LOST, f"the lease on {lease.name!r} in {client.url} was lost")
+    _report(options, wait, lease, outcome, time.monotonic() - acquired)
+    return outcome
+
+
+def _report(
+    options: argparse.Namespace,
+    wait: InteractiveWait,
+    lease: Lease | SeveralLeases,
+    outcome: Outcome,
+    held: float,
+) -> None:
+    """Print how it went: as a document, or with --verbose as text."""
+    if options.json:
+        kind = exit_codes.KINDS.get(outcome.code)
+        error = {"error": kind, "message": outcome.failure} if outcome.failure else {}
+        document = {
+            "name": lease.name,
+            "token": lease.token,
+            "exit_code": outcome.code,
+            "waited": wait.waited,
+            "held": held,
+            "renewals": lease.renewals,
+            "previous_holder": holder_document(wait.last_holder),
+        }
+        answer(options, error | document)
+    elif options.verbose and outcome.code != exit_codes.LOST:
+        times = f"renewed {lease.renewals} times"
+        say(f"released {lease.name!r} after {format_duration(held)}, {times}")
 
 
 def parse_command(options: argparse.Namespace) -> ParsedCommand:
     """Split the words after the options into the name of the lock and the command."""
     words = _without_dashes(options.words)
     name = "" if options.name_from_command or not words else words.pop(0)
-    words = _command_words(_without_dashes(words), options.shell)
+    words = _command_words(_without_dashes(words), options)
     if options.name_from_command:
         return ParsedCommand(_name_from(words), words)
     if not name:
-        raise Usage("run needs the name of a lock")
+        raise Usage(f"{options.command} needs the name of a lock")
     return ParsedCommand(name, words)
 
 
@@ -75,17 +134,18 @@ def _without_dashes(words: list[str]) -> list[str]:
     return words[1:] if words[:1] == ["--"] else list(words)
 
 
-def _command_words(words: list[str], shell: str | None) -> list[str]:
+def _command_words(words: list[str], options: argparse.Namespace) -> list[str]:
+    shell, command = options.shell, options.command
     if shell is not None:
         if words:
             raise Usage(f"either -c or a command, not both: {words[0]!r}")
         return [os.environ.get("SHELL") or SHELL, "-c", shell]
     if not words:
-        raise Usage("run needs a command: leaselock run NAME -- COMMAND")
+        raise Usage(f"{command} needs a command: leaselock {command} NAME -- COMMAND")
     if words[0].startswith("-"):
         raise Usage(
             f"{words[0]!r} would be the command, for options come before the name: "
-            f"leaselock run {words[0]} ... NAME -- COMMAND"
+            f"leaselock {command} {words[0]} ... NAME -- COMMAND"
         )
     return words
 
@@ -99,17 +159,20 @@ def _name_from(words: list[str]) -> str:
     return f"{readable}:{hashlib.sha256(text).hexdigest()[:32]}"
 
 
-def _on_lost_signal(text: str) -> signal.Signals | None:
+def on_lost_signal(text: str) -> signal.Signals | None:
+    """Return the signal of --on-lost, None for "ignore"."""
     return None if text.lower() == "ignore" else parse_signal(text)
 
 
-def _lock(client: Client, command: ParsedCommand, options: argparse.Namespace) -> Lock:
+def _lock(
+    client: Client, command: ParsedCommand, options: argparse.Namespace
+) -> Lock | SeveralLocks:
     # The default label is the program's name only: its arguments may hold secrets.
-    label = options.reason or os.path.basename(command.words[0])
-    return client.lock(command.name, lease=options.ttl, renew=not options.no_renew, label=label)
+    label = options.label or os.path.basename(command.words[0])
+    return locks_of(client, command.name, label, options)
 
 
-def _check_nesting(lock: Lock, client: Client, options: argparse.Namespace) -> None:
+def _check_nesting(lock: Lock | SeveralLocks, client: Client, options: argparse.Namespace) -> None:
     """Refuse to wait for a lock that this command runs under."""
     if (lock.name, client.url) in enclosing_locks() and wait_timeout(options) is None:
         raise Usage(
@@ -118,8 +181,8 @@ def _check_nesting(lock: Lock, client: Client, options: argparse.Namespace) -> N
         )
 
 
-def _release(lease: Lease, code: int) -> int:
-    """Release the lock; return *code*, or the code for a lost lease if the release reports it."""
+def _release(lease: Lease | SeveralLeases, *, reported: bool) -> bool:
+    """Release the lock; return whether its lease was lost. Print that unless it was *reported*."""
     valid = not lease.lost
     try:
         lease.release()
@@ -128,8 +191,8 @@ def _release(lease: Lease, code: int) -> int:
             # The command ended before the lease did.
             why = f"it could not be released: {error.__cause__}"
             say(f"{lease.name!r} is free when its lease ends, for {why}")
-            return code
-        if code != exit_codes.LOST:
+            return reported
+        if not reported:
             say(str(error))
-        return exit_codes.LOST
-    return code
+        return True
+    return reported

@@ -50,6 +50,8 @@ class Signals:
     def record(self, numbers: Iterable[int]) -> None:
         """Record these signals, too. Those ignored from the start (nohup, `&`) stay ignored."""
         for number in numbers:
+            if number in self.replaced:
+                continue
             ignored = signal.getsignal(number) is signal.SIG_IGN
             if not ignored or number == signal.SIGCHLD:
                 self.replaced[number] = signal.signal(number, _do_nothing) or signal.SIG_DFL

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 
 from leaselock import Client, LeaselockError
 from leaselock.cli.exit_codes import Misconfigured, Usage
+from leaselock.cli.output import say
 
 if TYPE_CHECKING:
     import argparse
+    from typing import TypeVar
+
+    from leaselock import AsyncClient
+
+    AnyClient = TypeVar("AnyClient", Client, AsyncClient)
 
 URL = "LEASELOCK_URL"
 # Set for a command that runs under a lock: the URL of that lock's store, without secrets.
@@ -20,6 +26,11 @@ EMBEDDED = "sqlite:"
 
 def open_client(options: argparse.Namespace) -> Client:
     """Return a client of the store that the options name; it sends no request yet."""
+    return open_as(Client, options)
+
+
+def open_as(kind: type[AnyClient], options: argparse.Namespace) -> AnyClient:
+    """Return a client of that *kind*."""
     op_timeout = OP_TIMEOUT if options.op_timeout is None else options.op_timeout
     if not 0.01 <= op_timeout <= 3600:
         raise Usage("--op-timeout is from 10ms to 1h")
@@ -28,9 +39,13 @@ def open_client(options: argparse.Namespace) -> Client:
     url = options.backend or os.environ.get(URL)
     check_url(url)
     try:
-        return Client(url or None, op_timeout=op_timeout)
+        client = kind(url or None, op_timeout=op_timeout)
     except (ValueError, ImportError, LeaselockError) as error:
         raise Misconfigured(str(error)) from error
+    options.store = client.url
+    if options.verbose:
+        say(f"the store is {client.url}")
+    return client
 
 
 def check_url(url: str | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock.cli import exit_codes
 from leaselock.cli.formatting import format_duration
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from leaselock import Lease
     from leaselock.cli.child import Child, CommandSpec
+    from leaselock.cli.several import SeveralLeases
 
 NEVER = float("inf")
 RECORDED = (signal.SIGWINCH, signal.SIGCHLD, signal.SIGCONT, signal.SIGTSTP)
@@ -32,6 +33,15 @@ KILL_RESERVE = 0.5
 GRACE_WHEN_LOST = 1.0
 
 
+class Outcome(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    """The exit code."""
+    failure: str = ""
+    """Why it was ended, if it was."""
+
+
 class Supervisor:
     """Watches a command until it ends."""
 
@@ -39,7 +49,7 @@ class Supervisor:
 
     def __init__(
         self,
-        lease: Lease,
+        lease: Lease | SeveralLeases,
         options: argparse.Namespace,
         signals: Signals,
         on_lost: signal.Signals | None,
@@ -48,14 +58,16 @@ class Supervisor:
         self.options = options
         self.signals = signals
         self.on_lost = on_lost
-        self.reserve = min(KILL_RESERVE, options.ttl / 20)
-        self.grace = min(options.kill_after, options.ttl / 3)
-        self.lost = False
+        # The longest that the lease was seen to be valid. Where a hold ends with a session, that is
+        # a half of the session timeout, whatever the lease.
+        self.longest = 0.0
+        # The lease was lost, or nearly, and that was said; --max-hold is over.
+        self.lost = self.expired = False
         self.end_at = NEVER
         self.kill_at = NEVER
 
-    def run(self, command: CommandSpec) -> int:
-        """Start the command, watch it until it ends, and return the exit code."""
+    def run(self, command: CommandSpec) -> Outcome:
+        """Start the command, watch it until it ends, and say how it ended."""
         self.lease.on_lost(lambda _: self.signals.wake())
         self.signals.record(RECORDED)
         self._start(command)
@@ -66,7 +78,11 @@ class Supervisor:
         if lost and self.on_lost is not None:
             self.child.send(signal.SIGKILL)  # processes that the command has left behind
         code = self.child.reap()
-        return exit_codes.LOST if lost else code
+        if lost:
+            return Outcome(exit_codes.LOST, self._loss_message())
+        if self.expired:
+            return Outcome(exit_codes.MAX_HOLD, self._expiry_message())
+        return Outcome(code)
 
     def _start(self, command: CommandSpec) -> None:
         recorded = set(self.signals.replaced)
@@ -108,16 +124,27 @@ class Supervisor:
             self.lost = True
             self._handle_loss(now)
         if now >= self.end_at:
-            self.end_at = NEVER
-            held = format_duration(self.options.max_hold)
-            say(f"{self.lease.name!r} was held for {held}: ending")
+            self.end_at, self.expired = NEVER, True
+            say(f"{self._expiry_message()}; ending the command")
             self._end(signal.SIGTERM, now + self.options.kill_after)
         if now >= self.kill_at:
             self.kill_at = NEVER
             self.child.send(signal.SIGKILL)
 
+    @property
+    def reserve(self) -> float:
+        """Seconds to keep free at the end of the lease."""
+        return min(KILL_RESERVE, self.longest / 20)
+
+    @property
+    def grace(self) -> float:
+        """Seconds from the signal for a loss to SIGKILL."""
+        kill_after: float = self.options.kill_after
+        return min(kill_after, self.longest / 3)
+
     def _required_time(self) -> float:
         """Return how much of the lease must be left for the command to go on."""
+        self.longest = max(self.longest, min(self.lease.remaining, self.options.lease))
         return 0.0 if self.on_lost is None else self.grace + self.reserve
 
     def _handle_loss(self, now: float) -> None:
@@ -128,9 +155,12 @@ class Supervisor:
         left = self.lease.remaining - self.reserve
         self._end(self.on_lost, now + (left if left > 0 else min(self.grace, GRACE_WHEN_LOST)))
 
+    def _expiry_message(self) -> str:
+        return f"{self.lease.name!r} was held for {format_duration(self.options.max_hold)}"
+
     def _loss_message(self) -> str:
         if self.lease.lost:
-            return f"the lease on {self.lease.name!r} is lost"
+            return f"the lease on {self.lease.name!r} in {self.options.store} is lost"
         if self.options.no_renew:
             return f"the fixed lease on {self.lease.name!r} is nearly over"
         return f"the lease on {self.lease.name!r} could not be renewed and is nearly over"

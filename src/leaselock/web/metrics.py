@@ -1,0 +1,106 @@
+"""The state of a store for Prometheus.
+
+Series are labelled with the family of a lock's name, as those of `leaselock.contrib.prometheus`. A
+store may have any number of families, so those after the first `MOST_FAMILIES` share one label.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from leaselock.contrib.labels import family
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client.core import Metric
+
+    from leaselock import LockInfo
+    from leaselock.live import View
+
+MOST_FAMILIES = 200
+OTHERS = "(others)"
+# The metrics with a value for each family, and their help.
+BY_FAMILY = {
+    "leaselock_store_held": "Locks that are held.",
+    "leaselock_store_holders": "Holders of locks, readers and permits counted singly.",
+    "leaselock_store_waiting": "Owners that wait for a lock.",
+    "leaselock_store_oldest_hold_seconds": "For how long the oldest hold has lasted.",
+    "leaselock_store_oldest_wait_seconds": "For how long the oldest waiter has waited.",
+    "leaselock_store_deadlocked": "Locks that are part of a deadlock.",
+}
+
+
+class StoreMetrics(Collector):
+    """The metrics of the newest view."""
+
+    def __init__(self, view: Callable[[], View]) -> None:
+        self.view = view
+        self.families: set[str] = set()
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+
+    def text(self, accept: str) -> tuple[bytes, str]:
+        """What a server scrapes, and its content type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+    def collect(self) -> Iterator[Metric]:
+        """Make the metrics; called for each scrape."""
+        view = self.view()
+        up = GaugeMetricFamily("leaselock_store_up", "Whether the store answered the last time.")
+        up.add_metric((), float(view.error is None and view.number > 0))
+        yield up
+        read = GaugeMetricFamily("leaselock_store_read_seconds", "How long the last read took.")
+        read.add_metric((), view.took)
+        yield read
+        lost = CounterMetricFamily(
+            "leaselock_store_expired", "Holds that ended because they were not renewed, as seen."
+        )
+        lost.add_metric((), view.losses)
+        yield lost
+        yield from self._by_family(view)
+
+    def _by_family(self, view: View) -> Iterator[Metric]:
+        values: dict[str, dict[str, float]] = {name: {} for name in BY_FAMILY}
+        for lock in view.locks:
+            label = self._label(lock.name)
+            for name, value in _figures(lock, view).items():
+                before = values[name].get(label, 0.0)
+                combined = max(before, value) if "oldest" in name else before + value
+                values[name][label] = combined
+        for name, text in BY_FAMILY.items():
+            metric = GaugeMetricFamily(name, text, labels=("lock",))
+            # A family that was seen once stays, as zero: a series that ends raises no alert.
+            for label in sorted(self.families | values[name].keys()):
+                metric.add_metric((label,), values[name].get(label, 0.0))
+            yield metric
+
+    def _label(self, name: str) -> str:
+        # A name that another program wrote may have halves of characters.
+        label = family(name).encode("utf-8", "backslashreplace").decode()
+        if label not in self.families and len(self.families) >= MOST_FAMILIES:
+            return OTHERS
+        self.families.add(label)
+        return label
+
+
+def _figures(lock: LockInfo, view: View) -> dict[str, float]:
+    holds = [hold for hold in lock.holders if not hold.cooling_down]
+    return {
+        "leaselock_store_held": float(bool(holds)),
+        "leaselock_store_holders": float(len(holds)),
+        "leaselock_store_waiting": float(len(lock.waiters)),
+        "leaselock_store_oldest_hold_seconds": _age([hold.since for hold in holds], view.at),
+        "leaselock_store_oldest_wait_seconds": _age([one.since for one in lock.waiters], view.at),
+        "leaselock_store_deadlocked": float(lock.name in view.deadlocked),
+    }
+
+
+def _age(starts: list[float | None] | list[float], at: float) -> float:
+    return max([at - since for since in starts if since], default=0.0)
