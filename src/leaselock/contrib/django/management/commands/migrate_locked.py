@@ -1,0 +1,38 @@
+"""`manage.py migrate_locked`: `migrate`, by one process of a deployment at a time.
+
+The lock is in the store of the setting LEASELOCK, so it is held whatever the migrations do to the
+database: a commit, CREATE INDEX CONCURRENTLY, or a pooler between.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.core.management.base import CommandError
+from django.core.management.commands import migrate
+
+from leaselock import AcquireTimeout
+from leaselock.contrib.django import client
+
+if TYPE_CHECKING:
+    import argparse
+
+
+class Command(migrate.Command):
+    """Wait for the lock, then migrate. Who waited finds nothing to do."""
+
+    help = "Updates the schema as migrate does, by one process at a time."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """The options of migrate, and the longest wait."""
+        super().add_arguments(parser)
+        wait = "seconds to wait for another process that migrates (900)"
+        parser.add_argument("--lock-timeout", type=float, default=900.0, help=wait)
+
+    def handle(self, *args: Any, lock_timeout: float, **options: Any) -> Any:
+        """Run `migrate` under the lock of its database."""
+        try:
+            with client().lock(f"migrate:{options['database']}", timeout=lock_timeout):
+                return super().handle(*args, **options)
+        except AcquireTimeout as error:
+            raise CommandError(str(error)) from error

@@ -1,0 +1,100 @@
+"""Metrics of a client for Prometheus, by `prometheus_client`.
+
+    from leaselock.contrib.prometheus import instrument
+
+    client = leaselock.Client(...)
+    instrument(client)
+
+Only histograms and counters, so it also works in prometheus_client's multiprocess mode. Series are
+labelled with the *family* of a lock's name, not with the name: one series for each order would be
+too many. What a store holds now is a question to the store: `leaselock ls --json`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+
+from leaselock.contrib.labels import OUTCOMES, family
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock import AsyncClient, Client, Event
+
+# Seconds: from a round trip to an hour.
+BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
+
+
+class Metrics:
+    """The metrics of all clients of one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.acquire = Histogram(
+            "leaselock_acquire_duration_seconds",
+            "How long acquires took, by their outcome.",
+            ("lock", "outcome"),
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.hold = Histogram(
+            "leaselock_hold_duration_seconds",
+            "How long locks were held.",
+            ("lock", "outcome"),
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.slack = Histogram(
+            "leaselock_renewal_slack_ratio",
+            "The part of a lease that was left when its renewal was confirmed; 2/3 is normal.",
+            ("lock",),
+            buckets=(0.05, 0.1, 0.2, 0.33, 0.5, 0.6, 0.66, 0.7, 1),
+            registry=registry,
+        )
+        self.lost = Counter(
+            "leaselock_lost", "Leases that were lost.", ("lock",), registry=registry
+        )
+        self.failed = Counter(
+            "leaselock_renewal_failures", "Renewals to repeat.", ("lock",), registry=registry
+        )
+        self.broken = Counter(
+            "leaselock_broken", "Locks broken by force.", ("lock",), registry=registry
+        )
+
+    def record(self, event: Event, lock: str) -> None:
+        """Count one event."""
+        if event.kind in OUTCOMES:
+            self.acquire.labels(lock, OUTCOMES[event.kind]).observe(event.seconds)
+        elif event.kind in ("released", "lost"):
+            self.hold.labels(lock, event.kind).observe(event.seconds)
+        elif event.kind == "renewed":
+            self.slack.labels(lock).observe(event.seconds / event.lease)
+        elif event.kind == "renewal failed":
+            self.failed.labels(lock).inc()
+        elif event.kind == "broken":
+            self.broken.labels(lock).inc()
+        if event.kind == "lost":
+            self.lost.labels(lock).inc()
+
+
+@cache
+def metrics(registry: CollectorRegistry = REGISTRY) -> Metrics:
+    """The metrics of a registry, made once."""
+    return Metrics(registry)
+
+
+def instrument(
+    client: Client | AsyncClient,
+    *,
+    registry: CollectorRegistry = REGISTRY,
+    label: Callable[[str], str] = family,
+) -> None:
+    """Record the events of *client* in *registry*.
+
+    *label* makes the value of the label `lock` from the name of a lock; the default is the part
+    before its first colon.
+    """
+    found = metrics(registry)
+    client.on_event(lambda event: found.record(event, label(event.name)))
