@@ -3,14 +3,15 @@
 The check is sound: a reported violation never depends on scheduling, only on what holders
 observed. If all certain intervals of a lock are disjoint, granting each at its GRANTED and
 releasing each at its end is a legal order; if two overlap, no legal order exists. An attempt with
-an unknown outcome has no certain interval.
+an unknown outcome has no certain interval. Of a read/write lock, intervals of readers may overlap;
+of a semaphore, those whose permits are no more than there are.
 
 A history with few events proves little: `Rules` states how much must have happened.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -19,9 +20,12 @@ from leaselock.testing.idle_gaps import idle_while_waited_for
 from leaselock.testing.verdict import Counts, Kind, Verdict, Violation, count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from leaselock.testing.history import History, Hold, LockHistory
+
+    # The beginning and the end of a time, and the hold that it is of.
+    _Possible = tuple[int, int, Hold]
 
 _NEVER = 1 << 63
 
@@ -91,16 +95,19 @@ def _certain_intervals(lock: LockHistory) -> list[tuple[int, int, Hold]]:
 
 
 def _overlaps(lock: LockHistory) -> Iterator[Violation]:
-    intervals = _certain_intervals(lock)
-    if not intervals:
-        return
-    _, latest, holder = intervals[0]
-    for start, end, hold in intervals[1:]:
-        if start < latest:
+    present: list[tuple[int, Hold]] = []
+    for start, end, hold in _certain_intervals(lock):
+        present = [(until, other) for until, other in present if until > start]
+        conflicting = [entry for entry in present if not entry[1].is_beside(hold)]
+        if conflicting:
+            _, holder = max(conflicting, key=lambda entry: entry[0])
             text = f"{lock.describe(holder)} still held when granted to {lock.describe(hold)}"
             yield Violation(Kind.OVERLAP, lock.name, text, (holder.ident, hold.ident))
-        if end > latest:
-            latest, holder = end, hold
+        present.append((end, hold))
+        used = sum(other.permits for _, other in present)
+        if used > max(other.limit for _, other in present):
+            text = f"{used} permits were held when granted to {lock.describe(hold)}"
+            yield Violation(Kind.OVERLAP, lock.name, text, (hold.ident,))
 
 
 def _reused_tokens(lock: LockHistory) -> Iterator[Violation]:
@@ -118,8 +125,8 @@ def _decreasing_tokens(lock: LockHistory) -> Iterator[Violation]:
     """Yield later grants with lower tokens.
 
     GRANTED is recorded when the holder learns of the grant, which may be long after the store
-    granted. So the order is certain in two cases only: both holds have a certain interval, or one
-    attempt had ended before the other began.
+    granted. So the order is certain in two cases only: both holds have a certain interval and
+    exclude each other, or one attempt had ended before the other began.
     """
     reported: set[int] = set()
     for higher, hold in (*_decreasing_among_certain(lock), *_decreasing_in_real_time(lock)):
@@ -138,14 +145,15 @@ def _higher(one: Hold, other: Hold) -> Hold:
 
 
 def _decreasing_among_certain(lock: LockHistory) -> Iterator[tuple[Hold, Hold]]:
-    highest: Hold | None = None
+    highest: dict[str, Hold] = {}
     for _, _, hold in _certain_intervals(lock):
         if hold.token is None:
             continue
-        if highest is not None and hold.token < _token(highest):
-            yield highest, hold
-        else:
-            highest = hold
+        excluded = [other for other in highest.values() if not other.is_beside(hold)]
+        earlier = max(excluded, key=_token, default=hold)
+        if hold.token < _token(earlier):
+            yield earlier, hold
+        highest[hold.mode] = _higher(highest.get(hold.mode, hold), hold)
 
 
 def _decreasing_in_real_time(lock: LockHistory) -> Iterator[tuple[Hold, Hold]]:
@@ -160,27 +168,78 @@ def _decreasing_in_real_time(lock: LockHistory) -> Iterator[tuple[Hold, Hold]]:
 
 
 def _unjustified_refusals(lock: LockHistory, rules: Rules) -> Iterator[Violation]:
-    possible = sorted(_possible_intervals(lock, rules.ghost_bound))
-    starts = [start for start, _ in possible]
-    latest = list(accumulate((end for _, end in possible), max))
-    for hold in lock.holds:
-        if hold.refused is None or not hold.non_blocking:
-            continue
-        earlier = bisect_right(starts, hold.refused)
-        if not earlier or latest[earlier - 1] < hold.began:
+    possible = list(_possible_intervals(lock, rules.ghost_bound))
+    permits = _PossiblePermits(possible)
+    tries = [hold for hold in lock.holds if hold.refused is not None and hold.non_blocking]
+    # By what is asked for: a mode, or a number of permits.
+    obstacles: dict[object, _PossibleHolds] = {}
+    for hold in tries:
+        asked = (hold.mode, hold.permits)
+        if asked not in obstacles:
+            obstacles[asked] = _PossibleHolds(_obstacles(hold, possible, tries))
+        began, ended = hold.began, hold.answered
+        too_many = hold.permits and permits.used(began, ended) + hold.permits > hold.limit
+        if not (too_many or obstacles[asked].any(began, ended)):
             text = f"{lock.describe(hold)} was refused although the lock cannot have been held"
             yield Violation(Kind.REFUSAL, lock.name, text, (hold.ident,))
 
 
-def _possible_intervals(lock: LockHistory, ghost_bound: int | None) -> Iterator[tuple[int, int]]:
+def _obstacles(
+    hold: Hold, possible: list[_Possible], tries: list[Hold]
+) -> Iterator[tuple[int, int]]:
+    """Yield when a try like *hold* may be refused: by what conflicts with it; while another waits,
+    for which the lock may be reserved; and by a try for more, which is ahead of it.
+    """
+    for start, end, other in possible:
+        if not other.is_beside(hold):
+            yield start, end
+        else:
+            yield start, end if other.granted is None else other.answered
+    for other in tries:
+        if other.permits > hold.permits or (other.mode == "exclusive" != hold.mode):
+            yield other.began, other.answered
+
+
+class _PossibleHolds:
+    """When the lock may have been held, or reserved, by others."""
+
+    def __init__(self, times: Iterable[tuple[int, int]]) -> None:
+        possible = sorted(times)
+        self.starts = [start for start, _ in possible]
+        self.latest = list(accumulate((end for _, end in possible), max))
+
+    def any(self, began: int, ended: int) -> bool:
+        """Whether it may have been at some time from *began* to *ended*."""
+        earlier = bisect_right(self.starts, ended)
+        return bool(earlier) and self.latest[earlier - 1] >= began
+
+
+class _PossiblePermits:
+    """How many permits may have been held, or reserved."""
+
+    def __init__(self, possible: list[_Possible]) -> None:
+        by_start = sorted((start, hold.permits) for start, _, hold in possible)
+        by_end = sorted((end, hold.permits) for _, end, hold in possible)
+        self.starts, self.ends = [s for s, _ in by_start], [e for e, _ in by_end]
+        self.begun = [0, *accumulate(permits for _, permits in by_start)]
+        self.over = [0, *accumulate(permits for _, permits in by_end)]
+
+    def used(self, began: int, ended: int) -> int:
+        """The sum of those that may have been at some time from *began* to *ended*."""
+        begun = self.begun[bisect_right(self.starts, ended)]
+        return begun - self.over[bisect_left(self.ends, began)]
+
+
+def _possible_intervals(lock: LockHistory, ghost_bound: int | None) -> Iterator[_Possible]:
     """Yield when the store may have kept the lock held, or reserved for the first waiter."""
     for hold in lock.holds:
         if hold.refused is not None and hold.non_blocking:
             continue
         if hold.clean:
-            yield hold.began, hold.possible_until
+            yield hold.began, hold.possible_until, hold
         else:
-            yield hold.began, _NEVER if ghost_bound is None else hold.possible_until + ghost_bound
+            ghost_until = _NEVER if ghost_bound is None else hold.possible_until + ghost_bound
+            yield hold.began, ghost_until, hold
 
 
 def _writes(lock: LockHistory) -> Iterator[Violation]:

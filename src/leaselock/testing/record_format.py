@@ -19,6 +19,8 @@ from typing import NamedTuple
 RECORDS = ".hist"
 NAMES = ".names"
 FOREVER = -1
+# The modes of a read/write lock that are not exclusive.
+MODES = {"shared": 1, "update": 2}
 
 _VERSION = 0x4801
 _NO_TOKEN = -1
@@ -49,6 +51,8 @@ class Event(enum.IntEnum):
     WRITE_DONE = 11  # aux = position in the resource's order of writes
     WRITE_REJECTED = 12
     KILLED = 13  # by the supervisor, BEFORE it sends the signal; aux = pid of the victim
+    SHARING = 14  # before ACQUIRING, if it is not exclusive; aux = 1 for shared, 2 for update
+    PERMITS = 15  # before ACQUIRING, of a semaphore; aux = their number, token = how many there are
 
 
 _EVENTS = {int(event): event for event in Event}

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Self
 
 from leaselock.testing.record_format import (
     FOREVER,
+    MODES,
     NAMES,
     RECORDS,
     CorruptHistory,
@@ -98,10 +99,24 @@ class Recorder:
         self._files: dict[int, _Files] = {}
 
     def acquiring(
-        self, lock: str, *, timeout: float | None = None, task: int | None = None
+        self,
+        lock: str,
+        *,
+        timeout: float | None = None,
+        task: int | None = None,
+        mode: str = "exclusive",
+        permits: int = 0,
+        limit: int = 0,
     ) -> Attempt:
-        """Record the start of an acquire; `timeout=0` is a non-blocking attempt."""
+        """Record the start of an acquire; `timeout=0` is a non-blocking attempt. *mode* is a key of
+        `record_format.MODES`; of a semaphore state the *permits* and their *limit*.
+        """
         attempt = Attempt(self, lock, task=task)
+        if mode in MODES:
+            self.record(Event.SHARING, lock, attempt.hold, task=attempt.task, aux=MODES[mode])
+        if permits:
+            told = {"task": attempt.task, "token": limit, "aux": permits}
+            self.record(Event.PERMITS, lock, attempt.hold, **told)
         limit = FOREVER if timeout is None else round(timeout * 1_000_000_000)
         self.record(Event.ACQUIRING, lock, attempt.hold, task=attempt.task, aux=limit)
         return attempt

@@ -104,7 +104,8 @@ def run(
 ) -> Report:
     """Inject faults for *seconds*, then check that every worker still gets a lock, and report."""
     folder.mkdir(parents=True)
-    with WorkerPool(folder, target.url, LOCKS, target.env, target.prefixes) as pool:
+    role = "share" if target.shares else "work"
+    with WorkerPool(folder, target.url, LOCKS, target.env, target.prefixes, role) as pool:
         for kind in KINDS * PAIRS:
             pool.start(kind)
         pool.wait_until_all_granted()

@@ -18,7 +18,7 @@ def do_nothing() -> None:
 
 
 class Target(NamedTuple):
-    """A store to test. *idle* is how long it may stay idle, beside the lease and a freeze."""
+    """A store to test. *idle* is how long it may stay idle after the lease and a freeze."""
 
     name: str
     url: str
@@ -29,5 +29,7 @@ class Target(NamedTuple):
     restore: Callable[[], None] = do_nothing
     # Added to the environment of the workers.
     env: Mapping[str, str] = {}
+    # The workers also read, and take permits, if the store has read/write locks and semaphores.
+    shares: bool = False
     # A command prefix for each pair of workers, one of each kind: such as to enter a network.
     prefixes: Sequence[Sequence[str]] = ((),)

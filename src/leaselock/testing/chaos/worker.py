@@ -14,6 +14,7 @@ import random
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
     # Yields the next call; a task awaits its result.
     Cycle = Generator[Callable[[], Any], Any, None]
 
-LOCK = "storm"
+LOCK, PERMITS, LIMIT = "storm", "storm permits", 3
+# How often a reader, or a claim of permits, does not wait.
+TRIES = 0.3
 # Threads or tasks in each worker.
 LOOPS = 2
 HOLD = 0.001
 STEP = 0.02
+MODES = ("shared", "shared", "exclusive", "permits")
 LONG_CYCLES = 0.002
 
 
@@ -61,6 +65,7 @@ class Loop:
         # its files again, possibly while the run reads them.
         self.recorder = Recorder(config.folder)
         shared = Path(config.folder).parent
+        self.modes = MODES if has_permits(client) else MODES[:-1]
         self.registers = [Register(shared / f"register {n}") for n in range(config.locks)]
 
     def cycle(self) -> Cycle:
@@ -68,20 +73,44 @@ class Loop:
         # Lock 0 is chosen most often, so that it is contended.
         number = random.choice((0, *random.choices(range(self.config.locks), k=3)))
         name = f"{LOCK} {number}"
-        lock = self.client.lock(name, lease=self.config.lease)
-        attempt = self.recorder.acquiring(name, task=self.task)
+        mode = random.choice(self.modes) if self.config.role == "share" else "exclusive"
+        acquire: Callable[[], Any]
+        if mode == "exclusive":
+            attempt = self.recorder.acquiring(name, task=self.task)
+            acquire = self.client.lock(name, lease=self.config.lease).acquire
+        else:
+            attempt, acquire = self.share(name, mode)
         try:
-            lease = yield lock.acquire
+            lease = yield acquire
         except leaselock.StoreError:
             attempt.unknown()
             yield lambda: self.pause(STEP)
             return
+        if lease is None:
+            attempt.refused()
+            return
         record_validity(attempt, lease)
         attempt.granted(lease.token)
         yield from self.hold(attempt, lease)
-        self.registers[number].write(attempt, lease.token)
+        if mode == "exclusive":
+            self.registers[number].write(attempt, lease.token)
         attempt.releasing()
         yield from release(attempt, lease)
+
+    def share(self, name: str, mode: str) -> tuple[Attempt, Callable[[], Any]]:
+        """Prepare to read, or to take permits; at times without waiting."""
+        timeout = 0.0 if random.random() < TRIES else None
+        lease = self.config.lease
+        if mode == "permits":
+            permits = random.choice((1, 1, 2))
+            semaphore = self.client.semaphore(PERMITS, permits=LIMIT, lease=lease)
+            attempt = self.recorder.acquiring(
+                PERMITS, timeout=timeout, task=self.task, permits=permits, limit=LIMIT
+            )
+            return attempt, partial(semaphore.acquire, timeout, permits)
+        read = self.client.rwlock(name, lease=lease).read
+        attempt = self.recorder.acquiring(name, timeout=timeout, task=self.task, mode=mode)
+        return attempt, partial(read.acquire, timeout)
 
     def hold(self, attempt: Attempt, lease: Any) -> Cycle:
         """Hold briefly, or for longer than the lease; in the role "hold", until killed."""
@@ -94,6 +123,15 @@ class Loop:
             end = time.monotonic() + self.config.lease * 1.5
             while time.monotonic() < end and record_validity(attempt, lease):
                 yield lambda: self.pause(STEP)
+
+
+def has_permits(client: leaselock.Client | leaselock.AsyncClient) -> bool:
+    """Whether the store has semaphores."""
+    try:
+        client.semaphore(PERMITS, permits=LIMIT)
+    except ValueError:
+        return False
+    return True
 
 
 def record_validity(attempt: Attempt, lease: Any) -> bool:

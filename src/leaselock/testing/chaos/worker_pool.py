@@ -48,8 +48,10 @@ class WorkerPool:
         locks: int = 1,
         env: Mapping[str, str] | None = None,
         prefixes: Sequence[Sequence[str]] = ((),),
+        role: str = "work",
     ) -> None:
         self.url = url
+        self.role = role
         self.prefixes = prefixes
         self.started = 0
         self.env = {**os.environ, **(env or {})}
@@ -59,14 +61,16 @@ class WorkerPool:
         self.recorder = Recorder(self.history)
         self.running: list[Process] = []
 
-    def start(self, kind: str, role: str = "work", lease: float = LEASE) -> Process:
-        """Start a worker; with *role* "hold" it keeps the lock and prints a line once it has it."""
+    def start(self, kind: str, role: str = "", lease: float = LEASE) -> Process:
+        """Start a worker; with *role* "hold" it keeps the lock and prints a line once it has it,
+        with "share" it also reads and takes permits.
+        """
         prefix = self.prefixes[self.started // len(KINDS) % len(self.prefixes)]
         self.started += 1
         program = [*prefix, sys.executable, "-m", "leaselock.testing.chaos.worker", kind, self.url]
         with open(self.error_file, "ab") as errors:
             worker = subprocess.Popen(
-                [*program, str(self.history), str(lease), role, str(self.locks)],
+                [*program, str(self.history), str(lease), role or self.role, str(self.locks)],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env=self.env,

@@ -53,6 +53,9 @@ class Environment(Protocol):
 class Child:
     """A process that runs a function of the suite."""
 
+    abandoned = False
+    """It belongs to a try that has failed."""
+
     def __init__(
         self, world: Environment, driver: str, body: Callable[..., Any], arguments: Sequence[Any]
     ) -> None:
@@ -103,6 +106,11 @@ class Child:
         """Return whether the process has ended."""
         return self.process.poll() is not None
 
+    def check(self) -> None:
+        """Raise an error if the process has failed; it may have been killed."""
+        if not self.abandoned and self.ended():
+            assert self.process.returncode <= 0, self.error_text()
+
     async def end(self) -> None:
         """Wait until the process has ended with exit code 0."""
         await self.world.wait_until(self.ended)
@@ -124,6 +132,9 @@ class Child:
 class Fork:
     """A forked child of this process."""
 
+    abandoned = False
+    """It belongs to a try that has failed."""
+
     def __init__(self, world: Environment, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.world = world
         self.status: int | None = None
@@ -141,12 +152,17 @@ class Fork:
             self.status = os.waitstatus_to_exitcode(status) if pid else None
         return self.status is not None
 
+    def check(self) -> None:
+        """Raise an error if the process has failed."""
+        if not self.abandoned and self.ended():
+            if self.status == LOST:
+                raise LeaseLost("a lock of the forked child", 0, RAN_OUT)
+            assert self.status == 0, "the forked child failed"
+
     async def end(self) -> None:
         """Wait until the process has ended with exit code 0."""
         await self.world.wait_until(self.ended)
-        if self.status == LOST:
-            raise LeaseLost("a lock of the forked child", 0, RAN_OUT)
-        assert self.status == 0, "the forked child failed"
+        self.check()
 
     def close(self) -> None:
         """Kill the process if it still runs."""
@@ -157,6 +173,7 @@ class Fork:
 
 def _run_child(world: Environment, body: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     code = 1
+    world.children = []  # those of the parent
     try:
         world.run(body())
         # As at the end of a program: exit functions of the parent run here, too.

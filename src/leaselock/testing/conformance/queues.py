@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 AT_ONCE = 1.0
 # Seconds that a busy machine may add to a bound of the store.
 GRACE = 1.0
+# A lease that ends in no scenario.
+LONG = 30.0
 
 
 @scenario("has_queue", "fair")
@@ -52,9 +54,10 @@ async def releaser_does_not_overtake_the_waiter(world: World) -> None:
     await other.join()
 
 
-async def keep(world: World, name: str) -> None:
-    """In a process: wait for the lock, and hold it until told to end."""
-    async with world.lock(name, lease=world.store.lease if not world.store.detects_death else 30.0):
+async def keep(world: World, name: str, length: float = 0.0) -> None:
+    """In a process: wait for the lock, and hold it until the request to end."""
+    shortest = LONG if world.store.detects_death else world.store.lease
+    async with world.lock(name, lease=max(length, shortest)):
         send_to_parent("holds")
         await wait_for_word(world, "end")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from leaselock.testing.conformance import (
     cancellation,
     detached,
+    elections,
     exclusion,
     forks,
     inspection,
@@ -19,15 +20,18 @@ from leaselock.testing.conformance import (
     loops,
     losses,
     maintenance,
+    modes,
     names,
     options,
     owners,
+    periods,
     processes,
     queues,
     reentrancy,
     tokens,
     usage,
     waiting,
+    watching,
 )
 from leaselock.testing.conformance.asyncio_world import AsyncioWorld
 from leaselock.testing.conformance.scenario import SCENARIOS, Scenario
@@ -56,10 +60,14 @@ MODULES = (
     names,
     options,
     inspection,
+    watching,
+    periods,
+    elections,
     maintenance,
     usage,
     cancellation,
     loops,
+    modes,
 )
 WORLDS: dict[str, type[World]] = {world.driver: world for world in (ThreadWorld, AsyncioWorld)}
 

@@ -37,8 +37,12 @@ class Store(NamedTuple):
     """A hold ends with its lease."""
     detachable: bool = True
     """A hold can outlive its client."""
+    min_hold: bool = False
+    """A lock can stay taken for a while after its release."""
     lease: float = 0.4
-    """A short lease, in seconds, that can still be renewed in time."""
+    """A short lease, in seconds. Where it must be renewed in time, the scenario is repeated with
+    longer ones: `World.retry_if_slow`.
+    """
     confirm_within: float = CONFIRM_WITHIN
     """Seconds that a waiter which does not react may delay those behind it."""
     reply_factor: float = 1.0
@@ -46,8 +50,8 @@ class Store(NamedTuple):
     max_waiters: int = 1000
     """How many can wait at once: with some stores, each waiter takes a connection."""
     pace: float = 1.0
-    """How much slower than an idle one this machine is: multiplies time bounds. `slower` makes
-    leases longer, too.
+    """How much slower than an idle one this machine is: multiplies time bounds, but not what a
+    scenario waits for. `slower` makes leases longer, too.
     """
     session_timeout: float = float("inf")
     """Seconds of silence after which a session, and with it a hold, ends. A lease is then valid
@@ -56,13 +60,22 @@ class Store(NamedTuple):
     local_handoffs: int = 0
     """How often threads or tasks of one client hand a lease over locally."""
 
+    sharing: bool = False
+    """It has read/write locks."""
+    downgrades: bool = True
+    """A writer that releases its write side first becomes a reader for others, too."""
+    updates: bool = False
+    """Its read/write locks have an update side."""
+    permits: bool = False
+    """It has semaphores."""
+
     @property
     def death_bound(self) -> float:
         """The longest time that a hold with `lease` may outlive its process."""
         return self.lease if self.session_timeout == float("inf") else self.confirm_within
 
     def slower(self, factor: float) -> Store:
-        """Return the same store on a machine that is *factor* times slower."""
+        """Return the same store with bounds and leases that are *factor* times longer."""
         return self._replace(
             lease=self.lease * factor,
             reply_factor=self.reply_factor * factor,
@@ -78,7 +91,12 @@ REASONS = {
     "leases_expire": "its holds do not expire",
     "detects_death": "it does not notice the death of a process at once",
     "local_handoffs": "local hand-off is off",
+    "min_hold": "no hold outlasts its release",
     "detachable": "its holds end with their client",
+    "sharing": "it has no read/write locks",
+    "downgrades": "a writer remains one until it has released all that it holds",
+    "updates": "it has no update locks",
+    "permits": "it has no semaphores",
 }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from leaselock.core.hold import RAN_OUT
-from leaselock.errors import ClientClosed, LeaseLost
+from leaselock.errors import ClientClosed, LeaseLost, NotApplied, OutcomeUnknown
 from leaselock.testing.conformance.child_process import Child, Fork
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ TIMEOUT = 120.0
 POLL_INTERVAL = 0.003
 # Seconds to wait for an answer of the store; no scenario is about a store that gives none.
 OP_TIMEOUT = 20.0
+LONGEST_OP_TIMEOUT = 3600.0
+# How much longer the leases and bounds of the next try are.
+SLOWER = 3.0
 
 
 class NotInTime(AssertionError):
@@ -89,6 +92,7 @@ class World(abc.ABC):
         self.folder = folder
         self.clients: list[Client] = []
         self.peers: list[Peer[Any]] = []
+        self.abandoned = 0
         self.children: list[Child | Fork] = []
         self.closed = False
         self.first = self.client()
@@ -97,7 +101,7 @@ class World(abc.ABC):
         """Return a further client of the same store."""
         usual = {
             "local_handoffs": self.store.local_handoffs,
-            "op_timeout": OP_TIMEOUT * self.store.pace,
+            "op_timeout": min(LONGEST_OP_TIMEOUT, OP_TIMEOUT * self.store.pace),
         }
         client = self.connect(self.url, **usual | options)
         self.clients.append(client)
@@ -153,15 +157,31 @@ class World(abc.ABC):
                 raise NotInTime(f"not within {within} s: {inspect.getsource(condition).strip()}")
             if self.closed:
                 raise ClientClosed("the scenario is over")
+            for child in self.children:
+                child.check()
             await self.pause(POLL_INTERVAL)
 
     async def must_acquire(self, lock: Lock, timeout: float | None = TIMEOUT) -> Lease:
         """Acquire *lock*, which must succeed."""
         began = self.now()
-        lease = await lock.acquire(timeout)
+        lease = await (lock.acquire(timeout) if timeout != 0 else self.try_once(lock))
         if lease is None:
             raise NotInTime(f"{lock.name!r} was not granted for {self.now() - began:.3f} s")
         return lease
+
+    async def try_once(self, lock: Lock, timeout: float = 0.0) -> Lease | None:
+        """Acquire *lock* without waiting, or for a short time.
+
+        A client gives the store a second to answer such a request, in which it may have to connect,
+        too. On a busy machine that may take longer; then the request is repeated.
+        """
+        ended = self.now() + TIMEOUT
+        while True:
+            try:
+                return await lock.acquire(timeout=timeout)
+            except (NotApplied, OutcomeUnknown):
+                if self.now() > ended:
+                    raise
 
     async def wait_for_waiters(self, lock: Lock, count: int, within: float = TIMEOUT) -> None:
         """Wait until *lock* has *count* waiters; NotInTime after *within* seconds."""
@@ -174,8 +194,9 @@ class World(abc.ABC):
     async def retry_if_slow(self, tries: int, attempt: Callable[[str], Awaitable[None]]) -> None:
         """Repeat an attempt that failed because the machine was busy.
 
-        Each try has a lock of its own, and twice the leases and bounds of the previous one. It may
-        fail by NotInTime, or by a lease that expired because its renewal was sent too late.
+        Each try has a lock of its own, and longer leases and bounds than the previous one. It may
+        fail by NotInTime, or by a lease that expired because its renewal was sent too late. What
+        the peers of a failed try raise is of no interest.
         """
         for left in reversed(range(tries)):
             try:
@@ -185,7 +206,10 @@ class World(abc.ABC):
                 taken = isinstance(error, LeaseLost) and error.reason != RAN_OUT
                 if taken or not left:
                     raise
-                self.store = self.store.slower(2.0)
+                self.store = self.store.slower(SLOWER)
+                self.abandoned = len(self.peers)
+                for child in self.children:
+                    child.abandoned = True
 
     def check_elapsed(self, since: float, seconds: float) -> None:
         """Raise NotInTime if more than *seconds*, scaled by the pace, have passed *since*."""
@@ -211,11 +235,12 @@ class World(abc.ABC):
             child.close()
         for client in self.clients:
             await client.close()
-        for peer in self.peers:
+        for number, peer in enumerate(self.peers):
             while not peer.ended():
                 await self.pause(POLL_INTERVAL)
-            if peer.error is not None and not isinstance(peer.error, ClientClosed):
-                raise peer.error
+            error = peer.error if number >= self.abandoned else None
+            if error is not None and not isinstance(error, ClientClosed):
+                raise error
 
 
 async def _evaluate(condition: Callable[[], bool | Awaitable[bool]]) -> bool:

@@ -18,7 +18,14 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from leaselock.testing.record_format import FOREVER, Event, Process, read_names, read_records
+from leaselock.testing.record_format import (
+    FOREVER,
+    MODES,
+    Event,
+    Process,
+    read_names,
+    read_records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -61,6 +68,9 @@ class Hold:
     token: int | None = None
     other_token: int | None = None
     death: int = 0
+    mode: str = "exclusive"
+    permits: int = 0
+    limit: int = 0
 
     @property
     def is_attempt(self) -> bool:
@@ -116,6 +126,13 @@ class Hold:
     def died_holding(self) -> bool:
         """Whether its process died within the certain interval."""
         return self.certain_interval is not None and self.certain_until > self.death
+
+    def is_beside(self, other: Hold) -> bool:
+        """Whether both may hold the lock at once; permits are counted instead."""
+        if self.permits and other.permits:
+            return True
+        modes = {self.mode, other.mode}
+        return modes == {"shared"} or modes == {"shared", "update"}
 
     def contradictions(self) -> Iterator[str]:
         """Yield combinations of events that are impossible for one hold."""
@@ -234,6 +251,10 @@ class History:
         if record.event is Event.ACQUIRING:
             hold.process, hold.task = Process(record.pid, record.born), record.task
             hold.acquiring, hold.timeout = record.ts, record.aux
+        elif record.event is Event.SHARING:
+            hold.mode = next(mode for mode, number in MODES.items() if number == record.aux)
+        elif record.event is Event.PERMITS:
+            hold.mode, hold.permits, hold.limit = "permits", record.aux, record.token or 0
         elif record.event is Event.VALID_UNTIL:
             self._renewals.setdefault(hold.ident, []).append((record.ts, record.aux))
         elif field_name := _FIELDS.get(record.event):
