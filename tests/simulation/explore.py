@@ -1,11 +1,10 @@
-"""Every way in which two or three processes can meet: ``python -m tests.simulation.explore``.
+"""All interleavings of two or three processes: ``python -m tests.simulation.explore``.
 
-The world of the simulation, without chance. What could happen next is a list, and every choice from
-it is played: in which order messages and steps come, which message is lost, who dies, and whether
-time passes while something is under way. The last three are bounded by a budget. A state that was
-seen before is not gone on from: what a process will do depends on what it was answered so far, so
-that the answers, the store and what is under way are the state. What a process does by itself
-between two messages comes at once.
+This is the world of the simulation without chance. At each point the possible events are listed,
+and each choice is played: the order of messages and steps, which message is lost, which process
+dies, and whether time passes while a message is in flight. The last three are limited in number.
+States seen before are pruned. The state consists of the answers that each process got so far, the
+store, and the messages in flight. The steps of a process between two messages happen at once.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from leaselock.backends.redis.backend import CAPABILITIES as REDIS
 from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.store import RedisStore
 from leaselock.backends.sqlite.store import CAPABILITIES as SQLITE
+from leaselock.core.backend import Listen
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Call, Request
 from leaselock.core.queue import NodeQueue
@@ -52,19 +52,19 @@ Lost = Callable[[], object] | None
 
 
 class Fixed(Random):
-    """No chance."""
+    """A generator without chance."""
 
     def random(self) -> float:
-        """The least."""
+        """Return the minimum."""
         return 0.0
 
 
 def _gone() -> None:
-    """It was lost, and that is all."""
+    """Do nothing when a message is lost."""
 
 
 class Bounds(NamedTuple):
-    """How many of what: processes, locks that each takes, and faults in all."""
+    """The numbers of processes, of acquisitions of each, and of faults in total."""
 
     processes: int = 2
     rounds: int = 1
@@ -75,11 +75,11 @@ class Bounds(NamedTuple):
 
 
 class Body(Request[None]):
-    """The body of a `with`: a step that others can come before."""
+    """The body of a `with`: a step that others may precede."""
 
 
 class Found(NamedTuple):
-    """What came of it."""
+    """The result of an exploration."""
 
     runs: int
     states: int
@@ -87,15 +87,15 @@ class Found(NamedTuple):
     violation: str | None
     path: tuple[int, ...]
     whole: bool
-    """Nothing is left to be played."""
+    """Whether the exploration was complete."""
 
 
 class Pruned(Exception):
-    """This state has been seen."""
+    """This state has been seen before."""
 
 
 class Scene(World):
-    """One run along a path of choices; beyond its end, the first choice each time."""
+    """One run along a path of choices; after its end, the first choice each time."""
 
     def __init__(self, path: tuple[int, ...], bounds: Bounds, seen: set[int]) -> None:
         super().__init__(0, {}, Faults(delay=0.0))
@@ -119,7 +119,7 @@ class Scene(World):
         self.state: Callable[[], object] = lambda: None
 
     def after(self, seconds: float, action: Callable[[], object]) -> None:
-        """Something that can happen. Its name tells what led to it, and what it brings."""
+        """Add a possible event. Its identifier is a hash of its cause and its content."""
         self.children += 1
         name = hash((self.current, self.children, repr(self.salt)))
         if seconds < MOMENT and self.travels:
@@ -141,8 +141,8 @@ class Scene(World):
         """What a machine has seen, and in which order, is its state."""
         if not run.ended and run.turn == turn:
             name = run.machine.name
-            told = (self.logs.get(name, 0), run.name, turn, repr(answer), repr(error))
-            self.logs[name] = hash(told)
+            entry = (self.logs.get(name, 0), run.name, turn, repr(answer), repr(error))
+            self.logs[name] = hash(entry)
         super().step(run, turn, answer, error)
 
     def _call(self, run: Run, call: Call[Any], resume: Callable[..., None]) -> None:
@@ -151,23 +151,27 @@ class Scene(World):
             return
         if isinstance(call.node, SimulatedConnection):
 
-            def told(answer: object) -> None:
+            def answered(answer: object) -> None:
                 self.salt = answer
                 self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
 
-            call.node.start(call.request, call.until, told)
+            call.node.start(call.request, call.until, answered)
             return
         node: Any = self.models[call.node]
+        machine = run.machine.name
+        if isinstance(call.request, Listen):
+            # What a listener receives is not lost: it is in the process that asks it.
+            def heard(claims: tuple[str, ...], hear: Callable[[tuple[str, ...]], None]) -> None:
+                self.message(claims, lambda: hear(claims))
 
-        # What an ear hears is not lost: it is in the process that asks it.
-        lost = _gone if call.node == "store" else None
+            self.listener(run, call, node, resume, heard)()
+            return
 
         def reply(answer: object) -> None:
-            self.message(answer, lambda: self._arrive(run.machine, answer, resume), lost=lost)
+            self.message(answer, lambda: self._arrive(run.machine, answer, resume), lost=_gone)
 
         self._at(run.machine, call.until, lambda: resume(None, StoreErrorNow()))
-        machine = run.machine.name
-        self.message(call.request, lambda: node.ask(machine, call.request, reply), lost=lost)
+        self.message(call.request, lambda: node.ask(machine, call.request, reply), lost=_gone)
 
     # --- choosing -------------------------------------------------------------------------------
 
@@ -324,9 +328,19 @@ class Direct(Network):
 
 
 def table_state(model: Model) -> object:
-    """What a table has, and who is told what."""
-    entries = {n: (e.held, e.token, e.queue) for n, e in model.table.entries.items()}
-    return entries, model.table.tombstones, model.unheard, sorted(model.ears), model.machines
+    """The state of a table and of its listeners."""
+    entries = {
+        # When a claim has asked matters only where some are passed over.
+        n: (e.holds, e.token, e.doubt, e.queue if e.doubt else list(e.queue))
+        for n, e in model.table.entries.items()
+    }
+    return (
+        entries,
+        model.table.tombstones,
+        model.undelivered,
+        sorted(model.listeners),
+        model.machines,
+    )
 
 
 async def user(service: ClientCore, bounds: Bounds) -> None:
@@ -357,7 +371,7 @@ def scene_of(
         judge: Judge = RedisJudge(direct, False, LEASE)
     else:
         model = Model(lambda: scene.time, lambda: int((EPOCH + scene.time) * 1e6))
-        scene.models = {"store": model, "ear": model}
+        scene.models = {"store": model, "listener": model}
         scene.state = lambda: table_state(model)
         judge = Judge(scene, model, False, LEASE)
     scene.check = judge.check
@@ -374,7 +388,7 @@ def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) 
         backend: Any = RedisStore(SETTINGS, machine.now, connections).backend("hash")
         backend.capabilities = REDIS
     else:
-        backend = NodeQueue(MEMORY if store == "memory" else SQLITE, "store", "ear")
+        backend = NodeQueue(MEMORY if store == "memory" else SQLITE, "store", "listener")
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     judge.enrol(machine, service)
     scene.machines[name] = machine
@@ -442,8 +456,8 @@ HEAD = ("store", "processes", "rounds", "lost", "dead", "late", "runs", "states"
 def row(store: str, bounds: Bounds, found: Found) -> str:
     """One of the table."""
     end = "all" if found.whole else found.violation or "so many"
-    told = (store, *bounds[:5], found.runs, found.states, found.grants, end)
-    return ROW.format(*told)
+    columns = (store, *bounds[:5], found.runs, found.states, found.grants, end)
+    return ROW.format(*columns)
 
 
 ROW = "{:<14} {:>9} {:>6} {:>5} {:>5} {:>5} {:>7} {:>7} {:>8} {}"

@@ -1,8 +1,8 @@
-"""A simulated process forks: the child has a copy of all that the client knew, and nothing else.
+"""Forks of a simulated process: the child has a copy of the client's state, and nothing else.
 
-Law: what of the parent reaches the child is a copy, made by `copy.deepcopy` with the parent's
-machine exchanged for the child's. Processes of the core are not copied: of the parent's threads
-only the one that forks goes on in the child, and that is what the story begins there.
+The copy is made by `copy.deepcopy`, with the parent's machine replaced by the child's. Processes of
+the core are not copied: of the parent's threads only the forking one continues in the child, and
+the story starts it there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REASON = "it stayed with the process that forked this one"
 
 
 class Child:
-    """What the forking thread finds in the child."""
+    """The objects of the forking thread in the child."""
 
     def __init__(
         self, machine: Machine, service: ClientCore, mutex: Mutex, handle: LeaseHandle
@@ -43,7 +43,7 @@ def forked(
     mutex: Mutex,
     handle: LeaseHandle,
 ) -> Child:
-    """The copies; *instead* of some objects, by their id, the child has others."""
+    """Copy the objects for the child; *instead* has replacements for some, by their `id`."""
     memo: dict[int, object] = {**instead, id(child.world): child.world, id(child): child}
     for context in service.contexts.values():
         for hold in context.registry.held():
@@ -51,20 +51,20 @@ def forked(
     copies = Child(child, *copy.deepcopy((service, mutex, handle), memo))
     for one in memo.values():
         if isinstance(one, Signal):
-            one.wakers.clear()  # whoever waited for it is not in the child
+            one.wakers.clear()  # the waiting threads do not exist in the child
     for one in [*memo.values()]:
         store: Any = one
         if all(hasattr(one, method) for method in ("interrupt", "close", "abandon")):
-            store.abandon()  # a store, as drivers do in a child
+            store.abandon()  # as drivers do in a child
     copies.service.abandon(REASON, False)
     return copies
 
 
 def _copy_weakly_known(hold: Hold, memo: dict[int, object]) -> None:
-    """A weak reference to something is copied as one to the copy of that."""
+    """Copy a weak reference as a reference to the copy of its object."""
     owner = hold.owner()
     if owner is not None:
-        # As the owner of a thread that is not in the child: nobody is this one any more.
+        # As the owner of a thread that does not exist in the child: it matches no other.
         stranger = Owner(owner.title)
         memo[id(owner)] = stranger
         memo[id(owner.reference)] = stranger.reference

@@ -1,4 +1,4 @@
-"""What must be true at every step of a story, and at its end."""
+"""The invariants that hold at every step of a story, and at its end."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from leaselock.core.hold import Hold
     from leaselock.core.hold_registry import HoldRegistry
 
-# Beside the lease: a claim time for each waiter that may be frozen, and slow answers.
+# In addition to the lease: CONFIRM_WITHIN for each waiter that may be frozen, and slow replies.
 STALL = 8 * CONFIRM_WITHIN + 10.0
 CALM_STALL = 0.5
 MOST_SPINS = 2000
-# Where nothing but the time has changed, what that means is seen so late, at most.
+# The maximal delay of a check if only the time has changed.
 SOON = 0.05
-# Beside the lease, or what an extension made of it: for how long a loss may not be noticed.
-EXTENSION, TOLD = 3.0, 0.1
+# For how long a loss may be unnoticed: the lease or its extension, and this much longer.
+EXTENSION, NOTICED = 3.0, 0.1
 
 
 class Violation(Exception):
-    """A promise was broken."""
+    """An invariant was violated."""
 
 
 class Judge:
-    """Looks at every step."""
+    """Checks the invariants after every step."""
 
     def __init__(self, world: World, model: Model, calm: bool, longest: float) -> None:
         self.world = world
@@ -43,32 +43,36 @@ class Judge:
         self.services: dict[str, ClientCore] = {}
         self.machines: dict[str, Machine] = {}
         self.registry: dict[str, HoldRegistry] = {}
-        # Until when a claim that was given up is looked after.
+        # Until when the release of an abandoned claim is repeated.
         self.given_up_by: dict[str, float] = {}
         self.breaking = False
         self.grants = 0
-        # Since when which two believe, where the store promises no better and the story shows that.
+        # Pairs of holds that overlap, and since when, in stories that show overlaps.
         self.overlaps: dict[tuple[str, str], float] = {}
         self.shows = False
         self.highest: dict[str, int] = {}
         self.stall = STALL + longest
         self.is_valid: dict[str, Hold] = {}
-        # What was so when it was looked last, and when to look again, though nothing changes.
+        # The state at the last check, and when to check again even without a change.
         self.state: tuple[object, ...] = ()
-        self.look_by = 0.0
-        # Who believed when it was looked last, after how many moves, and when the first lapses.
-        self.believing: dict[str, str] = {}
+        self.check_by = 0.0
+        # The valid holders at the last check, the number of moves, and when the first hold ends.
+        self.valid_now: dict[str, str] = {}
         self.moves = -1
-        self.lapse = 0.0
+        self.next_end = 0.0
         self.tickets = 0
         self.moment = 0.0
         self.spins = 0
         self.places: dict[str, int] = {}
         self.served: dict[str, int] = {}
+        self.queued_before: dict[int, set[str]] = {}
+        # The claims that had not asked for too long when a hold began.
+        self.passed_over: dict[str, set[str]] = {}
+        self.asked_before: dict[str, float] = {}
         self.idle_since: dict[str, tuple[float, str]] = {}
 
     def enrol(self, machine: Machine, service: ClientCore) -> None:
-        """One more to look at."""
+        """Add a machine."""
         name = machine.name
         self.machines[name], self.services[name] = machine, service
         self.registry[name] = service.contexts[None].registry
@@ -76,37 +80,37 @@ class Judge:
     def check(self) -> None:
         """After each step."""
         self.check_time()
-        if self.looked_at(self.model.changes):
+        if self.is_unchanged(self.model.changes):
             return
         entries = self.model.table.entries.values()
         for entry in entries:
-            self._remember_places(entry)
-        believers = self.believers()
+            self._record_places(entry)
+        valid_holders = self.valid_holders()
         for entry in entries:
             self._check_entry(entry)
-        self._check_stalls(believers)
+        self._check_stalls(valid_holders)
 
-    def looked_at(self, changes: object) -> bool:
-        """Whether all is as it was a moment ago, but for the time."""
+    def is_unchanged(self, changes: object) -> bool:
+        """Return whether nothing but the time has changed since the last check."""
         state = (self.world.moves, changes)
-        if state == self.state and self.world.time < self.look_by:
+        if state == self.state and self.world.time < self.check_by:
             return True
-        self.state, self.look_by = state, self.world.time + SOON
+        self.state, self.check_by = state, self.world.time + SOON
         return False
 
     def check_time(self) -> None:
-        """Something that never waits never ends."""
+        """A process that never waits would never end."""
         self.spins = self.spins + 1 if self.world.time == self.moment else 0
         self.moment = self.world.time
         if self.spins > MOST_SPINS:
-            raise Violation("something goes round and round while no time passes")
+            raise Violation("a process loops without waiting")
 
-    def believers(self) -> dict[str, str]:
-        """Who may believe to hold what: no two the same, and each with a token above the last."""
+    def valid_holders(self) -> dict[str, str]:
+        """The valid holder of each name; there is at most one, and tokens increase."""
         world = self.world
-        if world.moves == self.moves and world.time < self.lapse:
-            return self.believing
-        self.moves, self.lapse, self.believing = world.moves, FOREVER, {}
+        if world.moves == self.moves and world.time < self.next_end:
+            return self.valid_now
+        self.moves, self.next_end, self.valid_now = world.moves, FOREVER, {}
         for name, registry in self.registry.items():
             machine = self.machines[name]
             if registry.holds and machine.alive:
@@ -114,36 +118,38 @@ class Judge:
                 for reference in list(registry.holds.values()):
                     hold = reference()
                     if hold is not None and hold.is_valid(now):
-                        self.lapse = min(self.lapse, hold.valid_until / machine.rate)
-                        self._believer(hold, machine, self.believing)
-        return self.believing
+                        self.next_end = min(self.next_end, hold.valid_until / machine.rate)
+                        self._record_valid(hold, machine, self.valid_now)
+        return self.valid_now
 
-    def remember_orphans(self) -> None:
-        """Nobody tries for ever to give back what ends by itself, or is passed over."""
+    def record_given_up(self) -> None:
+        """Record until when each pending release is repeated."""
         for name, registry in self.registry.items():
             if registry.pending_releases and self.machines[name].alive:
                 for release_later in registry.pending_releases:
                     self.given_up_by[release_later.claim.id] = release_later.until
 
-    def _believer(self, hold: Hold, machine: Machine, believers: dict[str, str]) -> None:
+    def _record_valid(self, hold: Hold, machine: Machine, valid_holders: dict[str, str]) -> None:
         name, holder = hold.claim.name, hold.claim.id
         if holder not in self.is_valid:
             self._granted(hold, machine)
         elif self.is_valid[holder] is not hold:
-            raise Violation(f"{machine.name} believes in {holder}, which another process holds")
-        other = believers.setdefault(name, holder)
+            raise Violation(
+                f"{machine.name} has a valid hold of {holder}, which another process holds"
+            )
+        other = valid_holders.setdefault(name, holder)
         if other != holder:
             self._overlap(name, other, holder)
 
     def _overlap(self, name: str, one: str, other: str) -> None:
-        """Two believe. Where that may be, whoever lost the lock is told, or ends by itself."""
+        """Two valid holds overlap. Where this is allowed, the older one must end in time."""
         if not (self.breaking or self.shows):
-            raise Violation(f"{name!r} is believed held by {one} and by {other} at once")
+            raise Violation(f"{name!r} is held by {one} and by {other} at once")
         if (one, other) not in self.overlaps:
             self.overlaps[one, other] = self.world.time
         old = min(self.is_valid[one], self.is_valid[other], key=lambda hold: hold.token)
-        if self.world.time - self.overlaps[one, other] > max(old.claim.lease, EXTENSION) + TOLD:
-            raise Violation(f"{one} and {other} go on believing that they hold {name!r}")
+        if self.world.time - self.overlaps[one, other] > max(old.claim.lease, EXTENSION) + NOTICED:
+            raise Violation(f"{one} and {other} both continue to hold {name!r}")
 
     def _granted(self, hold: Hold, machine: Machine) -> None:
         name = hold.claim.name
@@ -151,7 +157,7 @@ class Judge:
         self.grants += 1
         self._check_order(hold)
         self.world.note(machine, f"holds {name} with token {hold.token}")
-        # What an operator broke while its holder was frozen is believed late, with its token.
+        # A frozen holder of a broken lock may become valid late, with its old token.
         late = self.breaking or self.shows
         if hold.token <= self.highest.get(name, 0) and not late:
             raise Violation(
@@ -160,24 +166,35 @@ class Judge:
         self.highest[name] = max(hold.token, self.highest.get(name, 0))
 
     def _check_order(self, hold: Hold) -> None:
-        """Nobody who can be served is overtaken by one who came later."""
+        """No live waiter is overtaken by a later one."""
         place = self.served[self.in_store(hold)]
         for claim in self.model.table.entries[hold.claim.name].queue.values():
-            earlier = self.places[claim.id] < place
+            passed = claim.id in self.passed_over.get(self.in_store(hold), ())
+            earlier = self.places[claim.id] < place and not passed
             if earlier and not self.breaking and self.model.alive(claim.client):
-                raise Violation(f"{hold.claim.id} overtook {claim.id}, which came before")
+                raise Violation(f"{hold.claim.id} overtook {claim.id}, which came earlier")
 
     def in_store(self, hold: Hold) -> str:
-        """By which claim the store knows a hold."""
+        """The claim under which the store knows a hold."""
         return hold.claim.id
 
-    def _remember_places(self, entry: Entry) -> None:
-        if entry.held is not None:
-            holder = entry.held.id
+    def _record_places(self, entry: Entry) -> None:
+        for holder in entry.holds:
             if holder in self.places or holder not in self.served:
                 self.served[holder] = self._place(holder)
+                self.passed_over[holder] = {
+                    claim.id for claim in entry.queue.values() if claim.asked < entry.doubt
+                }
                 self.places.pop(holder, None)
-        for holder in entry.queue:
+        # One that was dropped because it had not asked for long has lost its place.
+        for holder in self.queued_before.get(id(entry), set()) - entry.queue.keys():
+            self.places.pop(holder, None)
+        self.queued_before[id(entry)] = set(entry.queue)
+        for holder, claim in entry.queue.items():
+            # It may have been dropped, and have come back, in one request.
+            if claim.asked - self.asked_before.get(holder, claim.asked) >= rules.FORGET_AFTER:
+                self.places.pop(holder, None)
+            self.asked_before[holder] = claim.asked
             self.places[holder] = self._place(holder)
 
     def _place(self, holder: str) -> int:
@@ -185,96 +202,101 @@ class Judge:
         return self.places.get(holder, self.tickets)
 
     def _check_entry(self, entry: Entry) -> None:
-        """What the store has is what somebody wants."""
+        """Each claim in the store belongs to a live acquisition, hold or pending release."""
         for claim in entry.queue.values():
             hold = self.is_valid.get(claim.id)
-            # A late question of one who holds: its release takes it out, and buries it.
+            # A late request of a holder: its release removes the claim, with a tombstone.
             unended = hold is not None and hold.state is not State.FREE
-            if not (unended or self.shared(claim.id)) and self._is_ghost(claim.client, claim.id):
-                raise Violation(f"{claim.id} waits in the queue for nobody")
-        held = entry.held
-        if held is None:
-            return
-        hold = self.is_valid.get(held.id)
-        if hold is not None and hold.state is State.FREE and not self.shared(held.id):
-            raise Violation(f"{held.id} was released, and holds again")
-        if hold is None and not self.shared(held.id) and self._is_ghost(held.client, held.id):
-            raise Violation(f"{held.id} holds for nobody")
+            if not (unended or self.shared(claim.id)) and self._is_abandoned(
+                claim.client, claim.id
+            ):
+                raise Violation(f"{claim.id} waits in the queue without an owner")
+        for held in entry.holds.values():
+            hold = self.is_valid.get(held.id)
+            if hold is not None and hold.state is State.FREE and not self.shared(held.id):
+                raise Violation(f"{held.id} was released, and holds again")
+            if (
+                hold is None
+                and not self.shared(held.id)
+                and self._is_abandoned(held.client, held.id)
+            ):
+                raise Violation(f"{held.id} holds without an owner")
 
     def hold_of(self, holder: str) -> Hold | None:
-        """The hold that the store has under that claim."""
+        """The hold of a claim in the store."""
         return self.is_valid.get(holder)
 
     def shared(self, holder: str) -> bool:
-        """Whether the claim that the store knows stands for others of its client, too."""
+        """Return whether the claim in the store is shared by several local waiters."""
         return False
 
-    def _is_ghost(self, client: str, holder: str) -> bool:
+    def _is_abandoned(self, client: str, holder: str) -> bool:
         machine = self.machines.get(self.model.machines.get(client, ""))
         if machine is None or not machine.alive:
             return False
         registry = self.registry[machine.name]
         return not registry.in_flight.active and holder not in registry.pending_releases
 
-    def _check_stalls(self, believers: dict[str, str]) -> None:
-        """Nobody holds, somebody waits: how long has that been so?"""
+    def _check_stalls(self, valid_holders: dict[str, str]) -> None:
+        """A lock with waiters must not be without a valid holder for long."""
         for name, entry in self.model.table.entries.items():
             waits = any(self._ready(claim.client) for claim in entry.queue.values())
-            if not waits or name in believers:
+            if not waits or name in valid_holders:
                 self.idle_since.pop(name, None)
                 continue
-            holder = entry.held.id if entry.held else ""
+            holder = " ".join(entry.holds)
             since, of = self.idle_since.get(name, (0.0, None))
             if of != holder:
                 since = self.world.time
                 self.idle_since[name] = (since, holder)
             limit = CALM_STALL if self.calm and not self._over(name) else self.stall
             if self.world.time - since > limit:
-                raise Violation(f"{name!r} was idle for {limit} s while somebody waited")
+                raise Violation(f"{name!r} was idle for {limit} s with a waiter")
 
     def _ready(self, client: str) -> bool:
         machine = self.machines.get(self.model.machines.get(client, ""))
         return machine is not None and machine.frozen_until <= self.world.time
 
     def _over(self, name: str) -> bool:
-        # A fixed lease has run out, or is about to: it is the waiters who find that out.
-        held = self.model.table.entries[name].held
-        return held is not None and held.expires <= self.world.time + CALM_STALL
+        # A fixed lease has ended or is about to: the waiters notice that only when they ask again.
+        holds = self.model.table.entries[name].holds.values()
+        return any(held.expires <= self.world.time + CALM_STALL for held in holds)
 
     def all_were_served(self) -> None:
-        """Nobody waits at the end."""
+        """No acquire is left at the end."""
         for machine in self.machines.values():
             for run in machine.runs:
                 if run.name.startswith("user"):
                     raise Violation(f"{machine.name} {run.name} waits for ever")
 
-    def all_was_given_back(self) -> None:
-        """No claim is left to a keeper at the end."""
+    def all_was_released(self) -> None:
+        """No pending release is left at the end."""
         for name, registry in self.registry.items():
             if self.machines[name].alive and registry.pending_releases:
-                raise Violation("an orphan was never given back")
+                raise Violation("a pending release was never executed")
 
     def at_rest(self) -> None:
-        """After the end: everybody was served, and nothing is left."""
+        """At the end all waiters were served, and nothing is left in the store."""
         self.all_were_served()
         for name, entry in self.model.table.entries.items():
-            place = MemoryRow(self.model.table, "", name)
-            if entry.held is not None and not rules.expired(place, entry.held):
-                raise Violation(f"{name!r} is held by nobody: {entry.held.id}")
+            row = MemoryRow(self.model.table, "", name)
+            for held in entry.holds.values():
+                if not rules.expired(row, held):
+                    raise Violation(f"{name!r} is held without an owner: {held.id}")
             if any(self.model.alive(claim.client) for claim in entry.queue.values()):
-                raise Violation(f"somebody is left in the queue of {name!r}")
-        self.all_was_given_back()
+                raise Violation(f"a waiter is left in the queue of {name!r}")
+        self.all_was_released()
 
 
-class BeliefsJudge(Judge):
-    """Where nothing but what clients believe, and what is left at the end, can be judged: the store
-    says neither who is next nor in which order the locks were granted.
+class ValidityJudge(Judge):
+    """Checks only validity, tokens and the state at the end: the store shows neither the queue nor
+    the order of grants.
     """
 
     def check(self) -> None:
-        """After each step: no two believe, and tokens rise."""
+        """After each step: no two valid holds overlap, and tokens increase."""
         self.check_time()
-        self.believers()
+        self.valid_holders()
 
     def _check_order(self, hold: Hold) -> None:
-        """It is the store's, or a courtesy."""
+        """Do nothing: the store decides on the order."""

@@ -1,4 +1,4 @@
-"""Bugs in the scripts: a production script with other words in one place."""
+"""Bugs in the scripts: a production script with one part replaced."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from leaselock.backends.redis.scripts import Script
 if TYPE_CHECKING:
     import pytest
 
+# The scripts that include holds.lua.
+EVERY = "ACQUIRE ACQUIRE_SHARED RELEASE RELEASE_SHARED CONVERT BREAK_LOCK RESIZE"
+
 
 def rewrite(patch: pytest.MonkeyPatch, names: str, before: str, after: str) -> None:
-    """In the scripts of these *names*, with blanks between them, write *after* for *before*."""
+    """Replace *before* by *after* in the scripts *names*, which are separated by blanks."""
     for name in names.split():
         text = getattr(scripted_lock, name).text
         assert before in text, f"{name} has no {before!r} any more"

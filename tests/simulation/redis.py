@@ -1,7 +1,7 @@
-"""Stories on Redis: the production text, its scripts among it, on a model of the server.
+"""Stories on Redis: the production text, including its scripts, on a model of the server.
 
-The clients are threads or tasks, behind one address or behind sentinels. What the store promises to
-survive happens in `RedisStory`; what it does not, in `ForgetfulStory`, which is there to show it.
+The clients are threads or tasks, with one address or with sentinels. `RedisStory` has the faults
+that the store survives, `DataLossStory` shows the others.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from leaselock.backends.redis.store import RedisStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.judge import Judge
     from tests.simulation.world import Machine
 
 
 ONE = settings_of("redis://master:1")
 WATCHED = settings_of("redis+sentinel://s1:1,s2:2,s3:3/main")
 DRIFT = 0.0005
-# The longest that a server is away, that it is busy, and that its clock is set back.
+# The maximal times that a server is away, is busy, and that its clock is set back.
 AWAY, BUSY, BACK = 2.0, 1.0, 3.0
 
 
@@ -39,13 +40,16 @@ class RedisStory(Story):
     form: str | None = None
 
     def make_model(self) -> Any:
-        """The server, what leads there, and who asks it."""
+        """Make the server and the network."""
         world, chance = self.world, self.world.chance
         self.offset, self.drift = 0.0, chance.uniform(-DRIFT, DRIFT)
         self.kept = self.form or chance.choice(("hash", "string"))
         self.settings = chance.choice((ONE, ONE, WATCHED))
         if chance.random() < 0.2:
             self.settings = self.settings._replace(replicas=1)
+        if self.drift > 0.0:
+            # Counters expire within a story; longer than a clock is set back.
+            self.settings = self.settings._replace(token_ttl=2 * BACK)
         self.net = Network(world)
         self.master = Address("master", 1)
         self.net.listen(self.master, self.server())
@@ -56,36 +60,36 @@ class RedisStory(Story):
         return self.net
 
     def server(self) -> Server:
-        """A new one, by the clock of all."""
+        """Make a server with the common clock."""
         return Server(self.micros, self._replicas)
 
     def micros(self) -> int:
-        """The servers' clock."""
+        """The servers' clock, in microseconds."""
         return int((EPOCH + self.world.time * (1.0 + self.drift) + self.offset) * 1e6)
 
     def _replicas(self, wanted: int) -> int:
         return wanted if self.calm or self.world.chance.random() < 0.9 else 0
 
     def store_of(self, machine: Machine) -> RedisStore:
-        """A store of the production text, for threads or for tasks."""
+        """Make a production store, for threads or for tasks."""
         shared = self.world.chance.choice((False, True))
         connections = Connections(self.net, machine, shared)
         return RedisStore(self.settings, machine.now, connections)
 
-    def make_judge(self) -> RedisJudge:
-        """Who sees what the server has."""
+    def make_judge(self) -> Judge:
+        """Make the judge that reads the keys."""
         return RedisJudge(self, self.calm, max(self.leases))
 
     def make_backend(self, machine: Machine) -> RedisBackend:
-        """The production text."""
+        """Make the production backend."""
         backend = self.store_of(machine).backend(self.kept)
         backend.capabilities = CAPABILITIES
         return backend
 
-    # --- what goes wrong ------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------
 
     def troubles(self) -> list[Callable[[], None]]:
-        """What the store promises to survive."""
+        """The faults that the store survives."""
         return [self.restart, self.cut, self.be_busy, self.flush_scripts, self.set_back]
 
     def _trouble(self) -> None:
@@ -94,7 +98,7 @@ class RedisStory(Story):
             self.world.after(self.world.chance.expovariate(0.3), self._trouble)
 
     def note(self, text: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         if self.world.trace is not None:
             self.world.trace.append(f"{self.world.time:10.4f}  server {text}")
 
@@ -122,7 +126,7 @@ class RedisStory(Story):
         self.note(f"is back as {address}")
 
     def cut(self) -> None:
-        """The links of one machine are cut."""
+        """Cut the connections of one machine."""
         name = self.world.chance.choice(sorted(self.judge.machines))
         self.note(f"is cut off from {name}")
         for link in list(self.net.hosts[self.master].links):
@@ -130,35 +134,35 @@ class RedisStory(Story):
                 link.cut()
 
     def be_busy(self) -> None:
-        """It answers nobody for a while, and everybody then."""
+        """Delay all replies for a while."""
         host = self.net.hosts[self.master]
         host.busy_until = self.world.time + self.world.chance.uniform(0.0, BUSY)
 
     def flush_scripts(self) -> None:
-        """It forgets the scripts."""
+        """Remove the scripts."""
         self.net.hosts[self.master].server.scripts.clear()
 
     def set_back(self) -> None:
-        """Its clock is set back: leases last longer."""
+        """Set the clock back, so that leases last longer."""
         seconds = min(self.world.chance.expovariate(1.0), BACK + self.offset)
         self.note(f"has its clock set back by {seconds:.3f} s")
         self.offset -= seconds
 
 
-class ForgetfulStory(RedisStory):
-    """What the store does not survive; two may believe, and only their tokens tell them apart."""
+class DataLossStory(RedisStory):
+    """Faults that the store does not survive: leases may overlap, and only tokens help."""
 
     works = (0.3, 1.0, 3.0)
     end = 200.0
 
-    def make_judge(self) -> RedisJudge:
-        """Who counts overlaps instead."""
+    def make_judge(self) -> Judge:
+        """Make a judge that counts overlaps."""
         judge = super().make_judge()
         judge.shows = True
         return judge
 
     def troubles(self) -> list[Callable[[], None]]:
-        """Data that is lost, and a clock that jumps ahead."""
+        """Loss of data, and a clock that jumps ahead."""
         return [self.lose_all, self.lose_the_last, self.lose_the_last, self.set_ahead, self.cut]
 
     def lose_all(self) -> None:
@@ -172,15 +176,15 @@ class ForgetfulStory(RedisStory):
         self.restart(sum(change.at > since for change in changes))
 
     def set_ahead(self) -> None:
-        """Leases end early."""
+        """Set the clock ahead, so that leases end early."""
         self.offset += self.world.chance.uniform(0.0, BACK)
 
 
-class RewoundStory(ForgetfulStory):
-    """The data is lost, and the clock is behind: even tokens start again."""
+class RewoundClockStory(DataLossStory):
+    """The data is lost while the clock is behind: even tokens repeat."""
 
     def troubles(self) -> list[Callable[[], None]]:
-        """Both."""
+        """Loss of data with a clock that is behind."""
         return [self._rewind]
 
     def _rewind(self) -> None:

@@ -1,4 +1,4 @@
-"""The network between simulated clients and models of Redis: connections keep the order, and break.
+"""The network between simulated clients and models of Redis: ordered connections, which may break.
 
 A connection breaks with notice, so that both ends soon know, or silently: then its client learns
 by its own deadline, and the server after a while, during which it counts the dead client as
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.messages import Address, Command, Listen, Subscription
     from leaselock.core.effects import Signal
 
-# How long a server keeps a connection that broke silently.
+# How long a server keeps a connection that broke without an error.
 KEEPALIVE = 8.0
-# The least time that a request gets.
+# The minimal time of a request.
 SOON = 0.001
 
 
 class Host:
-    """Where a server, or a sentinel, listens."""
+    """An address at which a server or a sentinel listens."""
 
     def __init__(self, server: Any) -> None:
         self.server = server
@@ -45,7 +45,7 @@ class Host:
         self.links: list[SimulatedConnection] = []
 
     def do(self, connection: ServerSide, command: Command) -> object:
-        """One command; a replica refuses to write."""
+        """Execute a command; a replica refuses writes."""
         if not self.readonly:
             return connection.do(command)
         if command[0] == b"ROLE":
@@ -53,7 +53,7 @@ class Host:
         return ErrorReply("READONLY You can't write against a read only replica.")
 
     def stop(self) -> None:
-        """End the process: all connections break, with notice."""
+        """End the process: all connections break with an error."""
         self.up = False
         links, self.links = self.links, []
         for link in links:
@@ -61,23 +61,24 @@ class Host:
 
 
 class Sentinel:
-    """It names a master."""
+    """A sentinel, which names a master."""
 
     def __init__(self, master: Callable[[], Address]) -> None:
         self.master = master
         self.channels: dict[bytes, Any] = {}
+        self.tracked: dict[bytes, Any] = {}
 
     def do(self, words: Sequence[bytes]) -> Any:
-        """The only command."""
+        """Return the address of the master, whatever the command."""
         address = self.master()
         return [address.host.encode(), b"%d" % address.port]
 
-    def settle(self) -> None:
-        """It keeps no data."""
+    def record_changes(self) -> None:
+        """Do nothing: a sentinel has no data."""
 
 
 class Timer:
-    """A step to take later, by a machine that may be frozen or dead then."""
+    """A later step of a machine, which may be frozen or dead by then."""
 
     def __init__(self, machine: Machine, seconds: float, action: Callable[[], None]) -> None:
         self.machine = machine
@@ -100,7 +101,7 @@ class Timer:
 
 
 class Request:
-    """A request that was sent, and what to do with its replies."""
+    """A request in flight, and the handler of its replies."""
 
     __slots__ = ("asked", "reply")
 
@@ -110,7 +111,7 @@ class Request:
 
 
 class SimulatedConnection:
-    """A connection of a machine to a host, as threads have it or, shared, as tasks have it."""
+    """A connection of a machine to a host, for threads or, if shared, for tasks."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class SimulatedConnection:
         self.refused: dict[str, Exception] = {}
         self.pushes: deque[tuple[str, str | None]] = deque()
         self.closed = False
-        # Whether anything passes, and when the last of each direction arrives.
+        # Whether messages arrive, and when the last one in each direction arrives.
         self.whole = True
         self.times = [0.0, 0.0]
         self.requests: list[Request] = []
@@ -143,7 +144,7 @@ class SimulatedConnection:
         return str(self.address)
 
     def __deepcopy__(self, memo: dict[int, object]) -> SimulatedConnection:
-        """A forked child has a descriptor of it, which it lets go."""
+        """Abandon the connection in a forked child, which closes its descriptor."""
         child = SimulatedConnection(
             Connections(self.net, self.machine, self.shared), self.address, _no
         )
@@ -151,8 +152,10 @@ class SimulatedConnection:
         return child
 
     def start(self, message: Any, until: float, reply: Callable[[object], None]) -> None:
-        """Carry out a message; what is sent leaves in this very step of the client."""
+        """Execute a call; requests are sent in this step of the client."""
         left = max(SOON, until - self.machine.now())
+        if isinstance(message, bytes):
+            message = Send(message, 1, ())
         if isinstance(message, Connect):
             self._connect(left, reply)
         elif isinstance(message, Send):
@@ -160,7 +163,14 @@ class SimulatedConnection:
         else:
             self._listen(message, left, reply)
 
-    # --- the client's end -----------------------------------------------------------------------
+    def interrupted(self) -> None:
+        """Handle the interruption of the process that waits in a call: a thread closes its
+        connection, as after any error; a task leaves the connection to the others.
+        """
+        if not self.shared:
+            self.close()
+
+    # --- the client's side ----------------------------------------------------------------------
 
     def _connect(self, seconds: float, reply: Callable[[object], None]) -> None:
         request = Request(self.net.world.time, reply)
@@ -234,7 +244,8 @@ class SimulatedConnection:
             nonlocal done
             if not done:
                 done = True
-                self.wake = None
+                if self.wake is wake:
+                    self.wake = None
                 if interrupt in signal.wakers:
                     signal.wakers.remove(interrupt)
                 reply(None)
@@ -257,7 +268,7 @@ class SimulatedConnection:
             self._notify()
 
     def _notify(self) -> None:
-        """Have the client see what has changed: by its loop, or by the thread that listens."""
+        """Notify the client of a change, in its event loop or its listening thread."""
         thaw = self.machine.frozen_until - self.net.world.time
         if not self.shared:
             if self.wake is not None:
@@ -268,7 +279,7 @@ class SimulatedConnection:
             self.changed(self)
 
     def is_usable(self) -> bool:
-        """Whether it is open."""
+        """Return whether the connection is open."""
         return self.open
 
     def tell(self, data: bytes, subscriptions: Sequence[Subscription]) -> bool:
@@ -278,16 +289,16 @@ class SimulatedConnection:
         return True
 
     def later(self, seconds: float, step: Callable[[], None]) -> Timer:
-        """Take a step later."""
+        """Execute a step later."""
         return Timer(self.machine, seconds, step)
 
     def leave(self) -> None:
-        """A caller was cancelled."""
+        """Handle a cancelled caller."""
         if not self.shared:
             self.close()
 
     def close(self) -> None:
-        """The client ends it; the server sees that when it sees anything."""
+        """Close the connection on the client's side; the server notices when messages arrive."""
         if not self.closed:
             self.closed = True
             if self.open:
@@ -295,11 +306,11 @@ class SimulatedConnection:
             self._fail()
 
     def abandon(self) -> None:
-        """The client lets go of it."""
+        """Abandon the connection on the client's side."""
         self.open = False
 
     def lost(self) -> None:
-        """The client learns that the connection broke."""
+        """Notify the client that the connection broke."""
         if self.open:
             self._fail()
 
@@ -311,12 +322,13 @@ class SimulatedConnection:
         if self.machine.alive:
             self._notify()
 
-    # --- the network, and the server's end ------------------------------------------------------
+    # --- the network, and the server's side -----------------------------------------------------
 
     def _travel(self, way: int, arrive: Callable[[], object]) -> None:
-        """Nothing overtakes what was sent before it, nor leaves while its sender is frozen."""
+        """Send a message: messages stay in order, and a frozen sender sends nothing."""
         world = self.net.world
         leaves = max(world.time, self.machine.frozen_until) if way == 0 else world.time
+        leaves = max(leaves, self.net.partitioned.get((self.machine.name, way), 0.0))
         time = max(leaves + self.net.delay(), self.times[way] + 1e-9)
         self.times[way] = time
         world.after(time - world.time, lambda: self._pass(arrive))
@@ -359,7 +371,7 @@ class SimulatedConnection:
         self._travel(1, lambda: self._pushed(channel.decode(), word.decode()))
 
     def cut(self, aloud: bool | None = None) -> None:
-        """Nothing passes any more."""
+        """Break the connection, with an error for both ends if *aloud*."""
         world = self.net.world
         if not self.whole:
             return
@@ -382,11 +394,11 @@ def _text(word: object) -> str:
 
 
 def _no(connection: Any) -> None:
-    """Nothing is told of a connection that was inherited."""
+    """Ignore changes of an inherited connection."""
 
 
 class Connections:
-    """Makes the connections of one machine (`RedisStore`)."""
+    """The connection factory of one machine, for `RedisStore`."""
 
     def __init__(self, net: Network, machine: Machine, shared: bool) -> None:
         self.net = net
@@ -396,33 +408,35 @@ class Connections:
     def __call__(
         self, settings: Any, address: Address, now: Any, changed: Callable[[Any], None]
     ) -> SimulatedConnection:
-        """A new one, not connected yet."""
+        """Make a connection that is not connected yet."""
         return self.net.connection(self, address, changed)
 
 
 class Network:
-    """Which servers can be reached, and by what connections."""
+    """The servers, and the connections to them."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.hosts: dict[Address, Host] = {}
-        # The machine that a server has heard last.
+        # Until when what a machine sends (0) or is sent (1) is delayed. TCP repeats it until then.
+        self.partitioned: dict[tuple[str, int], float] = {}
+        # The machine whose request was executed last.
         self.asker = ""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Network:
         return self
 
     def listen(self, address: Address, server: Server | Sentinel) -> Host:
-        """A host for a server."""
+        """Add a host for a server."""
         host = self.hosts[address] = Host(server)
         return host
 
     def happens(self, chance: float) -> bool:
-        """Whether a fault of that likelihood happens now."""
+        """Return whether a fault of that probability happens now."""
         return chance > 0.0 and self.world.chance.random() < chance
 
     def delay(self) -> float:
-        """How long something travels."""
+        """Return the travel time of a message."""
         chance, faults = self.world.chance, self.world.faults
         slow = 1000.0 if self.happens(faults.slow) else 1.0
         return min(LONGEST_DELAY, chance.expovariate(1.0 / faults.delay) * slow)
@@ -430,15 +444,17 @@ class Network:
     def connection(
         self, kind: Connections, address: Address, changed: Callable[[Any], None]
     ) -> SimulatedConnection:
-        """One that is not connected yet."""
+        """Make a connection that is not connected yet."""
         return SimulatedConnection(kind, address, changed)
 
     def arrive_connected(self, connection: SimulatedConnection, arrive: Callable[[], None]) -> None:
-        """Connecting takes a round trip."""
-        self.world.after(2 * self.delay(), arrive)
+        """Connect, which takes a round trip."""
+        ways = self.partitioned
+        healed = max(ways.get((connection.machine.name, way), 0.0) for way in (0, 1))
+        self.world.after(max(0.0, healed - self.world.time) + 2 * self.delay(), arrive)
 
     def die(self, name: str) -> None:
-        """A machine is gone: its kernel says so, or its power was cut."""
+        """Handle the death of a machine, by a crash of the process or of its power."""
         for host in self.hosts.values():
             for link in [link for link in host.links if link.machine.name == name]:
                 link.open = False

@@ -1,8 +1,8 @@
 """Play many seeds, on all stores: ``python -m tests.simulation.seeds --seeds 20000 --jobs 2``.
 
-Seeds are shared out among the stores (``--store redis`` for one alone), fewer to the costly.
-Whatever fails is told with its store and seed, the first with its trace; it can be played alone:
-``--first SEED --seeds 1``.
+Seeds are divided among the stores (``--store redis`` for one alone), fewer for slow ones. Failures
+are printed with their store and seed, the first one with its trace; ``--first SEED --seeds 1``
+plays one again.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tests.simulation.stories import KINDS, SHOWN
 from tests.simulation.story import LONG_ONES
 
 CHUNK = 50
-# Shares of the seeds, so that a long run gives each store about as much of its time: a story on a
-# table in memory costs a third of the usual, one that runs long scripts at each step five times it.
+# Weights of the stores, so that a long run spends about the same time on each: a story on a table
+# in memory costs a third of the usual time, one with long scripts at each step five times of it.
 USUAL = 6
-SHARES = {"memory": 16, "sqlite": 16, "passing redis": 2, "sticky redis": 2}
-SHARES |= {"redlock": 1, "redlock in part": 1}
-MOST_TOLD = 20
-# How often a run tells how far it is, in seconds.
+SHARES = {"memory": 16, "sqlite": 16, "local handoff redis": 2, "cached redis": 2, "redis modes": 2}
+SHARES |= {"redlock": 1, "redlock survivable loss": 1}
+MOST_SHOWN = 20
+# The interval of progress reports, in seconds.
 EVERY = 15.0
 
 
 class Played(NamedTuple):
-    """What came of some seeds of one store."""
+    """The results of some seeds of one story."""
 
     kind: str
     seeds: int
@@ -44,7 +44,7 @@ class Played(NamedTuple):
 
 
 def play_chunk(kind: str, first: int, count: int) -> Played:
-    """Some seeds; an unexpected end of a process is a violation, too."""
+    """Play some seeds; an unexpected end of a process is a violation, too."""
     began = time.process_time()
     outcomes = [stories.play(kind, seed) for seed in range(first, first + count)]
     failed = tuple(outcome.seed for outcome in outcomes if outcome.violation is not None)
@@ -53,24 +53,24 @@ def play_chunk(kind: str, first: int, count: int) -> Played:
 
 
 def must_pass(kind: str, first: int, count: int) -> None:
-    """What a test wants of some seeds."""
+    """Play some seeds, and fail if one has a violation."""
     played = play_chunk(kind, first, count)
     assert not played.failed, stories.report(kind, played.failed[0])
     assert played.grants > 5 * count, "the stories are empty"
 
 
 def chunks(kinds: list[str], first: int, seeds: int) -> list[tuple[str, int, int]]:
-    """The work: each kind's share of the seeds, and all in small pieces."""
+    """Divide the seeds among the stories, in small pieces."""
     work = []
     for kind, mine in shares(kinds, seeds).items():
         starts = range(first, first + mine, CHUNK)
         work += [(kind, start, min(CHUNK, first + mine - start)) for start in starts]
-    # All stores from the beginning on, so that a run that is stopped has seen something of each.
+    # Alternate between the stories, so that a run that is stopped early has covered all.
     return sorted(work, key=lambda piece: piece[1])
 
 
 def shares(kinds: list[str], seeds: int) -> dict[str, int]:
-    """How many seeds each kind has of all."""
+    """The number of seeds of each story."""
     weights = {kind: SHARES.get(kind, USUAL) for kind in kinds}
     whole = sum(weights.values())
     mine = {kind: seeds * weight // whole for kind, weight in weights.items()}
@@ -79,10 +79,10 @@ def shares(kinds: list[str], seeds: int) -> dict[str, int]:
 
 
 def play_all(work: list[tuple[str, int, int]], jobs: int) -> dict[str, Played]:
-    """By store; it tells how far it is."""
+    """Play all pieces, and report progress; return the results of each story."""
     found: dict[str, list[Played]] = defaultdict(list)
     progress = Progress(sum(count for _, _, count in work))
-    # What a story leaves in cycles is little: looking for it at the usual pace takes a tenth.
+    # A story leaves few reference cycles: at the default threshold the collector costs 10 %.
     seldom = partial(gc.set_threshold, 50_000)
     with ProcessPoolExecutor(jobs, get_context("spawn"), seldom) as pool:
         for job in as_completed([pool.submit(play_chunk, *piece) for piece in work]):
@@ -93,25 +93,25 @@ def play_all(work: list[tuple[str, int, int]], jobs: int) -> dict[str, Played]:
 
 
 class Progress:
-    """What is told while a run goes on."""
+    """The progress reports of a run."""
 
     def __init__(self, seeds: int) -> None:
         self.seeds = seeds
-        self.began = self.told = time.monotonic()
+        self.began = self.reported = time.monotonic()
         self.parts = [Played("", 0, 0, 0, (), 0.0)]
 
     def add(self, played: Played) -> None:
-        """One more piece; a failing seed is told at once, the rest once in a while."""
+        """Add a piece; print failing seeds at once, the totals at intervals."""
         for seed in played.failed:
             print(f"{played.kind}: seed {seed} failed", flush=True)
         so_far = total("", [*self.parts, played])
         self.parts = [so_far]
-        if time.monotonic() - self.told < EVERY:
+        if time.monotonic() - self.reported < EVERY:
             return
-        self.told = time.monotonic()
-        left = (self.told - self.began) * (self.seeds / so_far.seeds - 1.0)
+        self.reported = time.monotonic()
+        left = (self.reported - self.began) * (self.seeds / so_far.seeds - 1.0)
         print(
-            f"{self.told - self.began:.0f} s: {so_far.seeds:,} of {self.seeds:,} seeds, "
+            f"{self.reported - self.began:.0f} s: {so_far.seeds:,} of {self.seeds:,} seeds, "
             f"{so_far.grants:,} grants, {so_far.steps:,} steps, {so_far.seconds:,.0f} s of CPU, "
             f"{len(so_far.failed)} failed; {left:.0f} s to go",
             flush=True,
@@ -119,7 +119,7 @@ class Progress:
 
 
 def total(kind: str, parts: list[Played]) -> Played:
-    """All of one store, or of all."""
+    """Add up some results."""
     failed = sorted(seed for part in parts for seed in part.failed)
     seeds, grants = sum(part.seeds for part in parts), sum(part.grants for part in parts)
     steps, seconds = sum(part.steps for part in parts), sum(part.seconds for part in parts)
@@ -127,16 +127,16 @@ def total(kind: str, parts: list[Played]) -> Played:
 
 
 def line(played: Played) -> str:
-    """One of the table."""
+    """A line of the table."""
     numbers = (played.seeds, played.grants, played.steps, played.seconds, len(played.failed))
     return "{:<24} {:>9} {:>10} {:>12} {:>9.1f} {:>7}".format(played.kind, *numbers)
 
 
 def main() -> int:
-    """Play the seeds that the command line names."""
+    """Play the seeds given by the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20000)
-    # Those before it are all long, and for the tests.
+    # Earlier seeds are all long, and played by the tests.
     parser.add_argument("--first", type=int, default=LONG_ONES)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--store", choices=sorted(KINDS | SHOWN), action="append")
@@ -152,7 +152,7 @@ def main() -> int:
     failed = [(played.kind, seed) for played in found.values() for seed in played.failed]
     if failed:
         print(stories.report(*failed[0]))
-        print("failing seeds:", *(f"{kind}:{seed}" for kind, seed in failed[:MOST_TOLD]))
+        print("failing seeds:", *(f"{kind}:{seed}" for kind, seed in failed[:MOST_SHOWN]))
     return 1 if failed else 0
 
 

@@ -1,15 +1,15 @@
 """Stories on PostgreSQL: the production text on simulated connections to a model of the server.
 
-A connection that is lost is lost in silence, and its session ends by the clock of the server: the
-protocols survive that. In `EndedStory` sessions are ended by force: then two clients may be valid
-holders until the first has heard of it.
+Connections are lost without an error, and the server ends their sessions by its own clock: the
+protocols survive that. In `TerminatedStory` sessions are terminated by force: then two leases may
+overlap until the first client has been notified.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.judge import BeliefsJudge, Judge, Violation
+from tests.simulation.judge import Judge, ValidityJudge, Violation
 from tests.simulation.sql_connection import Network, simulated_store
 from tests.simulation.sql_lease_server import LeaseServer
 from tests.simulation.sql_server import Server
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class DatabaseStory(Story):
-    """One seed; each machine has a store of its own."""
+    """One seed; each machine has its own store."""
 
     protocol = "lease"
 
     def make_stores(self) -> None:
-        """None yet."""
+        """Make no server yet."""
         self.networks: dict[str, Network] = {}
         self.stores: dict[str, SqlStore] = {}
 
     def make_backend(self, machine: Machine) -> Any:
-        """The production text."""
+        """Make the production backend."""
         return self._store(machine).backend(self.protocol)
 
     def _store(self, machine: Machine) -> SqlStore:
@@ -45,30 +45,30 @@ class DatabaseStory(Story):
         return store
 
     def die(self, name: str) -> None:
-        """A machine crashed."""
+        """Handle the crash of a machine."""
         self.networks[name].die()
 
     def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
-        """A child has connections of its own."""
+        """Return the connections of a forked child."""
         old, new = self.stores[parent.name], self._store(child)
         return {id(old): new, id(old.sessions): new.sessions, id(old.pool): new.pool}
 
 
 class SqlJudge(Judge):
-    """Looks at the tables between transactions only, and does not judge fairness."""
+    """Checks the tables between transactions only, and not the order of grants."""
 
     def check(self) -> None:
-        """After each step: no two valid holders, and tokens rise."""
+        """After each step: no two valid holders, and tokens increase."""
         self.check_time()
         model: Any = self.model
-        if self.looked_at((model.tables.changes, len(model.owners))):
+        if self.is_unchanged((model.tables.changes, len(model.owners))):
             return
-        self.remember_orphans()
-        self.believers()
+        self.record_given_up()
+        self.valid_holders()
         self._check_rows()
 
     def _check_rows(self) -> None:
-        """Every hold in the table, outside of transactions, is wanted by a client."""
+        """Each hold in the table, outside of transactions, has an owner."""
         model: Any = self.model
         now = model.tables.micros()
         for name, row in model.tables.locks.items():
@@ -77,16 +77,16 @@ class SqlJudge(Judge):
             hold = self.is_valid.get(row["id"])
             if hold is not None and hold.state is State.FREE:
                 raise Violation(f"{row['id']} was released, and holds again")
-            if hold is None and self._is_ghost(row["client"], row["id"]):
-                raise Violation(f"{row['id']} holds for nobody")
+            if hold is None and self._is_abandoned(row["client"], row["id"]):
+                raise Violation(f"{row['id']} holds without an owner")
 
-    def _is_ghost(self, client: str, holder: str) -> bool:
-        # A machine names its clients after itself.
+    def _is_abandoned(self, client: str, holder: str) -> bool:
+        # The identifiers of clients begin with the name of their machine.
         name = client.partition(".")[0]
         if not self.machines[name].alive:
             return False
         registry = self.registry[name]
-        # A release that could not be sent for long is left to the end of the lease.
+        # A release that failed for long is left to the end of the lease.
         given_up = self.given_up_by.get(holder, FOREVER) <= self.machines[name].now()
         return (
             not registry.in_flight.active
@@ -104,13 +104,13 @@ class SqlJudge(Judge):
         self.all_were_served()
         for name, row in tables.locks.items():
             if row["id"] is not None and row["expires"] > now:
-                raise Violation(f"{name!r} is held by nobody: {row['id']}")
+                raise Violation(f"{name!r} is held without an owner: {row['id']}")
         for name, queue in tables.waiters.items():
             if [waiter for waiter in queue if waiter["expires"] > now]:
-                raise Violation(f"somebody is left in the queue of {name!r}")
+                raise Violation(f"a waiter is left in the queue of {name!r}")
         if model.owners:
             raise Violation("a transaction was left open")
-        self.all_was_given_back()
+        self.all_was_released()
 
 
 class SqlStory(DatabaseStory):
@@ -128,17 +128,17 @@ class SqlStory(DatabaseStory):
         return SqlJudge(self.world, self.model, self.calm, max(self.leases))
 
 
-class SessionsJudge(BeliefsJudge):
-    """What the server has depends on sessions, so holders, tokens and the end are judged."""
+class SessionsJudge(ValidityJudge):
+    """Checks holders, tokens and the end; the state of the server depends on its sessions."""
 
     def at_rest(self) -> None:
         """All were served, and no session has a lock."""
         self.all_were_served()
-        self.all_was_given_back()
+        self.all_was_released()
         model: Any = self.model
         for key, session in model.owners.items():
             if key[0] != "liveness_key":
-                raise Violation(f"session {session.number} has {key} for nobody")
+                raise Violation(f"session {session.number} has {key} without an owner")
 
 
 class SessionsStory(DatabaseStory):
@@ -157,11 +157,11 @@ class SessionsStory(DatabaseStory):
         return SessionsJudge(self.world, self.model, self.calm, max(self.leases))
 
 
-class EndedStory(SessionsStory):
-    """Sessions are ended by force, one or all; the holder is notified, and its token is older."""
+class TerminatedStory(SessionsStory):
+    """Sessions are terminated, one or all; the holder is notified, and its token is older."""
 
     def make_judge(self) -> SessionsJudge:
-        """Counts overlaps instead."""
+        """Make a judge that counts overlaps."""
         judge = super().make_judge()
         judge.shows = True
         self.world.after(2.0, self._trouble)

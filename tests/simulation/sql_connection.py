@@ -1,5 +1,4 @@
-"""Simulated connections to a simulated database: the pool, the listener and the sessions of the
-library run on them unchanged.
+"""Simulated connections to a simulated database, for the library's pool, listener and sessions.
 
 A connection is lost in silence: nothing that is sent over it arrives any more, and both ends notice
 when their keepalive fails, unless they notice earlier by a timeout of their own.
@@ -32,19 +31,19 @@ TICK = 1e-6
 
 
 class ByName(Dialect):
-    """Statements are sent by their names."""
+    """A dialect that sends statements by their names."""
 
     def text(self, script: Script, prepared: set[str] | None) -> tuple[Any, list[str]]:
-        """The script itself."""
+        """Return the script itself."""
         return script, []
 
     def grouped(self, script: Script, results: list[Result]) -> list[Result]:
-        """One for each part already."""
+        """Return the results, one for each part."""
         return results
 
 
 class Network:
-    """One machine's way to the server."""
+    """The network of one machine."""
 
     def __init__(self, machine: Machine, server: Any) -> None:
         self.machine = machine
@@ -54,21 +53,21 @@ class Network:
         self.watchers: list[SimulatedWatcher] = []
 
     def happens(self, chance: float) -> bool:
-        """Whether a fault of that probability happens now."""
+        """Return whether a fault of that probability happens now."""
         return chance > 0.0 and self.world.chance.random() < chance
 
     def delay(self) -> float:
-        """How long one message takes."""
+        """Return the travel time of a message."""
         delay: float = self.world.delay(self.world.faults)
         return delay
 
     def after(self, until: float, action: Callable[[], None]) -> None:
-        """Do something at a time on the machine's clock."""
+        """Schedule an action by the machine's clock."""
         if until < float("inf"):
             self.world.after(max(0.0, until - self.machine.now()), action)
 
     def die(self) -> None:
-        """The machine crashed: its kernel ends its connections, unless its power was cut."""
+        """Handle a crash: the kernel closes the connections, unless the power was cut."""
         if self.happens(0.7):
             for connection in self.connections:
                 connection.end_session()
@@ -82,7 +81,7 @@ class SimulatedConnection:
         self.prepared: set[str] | None = None
         self.number = self.backend = 0
         self.reused = False
-        # Closed by the client; the client has seen its end; messages still arrive.
+        # Closed by the client; its end noticed by the client; messages still arrive.
         self.closed = self.over = False
         self.whole = True
         self.session: Any = None
@@ -90,27 +89,27 @@ class SimulatedConnection:
         self.answer: object = None
         self.reply: Reply | None = None
         self.payloads: list[str] = []
-        # When the last message to the server, and to the client, arrives.
+        # When the last message to the server and to the client arrives.
         self.sent = self.answered = 0.0
 
     @property
     def usable(self) -> bool:
-        """Open, outside a transaction, and without an answer still to come."""
+        """Return whether it is open, outside a transaction, and without an outstanding answer."""
         ok = not (self.closed or self.over or self.owes) and self.session is not None
         return ok and not self.session.in_transaction
 
     def fresh(self) -> bool:
-        """Usable, as far as the client's kernel knows."""
+        """Return whether it is usable, according to the client's kernel."""
         return self.usable
 
     def fileno(self) -> int:
-        """Connections have no descriptors here."""
+        """Simulated connections have no descriptors."""
         return 0
 
     def handle(
         self, machine: Machine, call: Call[Any], wanted: Callable[[], bool], reply: Reply
     ) -> None:
-        """Carry out a request."""
+        """Execute a request."""
         request = call.request
         if not wanted():
             return
@@ -172,11 +171,11 @@ class SimulatedConnection:
             reply(outcome)
 
     def to_server(self, arrive: Callable[[], None]) -> None:
-        """A message on its way; it does not overtake an earlier one."""
+        """Send a message; it does not overtake an earlier one."""
         self.sent = self._travel(self.sent, arrive)
 
     def to_client(self, arrive: Callable[[], None]) -> None:
-        """The same in the other direction."""
+        """Send a message in the other direction."""
         self.answered = self._travel(self.answered, arrive)
 
     def _travel(self, earlier: float, arrive: Callable[[], None]) -> float:
@@ -186,7 +185,7 @@ class SimulatedConnection:
         return at
 
     def lose(self) -> None:
-        """From now on nothing arrives."""
+        """Discard all further messages."""
         if self.whole:
             self.whole = False
             self.network.world.after(KEEPALIVE, self._keepalive_failed)
@@ -196,7 +195,7 @@ class SimulatedConnection:
         self._seen()
 
     def _answered(self, results: object) -> None:
-        """The server answers."""
+        """Deliver an answer of the server."""
         if self.network.happens(self.network.world.faults.lost_reply):
             self.lose()
         self.to_client(lambda: self._received(results))
@@ -204,12 +203,12 @@ class SimulatedConnection:
     def _received(self, results: object) -> None:
         self.owes, self.answer = False, results
         if isinstance(results, SqlError):
-            # A copy: its traceback would keep the process alive that it is raised in.
+            # A copy, because its traceback would keep a process alive.
             self.answer = SqlError(results.state, results.text)
         self._settle(self.answer)
 
     def _notified(self, payload: str) -> None:
-        """The server sends a notification."""
+        """Deliver a notification of the server."""
         if self.network.happens(self.network.world.faults.lost_message / 4):
             self.lose()
         self.to_client(lambda: self._heard(payload))
@@ -224,11 +223,11 @@ class SimulatedConnection:
         self._settle(payloads)
 
     def _ended(self) -> None:
-        """The server has ended the session; the client hears of it later."""
+        """Send the end of the session to the client."""
         self.to_client(self._seen)
 
     def _seen(self) -> None:
-        """The client's kernel has seen the end."""
+        """Record that the client's kernel has noticed the end."""
         if not self.over and self.network.machine.alive:
             self.over = True
             self._settle(OutcomeUnknown("the connection was lost"))
@@ -236,28 +235,28 @@ class SimulatedConnection:
                 watcher.disconnected(self)
 
     def end_session(self) -> None:
-        """The server hears that the connection has ended."""
+        """Notify the server of the end of the connection."""
         if self.session is not None:
             self.to_server(lambda: self.network.server.end(self.session))
 
     def cut(self) -> None:
-        """End it from the client's side; a dead machine does nothing any more."""
+        """End the connection on the client's side, if the machine is alive."""
         if self.network.machine.alive and not self.closed:
             self.over = True
             self.end_session()
             self._settle(OutcomeUnknown("the connection was cut"))
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self.cut()
         self.closed = True
 
     def abandon(self) -> None:
-        """The connection belongs to the parent."""
+        """Abandon the connection, which belongs to the parent."""
 
 
 class SimulatedWatcher:
-    """Which connections of a client have ended."""
+    """Watches for the end of a client's connections."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -274,12 +273,12 @@ class SimulatedWatcher:
             self.disconnected(session.connection)
 
     def remove(self, session: SessionConnection) -> None:
-        """Stop watching it."""
+        """Stop watching a session."""
         if session in self.sessions:
             self.sessions.remove(session)
 
     def disconnected(self, connection: object) -> None:
-        """A connection has ended."""
+        """Record the end of a connection."""
         for session in [found for found in self.sessions if found.connection is connection]:
             self.sessions.remove(session)
             self.ended.append(session)
@@ -308,7 +307,7 @@ class SimulatedWatcher:
             reply([])
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
     abandon = close
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL does with the statements of protocol "lease": transactions and row locks.
+"""A model of PostgreSQL for the statements of protocol "lease": transactions and row locks.
 
 Between two scripts of a transaction its client may freeze or be cut off, with its row locked, until
 the server ends the session.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from leaselock.backends.sql.statements import Part, Script
 
-# What `begin` sets: for an idle transaction, and for a row that others have locked.
+# The timeouts that `begin` sets: of an idle transaction, and of a wait for a locked row.
 TIMEOUT = 3.0
 LOCK_TIMEOUT = SqlError("55P03", "canceling statement due to lock timeout")
 ANSWERS: dict[str, list[Any]] = {"fact": [("1",)], "session defaults": []}
@@ -41,7 +41,7 @@ class LeaseSession:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether it has rows locked."""
+        """Return whether the session has locked rows."""
         return bool(self.locked)
 
 
@@ -59,12 +59,12 @@ class LeaseServer:
         self.tables = Tables(micros, lambda key: any(key in s.keys for s in self.sessions))
         self.sessions: dict[LeaseSession, None] = {}
         self.begun = 0
-        # Whose transaction has locked a row; and who waits for rows, until when.
+        # The session that has locked each row, and the waiting scripts with their deadlines.
         self.owners: dict[str, LeaseSession] = {}
         self.queue: list[Any] = []
 
     def begin(self, ended: Callable[[], None], notify: Callable[[str], None]) -> LeaseSession:
-        """A new session."""
+        """Begin a session."""
         self.begun += 1
         session = LeaseSession(self.begun, ended, notify)
         self.sessions[session] = None

@@ -1,8 +1,7 @@
-"""What PostgreSQL does with the conversations of protocols "row" and "advisory", for simulations.
+"""A model of PostgreSQL for the protocols "row" and "advisory".
 
-It has sessions, which have transactions, row locks and advisory locks; who waits for a lock waits
-in line. A session ends when its connection does, when it was silent for too long, or by force; then
-all that it had is free.
+It has sessions with transactions, row locks and advisory locks; waits for a lock are in order. A
+session ends with its connection, after a timeout, or when it is terminated; it then has no locks.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 
 Key = tuple[str, object]
 LOCK_TIMEOUT = SqlError("55P03", "canceling statement due to lock timeout")
-WAITS = {"row wait": "row", "advisory wait": "advisory"}
+WAITS = {"row wait", "row wait shared", "advisory wait"}
 
 
 class Session:
-    """One connection's, in the server; *ended* is called once."""
+    """The session of a connection in the server; *ended* is called once."""
 
     def __init__(self, number: int, ended: Callable[[], None]) -> None:
         self.number = number
@@ -36,20 +35,21 @@ class Session:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether it has rows locked."""
+        """Return whether the session has locked rows."""
         return bool(self.rows)
 
 
 class Wait:
-    """A statement that waits for a lock, and what follows it."""
+    """A statement that waits for a lock, and the rest of its script."""
 
-    def __init__(self, session: Session, go_on: Callable[[object], None]) -> None:
+    def __init__(self, session: Session, shared: bool, go_on: Callable[[object], None]) -> None:
         self.session = session
+        self.shared = shared
         self.go_on = go_on
 
 
 def _ignore(payload: str) -> None:
-    """These protocols do not listen."""
+    """Do nothing: these protocols do not listen."""
 
 
 class Server:
@@ -62,32 +62,35 @@ class Server:
         self.after = after
         self.sessions: dict[int, Session] = {}
         self.owners: dict[Key, Session] = {}
-        self.lines: dict[Key, deque[Wait]] = {}
+        self.readers: dict[Key, dict[Session, None]] = {}
+        self.queues: dict[Key, deque[Wait]] = {}
         self.made: set[str] = set()
         self.tokens: dict[str, int] = {}
         self.records: dict[str, dict[str, Any]] = {}
         self.begun = 0
-        # How often anything may have changed.
+        # Incremented with each possible change.
         self.changes = 0
 
     # --- sessions -------------------------------------------------------------------------------
 
     def begin(self, ended: Callable[[], None], notify: Callable[[str], None] = _ignore) -> Session:
-        """A new session."""
+        """Begin a session."""
         self.begun += 1
         session = self.sessions[self.begun] = Session(self.begun, ended)
         return session
 
     def end(self, session: Session | None) -> None:
-        """End a session: everything it had is free."""
+        """End a session, and release its locks."""
         if session is None or not session.alive:
             return
         session.alive = False
         del self.sessions[session.number]
-        for line in self.lines.values():
-            for wait in [wait for wait in line if wait.session is session]:
-                line.remove(wait)
+        for queue in self.queues.values():
+            for wait in [wait for wait in queue if wait.session is session]:
+                queue.remove(wait)
         self._let_go(session, session.rows | session.locks)
+        for key in list(self.queues):
+            self._serve(key)
         session.ended()
 
     def _idle(self, session: Session) -> None:
@@ -96,7 +99,7 @@ class Server:
         self.after(session.silence, lambda: self.end(session) if session.turn == turn else None)
 
     def execute(self, session: Session, script: Script, answer: Callable[[object], None]) -> None:
-        """A script: its results, one for each part, or the error of one."""
+        """Execute a script; answer with one result for each part, or with an error."""
         if session.alive:
             session.turn += 1
             self._go_on(session, deque(script), [], answer)
@@ -132,22 +135,43 @@ class Server:
 
     # --- locks ----------------------------------------------------------------------------------
 
-    def take(self, session: Session, key: Key, of: set[Key]) -> bool:
-        """A lock, if it is free or its own already."""
-        if self.owners.setdefault(key, session) is not session:
+    def take(self, session: Session, key: Key, of: set[Key], shared: bool = False) -> bool:
+        """Take a lock, alone or beside readers, unless other sessions hold it."""
+        if not self._is_free(session, key, shared):
             return False
+        if shared and key not in self.owners:
+            self.readers.setdefault(key, {})[session] = None
+        else:
+            self.owners[key] = session
         of.add(key)
         return True
+
+    def _is_free(self, session: Session, key: Key, shared: bool) -> bool:
+        others = self.readers.get(key, {}).keys() - {session}
+        return self.owners.get(key, session) is session and (shared or not others)
+
+    def _is_kept_back(self, key: Key, shared: bool) -> bool:
+        """Whether a waiter comes first. A row is shared before those who wait for it."""
+        waiting = self.queues.get(key, ())
+        return any(not (shared and wait.shared) for wait in waiting) and not (
+            shared and key[0] == "row"
+        )
 
     def _let_go(self, session: Session, keys: set[Key]) -> None:
         for key in sorted(keys, key=repr):
             session.rows.discard(key)
             session.locks.discard(key)
-            self.owners.pop(key, None)
+            if session not in self.readers.get(key, ()):
+                self.owners.pop(key, None)
+            self.readers.get(key, {}).pop(session, None)
         for key in sorted(keys, key=repr):
-            line = self.lines.get(key)
-            if line and key not in self.owners:
-                line.popleft().go_on(True)
+            self._serve(key)
+
+    def _serve(self, key: Key) -> None:
+        """Grant the lock to those who have waited longest, to several readers at once."""
+        queue = self.queues.get(key)
+        while queue and self._is_free(queue[0].session, key, queue[0].shared):
+            queue.popleft().go_on(True)
 
     def _wait(
         self,
@@ -156,7 +180,8 @@ class Server:
         values: dict[str, Any],
         done: Callable[[object], None],
     ) -> None:
-        row = title == "row wait"
+        row = title != "advisory wait"
+        shared = values["mode"] == "shared"
         name = str(values["name"])
         key: Key = ("row", name) if row else ("advisory", values["key"])
         of = session.rows if row else session.locks
@@ -165,103 +190,123 @@ class Server:
         if row and name not in self.made:
             done([])
             return
-        if self.take(session, key, of):
+        if not self._is_kept_back(key, shared) and self.take(session, key, of, shared):
             done([(name,)])
             return
 
         def granted(got: object) -> None:
             if got is True:
-                self.take(session, key, of)
+                self.take(session, key, of, shared)
                 done([(name,)])
 
-        wait = Wait(session, granted)
-        line = self.lines.setdefault(key, deque())
-        line.append(wait)
+        wait = Wait(session, shared, granted)
+        queue = self.queues.setdefault(key, deque())
+        queue.append(wait)
 
         def too_late() -> None:
-            if wait in line:
-                line.remove(wait)
+            if wait in queue:
+                queue.remove(wait)
                 done(LOCK_TIMEOUT)
+                self._serve(key)
 
         self.after(values["timeout"] / 1000, too_late)
 
-    # --- statements, each by its title ----------------------------------------------------------
+    # --- statements, by their titles ------------------------------------------------------------
 
     def do_identify(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """The number of the session."""
+        """Return the number of the session."""
         return [(session.number,)]
 
     def do_fact(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """The version of the tables."""
+        """Return the version of the tables."""
         return [("1",)]
 
     def do_session_defaults(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """Nothing here depends on them."""
+        """Do nothing: the model does not depend on these settings."""
         return []
 
     def do_session_settings(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """After how long a silence it ends."""
+        """Set the idle timeout of the session."""
         session.silence = int(values["silence"]) / 1000
         return [("", "idle_session_timeout")]
 
     def do_begin_transaction(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """Row locks are the transaction's."""
+        """Begin a transaction, which owns row locks."""
         return []
 
     def do_roll_back(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """They end with it."""
+        """End the transaction, and release its row locks."""
         self._let_go(session, set(session.rows))
         return []
 
     do_commit_transaction = do_roll_back
 
     def do_row_release(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """All."""
+        """Release all locks of the session."""
         self._let_go(session, session.rows | session.locks)
         return []
 
     do_advisory_release = do_row_release
 
     def do_mark_alive(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """What shows that the session lives."""
+        """Lock the liveness key, which shows that the session is open."""
         return [(self.take(session, ("liveness_key", values["liveness_key"]), session.locks),)]
 
     def do_ping(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """A sign of life."""
+        """Return a row, which shows that the session is open."""
         return [(1,)]
 
     def do_row_exists(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """Whether it can be locked."""
+        """Return whether the row exists."""
         return [(int(values["name"] in self.made),)]
 
     def do_create_row(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """From now on it can."""
+        """Create the row."""
         self.made.add(values["name"])
         return []
 
     def do_row_try(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """The row, unless it is locked."""
-        name = values["name"]
-        if name not in self.made or not self.take(session, ("row", name), session.rows):
+        """Lock the row, unless another session has it."""
+        name, shared = values["name"], values["mode"] == "shared"
+        key: Key = ("row", name)
+        kept_back = name not in self.made or self._is_kept_back(key, shared)
+        if kept_back or not self.take(session, key, session.rows, shared):
             return []
         return [(name, self.do_mark_alive(session, values)[0][0])]
 
+    do_row_try_shared = do_row_try
+
     def do_row_token(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """A token, and whether the session that holds lives."""
+        """Return a new token, and whether another session has the liveness key."""
         self._note(values, self._count(values["name"]))
         owner = self.owners.get(("liveness_key", values["liveness_key"]))
         return [(self.tokens[values["name"]], owner is not None and owner is not session)]
 
     def do_advisory_acquire(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """The lock and a token, unless it is another's."""
-        if not self.take(session, ("advisory", values["key"]), session.locks):
+        """Take the lock and a token, unless another session has it."""
+        key: Key = ("advisory", values["key"])
+        shared = values["mode"] == "shared"
+        has_it = self.owners.get(key) is session or session in self.readers.get(key, ())
+        if self._is_kept_back(key, shared) and not has_it:
+            return []
+        if not self.take(session, key, session.locks, shared):
             return []
         self.do_mark_alive(session, values)
         self._note(values, self._count(values["name"]))
         return [(self.tokens[values["name"]],)]
 
+    def do_advisory_weaken(self, session: Session, values: dict[str, Any]) -> list[Any]:
+        """Let a writer become a reader."""
+        key: Key = ("advisory", values["key"])
+        if self.owners.get(key) is session:
+            del self.owners[key]
+            self.take(session, key, session.locks, shared=True)
+            self.records[values["session"]]["mode"] = "shared"
+            self._serve(key)
+        return [(1,)]
+
     def do_record_waiter(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """One that waits."""
+        """Record a waiter."""
         self._note(values, None)
         return self.do_mark_alive(session, values)
 
@@ -273,8 +318,8 @@ class Server:
         self.records[values["session"]] = {**values, "token": token}
 
     def do_sessions(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """Whose sessions have what is their own."""
-        columns = ("name", "id", "client", "token", "backend", "metadata", "since")
+        """Return the records of open sessions."""
+        columns = ("name", "id", "client", "token", "backend", "metadata", "since", "mode")
         rows = []
         for record in self.records.values():
             owner = self.owners.get(("liveness_key", record["liveness_key"]))
@@ -286,13 +331,19 @@ class Server:
                 rows.append(tuple(record[column] for column in columns))
         return sorted(rows, key=lambda row: (row[0], row[6]))
 
-    def do_holding_session(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """The newest of those that hold."""
+    def do_holding_sessions(self, session: Session, values: dict[str, Any]) -> list[Any]:
+        """Return the holds."""
         held = [row for row in self.do_sessions(session, values) if row[3] is not None]
-        return sorted(held, key=lambda row: -row[3])[:1]
+        return sorted(held, key=lambda row: int(row[3]))
+
+    def do_advisory_stranger(self, session: Session, values: dict[str, Any]) -> list[Any]:
+        """Only this library uses the server."""
+        return []
+
+    do_row_stranger = do_advisory_stranger
 
     def do_end_session(self, session: Session, values: dict[str, Any]) -> list[Any]:
-        """By force."""
+        """Terminate a session."""
         other = self.sessions.get(values["backend"])
         if other is not None and other is not session:
             self.end(other)

@@ -1,13 +1,29 @@
-"""All stories, by the name of the store that they are played on."""
+"""All stories, by the name of their store."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tests.simulation import redis, redlock, sql
-from tests.simulation.passing import Passing, PassingOnRedis, Sticky, StickyOnRedis
+from tests.simulation.election import (
+    ElectionStory,
+    PeriodStory,
+    RedisElectionStory,
+    RedisPeriodStory,
+    SqlPeriodStory,
+    ZooElectionStory,
+)
+from tests.simulation.local_handoff import (
+    CachedStory,
+    HandoffStory,
+    RedisCachedStory,
+    RedisHandoffStory,
+)
+from tests.simulation.modes import ModesStory, PersistentStory, SessionsModesStory, SqlModesStory
+from tests.simulation.redis_modes import PersistentRedisStory, RedisModesStory
 from tests.simulation.story import Outcome, Story
 from tests.simulation.zoo import EnsembleSingleStory, EnsembleStory, SingleStory, ZooStory
+from tests.simulation.zoo_modes import EnsembleModesStory, PersistentZooStory, ZooModesStory
 
 from leaselock.backends.memory.store import CAPABILITIES
 from leaselock.core.queue import NodeQueue
@@ -17,48 +33,63 @@ if TYPE_CHECKING:
 
 
 class MemoryStory(Story):
-    """The same rules, on what the store in memory promises."""
+    """The same rules, with the guarantees of the store in memory."""
 
     def make_backend(self, machine: Machine) -> NodeQueue:
-        """How its machines lock."""
-        return NodeQueue(CAPABILITIES, "store", "ear")
+        """Make the backend of a machine."""
+        return NodeQueue(CAPABILITIES, "store", "listener")
 
 
-# What no fault in it may break.
+# Stories that must have no violation.
 KINDS: dict[str, type[Story]] = {
     "memory": MemoryStory,
     "sqlite": Story,
+    "modes": ModesStory,
+    "modes persistent": PersistentStory,
     "redis": redis.RedisStory,
+    "redis modes": RedisModesStory,
+    "redis modes persistent": PersistentRedisStory,
     "redlock": redlock.RedlockStory,
-    "redlock in part": redlock.MinorityStory,
+    "redlock survivable loss": redlock.SurvivableLossStory,
     "zookeeper": ZooStory,
     "zookeeper single": SingleStory,
     "zookeeper ensemble": EnsembleStory,
     "zookeeper ensemble single": EnsembleSingleStory,
+    "zookeeper modes": ZooModesStory,
+    "zookeeper modes persistent": PersistentZooStory,
+    "zookeeper ensemble modes": EnsembleModesStory,
     "sql": sql.SqlStory,
     "sql sessions": sql.SessionsStory,
-    "passing": Passing,
-    "passing redis": PassingOnRedis,
-    "sticky": Sticky,
-    "sticky redis": StickyOnRedis,
+    "sql modes": SqlModesStory,
+    "sql sessions modes": SessionsModesStory,
+    "local handoff": HandoffStory,
+    "local handoff redis": RedisHandoffStory,
+    "cached": CachedStory,
+    "cached redis": RedisCachedStory,
+    "election": ElectionStory,
+    "election redis": RedisElectionStory,
+    "election zookeeper": ZooElectionStory,
+    "periods": PeriodStory,
+    "periods redis": RedisPeriodStory,
+    "sql periods": SqlPeriodStory,
 }
-# With faults that the store does not survive: played to show what is left then.
+# Stories with faults that the store does not survive: they show which guarantees remain.
 SHOWN: dict[str, type[Story]] = {
-    "redis that forgets": redis.ForgetfulStory,
-    "redis that repeats": redis.RewoundStory,
-    "sql sessions that end": sql.EndedStory,
-    "redlock that forgets": redlock.ForgetfulStory,
-    "redlock that forgets in part": redlock.UnaskedStory,
+    "redis data loss": redis.DataLossStory,
+    "redis data loss slow clock": redis.RewoundClockStory,
+    "sql sessions terminated": sql.TerminatedStory,
+    "redlock majority loss": redlock.MajorityLossStory,
+    "redlock minority loss": redlock.MinorityLossStory,
 }
 LAST_LINES = 80
 
 
 def play(kind: str, seed: int, traced: bool = False) -> Outcome:
-    """One seed of one kind."""
-    return (KINDS | SHOWN)[kind](seed, traced).tell()
+    """Play a seed of a story."""
+    return (KINDS | SHOWN)[kind](seed, traced).run()
 
 
 def report(kind: str, seed: int) -> str:
-    """The trace of a failing seed, for people."""
+    """The readable trace of a failing seed."""
     outcome = play(kind, seed, traced=True)
     return "\n".join([f"{kind}, seed {seed}: {outcome.violation}", *outcome.trace[-LAST_LINES:]])

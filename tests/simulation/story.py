@@ -1,7 +1,7 @@
-"""A story: a few machines that contend for a few locks, and what may go wrong for them.
+"""A story: a few machines that contend for a few locks, with faults.
 
-The seed decides everything: how many they are, what they do, which faults there are and how
-strong. Faults stop at `HEAL`; by `END` everything must have come to rest.
+The seed decides everything: the number of machines, their actions, the faults and their
+probabilities. Faults stop at `HEAL`; at `END` all locks must be free and all waiters served.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 
 HEAL = 30.0
 END = 150.0
-PATIENCE = 2.0
+TIMEOUT = 2.0
 LEASES = ((1.0, 2.0, 4.0), (1.0, 2.0, 4.0), (20.0,))
 CALM = 4
-# How many locks a user takes. Short stories cost half as much and find most of the planted bugs in
-# the same time as long ones; a few bugs need many meetings.
+# How many locks a user acquires. Short stories cost half as much and find most planted bugs in the
+# same time as long ones; a few bugs need many acquisitions.
 LONG, SHORT = (3, 6, 10), (1, 2, 4)
 LONG_ONES, EACH = 20_000, 10
-# In some of the others processes fork, this often while they hold, and no more often in all.
+# In every fifth of the others processes fork during a hold: the probability, and the maximum.
 FORKING, FORK, MOST_CHILDREN = 5, 0.15, 2
 
 
 def is_long(seed: int) -> bool:
-    """The first seeds are long stories, and of all others each tenth."""
+    """Return whether the story is long: the first seeds, and every tenth of the others."""
     return seed < LONG_ONES or seed % EACH == 0
 
 
 def has_forks(seed: int) -> bool:
-    """The first seeds have none: those of them that once failed are as they were then."""
+    """Return whether processes fork. Not in the first seeds, so that old failures stay the same."""
     return seed >= LONG_ONES and seed % FORKING == 1
 
 
 class Outcome(NamedTuple):
-    """What came of a seed."""
+    """The result of a seed."""
 
     seed: int
     violation: str | None
@@ -61,10 +61,10 @@ class Outcome(NamedTuple):
 class Story:
     """One seed."""
 
-    # How long those who hold work, on the average.
+    # The mean durations of the work under a lock, in seconds.
     works: tuple[float, ...] = (0.01, 0.3, 1.5)
     end = END
-    # How many threads or tasks a machine has, and how often they pass a lease among themselves.
+    # The numbers of threads or tasks of a machine, and the options for local hand-off.
     users: tuple[int, ...] = (1, 1, 2)
     local_handoffs = 0
     cached = False
@@ -75,7 +75,7 @@ class Story:
         chance = self.world.chance
         self.calm = chance.randrange(CALM) == 0
         self.model = self.make_model()
-        self.world.models = {"store": self.model, "ear": self.model}
+        self.world.models = {"store": self.model, "listener": self.model}
         self.world.trace = [] if traced else None
         self.leases = chance.choice(LEASES)
         self.rounds = LONG if is_long(seed) else SHORT
@@ -92,27 +92,27 @@ class Story:
             self.world.faults = self._faults()
 
     def make_model(self) -> Any:
-        """The store of this story."""
+        """Make the store."""
         return Model(lambda: self.world.time, self._micros)
 
     def make_judge(self) -> Judge:
-        """Who looks at its steps."""
+        """Make the judge."""
         return Judge(self.world, self.model, self.calm, max(self.leases))
 
     def make_backend(self, machine: Machine) -> Any:
-        """How its machines lock."""
-        return NodeQueue(CAPABILITIES, "store", "ear")
+        """Make the backend of a machine."""
+        return NodeQueue(CAPABILITIES, "store", "listener")
 
     def _micros(self) -> int:
         return int((EPOCH + self.world.time) * 1e6)
 
     def _faults(self) -> Faults:
-        # A random part of the faults, each with a random strength: a seed with all of them at
-        # full strength finds less, since nothing goes on for long.
+        # A random subset of the faults, each with a random probability. All faults at their maximum
+        # would find less, because hardly any operation would succeed.
         chance = self.world.chance
 
-        def some(strength: float) -> float:
-            return chance.random() * strength if chance.random() < 0.5 else 0.0
+        def some(maximum: float) -> float:
+            return chance.random() * maximum if chance.random() < 0.5 else 0.0
 
         return Faults(
             delay=chance.choice((0.0005, 0.005, 0.02)),
@@ -127,15 +127,19 @@ class Story:
     def _machine(self, name: str) -> None:
         machine = Machine(self.world, name)
         backend = self.make_backend(machine)
-        service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=PATIENCE)
+        service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=TIMEOUT)
         self.judge.enrol(machine, service)
         for number in range(self.world.chance.choice(self.users)):
-            machine.start(User(self, machine, service).live(), f"user{number}")
+            machine.start(self.make_user(machine, service).live(), f"user{number}")
+
+    def make_user(self, machine: Machine, service: ClientCore) -> User:
+        """Make a user."""
+        return User(self, machine, service)
 
     def perhaps_fork(
         self, parent: Machine, service: ClientCore, mutex: Mutex, handle: LeaseHandle
     ) -> None:
-        """A process forks while it holds; the child goes on with a copy of everything."""
+        """Perhaps fork the process during its hold; the child gets a copy of everything."""
         if not self.children_left or self.world.chance.random() >= FORK:
             return
         child = Machine(self.world, f"{parent.name}fork{self.children_left}")
@@ -147,11 +151,11 @@ class Story:
         child.start(User(self, child, copies.service).live_on(copies), "user0")
 
     def nodes_of(self, parent: Machine, child: Machine) -> dict[int, object]:
-        """What a child has instead of a node of its parent, by the id of that."""
+        """The child's replacements for objects of its parent, by their `id`."""
         return {}
 
     def _disturb(self) -> None:
-        """Once in a while: a crash, a cancellation, a lock broken by an operator."""
+        """Sometimes crash a machine, cancel a user, or break a lock as an operator."""
         world, chance = self.world, self.world.chance
         if world.time >= HEAL:
             return
@@ -188,10 +192,10 @@ class Story:
         for machine in self.judge.machines.values():
             machine.frozen_until = min(machine.frozen_until, self.world.time)
 
-    def tell(self) -> Outcome:
-        """Play the story, and say what came of it."""
+    def run(self) -> Outcome:
+        """Play the story, and return its outcome."""
         violation = None
-        gc.disable()  # a collection at a random moment would be chance that no seed decides
+        gc.disable()  # a collection at a random moment would not be determined by the seed
         try:
             self.world.after(1.0, self._disturb)
             self.world.after(HEAL, self._heal)
@@ -199,7 +203,7 @@ class Story:
             self.judge.at_rest()
         except Violation as found:
             violation = str(found)
-        except Exception as unexpected:  # the end of a process in a way that nobody planned
+        except Exception as unexpected:  # a process ended with an unexpected error
             violation = repr(unexpected)
         finally:
             for machine in self.judge.machines.values():

@@ -1,4 +1,4 @@
-"""Seeds without a violation; a trace that can be read."""
+"""Seeds without a violation, and a readable trace."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from tests.simulation.stories import KINDS, play, report
 SEEDS = 800
 ENOUGH = 3000
 HERE = Path(__file__).parent
-# A store and a seed.
+# The story and the seed.
 ONCE_FAILED = re.findall(r"^(\w[\w ]*) (\d+)$", (HERE / "seeds.txt").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 200))
 def test_seeds_pass(first: int) -> None:
     must_pass("sqlite", first, 200)
+
+
+def test_seeds_with_readers_writers_and_permits_pass() -> None:
+    must_pass("modes", 0, 50)
+    must_pass("modes persistent", 0, 50)
 
 
 @pytest.mark.parametrize(("kind", "seed"), ONCE_FAILED)

@@ -1,4 +1,4 @@
-"""Seeds of stories on PostgreSQL pass; sessions that are ended by force show what that costs."""
+"""Seeds of stories on PostgreSQL pass; terminated sessions show which guarantees remain."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from tests.simulation.stories import play, report
 SHOWN = 60
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [("sql", 70), ("sql sessions", 50)])
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [("sql", 70), ("sql sessions", 50), ("sql modes", 20), ("sql sessions modes", 30)],
+)
 def test_seeds_pass(kind: str, seeds: int) -> None:
     must_pass(kind, 0, seeds)
 
 
-def test_a_session_ended_by_force_lets_two_in_until_it_is_told() -> None:
-    kind = "sql sessions that end"
+def test_after_a_terminated_session_two_leases_overlap_until_the_loss_is_reported() -> None:
+    kind = "sql sessions terminated"
     outcomes = [play(kind, seed) for seed in range(SHOWN)]
     failed = [outcome.seed for outcome in outcomes if outcome.violation]
     assert failed == [], report(kind, failed[0])

@@ -11,3 +11,10 @@ KINDS = ("zookeeper", "zookeeper single", "zookeeper ensemble", "zookeeper ensem
 @pytest.mark.parametrize("kind", KINDS)
 def test_seeds_pass(kind: str) -> None:
     must_pass(kind, 0, 80)
+
+
+@pytest.mark.parametrize(
+    "kind", ["zookeeper modes", "zookeeper ensemble modes", "zookeeper modes persistent"]
+)
+def test_seeds_of_modes_pass(kind: str) -> None:
+    must_pass(kind, 0, 20)

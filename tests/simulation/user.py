@@ -1,4 +1,4 @@
-"""Who takes locks in a story, and what it must see."""
+"""The users of a story, which acquire locks and check the results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class User:
-    """One thread or task of a machine, which takes locks and gives them back."""
+    """One thread or task of a machine, which acquires and releases locks."""
 
     def __init__(self, story: Story, machine: Machine, service: ClientCore) -> None:
         self.story = story
@@ -33,19 +33,19 @@ class User:
         self.rounds = self.chance.choice(story.rounds)
 
     async def live(self) -> None:
-        """Take a lock, work, give it back; several times."""
+        """Acquire a lock, work, release it; several times."""
         for _ in range(self.rounds):
             await self._pause(0.3)
             try:
                 await self._once()
             except StoreError:
                 if self.story.calm:
-                    raise Violation("the store answered every question, yet one failed") from None
+                    raise Violation("a request failed although the store answered all") from None
 
     async def live_on(self, child: Child) -> None:
-        """In a forked child: nothing is held, and nothing of the parent's is given back."""
+        """In a forked child: nothing is held, and no lock of the parent is released."""
         if not child.handle.lost():
-            raise Violation("a forked child believes in its parent's lock")
+            raise Violation("a forked child has a valid hold of its parent's lock")
         await self._tolerant(child.handle.release)
         inner = await child.mutex.acquire(0.0)
         if inner is not None:
@@ -79,7 +79,7 @@ class User:
         try:
             await self._work(mutex, handle)
         except GeneratorExit:
-            raise  # the machine has crashed: nothing can be awaited any more
+            raise  # the machine has crashed
         except BaseException:
             await self._release(handle)
             raise
@@ -129,9 +129,9 @@ class User:
         if handle.released:
             return
         hold = handle.hold
-        believed = hold.is_valid(self.machine.now())
+        valid = hold.is_valid(self.machine.now())
         try:
             await handle.release()
         except (LeaseLost, StoreError):
-            if believed and self.story.calm and hold.renew:
+            if valid and self.story.calm and hold.renew:
                 raise Violation(f"{hold.claim.name} was lost without a fault") from None

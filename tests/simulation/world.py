@@ -1,6 +1,6 @@
 """The simulator: one thread, a virtual clock, and a random generator seeded per story.
 
-It is a third driver of the core, beside threads and asyncio, and the `Env` of its processes. Every
+It is a third driver of the core, after threads and asyncio, and the `Env` of its processes. Every
 event is an entry in one agenda. The seed decides when and in which order events happen, which
 requests and replies are lost, and which machines freeze and for how long. The processes are the
 production text; they interleave at their awaits, as they do under the other drivers.
@@ -13,47 +13,53 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Coroutine
+from contextlib import nullcontext
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from leaselock.core.backend import Listen
 from leaselock.core.effects import FOREVER, Call, CallUser, Owner, Sleep, Spawn, Wait
 from leaselock.drivers.system_env import was_dropped
 from leaselock.errors import LeaselockError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from leaselock.core.effects import Effect, Guard, Process, Signal
 
 EPOCH = 1_700_000_000.0
-# What is under way for longer may come when a store has forgotten that it was given up: they
-# remember that for two minutes, and promise no more.
+# A request that is in flight for longer may arrive after the expiry of its tombstone, which stores
+# keep for two minutes.
 LONGEST_DELAY = 100.0
 
 
 class Faults(NamedTuple):
-    """How likely what is, for each request; times in seconds."""
+    """Probability of each fault, per request; times in seconds."""
 
     delay: float = 0.001
     """The mean time that a request or a reply takes."""
     slow: float = 0.0
-    """How likely one takes a thousand times as long, up to `LONGEST_DELAY`."""
+    """The probability that one takes a thousand times as long, up to `LONGEST_DELAY`."""
     lost_request: float = 0.0
     lost_reply: float = 0.0
     lost_message: float = 0.0
     freeze: float = 0.0
-    """How likely a client freezes before it sends, or after a reply has arrived."""
+    """The probability that a client freezes before it sends, or after a reply has arrived."""
     freeze_mean: float = 0.1
 
 
 class Interrupted(BaseException):
-    """What a cancelled or interrupted process meets at its suspension."""
+    """Raised in a cancelled or interrupted process at its suspension."""
 
 
 class Run:
-    """One process on its way."""
+    """A running process."""
 
-    __slots__ = ("ended", "error", "machine", "name", "owner", "process", "result", "turn")
+    __slots__ = (
+        *("connection", "ended", "error", "machine", "name", "owner", "process", "result", "turn"),
+    )
 
     def __init__(self, machine: Machine, process: Process[Any], owner: Owner, name: str) -> None:
         self.machine = machine
@@ -62,6 +68,8 @@ class Run:
         self.name = name
         self.turn = 0
         self.ended = False
+        # The connection that it waits for in a call, if it waits for one.
+        self.connection: Any = None
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -101,13 +109,29 @@ class Machine:
         assert self.current is not None
         return self.current
 
+    def records_call_sites(self) -> bool:
+        """No."""
+        return False
+
     def call_site(self) -> str:
         """Not recorded."""
+        return ""
+
+    def caller(self) -> str:
+        """The program of a simulated process."""
+        return "simulation:program:1"
+
+    def process_identity(self) -> str:
+        """Not known."""
         return ""
 
     def guard(self) -> Guard | None:
         """A simulated body looks at its lease by itself."""
         return None
+
+    def exit_on_sigterm(self) -> AbstractContextManager[None]:
+        """A simulated machine gets no signals."""
+        return nullcontext()
 
     def host_and_pid(self) -> tuple[str, int]:
         """Where it runs."""
@@ -177,13 +201,13 @@ class World:
         self.faults = faults
         self.time = 0.0
         self.steps = 0
-        # How often what a machine believes may have changed: by its steps, and by its death.
+        # Incremented when the holds of a machine may have changed: by its steps, and by its death.
         self.moves = 0
         self.agenda: list[tuple[float, float, int, Callable[[], object]]] = []
         self.entries = 0
         self.trace: list[str] | None = None
         self.check: Callable[[], None] = _nothing
-        # Set by what happened when it was nothing: a timer that nobody waits for any more.
+        # Set by an event without effect, such as a timer that is not waited for any more.
         self.quiet = False
 
     def after(self, seconds: float, action: Callable[[], object]) -> None:
@@ -224,6 +248,9 @@ class World:
         run.turn += 1
         self.steps += 1
         self.moves += 1
+        connection, run.connection = run.connection, None
+        if connection is not None and isinstance(error, Interrupted):
+            connection.interrupted()
         machine.current = run.owner
         try:
             effect = run.process.send(answer) if error is None else run.process.throw(error)
@@ -262,10 +289,33 @@ class World:
             run.machine.start(effect.process, effect.name)
             self.after(0.0, resume)
         elif isinstance(effect, CallUser):
-            effect.callback(effect.argument)
-            self.after(0.0, resume)
+            self._call_user(run, effect, resume)
         else:
             raise TypeError(f"the core awaited {effect!r}, which is not an effect")
+
+    def _call_user(self, run: Run, effect: CallUser, resume: Callable[..., None]) -> None:
+        """Call a function; if it makes a process, its end is the answer."""
+        answer = effect.callback(effect.argument)
+        if not isinstance(answer, Coroutine):
+            self.after(0.0, lambda: resume(answer))
+            return
+
+        async def called() -> None:
+            error: BaseException | None = None
+            try:
+                result = await answer
+            except (Interrupted, LeaselockError) as raised:
+                result, error = None, raised
+            self.after(0.0, lambda: resume(result, error))
+
+        self._start_as(run.owner, run.machine, called())
+
+    def _start_as(self, owner: Owner, machine: Machine, process: Process[Any]) -> None:
+        """Begin *process* on behalf of an owner."""
+        run = Run(machine, process, owner, "body")
+        machine.runs[run] = None
+        # At once: an interruption finds it at a suspension, as in the task of its caller.
+        self.step(run, 0, None, None)
 
     def _at(self, machine: Machine, until: float, action: Callable[[], object]) -> None:
         if until < FOREVER:
@@ -291,24 +341,23 @@ class World:
         if hasattr(node, "start"):
             # A connection: it plays the network itself, from this very step on.
             self._perhaps_freeze(machine, faults)
+            run.connection = node
             node.start(call.request, call.until, lambda answer: self._reply(run, answer, resume))
             return
         if hasattr(node, "handle"):
             self._call_near(run, call, node, resume)
             return
+        if isinstance(call.request, Listen):
+            self._listen(run, call, node, resume)
+            return
         self._at(machine, call.until, lambda: resume(None, OutcomeUnknown("no answer in time")))
         self._perhaps_freeze(machine, faults)
-        # An ear is in the process that asks it, however long it is to listen.
-        endless = call.until == FOREVER or call.node == "ear"
-        if not endless and self.chance.random() < faults.lost_request:
+        if self.chance.random() < faults.lost_request:
             return
-        lost = faults.lost_message if endless else faults.lost_reply
         thaw = max(0.0, machine.frozen_until - self.time)
 
         def reply(answer: object) -> None:
-            if self.chance.random() < lost:
-                answer = ()  # what an ear did not hear is gone, but it goes on listening
-            if answer != () or endless:
+            if self.chance.random() >= faults.lost_reply:
                 self.after(self.delay(faults), lambda: self._arrive(machine, answer, resume))
 
         def arrive() -> None:
@@ -317,6 +366,65 @@ class World:
         # What was sent arrives, even when its sender has crashed meanwhile. What a frozen
         # sender has not sent yet does not.
         self.after(thaw, lambda: self._send(machine, arrive))
+
+    def _listen(self, run: Run, call: Call[Any], node: Any, resume: Callable[..., None]) -> None:
+        machine, faults = run.machine, self.faults
+        self._perhaps_freeze(machine, faults)
+        thaw = max(0.0, machine.frozen_until - self.time)
+
+        def heard(claims: tuple[str, ...], hear: Callable[[tuple[str, ...]], None]) -> None:
+            # The listener goes on without a message that was lost.
+            lost = self.chance.random() < faults.lost_message
+            self.after(self.delay(faults), lambda: hear(() if lost else claims))
+
+        self.after(thaw, self.listener(run, call, node, resume, heard))
+
+    def listener(
+        self,
+        run: Run,
+        call: Call[Any],
+        node: Any,
+        resume: Callable[..., None],
+        heard: Callable[[tuple[str, ...], Callable[[tuple[str, ...]], None]], None],
+    ) -> Callable[[], None]:
+        """What begins to listen, until the deadline or the interruption; *heard* gets each message
+        and the function that delivers it.
+
+        The listener is in the process that asks it. A message that comes later is kept for the
+        next time, as a fifo does it.
+        """
+        request: Any = call.request
+        turn, done = run.turn, False
+
+        def wanted() -> bool:
+            return not (done or run.ended or run.turn != turn)
+
+        def end(answer: object) -> None:
+            nonlocal done
+            done = True
+            request.interrupt.remove(wake)
+            self.after(0.0, lambda: self._arrive(run.machine, answer, resume))
+
+        def wake() -> None:
+            if not done:
+                end(())
+
+        def hear(claims: tuple[str, ...]) -> None:
+            if wanted():
+                end(claims)
+                return
+            for claim in claims:
+                node.notify(request.client, claim)
+
+        def begin() -> None:
+            if wanted():
+                node.ask(run.machine.name, request, lambda claims: heard(claims, hear))
+
+        request.interrupt.wakers.append(wake)
+        if request.interrupt.is_set:
+            wake()
+        self._at(run.machine, call.until, wake)
+        return begin
 
     def _reply(self, run: Run, answer: object, resume: Callable[..., None]) -> None:
         self.after(0.0, lambda: self._arrive(run.machine, answer, resume))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.models.zookeeper_model import Model
-from tests.simulation.judge import BeliefsJudge, Violation
+from tests.simulation.judge import ValidityJudge, Violation
 from tests.simulation.story import HEAL, Story
 from tests.simulation.zoo_connection import SimulatedConnection
 from tests.simulation.zoo_ensemble import HALF, Ensemble, Troubles
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 SESSION = 4.0
 ROOT = "/locks"
-# Of an ensemble: the number of servers, the lag of its followers, and the probability that a batch
-# loses its connection; the probability of a fault per second, its mean duration, and that of an
-# election.
+# Parameters of an ensemble: the number of servers, the lag of followers, and the probability that a
+# batch loses its connection; the probability of a fault per second, its mean duration, and that of
+# an election.
 SIZES = (3, 3, 5)
 LAGS = (0.001, 0.05, 0.5)
 LOSSES = (0.0, 0.02, 0.1)
@@ -34,9 +34,9 @@ UNREST = (0.1, 0.5)
 AWAY, ELECTION = 5.0, 1.0
 
 
-class ZooJudge(BeliefsJudge):
-    """The order of the queue is given by the names of its nodes, so this judges only what clients
-    believe, and what is left at the end.
+class ZooJudge(ValidityJudge):
+    """Checks only validity and the state at the end: the order of the queue is given by the names
+    of its nodes.
     """
 
     def at_rest(self) -> None:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from leaselock.backends.zookeeper.requests import Batch
 
-# The mean time for which a client looks for another server; and the part of a session timeout after
-# which it notices that the old one is silent.
+# The mean time that a client needs to find another server, and the fraction of a session timeout
+# after which it notices that the old one is silent.
 AGAIN, NOTICED = 0.2, 2 / 3
 MOST_LAG = 5.0
 HALF = 0.5
@@ -51,7 +51,7 @@ class Troubles(NamedTuple):
 
 
 class Ensemble(Model):
-    """*size* servers, one of which is the leader. *chance* chooses the server of a connection."""
+    """*size* servers, one of which is the leader. *chance* selects the server of a connection."""
 
     tree: CommittedTree
 
@@ -98,7 +98,7 @@ class Ensemble(Model):
         link = self.links[machine] = Link(machine, session.number, server, seen, self.now())
         server.links[machine] = link
         session.touched = max(session.touched, self.now())
-        self._tell(machine, WAKE_ALL)
+        self._notify(machine, WAKE_ALL)
         for in_flight in self.held.pop(machine, ()):
             self._take(link, in_flight)
         for reply in self.connecting.pop(machine, ()):
@@ -137,10 +137,10 @@ class Ensemble(Model):
         if self.links[link.machine] is link:
             self.cut(link.machine)
 
-    def tell(self, link: Link, event: str) -> None:
+    def send_event(self, link: Link, event: str) -> None:
         """Send an event over a connection."""
         if not link.mute:
-            self._tell(link.machine, event)
+            self._notify(link.machine, event)
 
     def is_connected(self, machine: str) -> bool:
         """Whether the machine has a connection, as far as it knows."""
@@ -175,7 +175,7 @@ class Ensemble(Model):
         elif self.links[machine].server is not None or self.chance.random() < HALF:
             self._take(self.links[machine], in_flight)
         else:
-            # It was sent while its client did not know of the loss, and kazoo has kept it.
+            # It was sent before the client noticed the loss, and kazoo has kept it.
             self.held.setdefault(machine, []).append(in_flight)
 
     def _take(self, link: Link, in_flight: InFlight) -> None:

@@ -29,17 +29,28 @@ class SessionEnded(NamedTuple):
     session: int
 
 
+class DataReplaced(NamedTuple):
+    """The log record of new data."""
+
+    node: Node
+
+
 class CommittedTree(Tree):
     """The nodes as committed by a majority, and the log of all changes."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        super().__init__(now, lambda path: None)
-        self.log: list[Node | str | SessionEnded] = []
+        super().__init__(now, lambda event: None)
+        self.log: list[Node | str | SessionEnded | DataReplaced] = []
 
     def place(self, node: Node) -> None:
         """Add a node to the tree."""
         super().place(node)
         self.log.append(node)
+
+    def put(self, node: Node) -> None:
+        """Put a node that has other data in place of the same one."""
+        super().put(node)
+        self.log.append(DataReplaced(node))
 
     def remove(self, path: str) -> bool:
         """Delete a node without children."""
@@ -93,7 +104,7 @@ class Server:
 
     def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble = ensemble
-        self.tree = Tree(ensemble.now, self._gone)
+        self.tree = Tree(ensemble.now, self._fire)
         self.applied = 0
         self.due = 0.0
         self.up = True
@@ -109,6 +120,8 @@ class Server:
                 self.tree.place(change)
             elif isinstance(change, str):
                 self.tree.remove(change)
+            elif isinstance(change, DataReplaced):
+                self.tree.put(change.node)
             else:
                 self._disconnect(change.session)
         for link in list(self.links.values()):
@@ -130,11 +143,12 @@ class Server:
         after = link.pending[0].after
         return after is not None and self.applied >= max(after, link.seen) and not link.mute
 
-    def _gone(self, path: str) -> None:
+    def _fire(self, event: str) -> None:
+        path = event.removeprefix(DELETED)
         for link in self.links.values():
             if path in link.watches:
                 link.watches.discard(path)
-                self.ensemble.tell(link, DELETED + path)
+                self.ensemble.send_event(link, event)
 
     def _disconnect(self, session: int) -> None:
         for link in [link for link in self.links.values() if link.session == session]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock.core import rules
-from leaselock.core.backend import Acquire, Busy, Grant
+from leaselock.core.backend import Acquire, Busy, Grant, Mismatch
 
 if TYPE_CHECKING:
     import pytest
+
+FIRST = 20000
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = rules.acquire
 
-    def acquire(row: rules.LockRow, request: Acquire) -> Grant | Busy:
-        held = row.held()
-        if held is not None and held.id == request.claim.id:
+    def acquire(row: rules.LockRow, request: Acquire) -> Grant | Busy | Mismatch:
+        held = rules.find(row, request.claim.id)
+        if held is not None:
             return Grant(held.token, row.notified())
         return real(row, request)
 

@@ -9,13 +9,11 @@ from leaselock.backends.memory.store import MemoryRow
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Claim
+
+FIRST = 20003
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def wake(self: MemoryRow, claim: Claim) -> None:
-        return None
-
-    patch.setattr(MemoryRow, "notify", wake)
+    patch.setattr(MemoryRow, "notify", lambda self, claim_id, client: None)

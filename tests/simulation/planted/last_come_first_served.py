@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def first(self: MemoryRow) -> Claim | None:
-        return next(reversed(self.entry.queue.values()), None)
+    def queue(self: MemoryRow) -> list[Claim]:
+        return [*reversed(self.entry.queue.values())]
 
-    patch.setattr(MemoryRow, "first", first)
+    patch.setattr(MemoryRow, "queue", queue)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leaselock.core.acquisition import Acquisition
 from leaselock.core.backend import Busy
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pytest
+
+    from leaselock.errors import StoreError
+
+FIRST = 20015
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    async def until_answered(self: Acquisition, send: Callable[..., Any]) -> Any:
-        self.asked = self.env.now()
-        try:
-            return await send(until=self.asked + 0.2)
-        except OutcomeUnknown:
-            self.deadline = self.asked
-            return Busy(None, 1.0, ())
+    async def try_again(self: Acquisition, error: StoreError, send: object) -> Busy:
+        if not isinstance(error, OutcomeUnknown):
+            raise error
+        self.deadline = self.asked
+        return Busy(None, 1.0, ())
 
-    patch.setattr(Acquisition, "until_answered", until_answered)
+    patch.setattr(Acquisition, "try_again", try_again)

@@ -16,6 +16,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
     def nest(self: Mutex, hold: Hold) -> None:
-        hold.check(self.registry.env.now())
+        hold.check(self.registry.env.now(), "")
 
     patch.setattr(Mutex, "_nest", nest)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from leaselock.core import rules
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.memory.store import MemoryRow
-    from leaselock.core.backend import HoldRecord
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
-    def hand_over(row: rules.LockRow) -> HoldRecord | None:
-        for claim in list(cast("MemoryRow", row).entry.queue.values()):
-            row.notify(claim)
-        return None
+    def promote(row: rules.LockRow) -> None:
+        for claim in row.queue():
+            row.notify(claim.id, claim.client)
 
-    patch.setattr(rules, "grant_next", hand_over)
+    patch.setattr(rules, "promote", promote)
+    patch.setattr(rules, "_passes", lambda ahead, claim: True)

@@ -11,15 +11,18 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Release, Released
 
+FIRST = 20000
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = rules.release
 
     def release(row: rules.LockRow, request: Release) -> Released:
-        held = row.held()
-        if held is not None and not row.quit(request.claim.id):
-            row.save(held._replace(id=request.claim.id))
+        for held in row.holds():
+            if not row.quit(request.claim.id):
+                row.remove(held.id)
+                row.put(held._replace(id=request.claim.id))
         return real(row, request)
 
     patch.setattr(rules, "release", release)

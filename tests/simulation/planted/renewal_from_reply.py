@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from leaselock.core.hold import Hold
 
+FIRST = 21106
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -11,15 +11,17 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Claim
 
+FIRST = 20013
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
     def renew(row: rules.LockRow, claim: Claim) -> bool:
-        held = row.held()
-        if held is None or held.id != claim.id:
+        held = rules.find(row, claim.id)
+        if held is None:
             return False
-        row.save(held._replace(expires=row.now + claim.lease / 2))
+        row.put(held._replace(expires=row.now + claim.lease / 2))
         return True
 
     patch.setattr(rules, "renew", renew)

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Claim
 
+FIRST = 20311
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 
     def renew(row: rules.LockRow, claim: Claim) -> bool:
-        held = row.held()
-        if held is not None:
-            row.save(held._replace(expires=row.now + claim.lease))
+        for held in row.holds():
+            row.put(held._replace(expires=row.now + claim.lease))
         return True
 
     patch.setattr(rules, "renew", renew)

@@ -10,20 +10,23 @@ if TYPE_CHECKING:
     import pytest
 
     from leaselock.backends.memory.store import MemoryRow
-    from leaselock.core.backend import HoldRecord
+    from leaselock.core.backend import Claim, HoldRecord
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = rules.grant_next
+    real = rules.grant
 
-    def hand_over(row: rules.LockRow) -> HoldRecord | None:
+    def grant(
+        row: rules.LockRow, claim: Claim, lasts: float, *, offered: bool = False
+    ) -> HoldRecord:
         entry = cast("MemoryRow", row).entry
         before = entry.token
-        held = real(row)
-        if held is not None:
+        held = real(row, claim, lasts, offered=offered)
+        if offered:
             held = held._replace(token=before)
-            entry.held, entry.token = held, before
+            row.put(held)
+            entry.token = before
         return held
 
-    patch.setattr(rules, "grant_next", hand_over)
+    patch.setattr(rules, "grant", grant)

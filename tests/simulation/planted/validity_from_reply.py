@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leaselock.core.acquisition import Acquisition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pytest
+
+    from leaselock.core.backend import Grant
+
+FIRST = 20308
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    real = Acquisition.until_answered
+    real = Acquisition._valid_until
 
-    async def until_answered(self: Acquisition, send: Callable[..., Any]) -> Any:
-        reply = await real(self, send)
+    def valid_until(self: Acquisition, grant: Grant) -> float:
         self.asked = self.env.now()
-        return reply
+        return real(self, grant)
 
-    patch.setattr(Acquisition, "until_answered", until_answered)
+    patch.setattr(Acquisition, "_valid_until", valid_until)

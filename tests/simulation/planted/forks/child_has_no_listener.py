@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.queue import Queue
+from leaselock.core.queue import NodeQueue
 
 if TYPE_CHECKING:
     import pytest
 
 STORY = "sqlite"
-FIRST = 20000
+FIRST = 20006
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(Queue, "reset_identity", lambda self: None)
+    patch.setattr(NodeQueue, "reset_identity", lambda self: None)

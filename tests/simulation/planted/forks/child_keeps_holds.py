@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "sqlite"
-FIRST = 20000
+FIRST = 20001
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

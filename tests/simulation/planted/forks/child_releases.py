@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "redis"
-FIRST = 20000
+FIRST = 20016
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from tests.simulation.lua import rewrite
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 620
+FIRST = 1264
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE",
-        "elseif left == -2 then",
-        "elseif left == -3 then",
+        "local state = redis.call('GET', handoff) or ''",
+        "local state = 'left'",
     )

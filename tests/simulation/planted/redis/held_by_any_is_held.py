@@ -15,6 +15,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE",
-        "if holds(owner) then",
-        "if holder() then",
+        "if held_by == owner then",
+        "if held_by then",
     )

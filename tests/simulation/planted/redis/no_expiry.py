@@ -9,14 +9,14 @@ from tests.simulation.lua import rewrite
 if TYPE_CHECKING:
     import pytest
 
+FIRST = 20003
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(
         patch,
         "ACQUIRE RELEASE BREAK_LOCK",
-        "    redis.call('PEXPIRE', lock, ms)\n"
-        "    redis.call('HSET', lock, who, 1)\n"
-        "    redis.call('PEXPIRE', lock, ms)",
-        "    redis.call('HSET', lock, who, 1)",
+        "local done = redis.pcall('PEXPIRE', lock, lease)",
+        "local done = 1",
     )

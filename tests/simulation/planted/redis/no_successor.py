@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 20
+FIRST = 1244
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

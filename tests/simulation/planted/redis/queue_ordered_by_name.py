@@ -9,12 +9,14 @@ from tests.simulation.lua import rewrite
 if TYPE_CHECKING:
     import pytest
 
+FIRST = 20004
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(
         patch,
         "ACQUIRE",
-        "redis.call('ZADD', queue, ticket, member)",
-        "redis.call('ZADD', queue, 0, member)",
+        "redis.call('ZADD', queue, 'NX', ticket, member)",
+        "redis.call('ZADD', queue, 'NX', 0, member)",
     )

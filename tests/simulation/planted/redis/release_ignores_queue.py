@@ -9,12 +9,14 @@ from tests.simulation.lua import rewrite
 if TYPE_CHECKING:
     import pytest
 
+FIRST = 20016
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(
         patch,
         "RELEASE",
-        "if about and not left_to_redisson(about) and not hand_over('') then",
+        "if heads[1] then",
         "if false then",
     )

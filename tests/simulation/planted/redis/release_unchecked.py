@@ -1,4 +1,4 @@
-"""A release frees the lock whoever holds it (hazard A2)."""
+"""A release frees the lock of any holder (hazard A2)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RELEASE",
-        "if holds(ARGV[1]) and meant() then",
-        "if holder() then",
+        "if redis.call('GET', lock) == owner",
+        "if redis.call('GET', lock)",
+    )
+    rewrite(
+        patch,
+        "RELEASE",
+        "redis.call('HDEL', lock, owner, 'about:' .. owner)",
+        "redis.call('DEL', lock)",
     )

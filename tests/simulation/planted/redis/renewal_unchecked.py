@@ -1,4 +1,4 @@
-"""A renewal checks that the lock is held, not by whom (hazard A4)."""
+"""A renewal checks that the lock is held, but not its holder (hazard A4)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 # The story that shows it.
-STORY = "redis that forgets"
-FIRST = 385
+STORY = "redis data loss"
+FIRST = 20330
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
@@ -20,6 +20,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RENEW",
-        "    ours = redis.pcall('HEXISTS', KEYS[i], owner)",
-        "    ours = redis.call('EXISTS', KEYS[i])",
+        "    found = redis.pcall('HGET', lock, owner)",
+        "    found = redis.call('EXISTS', lock) == 1 and '1'",
     )

@@ -9,12 +9,14 @@ from tests.simulation.lua import rewrite
 if TYPE_CHECKING:
     import pytest
 
+FIRST = 20040
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(
         patch,
         "ACQUIRE RELEASE BREAK_LOCK",
-        "math.max(tonumber(redis.call('GET', counter) or 0) + 1, least)",
-        "least",
+        "if (tonumber(before) or 0) >= first then",
+        "if false then",
     )

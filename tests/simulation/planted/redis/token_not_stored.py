@@ -15,7 +15,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE RELEASE BREAK_LOCK",
-        "  redis.call('SET', counter, tokens > 1 and string.format('%.0f', token + tokens - 1) "
-        "or token)\n",
-        "",
+        "before = redis.call('SET', counter, last, 'PX', token_ttl, 'GET')",
+        "before = redis.call('GET', counter)",
     )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 # Not long before the first seed that finds it, which takes its time.
-FIRST = 250
+FIRST = 20080
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -9,18 +9,7 @@ from leaselock.backends.sql.lock_row import SqlLockRow
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Claim, HoldRecord
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    grant = SqlLockRow.grant
-
-    def careless(self: SqlLockRow, claim: Claim, expires: float) -> HoldRecord:
-        before = self.token
-        held = grant(self, claim, expires)._replace(token=before)
-        self.token = before
-        self.save(held)
-        return held
-
-    patch.setattr(SqlLockRow, "grant", careless)
+    patch.setattr(SqlLockRow, "draw", lambda self, count: self.token)

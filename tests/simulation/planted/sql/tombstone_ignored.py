@@ -9,6 +9,9 @@ from leaselock.backends.sql.lock_row import SqlLockRow
 if TYPE_CHECKING:
     import pytest
 
+FIRST = 20054
+FAULTS = {"slow": 0.02, "freeze": 0.05, "freeze_mean": 1.0}
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -9,9 +9,7 @@ from tests.simulation.sql_server import Server
 if TYPE_CHECKING:
     import pytest
 
-STORY = "sql sessions"
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr(Server, "take", lambda self, session, key, of: of.add(key) is None)
+    patch.setattr(Server, "_is_free", lambda self, session, key, shared: True)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from leaselock.backends.sql.executor import Executor
 
-STORY = "sql sessions"
+
+FIRST = 20003
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

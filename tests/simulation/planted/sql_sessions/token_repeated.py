@@ -9,8 +9,6 @@ from tests.simulation.sql_server import Server
 if TYPE_CHECKING:
     import pytest
 
-STORY = "sql sessions"
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

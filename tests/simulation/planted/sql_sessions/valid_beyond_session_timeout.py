@@ -9,7 +9,8 @@ from leaselock.core import validity
 if TYPE_CHECKING:
     import pytest
 
-STORY = "sql sessions"
+
+FIRST = 20617
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,16 @@ if TYPE_CHECKING:
 
     from leaselock.backends.zookeeper.contender import Contender
 
+FIRST = 20000
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     watch = SessionBackend.watch
 
     def careless(
-        self: SessionBackend, contender: Contender, path: str, holder: bool = False
+        self: SessionBackend, contender: Contender, *paths: str, holder: bool = False
     ) -> None:
-        watch(self, contender, path, holder=True)
+        watch(self, contender, *paths, holder=True)
 
     patch.setattr(SessionBackend, "watch", careless)

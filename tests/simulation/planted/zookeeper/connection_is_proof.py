@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "zookeeper ensemble"
-FIRST = 7300
+FIRST = 7341
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "zookeeper ensemble"
-FIRST = 600
+FIRST = 20258
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from leaselock.core import validity
 if TYPE_CHECKING:
     import pytest
 
+FIRST = 20069
+
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

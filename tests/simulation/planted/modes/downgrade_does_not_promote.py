@@ -1,0 +1,28 @@
+"""A conversion to a weaker mode grants no waiter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.core import rules
+
+if TYPE_CHECKING:
+    import pytest
+
+    from leaselock.core.backend import Convert, Converted
+
+# Shortly before the first seed that finds it.
+FIRST = 162
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = rules.convert
+
+    def convert(row: rules.LockRow, request: Convert) -> Converted:
+        with patch.context() as inner:
+            if request.mode != "exclusive":
+                inner.setattr(rules, "concluded", lambda row, before, asker: ())
+            return real(row, request)
+
+    patch.setattr(rules, "convert", convert)

@@ -1,0 +1,27 @@
+"""A claim that repeats its request takes over another kept subscription, and is queued twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.backends.redis.listener import Listener
+
+if TYPE_CHECKING:
+    import pytest
+
+    from leaselock.core.backend import Claim
+
+
+FIRST = 377
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    real = Listener.take_address
+
+    def take_address(self: Listener, claim: Claim) -> str:
+        if claim.id not in self.waiting:
+            self.forget_address(claim)
+        return real(self, claim)
+
+    patch.setattr(Listener, "take_address", take_address)

@@ -1,0 +1,18 @@
+"""A writer that gives up leaves the readers behind it waiting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.lua import rewrite
+
+if TYPE_CHECKING:
+    import pytest
+
+# Shortly before the first seed that finds it.
+FIRST = 767
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    rewrite(patch, "RELEASE", "if mode == 'shared' then", "if mode == 'never' then")

@@ -1,0 +1,20 @@
+"""A late request of a released claim is granted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.lua import rewrite
+
+if TYPE_CHECKING:
+    import pytest
+
+# Shortly before the first seed that finds it.
+FIRST = 45
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    rewrite(
+        patch, "ACQUIRE_SHARED", "if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end", ""
+    )

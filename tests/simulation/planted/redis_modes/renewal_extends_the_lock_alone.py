@@ -1,0 +1,18 @@
+"""A renewal that arrives after a downgrade extends the lock, but not the hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.lua import rewrite
+
+if TYPE_CHECKING:
+    import pytest
+
+# Shortly before the first seed that finds it.
+FIRST = 1330
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    rewrite(patch, "RENEW", "if ends and ends > 1 then", "if false then")

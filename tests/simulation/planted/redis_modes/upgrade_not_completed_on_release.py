@@ -1,0 +1,18 @@
+"""The last reader that leaves does not complete an upgrade."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.lua import rewrite
+
+if TYPE_CHECKING:
+    import pytest
+
+# Shortly before the first seed that finds it.
+FIRST = 57
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Put the bug in."""
+    rewrite(patch, "RELEASE_SHARED", "if upgrading and used == 1 then complete(me) end", "")
