@@ -1,8 +1,8 @@
-"""A real Redis and its model, side by side: the same commands, and then the same replies and keys.
+"""Comparison of a real Redis server with its model: the same commands, replies and keys.
 
-Law: what the library would send is sent to both, and only then does the library see a reply. Both
-live at the server's own time: it is asked for it before each step, the scripts are told it in place
-of their TIME, and no step is taken while a key is about to end, so that none ends between the two.
+Each command of the library is sent to both, and then the library gets the reply. Both use the
+server's time: it is read before each step, and replaces the clock of TIME and PTTL in the scripts.
+No step begins while a key is about to expire, so that no key expires between the two executions.
 """
 
 from __future__ import annotations
@@ -18,16 +18,22 @@ from tests.models.redis_server import Connection, Server
 from tests.servers.process import eventually
 from tests.servers.resp import packed, read_reply
 
-from leaselock.backends.redis.keys import release_channel
+from leaselock.backends.redis.keys import PREFIX, release_channel
 from leaselock.backends.redis.scripts import (
     ACQUIRE,
+    ACQUIRE_SHARED,
     BREAK_LOCK,
+    COLLECT,
+    CONVERT,
     INSPECT,
     RAISE_TOKEN,
     RELEASE,
+    RELEASE_SHARED,
     RENEW,
+    RESIZE,
     SET_LIFETIME,
 )
+from leaselock.core.backend import Convert, Resize
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -38,16 +44,25 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.messages import Address, Send
     from leaselock.core.backend import Claim
 
-SCRIPTS = (ACQUIRE, BREAK_LOCK, INSPECT, RAISE_TOKEN, RELEASE, RENEW, SET_LIFETIME)
-# A script whose TIME is what its last two words say.
+SCRIPTS = (
+    *(ACQUIRE, BREAK_LOCK, COLLECT, INSPECT, RAISE_TOKEN, RELEASE, RENEW, SET_LIFETIME),
+    *(ACQUIRE_SHARED, RELEASE_SHARED, CONVERT, RESIZE),
+)
+# A script whose clock is given by its last two arguments: a script may write what is left of a key.
 GIVEN = """local given, server = {ARGV[#ARGV - 1], ARGV[#ARGV]}, redis
+local given_ms = given[1] * 1000 + math.floor(given[2] / 1000)
 ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
 local redis = {
   call = function(name, ...)
     if name == 'TIME' then return given end
+    if name == 'PTTL' then
+      local ends = server.call('PEXPIRETIME', ...)
+      return ends < 0 and ends or ends - given_ms
+    end
     return server.call(name, ...)
   end,
   pcall = function(...) return server.pcall(...) end,
+  error_reply = server.error_reply,
 }
 """
 ALL_KEYS = """local found = {}
@@ -60,59 +75,59 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
 end
 return found
 """
-# How much of a millisecond clock two servers may be apart, on a machine with much else to do.
+# Milliseconds by which two servers' clock readings may differ on a busy machine.
 APART = 12
 
 
 class Unlucky(Exception):
-    """The machine was too slow to say whether a key had ended: nothing is learned."""
+    """The machine was too slow to decide whether a key had expired."""
 
 
-class Ear:
+class Subscriber:
     """One client's subscriptions, on both sides."""
 
     def __init__(self, twins: Twins) -> None:
         self.wire = twins.redis.wire()
         self.number = self.wire.ask("CLIENT", "ID")
-        self.told: list[list[str]] = []
+        self.modelled: list[list[str]] = []
         self.count = 0
         self.connection = Connection(twins.model, self._push)
 
     def _push(self, channel: bytes, word: bytes) -> None:
-        self.told.append(["message", channel.decode(), word.decode()])
+        self.modelled.append(["message", channel.decode(), word.decode()])
 
     def subscribe(self, channels: Sequence[str]) -> None:
-        """Listen on both."""
+        """Subscribe on both sides."""
         self.compare()
         for channel in channels:
             self.wire.ask("SUBSCRIBE", channel)
             self.connection.subscribe(channel)
 
     def unsubscribe(self, channels: Sequence[str]) -> None:
-        """Listen no more."""
+        """Unsubscribe on both sides."""
         self.compare()
         for channel in channels:
             self.wire.ask("UNSUBSCRIBE", channel)
             self.connection.unsubscribe(channel)
 
     def compare(self) -> None:
-        """Both have heard the same."""
+        """Compare the messages of both sides."""
         self.wire.socket.sendall(packed("PING"))
         heard: list[Any] = []
         while (said := self.wire.await_wakeup()) not in (["pong", ""], "PONG"):
             heard.append(said)
-        assert heard == self.told
+        assert heard == self.modelled
         self.count += len(heard)
-        self.told.clear()
+        self.modelled.clear()
 
     def close(self) -> None:
-        """Both hear that it is gone."""
+        """Close the subscriptions on both sides."""
         self.wire.close()
         self.connection.close()
 
 
 class Twins:
-    """Both servers, and what is asked of them."""
+    """Both servers, and their clients."""
 
     leases: tuple[float, ...] = (0.03, 0.06, 30.0)
     pause = 0.05
@@ -128,21 +143,25 @@ class Twins:
         self.plain = Connection(self.model, lambda channel, word: None)
         self.texts = {script.sha: script.text for script in SCRIPTS}
         self.form = form
-        # How often a lock was seen that was left to Redisson.
+        # How often a lock was left to a waiting Redisson client.
         self.left = 0
         self.runner = Runner("redis://nowhere", self._send)
         self.backend = self.runner.store.backend(form)
         self.asker: Claim | None = None
-        self.ears: dict[str, Ear] = {}
+        self.subscribers: dict[str, Subscriber] = {}
         self.channels: dict[str, tuple[str, ...]] = {}
 
-    # --- asking ---------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------
 
     def ask(self, request: object) -> object:
-        """The library's answer to a request, or its error."""
+        """Return the library's answer to a request, or its error."""
         self.asker = getattr(request, "claim", None)
         try:
-            return self.runner.run(self.backend.carry_out(request, 0.0))
+            if isinstance(request, Convert):
+                return self.runner.run(self.backend.convert(*request, 0.0))
+            if isinstance(request, Resize):
+                return self.runner.run(self.backend.resize(*request, 0.0))
+            return self.runner.run(self.backend.handle(request, 0.0))
         except StoreError as error:
             return error
 
@@ -150,46 +169,51 @@ class Twins:
         if message.subscriptions:
             assert self.asker is not None
             channels = tuple(channel for _, channel in message.subscriptions)
-            self.ear(self.asker.client).subscribe(channels)
+            self.subscriber(self.asker.client).subscribe(channels)
             self.channels[self.asker.id] = channels
         return self.handle(commands_of(message))
 
-    def ear(self, client: str) -> Ear:
-        """The one of a client."""
-        if client not in self.ears:
-            self.ears[client] = Ear(self)
-        return self.ears[client]
+    def subscriber(self, client: str) -> Subscriber:
+        """Return the subscriber of a client."""
+        if client not in self.subscribers:
+            self.subscribers[client] = Subscriber(self)
+        return self.subscribers[client]
 
     def forget(self, claim: Claim) -> None:
-        """It waits no more."""
+        """Forget a claim that was released."""
         self.backend.forget(claim)
+        # All clients share one listener here, so none may take over the subscription of another.
+        listener = self.runner.store.listener
+        for group in list(listener.kept):
+            listener._end(group)
         channels = self.channels.pop(claim.id, ())
-        if channels and claim.client in self.ears:
+        if channels and claim.client in self.subscribers:
             kept = {c for its in self.channels.values() for c in its}
-            self.ears[claim.client].unsubscribe([c for c in channels if c not in kept])
+            self.subscribers[claim.client].unsubscribe([c for c in channels if c not in kept])
 
     def die(self, client: str) -> None:
-        """A client is gone, and both servers have seen it."""
-        ear = self.ears.pop(client, None)
-        if ear is not None:
-            ear.close()
-            eventually(lambda: not self.wire.ask("CLIENT", "LIST", "ID", ear.number))
+        """End a client, and wait until both servers have noticed."""
+        subscriber = self.subscribers.pop(client, None)
+        if subscriber is not None:
+            subscriber.close()
+            eventually(lambda: not self.wire.ask("CLIENT", "LIST", "ID", subscriber.number))
         for holder in [h for h in self.channels if h.startswith(f"{client}:")]:
             del self.channels[holder]
 
-    # --- both at once ---------------------------------------------------------------------------
+    # --- execution on both sides ----------------------------------------------------------------
 
     def handle(self, commands: Sequence[Any]) -> list[Any]:
-        """The same on both; the replies, which are the same."""
+        """Execute commands on both sides, compare the replies, and return them."""
         now = self._moment()
+        ends = [*self.model.data.ends.values()]
         real = [self._really(command, now) for command in commands]
         self.micros = now
         model = [self.plain.do(command) for command in commands]
         keys = self._keys()
-        self._check_moment(now)
+        self._check_moment(now, [*ends, *self.model.data.ends.values()])
         for command, one, other in zip(commands, real, model, strict=True):
             if command[0] == b"SCAN":
-                one[1].sort()  # their order is anybody's guess
+                one[1].sort()  # their order is undefined
             assert same(one, other, self.apart), (command, one, other)
         self._compare(keys)
         return model
@@ -199,7 +223,7 @@ class Twins:
         return int(seconds) * 1_000_000 + int(micros)
 
     def _moment(self) -> int:
-        """A time at which nothing is about to end."""
+        """Return a time at which no key is about to expire."""
         while True:
             now = self._time()
             ms, ends = now // 1000, self.model.data.ends.values()
@@ -207,10 +231,10 @@ class Twins:
                 return now
             time.sleep(0.002)
 
-    def _check_moment(self, began: int) -> None:
-        """How far apart the two may be; nothing can be said of what has ended meanwhile."""
+    def _check_moment(self, began: int, ends: Sequence[float]) -> None:
+        """Set the permitted difference of times; raise `Unlucky` if a key has expired meanwhile."""
         since, until = began // 1000 - 2, self._time() // 1000 + 2
-        if any(since <= end <= until for end in self.model.data.ends.values()):
+        if any(since <= end <= until for end in ends):
             raise Unlucky
         self.apart = max(APART, until - since)
 
@@ -234,7 +258,8 @@ class Twins:
 
     def _keys(self) -> dict[str, tuple[str, Any, int]]:
         return {
-            key: (kind, value, end) for key, kind, value, end in self._asked("EVAL", ALL_KEYS, 0)
+            key: (kind, _unordered(kind, value), end)
+            for key, kind, value, end in self._asked("EVAL", ALL_KEYS, 0)
         }
 
     def _compare(self, keys: dict[str, tuple[str, Any, int]]) -> None:
@@ -243,7 +268,7 @@ class Twins:
         assert set(keys) == here
         for key, (kind, value, end) in keys.items():
             raw = key.encode()
-            assert (kind, value) == shown(data.values[raw])
+            assert (kind, value) == shown(data.values[raw]), key
             self.left += value == "left"
             assert (end < 0) == (raw not in data.ends)
             if end >= 0:
@@ -251,27 +276,32 @@ class Twins:
                 data.ends[raw] = end
 
     def stranger(self, name: str) -> None:
-        """Such as a waiter of Redisson's: it listens, and does not stand in the queue."""
-        self.ear("stranger").subscribe([release_channel(name)])
+        """Subscribe as a waiting Redisson client does, which does not enter the queue."""
+        self.subscriber("stranger").subscribe([release_channel(f"{PREFIX}{name}")])
 
     def heard(self) -> int:
-        """Every client has heard the same on both sides; how much that was, all in all."""
-        for ear in self.ears.values():
-            ear.compare()
-        return sum(ear.count for ear in self.ears.values())
+        """Compare the messages of all clients, and return their number."""
+        for subscriber in self.subscribers.values():
+            subscriber.compare()
+        return sum(subscriber.count for subscriber in self.subscribers.values())
 
     def close(self) -> None:
-        """Hang up."""
-        for ear in self.ears.values():
-            ear.close()
+        """Close all connections."""
+        for subscriber in self.subscribers.values():
+            subscriber.close()
         with suppress(OSError):
             self.wire.close()
 
 
+def _unordered(kind: str, value: Any) -> Any:
+    """A hash without the order of its fields."""
+    return dict(zip(value[::2], value[1::2], strict=True)) if kind == "hash" else value
+
+
 def shown(value: object) -> tuple[str, Any]:
-    """A value of the model as `ALL_KEYS` shows it."""
+    """Return a value of the model in the form of `ALL_KEYS`."""
     if isinstance(value, Hash):
-        return "hash", [word.decode() for pair in value.items() for word in pair]
+        return "hash", {name.decode(): text.decode() for name, text in value.items()}
     if isinstance(value, Sorted):
         pairs = [(member, b"%.17g" % value[member]) for member in value.in_order()]
         return "zset", [word.decode() for pair in pairs for word in pair]
@@ -280,7 +310,7 @@ def shown(value: object) -> tuple[str, Any]:
 
 
 def same(real: Any, model: Any, apart: int) -> bool:
-    """Whether two replies are: of errors, the first word; of times that are left, nearly."""
+    """Compare two replies: errors by their first word, remaining times approximately."""
     if isinstance(real, Exception) or isinstance(model, Exception):
         return type(real) is not type(model) and str(real).split()[0] == str(model).split()[0]
     if isinstance(real, list) and isinstance(model, list):
