@@ -1,14 +1,14 @@
-"""Generated histories of requests, for a store and its model side by side.
+"""Generated histories of requests, for the comparison of a store with its model.
 
-Law: a history is a list of steps that say little by themselves; what a step asks depends on what
-has been answered, so that any list is a history, and a shorter one as well.
+A history is a list of abstract steps. The request of a step depends on earlier answers, so that
+every list is a valid history, and Hypothesis can shorten it.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from hypothesis import strategies as st
 from tests.models.worlds import claim_of
@@ -18,21 +18,50 @@ from leaselock.core.backend import (
     BreakLock,
     Broken,
     Claim,
+    Convert,
+    Converted,
     Grant,
     Inspect,
     LifetimeSet,
+    Mode,
     RaiseToken,
     Release,
     Released,
     ReleaseGrant,
     Renew,
+    Resize,
     SetLifetime,
 )
 
 NAMES = ("a", "{ü}")
+# The permits of the second name, where it is a semaphore.
+LIMIT = 3
 KINDS = (
-    *("ask", "ask", "wait", "wait", "wait", "again", "again", "leave", "leave", "bury", "renew"),
-    *("retie", "break", "break token", "look", "look all", "time", "time", "die", "undo", "fence"),
+    *(
+        "acquire",
+        "acquire",
+        "wait",
+        "wait",
+        "wait",
+        "again",
+        "again",
+        "release",
+        "release",
+        "tombstone",
+        "renew",
+    ),
+    *(
+        "set lifetime",
+        "break",
+        "break token",
+        "inspect",
+        "inspect all",
+        "time",
+        "time",
+        "die",
+        "release grant",
+        "raise token",
+    ),
     *("renew", "stranger"),
 )
 
@@ -41,37 +70,37 @@ class Pair(Protocol):
     """A store and its model."""
 
     queues: bool
-    """Whoever asks may wait in line."""
+    """The store has a queue."""
     votes: bool
-    """A grant may be undone, and its token lifted."""
+    """The store knows ReleaseGrant and RaiseToken."""
     leases: tuple[float, ...]
-    """Some end soon, of themselves."""
+    """Some expire within a history."""
     pause: float
-    """How long time passes in one step of it."""
+    """The duration of a step that lets time pass, in seconds."""
 
     def ask(self, request: object) -> object:
-        """The answer of both."""
+        """Execute the request on both sides, compare the answers, and return one."""
         ...
 
     def forget(self, claim: Claim) -> None:
-        """The claim waits no more."""
+        """Forget a claim that was released."""
         ...
 
     def die(self, client: str) -> None:
-        """A client is gone."""
+        """End a client."""
         ...
 
     def stranger(self, name: str) -> None:
-        """Another program waits for a lock in its own way."""
+        """Let another program wait for a lock in its own format."""
         ...
 
     def heard(self) -> int:
-        """How much was heard so far, by all on both sides alike."""
+        """Compare the messages of both sides, and return their number so far."""
         ...
 
 
 class Step(NamedTuple):
-    """One thing that happens; the numbers choose among what there is."""
+    """One step; the numbers select a client, a name, a claim and a variant."""
 
     kind: str
     client: int
@@ -81,7 +110,7 @@ class Step(NamedTuple):
 
 
 def steps(kinds: tuple[str, ...] = KINDS, choices: int = 12) -> st.SearchStrategy[list[Step]]:
-    """Lists of them, with so many choices."""
+    """A strategy for lists of steps; *choices* is the number of variants."""
     step = st.builds(
         Step,
         st.sampled_from(kinds),
@@ -93,8 +122,15 @@ def steps(kinds: tuple[str, ...] = KINDS, choices: int = 12) -> st.SearchStrateg
     return st.lists(step, min_size=1, max_size=30)
 
 
+# With the modes of `ModalHistory`. A vote and its token are exclusive.
+MODAL_KINDS = (
+    *(kind for kind in KINDS if kind not in ("release grant", "raise token")),
+    *("convert", "convert", "resize"),
+)
+
+
 class History:
-    """What has been asked so far."""
+    """The state of one history, and counters of what it covered."""
 
     def __init__(self, twins: Pair) -> None:
         self.twins = twins
@@ -104,7 +140,7 @@ class History:
         self.seen: Counter[str] = Counter()
 
     def client(self, number: int) -> str:
-        # As the library's own are: 32 hexadecimal digits.
+        # 32 hexadecimal digits, as the library's client identifiers.
         return f"{number + 1:016x}{self.lives[number]:016x}"
 
     def play(self, step: Step) -> None:
@@ -149,24 +185,50 @@ class History:
         claim = self.claim(step)
         if step.kind == "again":
             claim = self.last[step.client] or claim
-        if step.kind in ("ask", "wait", "again"):
+        if step.kind in ("acquire", "wait", "again"):
             self.last[step.client] = claim
-            return Acquire(claim, step.kind != "ask" and self.twins.queues)
+            return Acquire(claim, step.kind != "acquire" and self.twins.queues)
         claim = (self.last[step.client] or claim) if step.choice % 2 else claim
         token = self.tokens[-1 - step.choice % min(3, len(self.tokens))]
         return self.other(step, claim, token)
 
     def other(self, step: Step, claim: Claim, token: int) -> object:
-        if step.kind in ("leave", "bury"):
-            return Release(claim, step.kind == "bury")
+        if step.kind in ("release", "tombstone"):
+            return Release(claim, step.kind == "tombstone")
         if step.kind == "renew":
             return Renew([claim, self.claim(step)][: 1 + step.choice % 2])
-        if step.kind == "retie":
+        if step.kind == "set lifetime":
             return SetLifetime(claim, "lease" if step.choice % 3 else "either")
-        if step.kind == "undo":
+        if step.kind == "release grant":
             return ReleaseGrant(claim, token)
-        if step.kind == "fence":
+        if step.kind == "raise token":
             return RaiseToken(claim, token + step.choice)
         if step.kind.startswith("break"):
             return BreakLock(claim.name, token if step.kind == "break token" else None)
-        return Inspect(claim.name if step.kind == "look" else None, "*")
+        return Inspect(claim.name if step.kind == "inspect" else None, "*")
+
+
+class ModalHistory(History):
+    """One name is a read/write lock, the other a semaphore."""
+
+    modes: tuple[Mode, ...] = ("shared", "update", "exclusive")
+
+    def claim(self, step: Step) -> Claim:
+        claim = super().claim(step)
+        if step.name:
+            return claim._replace(mode="permits", permits=1 + step.slot, limit=LIMIT)
+        # The slot says which lease a claim has as well.
+        return claim._replace(mode=self.modes[(step.slot + step.client) % 3])
+
+    def other(self, step: Step, claim: Claim, token: int) -> object:
+        if step.kind == "convert":
+            mode = ("exclusive", "update", "shared")[step.choice % 3]
+            return Convert(claim, 1 + step.choice // 3, cast("Mode", mode))
+        if step.kind == "resize":
+            return Resize(claim.name, LIMIT - step.choice % 2)
+        return super().other(step, claim, token)
+
+    def count(self, request: object, answer: object) -> None:
+        super().count(request, answer)
+        if isinstance(answer, Converted) and answer.held is not None:
+            self.seen[f"is {answer.held.mode}"] += 1

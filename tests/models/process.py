@@ -1,7 +1,8 @@
-"""A client of a SQLite file in a process of its own, for tests to order about and to kill.
+"""A client of a SQLite file in a separate process, which tests control and kill.
 
-It reads orders line by line and answers each by one line: `ask NAME`, `wait NAME`, `leave NAME`.
-Or it is no client at all: `transaction` begins one on the file, and leaves it open.
+It reads one order a line, and answers each with a line: `acquire NAME`, `wait NAME`,
+`release NAME`.
+`transaction` only begins a transaction on the file, and `end` rolls it back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tests.pace import pace
+
 from leaselock.backends.sqlite.file import File
 from leaselock.backends.sqlite.store import Listener, Store
 from leaselock.core.backend import (
@@ -27,6 +30,7 @@ from leaselock.core.backend import (
     Release,
     Released,
 )
+from leaselock.core.effects import Signal
 from leaselock.drivers.system_env import now
 
 if TYPE_CHECKING:
@@ -47,18 +51,18 @@ class Client:
         self.name = name
         self.file = File(str(path), now)
         self.store = Store(self.file)
-        self.ear = Listener(self.file)
+        self.listener = Listener(self.file)
 
-    def call(self, request: object, patience: float = 5.0) -> object:
-        return self.store.call(request, now() + patience)
+    def call(self, request: object, timeout: float = 5.0) -> object:
+        return self.store.call(request, now() + timeout)
 
-    def ask(self, name: str, *, wait: bool = False, patience: float = 5.0) -> int | None:
-        """The token of the grant, if it is one."""
-        reply = self.call(Acquire(claim(self.name, name), wait), patience)
+    def acquire(self, name: str, *, wait: bool = False, timeout: float = 5.0) -> int | None:
+        """Acquire a lock; return the token of the grant, or None."""
+        reply = self.call(Acquire(claim(self.name, name), wait), timeout)
         return reply.token if isinstance(reply, Grant) else None
 
-    def leave(self, name: str) -> str:
-        """What the claim was."""
+    def release(self, name: str) -> str:
+        """Release the claim; return what it was."""
         reply = self.call(Release(claim(self.name, name), False))
         assert isinstance(reply, Released)
         return reply.was
@@ -67,19 +71,19 @@ class Client:
         self.store.close()
 
 
-def sight(client: Client, name: str) -> LockState:
-    """What the file says of one lock."""
-    sights = client.call(Inspect(name, "*"))
-    assert isinstance(sights, tuple)
-    found: LockState = sights[0]
+def inspect(client: Client, name: str) -> LockState:
+    """Return the state of a lock in the file."""
+    states = client.call(Inspect(name, "*"))
+    assert isinstance(states, tuple)
+    found: LockState = states[0]
     return found
 
 
 def heard(client: Client) -> object:
-    """What a client hears, which must come at once."""
+    """Return the messages to a client, which must arrive at once."""
     began = time.monotonic()
-    words = client.ear.call(Listen(client.name), 0.0)
-    assert time.monotonic() - began < 1.0
+    words = client.listener.call(Listen(client.name, Signal()), now() + 60.0)
+    assert time.monotonic() - began < pace()
     return words
 
 
@@ -134,9 +138,9 @@ def obey(client: Client, database: sqlite3.Connection, words: str) -> str:
     if order == "end":
         database.execute("ROLLBACK")
         return "ended"
-    if order == "leave":
-        return client.leave(name)
-    token = client.ask(name, wait=order == "wait")
+    if order == "release":
+        return client.release(name)
+    token = client.acquire(name, wait=order == "wait")
     return "busy" if token is None else str(token)
 
 

@@ -1,7 +1,7 @@
-"""Redis's keys in memory: strings, hashes, sorted sets, when each ends, and the commands on them.
+"""A model of Redis's keys: strings, hashes, sorted sets, their expiry, and commands on them.
 
-For the model alone. Each method `do_…` is the command of that name, and replies what a script of
-ours or a client is replied: bytes, int, None, or a list. Only what the protocols use is here.
+Each method `do_…` is the command of that name, and returns the reply to a script or a client:
+bytes, int, None, or a list. Only the commands that the protocols use are implemented.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_NUMBER = "ERR value is not an integer or out of range"
 
 
 class ErrorReply(Exception):
-    """What a server replies in place of an answer."""
+    """An error reply."""
 
 
 class Hash(dict[bytes, bytes]):
@@ -27,29 +27,30 @@ class Hash(dict[bytes, bytes]):
 
 
 class Sorted(dict[bytes, float]):
-    """Members and their scores."""
+    """HandoffJudge and their scores."""
 
     def in_order(self) -> list[bytes]:
-        """By score, then by the bytes."""
+        """The members, sorted by score, then by their bytes."""
         return [member for _, member in sorted((score, m) for m, score in self.items())]
 
 
 Value = bytes | Hash | Sorted
+TYPES = {bytes: b"string", Hash: b"hash", Sorted: b"zset"}
 V = TypeVar("V", bytes, Hash, Sorted)
 
 
 class Data:
-    """The keys of one server, by its clock in microseconds."""
+    """The keys of one server, whose clock is in microseconds."""
 
     def __init__(self, micros: Callable[[], int]) -> None:
         self.micros = micros
         self.values: dict[bytes, Value] = {}
         self.ends: dict[bytes, int] = {}
-        # What has been written since somebody emptied it.
+        # The keys written since the server last cleared this set.
         self.touched: set[bytes] = set()
 
     def do(self, words: tuple[bytes, ...]) -> Reply:
-        """One command."""
+        """Execute a command."""
         command = getattr(self, method_of(words[0]), None)
         if command is None:
             raise ErrorReply(f"ERR unknown command '{words[0].decode()}'")
@@ -59,21 +60,21 @@ class Data:
     # --- keys -----------------------------------------------------------------------------------
 
     def find(self, key: bytes) -> Value | None:
-        """What stands under a key that has not ended."""
+        """The value of a key that has not expired."""
         end = self.ends.get(key)
         if end is not None and self.micros() // 1000 > end:
             self.drop(key)
         return self.values.get(key)
 
     def get(self, key: bytes, kind: type[V]) -> V | None:
-        """The same, if it is of that kind."""
+        """The value of a key of that type; another type is an error."""
         value = self.find(key)
         if value is not None and not isinstance(value, kind):
             raise ErrorReply(WRONGTYPE)
         return value
 
     def put(self, key: bytes, value: Value) -> None:
-        """Write; whether it ends is another matter."""
+        """Set the value of a key, without a change of its expiry."""
         self.touched.add(key)
         self.values[key] = value
 
@@ -84,7 +85,7 @@ class Data:
         self.ends.pop(key, None)
 
     def _end(self, key: bytes, ms: int) -> int:
-        """Let a key end after so long."""
+        """Set the expiry of a key."""
         if self.find(key) is None:
             return 0
         if ms <= 0:
@@ -95,53 +96,61 @@ class Data:
         return 1
 
     def do_exists(self, *keys: bytes) -> int:
-        """How many there are."""
+        """EXISTS: the number of existing keys."""
         return sum(self.find(key) is not None for key in keys)
 
     def do_del(self, *keys: bytes) -> int:
-        """How many there were."""
+        """DEL: the number of deleted keys."""
         there = [key for key in dict.fromkeys(keys) if self.find(key) is not None]
         for key in there:
             self.drop(key)
         return len(there)
 
     def do_pexpire(self, key: bytes, ms: bytes) -> int:
-        """In milliseconds."""
+        """PEXPIRE: in milliseconds."""
         return self._end(key, _number(ms))
 
     def do_expire(self, key: bytes, seconds: bytes) -> int:
-        """In seconds."""
+        """EXPIRE: in seconds."""
         return self._end(key, _number(seconds) * 1000)
 
     def do_pttl(self, key: bytes) -> int:
-        """What is left: -1 without an end, -2 without a key."""
+        """PTTL: the remaining time; -1 without expiry, -2 without a key."""
         if self.find(key) is None:
             return -2
         return max(0, self.ends[key] - self.micros() // 1000) if key in self.ends else -1
 
     def do_ttl(self, key: bytes) -> int:
-        """The same in seconds, rounded."""
+        """TTL: the same in seconds, rounded."""
         left = self.do_pttl(key)
         return (left + 500) // 1000 if left >= 0 else left
 
     def do_time(self) -> list[Reply]:
-        """The clock."""
+        """TIME: seconds and microseconds."""
         seconds, micros = divmod(self.micros(), 1_000_000)
         return [b"%d" % seconds, b"%d" % micros]
 
-    def do_scan(self, cursor: bytes, _match: bytes, pattern: bytes, *count: bytes) -> list[Reply]:
-        """All at once."""
+    def do_scan(self, cursor: bytes, _match: bytes, pattern: bytes, *more: bytes) -> list[Reply]:
+        """SCAN: all keys at once."""
         here = [key for key in sorted(self.values) if self.find(key) is not None]
+        if b"TYPE" in more:
+            here = [key for key in here if self.do_type(key) == more[more.index(b"TYPE") + 1]]
         return [b"0", [key for key in here if fnmatch.fnmatchcase(key, pattern)]]
+
+    def do_type(self, key: bytes) -> bytes:
+        """TYPE: the kind of value; a server replies a status."""
+        value = self.find(key)
+        return b"none" if value is None else TYPES[type(value)]
 
     # --- strings --------------------------------------------------------------------------------
 
     def do_get(self, key: bytes) -> bytes | None:
-        """The value."""
+        """GET: the value."""
         return self.get(key, bytes)
 
-    def do_set(self, key: bytes, value: bytes, *options: bytes) -> bytes:
-        """With PX or EX it ends, with KEEPTTL as it did, else never."""
+    def do_set(self, key: bytes, value: bytes, *options: bytes) -> bytes | None:
+        """SET: PX and EX set an expiry, KEEPTTL keeps it; with GET, reply the value before."""
+        before = self.get(key, bytes) if b"GET" in options else b"OK"
         end = self.ends.get(key) if options[:1] == (b"KEEPTTL",) and self.find(key) else None
         if options[:1] in ((b"PX",), (b"EX",)):
             ms = _number(options[1]) * (1 if options[0] == b"PX" else 1000)
@@ -152,17 +161,17 @@ class Data:
         self.ends.pop(key, None)
         if end is not None:
             self.ends[key] = end
-        return b"OK"
+        return before
 
     def do_setnx(self, key: bytes, value: bytes) -> int:
-        """If there is none."""
+        """SETNX: set the value if there is none."""
         if self.find(key) is not None:
             return 0
         self.put(key, value)
         return 1
 
     def do_getset(self, key: bytes, value: bytes) -> bytes | None:
-        """The value before."""
+        """GETSET: the old value."""
         before = self.get(key, bytes)
         self.do_set(key, value)
         return before
@@ -173,41 +182,62 @@ class Data:
         return count
 
     def do_incr(self, key: bytes) -> int:
-        """One more."""
+        """INCR: add 1."""
         return self._add(key, 1)
 
     def do_decr(self, key: bytes) -> int:
-        """One less."""
+        """DECR: subtract 1."""
         return self._add(key, -1)
 
     # --- hashes ---------------------------------------------------------------------------------
 
-    def do_hset(self, key: bytes, field: bytes, value: bytes) -> int:
-        """How many fields are new."""
+    def do_hset(self, key: bytes, *pairs: bytes) -> int:
+        """HSET: the number of new fields."""
         fields = self.get(key, Hash) or Hash()
-        new = field not in fields
-        self.put(key, Hash({**fields, field: value}))
-        return int(new)
+        written = Hash({**fields, **dict(zip(pairs[::2], pairs[1::2], strict=True))})
+        self.put(key, written)
+        return len(written) - len(fields)
 
-    def do_hkeys(self, key: bytes) -> list[Reply]:
-        """The fields."""
-        return [*(self.get(key, Hash) or ())]
+    def do_hget(self, key: bytes, field: bytes) -> bytes | None:
+        """HGET: the value of a field."""
+        return (self.get(key, Hash) or Hash()).get(field)
+
+    def do_hmget(self, key: bytes, *names: bytes) -> list[Reply]:
+        """HMGET: the values of fields."""
+        fields = self.get(key, Hash) or Hash()
+        return [fields.get(name) for name in names]
+
+    def do_hgetall(self, key: bytes) -> list[Reply]:
+        """HGETALL: fields and values."""
+        return [word for pair in (self.get(key, Hash) or Hash()).items() for word in pair]
+
+    def do_hdel(self, key: bytes, *names: bytes) -> int:
+        """HDEL: the number of removed fields."""
+        fields = self.get(key, Hash) or Hash()
+        left = Hash({name: value for name, value in fields.items() if name not in names})
+        if left and len(left) < len(fields):
+            self.put(key, left)
+        elif fields and not left:
+            self.drop(key)
+        return len(fields) - len(left)
 
     def do_hexists(self, key: bytes, field: bytes) -> int:
-        """Whether it is there."""
+        """HEXISTS: whether the field exists."""
         return int(field in (self.get(key, Hash) or ()))
 
     # --- sorted sets ----------------------------------------------------------------------------
 
-    def do_zadd(self, key: bytes, score: bytes, member: bytes) -> int:
-        """How many are new."""
+    def do_zadd(self, key: bytes, nx: bytes, score: bytes, member: bytes) -> int:
+        """ZADD: the number of new members; the others keep their scores."""
+        assert nx == b"NX"
         members = self.get(key, Sorted) or Sorted()
-        new = member not in members
+        if member in members:
+            return 0
         self.put(key, Sorted({**members, member: float(score)}))
-        return int(new)
+        return 1
 
     def do_zrem(self, key: bytes, member: bytes) -> int:
-        """How many were there."""
+        """ZREM: the number of removed members."""
         members = self.get(key, Sorted)
         if not members or member not in members:
             return 0
@@ -219,21 +249,21 @@ class Data:
         return 1
 
     def do_zscore(self, key: bytes, member: bytes) -> bytes | None:
-        """As scripts and RESP2 have it."""
+        """ZSCORE, as text, as in scripts and RESP2."""
         score = (self.get(key, Sorted) or Sorted()).get(member)
         return None if score is None else b"%.17g" % score
 
     def do_zrank(self, key: bytes, member: bytes) -> int | None:
-        """The place, from 0 on."""
+        """ZRANK: the position, starting at 0."""
         members = self.get(key, Sorted) or Sorted()
         return members.in_order().index(member) if member in members else None
 
     def do_zrange(self, key: bytes, first: bytes, last: bytes) -> list[Reply]:
-        """By place."""
+        """ZRANGE: by position."""
         return [*_part((self.get(key, Sorted) or Sorted()).in_order(), first, last)]
 
     def do_zrevrange(self, key: bytes, first: bytes, last: bytes, *scores: bytes) -> list[Reply]:
-        """From the end; with the scores, if they are asked for."""
+        """ZREVRANGE: from the end, with scores on request."""
         members = self.get(key, Sorted) or Sorted()
         wanted = _part(members.in_order()[::-1], first, last)
         if not scores:
@@ -243,7 +273,7 @@ class Data:
 
 @cache
 def method_of(verb: bytes) -> str:
-    """Which of the methods is a command; there are few, and they are asked for all the time."""
+    """The method of each command, cached."""
     return f"do_{verb.decode().lower()}"
 
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Interpreter:
-    """One Lua for all models, which run one after the other."""
+    """One Lua interpreter for all models, which run one after the other."""
 
     def __init__(self) -> None:
         self.lua = import_module("lupa.lua51").LuaRuntime(encoding=None)
         self.do: Callable[[tuple[bytes, ...]], Reply] = _nothing
         self.table = self.lua.table_from
         self.kind = type(self.table([]))
-        commands = {b"call": self._call, b"pcall": self._pcall}
+        commands = {b"call": self._call, b"pcall": self._pcall, b"error_reply": self._error}
         self.lua.globals()[b"redis"] = self.table(commands)
         self.compiled: dict[str, Any] = {}
 
@@ -37,7 +37,7 @@ class Interpreter:
         words: Sequence[bytes],
         do: Callable[[tuple[bytes, ...]], Reply],
     ) -> Reply:
-        """Run a script; its commands are carried out by *do*."""
+        """Run a script; *do* executes its commands."""
         function = self.compiled.get(text)
         if function is None:
             whole = f"return function(KEYS, ARGV)\n{text}\nend".encode()
@@ -46,6 +46,8 @@ class Interpreter:
         return self._reply(function(self.table(keys), self.table(words)))
 
     def _call(self, *words: bytes | float) -> object:
+        if words[0] == b"TYPE":
+            return self.table({b"ok": self.do(words)})  # type: ignore[arg-type]
         return self._value(self.do(tuple([w if type(w) is bytes else _bytes(w) for w in words])))
 
     def _pcall(self, *words: bytes | float) -> object:
@@ -54,14 +56,19 @@ class Interpreter:
         except ErrorReply as error:
             return self.table({b"err": str(error).encode()})
 
+    def _error(self, text: bytes) -> object:
+        return self.table({b"err": text})
+
     def _value(self, reply: Reply) -> object:
-        """A reply as a script sees it: a nil is false."""
+        """Convert a reply for a script: nil becomes false."""
         if isinstance(reply, list):
             return self.table([False if each is None else each for each in reply])
         return False if reply is None else reply
 
     def _reply(self, value: Any) -> Reply:
-        """What a script returns as its client sees it: numbers are cut, a table ends at a nil."""
+        """Convert a script's result for a client: numbers are truncated, a table ends at nil."""
+        if isinstance(value, self.kind) and value[b"err"] is not None:
+            raise ErrorReply(value[b"err"].decode())
         if isinstance(value, self.kind):
             return [self._reply(value[place]) for place in range(1, len(value) + 1)]
         if value is None or value is False:
@@ -71,7 +78,7 @@ class Interpreter:
 
 @cache
 def interpreter() -> Interpreter:
-    """The one."""
+    """Return the interpreter."""
     return Interpreter()
 
 

@@ -1,4 +1,4 @@
-"""Runs the text of the Redis backend without connections: a function answers what is sent."""
+"""Runs the protocol text of the Redis backend; a function answers instead of a server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import hiredis
 from leaselock.backends.redis.messages import Connect, Send
 from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.store import RedisStore
-from leaselock.core.effects import Call, Sleep, Spawn
+from leaselock.core.effects import Call, Sleep, Spawn, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NoConnection:
-    """A connection that is open as soon as it is asked for, and sends nothing."""
+    """A connection that is always open and sends nothing."""
 
     SHARED = False
 
@@ -35,35 +35,35 @@ class NoConnection:
         self.pushes: deque[tuple[str, str | None]] = deque()
 
     def is_usable(self) -> bool:
-        """Whether it is open."""
+        """Return whether the connection is open."""
         return self.open
 
     def leave(self) -> None:
-        """A caller has given up."""
+        """Do nothing when a caller gives up."""
         self.open = self.SHARED and self.open
 
     def tell(self, data: bytes, subscriptions: Sequence[Any]) -> bool:
-        """Nothing is sent."""
+        """Send nothing."""
         return True
 
     def later(self, seconds: float, step: Callable[[], None]) -> None:
-        """Time does not pass by itself."""
+        """Do nothing: time does not pass by itself."""
 
     def close(self) -> None:
-        """It is open no more."""
+        """Close the connection."""
         self.open = False
 
     abandon = close
 
 
 class NoSharedConnection(NoConnection):
-    """The same for tasks."""
+    """The same with the connection for tasks."""
 
     SHARED = True
 
 
 class Runner:
-    """A store whose requests *answer* answers: it is given the server and the message."""
+    """A store whose requests are answered by *answer*, which gets the address and the message."""
 
     def __init__(
         self, url: str, answer: Callable[[Address, Send], list[Any]], *, shared: bool = False
@@ -73,8 +73,10 @@ class Runner:
         kind = NoSharedConnection if shared else NoConnection
         self.store = RedisStore(settings_of(url), lambda: self.time, kind)
 
-    def run(self, process: Awaitable[Any]) -> Any:
-        """What comes of a process; time passes only while it sleeps."""
+    def run(self, process: Awaitable[Any], *, background: bool = False) -> Any:
+        """Run a process and return its result; time passes only while it sleeps. A background
+        process ends when it waits.
+        """
         steps = process.__await__()
         answer: Any = None
         error: BaseException | None = None
@@ -83,6 +85,9 @@ class Runner:
                 effect = steps.send(answer) if error is None else steps.throw(error)
             except StopIteration as done:
                 return done.value
+            if background and isinstance(effect, Wait):
+                steps.close()
+                return None
             answer = error = None
             try:
                 answer = self._answer(effect)
@@ -94,11 +99,13 @@ class Runner:
             assert effect.until < math.inf
             self.time = effect.until
         elif isinstance(effect, Spawn):
-            self.run(effect.process)
+            self.run(effect.process, background=True)
         elif isinstance(effect, Call) and isinstance(effect.request, Connect):
             effect.node.open = True
-        elif isinstance(effect, Call) and isinstance(effect.request, Send):
+        elif isinstance(effect, Call) and isinstance(effect.request, Send | bytes):
             message = effect.request
+            if isinstance(message, bytes):
+                message = Send(message, 1, ())
             for _, channel in message.subscriptions:
                 effect.node.refused.pop(channel, None)
             return self.answer(effect.node.address, message)
@@ -106,7 +113,7 @@ class Runner:
 
 
 def unpacked(data: bytes) -> list[Command]:
-    """The commands in packed data."""
+    """Return the commands in packed data."""
     reader, commands = hiredis.Reader(), []
     reader.feed(data)
     while (command := reader.gets()) is not False:
@@ -115,5 +122,5 @@ def unpacked(data: bytes) -> list[Command]:
 
 
 def commands_of(message: Send) -> list[Command]:
-    """The commands that have a reply."""
+    """Return the commands that have a reply."""
     return unpacked(message.data)[len(message.subscriptions) :]

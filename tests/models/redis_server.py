@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.messages import Command, Word
 
 
-# What is no command on keys. Other spellings of them are not asked for.
+# Commands that are not about keys, in the spelling that the library uses.
 ITS_OWN = frozenset((b"EVALSHA", b"EVAL", b"PUBLISH", b"SPUBLISH", b"PUBSUB", b"WAIT", b"ROLE"))
 
 
 class Change(NamedTuple):
-    """What a key became, as a replica or a file is told: after which command, and when."""
+    """A change of a key, as it is written to a replica or a file, with its time."""
 
     at: int
     key: bytes
@@ -37,16 +37,18 @@ class Change(NamedTuple):
 
 
 class Connection:
-    """One client's; *push* is called with the channel and the word of each message."""
+    """A client's connection; *push* is called with the channel and the text of each message."""
 
     def __init__(self, server: Server, push: Callable[[bytes, bytes], None]) -> None:
         self.server = server
         self.push = push
         self.watched: dict[bytes, int] = {}
         self.queued: list[tuple[bytes, ...]] | None = None
+        # Whether the keys of the next command are tracked.
+        self.caching = False
 
     def do(self, command: Command) -> Reply | ErrorReply:
-        """One command; an error is a reply, too."""
+        """Execute a command; an error is returned as a reply."""
         words = tuple(map(_bytes, command))
         verb = words[0].upper()
         if self.queued is not None and verb != b"EXEC":
@@ -54,12 +56,18 @@ class Connection:
             return b"QUEUED"
         if verb in (b"WATCH", b"UNWATCH", b"MULTI", b"EXEC"):
             return self._transaction(verb, words[1:])
+        if verb == b"CLIENT":
+            self.caching = words[1].upper() == b"CACHING"
+            return b"OK"
         try:
+            if self.caching:
+                self.server.track(self, words[1:])
             return self.server.do(words)
         except ErrorReply as error:
             return error
         finally:
-            self.server.settle()
+            self.caching = False
+            self.server.record_changes()
 
     def _transaction(self, verb: bytes, keys: Sequence[bytes]) -> Reply | ErrorReply:
         versions, queued = self.server.versions, self.queued
@@ -70,35 +78,35 @@ class Connection:
         else:
             watched, self.watched, self.queued = self.watched, {}, None
             if verb == b"EXEC":
-                return self._carry_out(watched, queued or [])
+                return self._execute(watched, queued or [])
         return b"OK"
 
-    def _carry_out(
+    def _execute(
         self, watched: dict[bytes, int], queued: list[tuple[bytes, ...]]
     ) -> Reply | ErrorReply:
         for key in watched:
-            self.server.data.find(key)  # one that has ended counts as written
-        self.server.settle()
+            self.server.data.find(key)  # an expired key counts as written
+        self.server.record_changes()
         if any(self.server.versions.get(key, 0) != seen for key, seen in watched.items()):
             return None
         return [self.do(words) for words in queued]  # type: ignore[misc]
 
     def subscribe(self, channel: str) -> None:
-        """Listen, from now on."""
+        """Subscribe."""
         self.server.channels.setdefault(channel.encode(), {})[self] = None
 
     def unsubscribe(self, channel: str) -> None:
-        """Listen no more."""
+        """Unsubscribe."""
         self.server.channels.get(channel.encode(), {}).pop(self, None)
 
     def close(self) -> None:
-        """The server has seen the end of it."""
-        for listeners in self.server.channels.values():
+        """Close the connection on the server's side."""
+        for listeners in (*self.server.channels.values(), *self.server.tracked.values()):
             listeners.pop(self, None)
 
 
 class Server:
-    """What is in its memory; *replicas* says how many confirm a WAIT."""
+    """The server; *replicas* is the number that confirm a WAIT."""
 
     def __init__(
         self, micros: Callable[[], int], replicas: Callable[[int], int] = lambda wanted: 0
@@ -111,14 +119,13 @@ class Server:
         self.begin()
 
     def begin(self) -> None:
-        """As a process: no scripts are loaded, and nobody is connected."""
+        """Start the process: without scripts and connections."""
         self.scripts: dict[bytes, str] = {}
         self.channels: dict[bytes, dict[Connection, None]] = {}
+        self.tracked: dict[bytes, dict[Connection, None]] = {}
 
     def restart(self, known: int) -> None:
-        """Be another process, which knows the first so many changes: all that were in a file, or
-        that a replica was told of.
-        """
+        """Restart with the first *known* changes: those in the file, or those of a replica."""
         del self.changes[known:]
         self.data = Data(self.micros)
         for _, key, value, end in self.changes:
@@ -130,17 +137,26 @@ class Server:
                 self.data.ends[key] = end
         self.begin()
 
-    def settle(self) -> None:
-        """After each command: what it changed is told to whom it concerns."""
+    def track(self, connection: Connection, keys: Sequence[bytes]) -> None:
+        """Notify a connection once of the next change of each key."""
+        for key in keys:
+            self.tracked.setdefault(key, {})[connection] = None
+
+    def record_changes(self) -> None:
+        """Record the changes of a command, invalidate the WATCHes on its keys, and notify those
+        who track them.
+        """
         data = self.data
         for key in sorted(data.touched):
             self.versions[key] = self.versions.get(key, 0) + 1
             value = data.values.get(key)
             self.changes.append(Change(self.micros(), key, value, data.ends.get(key)))
+            for connection in self.tracked.pop(key, ()):
+                connection.push(b"invalidate", key)
         data.touched.clear()
 
     def do(self, words: tuple[bytes, ...]) -> Reply:
-        """One command, of a client or of a script."""
+        """Execute a command of a client or a script."""
         if words[0] not in ITS_OWN:
             return self.data.do(words)
         verb = words[0]
@@ -149,7 +165,7 @@ class Server:
         if verb in (b"PUBLISH", b"SPUBLISH"):
             return self._publish(words[1], words[2])
         if verb == b"PUBSUB":
-            return [words[2], len(self.channels.get(words[2], ()))]
+            return [x for name in words[2:] for x in (name, len(self.channels.get(name, ())))]
         if verb == b"WAIT":
             return self.replicas(int(words[1]))
         return [b"master", 0, []]

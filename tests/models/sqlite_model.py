@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.memory.store import Table
-from leaselock.core.backend import WAKE_ALL, Acquire, Listen
+from leaselock.core.backend import WAKE_ALL, Acquire, Listen, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,13 +19,13 @@ class Model:
 
     def __init__(self, now: Callable[[], float], micros: Callable[[], int]) -> None:
         self.table = Table(now, micros, self.alive, self.notify, self.watch)
-        # How often anything may have changed.
+        # Incremented with each possible change.
         self.changes = 0
         self.machines: dict[str, str] = {}
         self.dead: set[str] = set()
         self.watchers: dict[str, set[str]] = {}
-        self.ears: dict[str, Callable[[object], None]] = {}
-        self.unheard: dict[str, list[str]] = {}
+        self.listeners: dict[str, Callable[[object], None]] = {}
+        self.undelivered: dict[str, list[str]] = {}
 
     def alive(self, client: str) -> bool:
         """Whether the kernel lock of the client is held."""
@@ -33,11 +33,11 @@ class Model:
 
     def notify(self, client: str, holder: str) -> None:
         """Write a message to the client's fifo."""
-        ear = self.ears.pop(client, None)
-        if ear is not None:
-            ear((holder,))
+        listener = self.listeners.pop(client, None)
+        if listener is not None:
+            listener((holder,))
         elif self.alive(client):
-            self.unheard.setdefault(client, []).append(holder)
+            self.undelivered.setdefault(client, []).append(holder)
 
     def watch(self, client: str, watched: str) -> None:
         """Notify *client* when *watched* dies, or at once if it is dead."""
@@ -53,7 +53,7 @@ class Model:
             self._begin(machine, request.client)
             self._listen(request.client, reply)
         elif machine not in self.dead:
-            client = request.claim.client if isinstance(request, Acquire) else ""
+            client = request.claim.client if isinstance(request, (Acquire, Watch)) else ""
             self._begin(machine, client)
             reply(self.table.answer(client or self._client(machine), request))
 
@@ -61,16 +61,16 @@ class Model:
         return next((c for c, m in reversed(self.machines.items()) if m == machine), "")
 
     def _begin(self, machine: str, client: str) -> None:
-        # A dead process's own requests die with it: they never crossed a network.
+        # Requests of a dead process are not executed, because they cross no network.
         if client and machine not in self.dead:
             self.machines.setdefault(client, machine)
 
     def _listen(self, client: str, reply: Callable[[object], None]) -> None:
-        unheard = self.unheard.pop(client, None)
-        if unheard:
-            reply(tuple(unheard))
+        undelivered = self.undelivered.pop(client, None)
+        if undelivered:
+            reply(tuple(undelivered))
         else:
-            self.ears[client] = reply
+            self.listeners[client] = reply
 
     def die(self, machine: str) -> None:
         """A process dies: the kernel releases its locks, and notifies the watching clients."""
@@ -78,6 +78,6 @@ class Model:
         self.changes += 1
         for client in [c for c, m in self.machines.items() if m == machine]:
             del self.machines[client]
-            self.ears.pop(client, None)
+            self.listeners.pop(client, None)
             for watcher in sorted(self.watchers.pop(client, ())):
                 self.notify(watcher, WAKE_ALL)

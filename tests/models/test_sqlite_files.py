@@ -1,4 +1,4 @@
-"""What the SQLite store does with odd files, full disks and old rows; tokens never fall back."""
+"""The SQLite store with unusual files, full disks and old rows; tokens always increase."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.models.process import Client, Process, claim, sight
+from tests.models.process import Client, Process, claim, inspect
 from tests.models.worlds import Clock
 
 from leaselock.backends.sqlite import store
+from leaselock.backends.sqlite.database import SCHEMA
 from leaselock.backends.sqlite.file import RECHECK_INTERVAL
 from leaselock.core.backend import (
     Acquire,
@@ -37,7 +38,7 @@ WEEK = 7 * 86400.0
 
 
 def write(path: Path, statement: str, *words: object) -> None:
-    """Change the file by hand. Only while this process has it not open: closing drops its locks."""
+    """Change the file directly. This process must not have it open: closing it drops its locks."""
     program = (
         "import json, sqlite3, sys; d = sqlite3.connect(sys.argv[1]);"
         "d.execute(sys.argv[2], json.loads(sys.argv[3])); d.commit(); d.close()"
@@ -46,7 +47,7 @@ def write(path: Path, statement: str, *words: object) -> None:
     subprocess.run([sys.executable, "-c", program, *arguments], check=True)
 
 
-# --- the file is not what it was ------------------------------------------------------------------
+# --- a changed file -------------------------------------------------------------------------------
 
 
 def remove(path: Path) -> None:
@@ -63,9 +64,9 @@ def test_a_file_that_was_removed_or_replaced_is_refused(
     change: Callable[[Path], None], path: Path, clients: Callable[[str], Client]
 ) -> None:
     client = clients("here")
-    client.ask("n")
+    client.acquire("n")
     change(path)
-    # The file is looked at once in so many milliseconds.
+    # The file is checked at intervals.
     while now() < client.file.checked + RECHECK_INTERVAL:
         continue
     mine = claim("here", "n")
@@ -74,19 +75,19 @@ def test_a_file_that_was_removed_or_replaced_is_refused(
             NotApplied, match=r"locks\.db was removed or replaced while it was in use"
         ):
             client.call(request)
-    assert client.leave("n") == "held", "a release does no harm"
+    assert client.release("n") == "held", "a release does no harm"
 
 
 def test_a_file_of_another_layout_is_refused(path: Path, clients: Callable[[str], Client]) -> None:
     Client(path, "before").close()
     first = clients("first")
-    first.ask("n")
+    first.acquire("n")
     first.close()
     write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", "0")
     with pytest.raises(NotApplied, match="has the layout 0 of another version of leaselock"):
-        clients("later").ask("n")
-    write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", "1")
-    assert clients("last").ask("m") is not None
+        clients("later").acquire("n")
+    write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", SCHEMA)
+    assert clients("last").acquire("m") is not None
 
 
 def test_a_file_that_is_no_database_is_refused(
@@ -95,7 +96,7 @@ def test_a_file_that_is_no_database_is_refused(
     path.write_bytes(b"no database at all" * 100)
     path.chmod(0o600)
     with pytest.raises(StoreError, match="file is not a database"):
-        clients("here").ask("n")
+        clients("here").acquire("n")
 
 
 # --- another boot, another clock ------------------------------------------------------------------
@@ -105,24 +106,24 @@ OTHER_BOOT = ("UPDATE fact SET value = ? WHERE key = 'boot'", "another boot or n
 
 def test_a_restart_ends_every_hold_and_wait(path: Path, clients: Callable[[str], Client]) -> None:
     with Process(path, "before") as before, Process(path, "behind") as behind:
-        token = int(before.order("ask n"))
+        token = int(before.order("acquire n"))
         assert behind.order("wait n") == "busy"
-        # Its lease would last for ever, measured by the clock of today.
+        # By the present clock the lease would never end.
         write(path, "UPDATE lock SET lifetime = 'lease', expires = 1e12")
     write(path, *OTHER_BOOT)
     client = clients("after")
-    assert sight(client, "n") == LockState.exclusive("n", None, None, ())
-    again = client.ask("n")
+    assert inspect(client, "n") == LockState.exclusive("n", None, None, ())
+    again = client.acquire("n")
     assert again is not None
     assert again > token
 
 
-@pytest.mark.parametrize("order", ["ask n", "wait held"])
+@pytest.mark.parametrize("order", ["acquire n", "wait held"])
 def test_a_file_in_use_under_another_clock_is_refused(
     order: str, path: Path, clients: Callable[[str], Client]
 ) -> None:
     with Process(path, "a-holder") as holder, Process(path, "theirs") as theirs:
-        holder.order("ask held")
+        holder.order("acquire held")
         theirs.order(order)
         if order == "wait held":
             holder.kill()
@@ -130,8 +131,8 @@ def test_a_file_in_use_under_another_clock_is_refused(
         with pytest.raises(
             NotApplied, match="is in use by processes whose clock differs from ours"
         ):
-            clients("ours").ask("n")
-    assert clients("later").ask("n") is not None
+            clients("ours").acquire("n")
+    assert clients("later").acquire("n") is not None
 
 
 # --- a full disk ----------------------------------------------------------------------------------
@@ -139,18 +140,18 @@ def test_a_file_in_use_under_another_clock_is_refused(
 
 def ask_for_many(client: Client) -> None:
     for number in range(5000):
-        client.ask(f"{number} {'x' * 200}")
+        client.acquire(f"{number} {'x' * 200}")
 
 
 def test_a_release_works_in_a_full_file(clients: Callable[[str], Client]) -> None:
     client = clients("here")
-    client.ask("n")
+    client.acquire("n")
     assert client.file.database is not None
     client.file.database.execute("PRAGMA max_page_count = 1")
     with pytest.raises(NotApplied, match=r"full \(SQLITE_FULL\)"):
         ask_for_many(client)
-    assert client.leave("n") == "held"
-    assert client.ask("n") is not None, "the row of the name is there"
+    assert client.release("n") == "held"
+    assert client.acquire("n") is not None, "the row of the name is there"
 
 
 @pytest.fixture
@@ -167,7 +168,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(file: Path) -> None:
-    """Take all that is left of the disk."""
+    """Fill the disk."""
     with open(file, "wb", buffering=0) as ballast:
         for size in (4096, 1):
             while not _is_full(ballast.fileno(), size):
@@ -184,18 +185,18 @@ def _is_full(file: int, size: int) -> bool:
 
 def test_a_full_disk_is_reported_and_loses_nothing(small_disk: Path) -> None:
     with closing(Client(small_disk / "locks.db", "here")) as client:
-        token = client.ask("n")
+        token = client.acquire("n")
         fill(small_disk / "ballast")
         with pytest.raises(StoreError, match=r"locks\.db: .*(full|disk)"):
             ask_for_many(client)
-        # To let go takes a little room in the log: it is refused where there is none at all.
+        # A release needs a little space in the log; it is refused if there is none at all.
         try:
-            was = client.leave("n")
+            was = client.release("n")
         except StoreError:
             was = ""
         (small_disk / "ballast").unlink()
-        assert (was or client.leave("n")) == "held"
-        again = client.ask("n")
+        assert (was or client.release("n")) == "held"
+        again = client.acquire("n")
         assert again is not None
         assert token is not None
         assert again > token
@@ -209,14 +210,14 @@ def test_tokens_keep_growing_after_rows_are_pruned(
 ) -> None:
     first = clients("first")
     for name in ("n", "recent"):
-        first.ask(name)
-        first.leave(name)
+        first.acquire(name)
+        first.release(name)
     first.close()
     future = 2**60
     old = time.time() - WEEK - 60.0
     write(path, "UPDATE lock SET token = ?, since = ? WHERE name = 'n'", future, old)
     second = clients("second")
-    tokens = [second.ask("n"), second.ask("never seen")]
+    tokens = [second.acquire("n"), second.acquire("never seen")]
     assert tokens == [future + 1, future + 1]
     second.close()
     with closing(sqlite3.connect(path)) as database:
@@ -229,20 +230,20 @@ def test_tokens_keep_growing_after_rows_are_pruned(
 
 def test_a_held_lock_is_never_pruned(path: Path, clients: Callable[[str], Client]) -> None:
     with Process(path, "holder") as holder:
-        holder.order("ask n")
+        holder.order("acquire n")
         write(path, "UPDATE lock SET since = 0.0")
-        assert clients("here").ask("n") is None
+        assert clients("here").acquire("n") is None
 
 
 def test_tokens_keep_growing_in_a_new_file(path: Path, clients: Callable[[str], Client]) -> None:
     first = clients("first")
-    before = first.ask("n")
+    before = first.acquire("n")
     first.close()
     for file in path.parent.glob("locks.db?*"):
         if file.is_file():
             file.unlink()
     path.unlink()
-    after = clients("second").ask("n")
+    after = clients("second").acquire("n")
     assert before is not None
     assert after is not None
     assert after > before
@@ -257,8 +258,8 @@ def test_tokens_keep_growing_after_the_clock_is_set_back(
     tokens = []
     for step in (0, 0, -10_000_000, 1, 20_000_000):
         clock.micros += step
-        tokens.append(client.ask("n") or 0)
-        assert client.leave("n") == "held"
+        tokens.append(client.acquire("n") or 0)
+        assert client.release("n") == "held"
     assert all(one < other for one, other in itertools.pairwise(tokens)), tokens
 
 
@@ -268,7 +269,7 @@ def test_tokens_keep_growing_after_the_clock_is_set_back(
 def test_all_files_are_private(path: Path, clients: Callable[[str], Client]) -> None:
     mask = os.umask(0)
     try:
-        clients("here").ask("n")
+        clients("here").acquire("n")
     finally:
         os.umask(mask)
     modes = {
@@ -290,11 +291,11 @@ def test_the_files_of_a_killed_client_are_removed(
 ) -> None:
     folder = path.with_name("locks.db.clients")
     with Process(path, "killed") as killed:
-        killed.order("ask n")
+        killed.order("acquire n")
         killed.kill()
         assert {file.name for file in folder.iterdir()} == {"killed.live", "killed.wake"}
         here = clients("here")
-        assert here.ask("m") is not None
+        assert here.acquire("m") is not None
         assert {file.name for file in folder.iterdir()} == {"here.live", "here.wake"}
         here.close()
         assert list(folder.iterdir()) == []

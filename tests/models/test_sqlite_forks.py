@@ -1,4 +1,4 @@
-"""Forks of a process that has the SQLite file open: neither side disturbs the other."""
+"""Forks of a process that has the SQLite file open: parent and child do not disturb each other."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def in_child(work: Callable[[], None]) -> int:
-    """The exit code of a forked child that did *work* and ended without further ado."""
+    """Fork a child that does *work* and ends with `os._exit`; return its exit code."""
     with warnings.catch_warnings():
-        # That a process with threads is forked is the point.
+        # The test is about a fork of a process with threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if not pid:
@@ -43,19 +43,19 @@ def test_a_forked_child_does_not_disturb_its_parent(
     path: Path, clients: Callable[[str], Client]
 ) -> None:
     here = clients("here")
-    here.ask("n")
+    here.acquire("n")
 
     def work() -> None:
         here.store.after_fork()
-        here.ear.after_fork()
+        here.listener.after_fork()
         here.store.close()
 
     assert in_child(work) == 0
     with Process(path, "other") as other:
-        assert other.order("ask n") == "busy"
-        here.leave("n")
-        assert other.order("ask n").isdecimal()
-        assert here.ask("n", wait=True) is None
+        assert other.order("acquire n") == "busy"
+        here.release("n")
+        assert other.order("acquire n").isdecimal()
+        assert here.acquire("n", wait=True) is None
         other.kill()
         assert heard(here) == (WAKE_ALL,)
 
@@ -98,7 +98,7 @@ def test_a_hold_of_a_forked_child_is_visible_to_all(
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"child holds\n"
-        token = clients("here").ask("n")
+        token = clients("here").acquire("n")
         parent.communicate(b"\n")
     assert parent.returncode == 0
     assert token is None
@@ -136,7 +136,7 @@ os._exit(0)
 """
 
 
-# Not strict: now and then no fork strikes a transaction.
+# Not strict: sometimes no fork happens during a transaction.
 def test_a_fork_during_requests_of_other_threads_leaves_a_usable_child(path: Path) -> None:
     program = [sys.executable, "-W", "ignore", "-c", BUSY_PARENT, f"sqlite:///{path}"]
     run = subprocess.run(program, capture_output=True, text=True, check=True)

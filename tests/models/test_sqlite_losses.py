@@ -1,4 +1,4 @@
-"""A disk that forgets, and a disk that fails: tokens rise, and every failure is one of ours."""
+"""A disk that loses data, and one that fails: tokens increase, and errors are the library's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ with leaselock.Client(f"sqlite:///{path}", op_timeout=0.2) as client:
 
 
 def test_tokens_keep_growing_after_a_power_failure(tmp_path: Path) -> None:
-    """The file and its log are as they were some commits ago, after a boot (hazard K6)."""
+    """After a boot, the file and its log are in the state of some commits ago (hazard K6)."""
     path, before = tmp_path / "locks.db", tmp_path / "before.db"
     tokens = [taken(path)]
     with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(before)) as then:
@@ -56,15 +56,15 @@ def test_tokens_keep_growing_after_a_power_failure(tmp_path: Path) -> None:
 
 
 def taken(path: Path) -> int:
-    """The lock, taken by a process of its own that gives it back; its token."""
+    """Acquire and release the lock in another process; return its token."""
     words = "import sys, leaselock; print(leaselock.Client(sys.argv[1]).lock('a').acquire().token)"
-    told = subprocess.check_output([sys.executable, "-c", words, f"sqlite:///{path}"])
-    return int(told)
+    output = subprocess.check_output([sys.executable, "-c", words, f"sqlite:///{path}"])
+    return int(output)
 
 
 def test_a_failing_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """Writing beyond some size is an error of the disk, as SQLite sees it (hazard K7)."""
+    """A limit of the file size looks like a disk error to SQLite (hazard K7)."""
     words = [sys.executable, "-c", FAILING, str(tmp_path / "locks.db"), str(64 * 1024)]
-    told = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert told.stderr == ""
-    assert re.match(r"True .*locks\.db: disk I/O error", told.stdout)
+    result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert result.stderr == ""
+    assert re.match(r"True .*locks\.db: disk I/O error", result.stdout)

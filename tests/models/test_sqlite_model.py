@@ -1,7 +1,7 @@
-"""Whatever happens, the real stores answer as their models do: generated histories.
+"""The real stores answer as their models do, in generated histories.
 
-The short ways of the SQLite store (take, confirm, drop) are held equal to the rules here, and so
-is the file that the simulation works on.
+The fast paths of the SQLite store are compared with the rules here, and so is the model that the
+simulation uses.
 """
 
 from __future__ import annotations
@@ -35,13 +35,17 @@ from leaselock.core.backend import (
     Broken,
     Busy,
     Claim,
+    Convert,
+    Converted,
     Grant,
     Inspect,
     Lifetime,
     LifetimeSet,
+    Mode,
     Release,
     Released,
     Renew,
+    Resize,
     SetLifetime,
 )
 
@@ -49,19 +53,37 @@ QUICK = settings(max_examples=120)
 NAMES = ("a*", "ü")
 PATTERNS = ("*", "a[*]", "?", "nothing")
 LEASES = (1.0, 5.0, 30.0)
-TIES: tuple[Lifetime, ...] = ("either", "lease", "client")
+LIFETIMES: tuple[Lifetime, ...] = ("either", "lease", "client")
 STEPS = (0.0, 0.25, 1.0, 2.0, 4.75, 25.0, 121.0)
-# The time of day is set back, stands still, goes on.
+# The wall clock is set back, stands still, or continues.
 WALL_STEPS = (0, 1, 1, 700, -5_000_000, 40_000_000)
 KINDS = (
-    *("ask", "ask", "wait", "wait", "wait", "again", "leave", "leave", "bury", "renew", "retie"),
-    *("break", "break token", "look", "look all", "time", "time", "close", "kill"),
+    *(
+        "acquire",
+        "acquire",
+        "wait",
+        "wait",
+        "wait",
+        "again",
+        "release",
+        "release",
+        "tombstone",
+        "renew",
+        "set lifetime",
+    ),
+    *("break", "break token", "inspect", "inspect all", "time", "time", "close", "kill"),
+    *("convert", "convert", "resize"),
 )
 CHOICES = 42
+# How the claims of each name want it: now and then a name is wanted as another kind of lock.
+MODES: tuple[tuple[Mode, ...], ...] = (
+    ("exclusive", "exclusive", "shared", "shared", "update", "shared", "exclusive"),
+    ("permits", "permits", "permits", "permits", "permits", "permits", "exclusive"),
+)
 
 
 class Twins:
-    """A real world and its model, side by side."""
+    """A real store and its model."""
 
     def __init__(self, real: World, model: World, clock: Clock) -> None:
         self.real = real
@@ -73,7 +95,7 @@ class Twins:
         self.seen: Counter[str] = Counter()
 
     def client(self, number: int) -> str:
-        return f"c{number}life{self.lives[number]}"
+        return f"c{number}generation{self.lives[number]}"
 
     def play(self, step: Step) -> None:
         if step.kind == "time":
@@ -83,7 +105,7 @@ class Twins:
             self.die(step.client, violently=step.kind == "kill")
         else:
             self.ask(self.client(step.client), self.request(step))
-        self.compare_what_is_heard()
+        self.compare_messages()
 
     def ask(self, client: str, request: Any) -> None:
         real, model = self.real.answer(client, request), self.model.answer(client, request)
@@ -96,8 +118,10 @@ class Twins:
             self.tokens.append(reply.token)
         if isinstance(reply, Released):
             self.seen[reply.was] += 1
+        if isinstance(reply, Converted):
+            self.seen[f"Converted {reply.held.mode if reply.held else None}"] += 1
         if isinstance(reply, Grant | Busy | Released | Broken) and reply.notified:
-            self.seen["woken"] += 1
+            self.seen["notified"] += 1
         if isinstance(reply, LifetimeSet):
             self.seen[f"LifetimeSet {reply.held}"] += 1
         if isinstance(reply, Broken):
@@ -109,7 +133,7 @@ class Twins:
         self.lives[number] += 1
         self.last[number] = None
 
-    def compare_what_is_heard(self) -> None:
+    def compare_messages(self) -> None:
         for client in map(self.client, range(3)):
             real, model = self.real.heard(client), self.model.heard(client)
             if WAKE_ALL in model:
@@ -122,28 +146,38 @@ class Twins:
     def request(self, step: Step) -> Any:
         name, client = NAMES[step.name], self.client(step.client)
         serial = 1 + 3 * step.name + step.slot
+        mode = MODES[step.name][step.choice % 7]
+        permits, limit = (
+            (1, 0) if mode != "permits" else (1 + step.choice % 3, (0, 3, 3)[step.slot])
+        )
         claim = claim_of(client, name, serial, LEASES[step.slot])
+        claim = claim._replace(mode=mode, permits=permits, limit=limit)
         if step.kind == "again":
             claim = self.last[step.client] or claim
-        if step.kind in ("ask", "wait", "again"):
+        if step.kind in ("acquire", "wait", "again"):
             self.last[step.client] = claim
-            return Acquire(claim, step.kind != "ask")
+            return Acquire(claim, step.kind != "acquire")
         return self.other_request(step, name, claim)
 
     def other_request(self, step: Step, name: str, claim: Claim) -> Any:
         claim = (self.last[step.client] or claim) if step.choice % 2 else claim
-        if step.kind in ("leave", "bury"):
-            return Release(claim, step.kind == "bury")
+        if step.kind in ("release", "tombstone"):
+            return Release(claim, step.kind == "tombstone")
         if step.kind == "renew":
-            if step.choice > 20:  # as when a lease is extended beyond its usual length
+            if step.choice > 20:  # an extension beyond the usual length
                 claim = claim._replace(lease=60.0)
             return Renew([claim, *self.others(claim)][: 1 + step.choice % 3])
-        if step.kind == "retie":
-            return SetLifetime(claim, TIES[step.choice % 3])
+        if step.kind == "convert":
+            mode: Mode = ("exclusive", "shared", "update")[step.choice % 3]
+            return Convert(claim, step.choice // 3, mode)
+        if step.kind == "resize":
+            return Resize(name, 1 + step.choice % 4)
+        if step.kind == "set lifetime":
+            return SetLifetime(claim, LIFETIMES[step.choice % 3])
         if step.kind.startswith("break"):
             newest = self.tokens[-1 - step.choice % min(3, len(self.tokens))]
             return BreakLock(name, newest if step.kind == "break token" else None)
-        chosen = name if step.kind == "look" else None
+        chosen = name if step.kind == "inspect" else None
         return Inspect(chosen, PATTERNS[step.choice % len(PATTERNS)])
 
     def others(self, claim: Claim) -> Iterator[Claim]:
@@ -185,28 +219,30 @@ def test_a_store_answers_as_its_model(worlds: Worlds, history: list[Step]) -> No
 @WORLDS
 @pytest.mark.parametrize("seed", range(3))
 def test_long_histories_show_everything(worlds: Worlds, seed: int) -> None:
-    lots = random.Random(seed)
+    rng = random.Random(seed)
     with worlds() as twins:
         for _ in range(700):
-            kind = lots.choice(KINDS)
-            twins.play(Step(kind, *map(lots.randrange, (3, 2, 3, CHOICES))))
+            kind = rng.choice(KINDS)
+            twins.play(Step(kind, *map(rng.randrange, (3, 2, 3, CHOICES))))
     wanted = {
         "Acquire Grant",
         "Acquire Busy",
         "held",
         "waiting",
         "absent",
-        "woken",
+        "notified",
         "death",
         "message",
     }
+    wanted |= {"Converted None", "Converted shared", "Converted exclusive"}
+    wanted |= {"Acquire Mismatch", "Resize Resized"}
     wanted |= {"Renew tuple", "Inspect tuple", "LifetimeSet True", "Broken True", "Broken False"}
     assert wanted <= set(twins.seen), twins.seen
 
 
 @WORLDS
 def test_the_death_of_a_waiter_ahead_is_reported_once(worlds: Worlds) -> None:
-    """Told again by every question, whoever waits behind the dead would ask without end."""
+    """A death reported to each request would make the waiters ask again without end."""
     with worlds() as twins:
         for number in range(3):
             twins.play(Step("wait", number, 0, 2, 0))
@@ -220,8 +256,8 @@ def test_the_death_of_a_waiter_ahead_is_reported_once(worlds: Worlds) -> None:
 @WORLDS
 def test_a_waiter_for_a_detached_hold_gets_no_event_of_its_dead_client(worlds: Worlds) -> None:
     with worlds() as twins:
-        twins.play(Step("ask", 0, 0, 2, 0))
-        twins.play(Step("retie", 0, 0, 2, 1))
+        twins.play(Step("acquire", 0, 0, 2, 0))
+        twins.play(Step("set lifetime", 0, 0, 2, 1))
         twins.play(Step("kill", 0, 0, 0, 0))
         before = twins.seen["death"]
         twins.play(Step("wait", 1, 0, 2, 0))
@@ -235,6 +271,6 @@ def test_both_expire_tombstones_alike_when_one_is_renewed(worlds: Worlds) -> Non
         history = ((0, 0.0), (1, 1.0), (0, 99.0), (2, 22.0))
         for slot, pause in history:
             twins.clock.seconds += pause
-            twins.play(Step("bury", 0, 0, slot, 0))
-        twins.play(Step("ask", 0, 0, 1, 0))
+            twins.play(Step("tombstone", 0, 0, slot, 0))
+        twins.play(Step("acquire", 0, 0, 1, 0))
         assert twins.seen["Acquire Grant"] == 1

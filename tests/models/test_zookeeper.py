@@ -15,22 +15,32 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from tests.models.histories import KINDS, History, Step, steps
+from tests.models.histories import KINDS, NAMES, History, Step, steps
 from tests.models.zookeeper_twins import ZooTwins
 from tests.servers.zookeeper import Ensemble
+
+from leaselock.core.backend import Convert, Resize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.core.backend import Claim
+    from leaselock.core.backend import Claim, Mode
 
 EXAMPLES = int(os.environ.get("LEASELOCK_MODEL_EXAMPLES", "8"))
 QUICK = settings(
     max_examples=EXAMPLES,
     suppress_health_check=[HealthCheck.too_slow],
 )
-PROTOCOLS = ("queue", "single", "queue single")
+PROTOCOLS = [
+    "queue",
+    "single",
+    "queue single",
+    pytest.param("queue modes", marks=pytest.mark.variant),
+]
+MODES: tuple[Mode, ...] = ("shared", "update", "exclusive")
+LIMIT = 2
 MORE = (*KINDS, "cut", "cut_reply", "cut_reply", "expire")
+IN_MODES = (*MORE, "convert", "convert", "convert", "resize")
 LEAST, MOST = 3, 20
 ROOTS = count()
 
@@ -43,6 +53,11 @@ def server() -> Iterator[tuple[Ensemble, Any]]:
         yield ensemble, witness
         witness.stop()
         witness.close()
+
+
+def kinds_of(protocols: str) -> tuple[str, ...]:
+    """The kinds of steps in a history."""
+    return IN_MODES if "modes" in protocols else MORE
 
 
 class ZooHistory(History):
@@ -66,18 +81,38 @@ class ZooHistory(History):
             super().play(step)
 
 
+class ModesHistory(ZooHistory):
+    """Readers, writers and updates of the first name, and permits of the second one."""
+
+    conversions = 0
+
+    def claim(self, step: Step) -> Claim:
+        claim = super().claim(step)
+        if step.name:
+            return claim._replace(mode="permits", permits=1 + step.slot % 2, limit=LIMIT)
+        return claim._replace(mode=MODES[step.slot])
+
+    def other(self, step: Step, claim: Claim, token: int) -> object:
+        if step.kind == "convert" and claim.mode != "permits":
+            self.conversions += step.choice % 4 > 0
+            return Convert(claim, self.conversions, MODES[step.choice % 3])
+        if step.kind == "resize":
+            return Resize(NAMES[step.name], LIMIT + step.choice % 2)
+        return super().other(step, claim, token)
+
+
 @contextmanager
 def history_on(server: tuple[Ensemble, Any], protocols: str) -> Iterator[ZooHistory]:
     twins = ZooTwins(*server, f"/twins{next(ROOTS)}", protocols.split())
     try:
-        yield ZooHistory(twins)
+        yield ModesHistory(twins) if "modes" in protocols else ZooHistory(twins)
     finally:
         twins.close()
 
 
 @pytest.mark.parametrize("protocols", PROTOCOLS)
 def test_a_server_answers_as_its_model(server: tuple[Ensemble, Any], protocols: str) -> None:
-    @given(history=steps(MORE))
+    @given(history=steps(kinds_of(protocols)))
     @QUICK
     def played(history: list[Step]) -> None:
         with history_on(server, protocols) as played:
@@ -88,8 +123,8 @@ def test_a_server_answers_as_its_model(server: tuple[Ensemble, Any], protocols: 
 
 
 @pytest.mark.parametrize("protocols", PROTOCOLS)
-def test_a_long_history_shows_everything(server: tuple[Ensemble, Any], protocols: str) -> None:
-    lots = random.Random(protocols)
+def test_a_long_history_covers_everything(server: tuple[Ensemble, Any], protocols: str) -> None:
+    rng = random.Random(protocols)
     seen: Counter[str] = Counter()
     wanted = {
         "Acquire Grant",
@@ -106,11 +141,15 @@ def test_a_long_history_shows_everything(server: tuple[Ensemble, Any], protocols
         "Broken True",
         "Broken False",
     }
+    if "modes" in protocols:
+        wanted |= {"Convert Converted", "Resize Resized", "Acquire LimitMismatch"}
     for number in range(MOST):
         if number >= LEAST and wanted <= set(seen):
             break
         with history_on(server, protocols) as history:
             for _ in range(60):
-                history.play(Step(lots.choice(MORE), *map(lots.randrange, (3, 2, 3, 12))))
+                history.play(
+                    Step(rng.choice(kinds_of(protocols)), *map(rng.randrange, (3, 2, 3, 12)))
+                )
         seen += history.seen
     assert wanted <= set(seen), seen

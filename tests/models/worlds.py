@@ -1,7 +1,7 @@
-"""Two worlds that must give the same answers: a real store, and the same rules on a table.
+"""The two sides of a comparison: a real store, and the same rules on a table in memory.
 
-Law: a world is handed the time, so that both live at the same instant, and tells what each client
-hears. What is compared is whole answers, tokens and instants included: nothing is rounded away.
+Both sides use the time of the test, and report the messages of each client. Complete answers are
+compared, including tokens and times.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from leaselock.backends.sqlite.file import File
 from leaselock.backends.sqlite.store import Listener
 from leaselock.backends.sqlite.store import Store as FileStore
 from leaselock.core.backend import WAKE_ALL, Acquire, Claim, LifetimeSet, Listen
+from leaselock.core.effects import Signal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SENTINEL = 999
-# Later than any real time of day, so that no row is ever old enough to be pruned.
+# In the future, so that no row is ever old enough to be pruned.
 NEW_CENTURY = 4_102_444_800_000_000
 
 
 class Clock:
-    """The time of both worlds: seconds of the boot clock, and micros of the time of day."""
+    """The time of both sides: seconds of the boot clock, and microseconds of the wall clock."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -39,7 +40,7 @@ class Clock:
         return self.micros
 
     def time_ns(self) -> int:
-        """As the module `time` has it."""
+        """The function of the module `time`."""
         return self.micros * 1000
 
 
@@ -62,11 +63,11 @@ def claim_of(client: str, name: str, serial: int, lease: float) -> Claim:
 class _Client(NamedTuple):
     file: File
     store: FileStore
-    ear: Listener
+    listener: Listener
 
 
 class Files:
-    """The SQLite store: each client has the file open for itself."""
+    """The SQLite store; each client has its own open file."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self.path = path
@@ -81,7 +82,7 @@ class Files:
 
     def answer(self, client: str, request: Any) -> object:
         reply = self.of(client).store.call(request, self.clock.now())
-        # The descriptors are only the kernel's; whether there are any is the answer.
+        # The reply contains descriptors; only their presence is compared.
         if isinstance(reply, LifetimeSet) and reply.descriptors:
             assert (reply.held, request.lifetime) == (True, "client")
             return LifetimeSet(True, ())
@@ -89,19 +90,19 @@ class Files:
         return reply
 
     def heard(self, client: str) -> list[str]:
-        file, _, ear = self.of(client)
+        file, _, listener = self.of(client)
         if file.liveness is None:
             return []
-        # With a message under way for sure, the ear answers at once, and with all there is.
+        # With this message the listener answers at once, with all messages so far.
         file.liveness.registry.notify(client, SENTINEL)
-        words = ear.call(Listen(client), self.clock.now())
+        words = listener.call(Listen(client, Signal()), self.clock.now() + 60.0)
         assert isinstance(words, tuple)
         return [word for word in words if word != f"{client}:{SENTINEL}"]
 
     def die(self, client: str, *, violently: bool) -> None:
         file = self.of(client).file
         if violently and file.liveness is not None:
-            # What the kernel does: the locks are gone, the files stay.
+            # As the kernel does: the locks are released, the files stay.
             file.liveness.close_descriptors()
             file.liveness = None
         self.clients.pop(client).store.close()
@@ -112,7 +113,7 @@ class Files:
 
 
 class FilesModel:
-    """What the simulation takes for the SQLite store."""
+    """The model that the simulation uses for the SQLite store."""
 
     def __init__(self, clock: Clock) -> None:
         self.model = Model(clock.now, clock.wall)
@@ -123,7 +124,7 @@ class FilesModel:
         return replies[0]
 
     def heard(self, client: str) -> list[str]:
-        return self.model.unheard.pop(client, [])
+        return self.model.undelivered.pop(client, [])
 
     def die(self, client: str, *, violently: bool) -> None:
         self.model.die(client)
@@ -151,9 +152,9 @@ class Memory:
         return self.of(client).call(request, self.clock.now())
 
     def heard(self, client: str) -> list[str]:
-        ear, words = self.room.messages.get(client), []
-        while ear is not None and not ear.empty():
-            word = ear.get()
+        listener, words = self.room.messages.get(client), []
+        while listener is not None and not listener.empty():
+            word = listener.get()
             assert word is not None
             words.append(word)
         return words
@@ -168,7 +169,7 @@ class Memory:
 
 
 class TableAlone:
-    """The table itself, in a world where every death is told to everyone."""
+    """The table alone; every death is reported to all clients."""
 
     def __init__(self, clock: Clock) -> None:
         self.messages: dict[str, list[str]] = {}
@@ -181,7 +182,7 @@ class TableAlone:
             self.messages[client].append(holder)
 
     def _watch(self, client: str, watched: str) -> None:
-        """Whoever waits hears of every death."""
+        """Notify all waiters of the death."""
 
     def answer(self, client: str, request: Any) -> object:
         if isinstance(request, Acquire):

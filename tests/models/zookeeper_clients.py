@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.zookeeper.connection import BlockingConnection
-from leaselock.backends.zookeeper.requests import Mailbox
+from leaselock.backends.zookeeper.requests import SESSION_ENDED, Mailbox
 from leaselock.backends.zookeeper.url import parsed
 from leaselock.core.backend import (
     WAKE_ALL,
     Acquire,
     BreakLock,
+    Convert,
     Inspect,
     Release,
     Released,
     Renew,
+    Resize,
     SetLifetime,
 )
 from leaselock.drivers import system_env
@@ -27,7 +29,7 @@ OPERATOR = "operator"
 
 
 class Stub:
-    """What a backend has as its connection. The test carries out its requests."""
+    """The connection of a backend, whose requests the test executes."""
 
     connected = True
     interrupted = False
@@ -40,6 +42,11 @@ class Stub:
         return Mailbox()
 
 
+def is_of_node(event: str) -> bool:
+    """Whether an event is about a node, not about the connection or the session."""
+    return event != WAKE_ALL and not event.startswith(SESSION_ENDED)
+
+
 class Client:
     """One client: its backend, its connection on the real side, and its listening processes."""
 
@@ -47,15 +54,15 @@ class Client:
         self.backend = backend
         self.connection = BlockingConnection(parsed(url), system_env.now)
         self.mailbox = self.connection.subscribe()
-        # Events of the model that were not compared yet.
-        self.told: list[str] = []
+        # Events of the model that have not been compared yet.
+        self.modelled_events: list[str] = []
         self.sent = 0
         self.listeners: list[tuple[Any, float]] = []
         self.fault = ""
 
     def heard(self) -> list[str]:
         """The events about nodes on the real side since the last call."""
-        return [event for event in self.mailbox.take() if event != WAKE_ALL]
+        return [event for event in self.mailbox.take() if is_of_node(event)]
 
     def close(self) -> None:
         """End the session and the listening processes."""
@@ -68,13 +75,13 @@ def asker(request: object) -> str:
     """The client that sends the request."""
     if isinstance(request, Renew):
         return request.claims[0].client
-    return (
-        request.claim.client if isinstance(request, (Acquire, Release, SetLifetime)) else OPERATOR
-    )
+    if isinstance(request, (Acquire, Release, SetLifetime, Convert)):
+        return request.claim.client
+    return OPERATOR
 
 
 def process_of(backend: Any, request: object, until: float) -> Any:
-    """The process that carries out the request."""
+    """The process that executes the request."""
     if isinstance(request, Acquire):
         return backend.acquire(request.claim, wait=request.wait, until=until)
     if isinstance(request, Release):
@@ -85,6 +92,10 @@ def process_of(backend: Any, request: object, until: float) -> Any:
         return _tuple(backend.renew(request.claims, until))
     if isinstance(request, BreakLock):
         return backend.break_lock(request.name, request.token, until)
+    if isinstance(request, Convert):
+        return backend.convert(request.claim, request.step, request.mode, until)
+    if isinstance(request, Resize):
+        return backend.resize(request.name, request.limit, until)
     assert isinstance(request, Inspect)
     return _tuple(backend.inspect(request.name, request.pattern, until))
 

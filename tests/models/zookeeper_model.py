@@ -9,10 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock.backends.zookeeper.requests import (
+    CHILDREN,
     DELETED,
+    SESSION_ENDED,
     TAKEN,
     Batch,
     BatchResult,
+    Check,
+    Children,
     Create,
     CreateSequential,
     Delete,
@@ -21,6 +25,8 @@ from leaselock.backends.zookeeper.requests import (
     Node,
     Operation,
     Read,
+    SetData,
+    Transaction,
 )
 from leaselock.core.backend import WAKE_ALL
 from leaselock.errors import NotApplied, OutcomeUnknown
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
 
 PINGS = 3
 CHECKS = 12
-# The part of a session timeout after which the leader knows of a message: half a tick, at most.
+# The fraction of a session timeout after which the leader knows of a message: half a tick at most.
 LATENCY = 1 / 4
 RECONNECT = 0.3
 
@@ -47,9 +53,11 @@ class Session:
 class Tree:
     """The nodes, and the sequence and transaction numbers."""
 
-    def __init__(self, now: Callable[[], float], gone: Callable[[str], None]) -> None:
+    def __init__(self, now: Callable[[], float], fire: Callable[[str], None]) -> None:
         self.now = now
-        self.gone = gone
+        # Receives each event that a watch reports.
+        self.fire = fire
+        self.in_transaction = False
         self.nodes: dict[str, Node] = {"/": Node("/", 0, 0, 0.0, b"")}
         self.below: dict[str, dict[str, None]] = {"/": {}}
         self.used: dict[str, int] = {}
@@ -60,10 +68,58 @@ class Tree:
         parent = path.rpartition("/")[0] or "/"
         if parent not in self.nodes or self.is_ephemeral(parent):
             return None
-        self.zxid += 1
-        node = Node(path, self.zxid, session, self.now(), data)
+        self._begin()
+        node = Node(path, self.zxid, session, self.now(), data, self.zxid)
         self.place(node)
         return node
+
+    def _begin(self) -> None:
+        """Begin a transaction, unless this is a part of one."""
+        self.zxid += not self.in_transaction
+
+    def transact(self, steps: Sequence[Operation | Check], session: int) -> bool:
+        """Do all steps in one transaction, or none."""
+        if not self._can(steps):
+            return False
+        self.zxid += 1
+        self.in_transaction = True
+        for step in steps:
+            if isinstance(step, Create):
+                self.make(step.path, step.data, session)
+            elif isinstance(step, SetData):
+                self.write(step.path, step.data)
+            elif isinstance(step, Delete):
+                self.remove(step.path)
+        self.in_transaction = False
+        return True
+
+    def _can(self, steps: Sequence[Operation | Check]) -> bool:
+        there = {step.path: step.path in self.nodes for step in steps}
+        for step in steps:
+            parent = step.path.rpartition("/")[0] or "/"
+            if isinstance(step, Create) and (self.is_ephemeral(parent) or parent not in self.nodes):
+                return False
+            if there[step.path] == isinstance(step, Create):
+                return False
+            if isinstance(step, Check) and step.version not in (-1, self.nodes[step.path].version):
+                return False
+            there[step.path] = not isinstance(step, Delete)
+        return True
+
+    def write(self, path: str, data: bytes) -> Node | None:
+        """Replace the data of a node, if it exists."""
+        old = self.nodes.get(path)
+        if old is None:
+            return None
+        self._begin()
+        node = old._replace(data=data, written=self.zxid, version=old.version + 1)
+        self.put(node)
+        return node
+
+    def put(self, node: Node) -> None:
+        """Put a node that has other data in place of the same one."""
+        self.nodes[node.path] = node
+        self.fire(node.path)
 
     def place(self, node: Node) -> None:
         """Add a node to the tree."""
@@ -73,15 +129,17 @@ class Tree:
         self.used[parent] = self.used.get(parent, 0) + 1
         self.below[node.path] = {}
         self.nodes[node.path] = node
+        self.fire(parent + CHILDREN)
 
     def read(self, operation: GetChildren | Read, watches: set[str]) -> object:
         """The reply to a read. *watches* are the watched paths of its connection."""
         path = operation.path
-        if isinstance(operation, GetChildren):
-            return tuple(self.below[path]) if path in self.nodes else None
-        if operation.watch and path in self.nodes:
-            watches.add(path)
-        return self.nodes.get(path)
+        node, children = self.nodes.get(path), isinstance(operation, GetChildren)
+        if operation.watch and node is not None:
+            watches.add(path + CHILDREN if children else path)
+        if node is None or not children:
+            return node
+        return Children(tuple(self.below[path]), node.written)
 
     def is_ephemeral(self, path: str) -> bool:
         """Whether the node exists and is ephemeral."""
@@ -97,10 +155,11 @@ class Tree:
         if path not in self.nodes or self.below[path]:
             return False
         parent, _, name = path.rpartition("/")
-        self.zxid += 1
+        self._begin()
         del self.nodes[path], self.below[path], self.below[parent or "/"][name]
         self.used.pop(path, None)
-        self.gone(path)
+        self.fire(DELETED + path)
+        self.fire((parent or "/") + CHILDREN)
         return True
 
 
@@ -118,7 +177,7 @@ class Model:
         self.after = after
         self.running = running
         self.timeout = timeout
-        self.tree = Tree(now, self._gone)
+        self.tree = Tree(now, self._fire)
         self.sessions: dict[str, Session] = {}
         self.dead: set[str] = set()
         self.begun = 0
@@ -164,8 +223,9 @@ class Model:
 
     def expire(self, machine: str) -> None:
         """End the session of a machine, and delete its nodes."""
-        self._delete_nodes(self.sessions.pop(machine))
-        self._tell(machine, WAKE_ALL)
+        session = self.sessions.pop(machine)
+        self._delete_nodes(session)
+        self._notify(machine, f"{SESSION_ENDED}{session.number}")
 
     def _delete_nodes(self, session: Session) -> None:
         for node in [n for n in self.tree.nodes.values() if n.session == session.number]:
@@ -175,17 +235,18 @@ class Model:
         """Its connection is lost with all its watches; it reads again over the next one."""
         if machine in self.sessions:
             self.sessions[machine].watches.clear()
-            self._tell(machine, WAKE_ALL)
+            self._notify(machine, WAKE_ALL)
 
     # --- watches --------------------------------------------------------------------------------
 
-    def _gone(self, path: str) -> None:
+    def _fire(self, event: str) -> None:
+        path = event.removeprefix(DELETED)
         for machine, session in self.sessions.items():
             if path in session.watches:
                 session.watches.discard(path)
-                self._tell(machine, DELETED + path)
+                self._notify(machine, event)
 
-    def _tell(self, machine: str, event: str) -> None:
+    def _notify(self, machine: str, event: str) -> None:
         receiver = self.receivers.get(machine)
         if receiver is not None:
             receiver(event)
@@ -248,6 +309,10 @@ class Model:
             return tree.read(operation, session.watches)
         if isinstance(operation, Delete):
             return tree.remove(path)
+        if isinstance(operation, SetData):
+            return tree.write(path, operation.data)
+        if isinstance(operation, Transaction):
+            return tree.transact(operation.steps, session.number)
         if isinstance(operation, EnsurePath):
             self._ensure(path)
         return None

@@ -1,4 +1,4 @@
-"""A real ZooKeeper and its model, side by side: the same batches, then the same nodes and events.
+"""Comparison of a real ZooKeeper with its model: the same batches, then the same nodes and events.
 
 What the library would send is sent to both, and only then does the library get a reply, the
 model's. Each server has its own numbers of transactions and sessions; those of the two must
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from tests.models.zookeeper_clients import Client, Stub, asker, process_of
+from tests.models.zookeeper_clients import Client, Stub, asker, is_of_node, process_of
 from tests.models.zookeeper_model import Model
 from tests.servers.process import eventually
 
@@ -23,6 +23,7 @@ from leaselock.backends.zookeeper.requests import (
     AwaitEvents,
     Batch,
     BatchResult,
+    Children,
     Connect,
     CreateSequential,
     Delete,
@@ -65,7 +66,7 @@ class ZooTwins:
         self.clients: dict[str, Client] = {}
         self.sessions = {0: 0}
         self.tokens: dict[int, int] = {}
-        self.told = 0
+        self.events = 0
 
     def now(self) -> float:
         """The time of the library and of the model."""
@@ -79,7 +80,7 @@ class ZooTwins:
             one = SingleBackend(stub, self.root, self.now)
             many = QueueBackend(stub, self.root, KAZOO, self.now)
             client = self.clients[name] = Client(self.url, one if single else many)
-            self.model.receivers[name] = client.told.append
+            self.model.receivers[name] = client.modelled_events.append
         return self.clients[name]
 
     # --- the library ----------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class ZooTwins:
                 client.listeners.remove(one)
                 self._run(name, one[0], ())
 
-    # --- both at once ---------------------------------------------------------------------------
+    # --- execution on both sides ----------------------------------------------------------------
 
     def handle(self, name: str, batch: Any) -> object:
         """Send the same batch to both; return the reply for the library."""
@@ -174,13 +175,12 @@ class ZooTwins:
         self._really(client, Batch((Read(self.root),), 0))  # so that there is a connection
         action = fault if alone else "cut"
         self.proxy.plan(action, self.root.encode())
-        before = [event for event in client.mailbox.take() if event != WAKE_ALL]
-        assert not before
+        assert not client.heard()
         real = self._really(client, batch)
         assert isinstance(real, OutcomeUnknown), (batch, real)
         done = batch._replace(operations=(first,) if action == "cut_reply" else ())
         self._model(name, done)
-        client.told.clear()  # with the reply, over the connection that is lost
+        client.modelled_events.clear()  # with the reply, over the connection that is lost
         self.model.cut(name)
         ours = self.model.sessions[name].number
         assert self.sessions.setdefault(ours, client.connection.session)
@@ -202,8 +202,8 @@ class ZooTwins:
 
     def _plain(self, answer: object, ours: bool) -> object:
         """A reply without the server's own numbers; names come in any order."""
-        if isinstance(answer, tuple) and not isinstance(answer, Node):
-            return sorted(answer)
+        if isinstance(answer, Children):
+            return sorted(answer.names)
         if not isinstance(answer, Node) or not ours:
             return answer._replace(created=0.0) if isinstance(answer, Node) else answer
         return self._theirs(answer)
@@ -213,8 +213,12 @@ class ZooTwins:
         if node.token not in self.tokens:
             _, stat = self.witness.get(node.path)
             self.tokens[node.token] = stat.czxid
-        session = self.sessions[node.session]
-        return node._replace(token=self.tokens[node.token], session=session, created=0.0)
+        if node.written not in self.tokens:
+            _, stat = self.witness.get(node.path)
+            self.tokens[node.written] = stat.mzxid
+        session, numbers = self.sessions[node.session], self.tokens
+        token, written = numbers[node.token], numbers[node.written]
+        return node._replace(token=token, session=session, created=0.0, written=written)
 
     def _compare(self) -> None:
         """Both have the same nodes, and have sent the same events to each client."""
@@ -230,7 +234,7 @@ class ZooTwins:
         if not self.witness.exists(path):
             return []
         data, stat = self.witness.get(path)
-        node = Node(path, stat.czxid, stat.ephemeralOwner, 0.0, data)
+        node = Node(path, stat.czxid, stat.ephemeralOwner, 0.0, data, stat.mzxid, stat.version)
         parts = [self._below(f"{path}/{child}") for child in self.witness.get_children(path)]
         return [(path, node), *(one for part in parts for one in part)]
 
@@ -240,15 +244,15 @@ class ZooTwins:
             return
         # A server sends its events before it replies.
         self._really(client, Batch((Read(self.root),), 0))
-        told, client.told[:] = list(client.told), ()
-        events = [event for event in told if event != WAKE_ALL]
+        expected, client.modelled_events[:] = list(client.modelled_events), ()
+        events = [event for event in expected if is_of_node(event)]
         assert sorted(client.heard()) == sorted(events), name
-        self.told += len(events)
-        for event in told:
+        self.events += len(events)
+        for event in expected:
             client.backend.mailbox.put(event)
         self._hear(name)
 
-    # --- what happens to them -------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------
 
     def lose(self, client: str, fault: str) -> None:
         """The next request of a client, or its reply, is lost with the connection."""
@@ -295,7 +299,7 @@ class ZooTwins:
 
     def heard(self) -> int:
         """The number of events, which is the same on both sides."""
-        return self.told
+        return self.events
 
     def close(self) -> None:
         """End all sessions."""

@@ -1,6 +1,6 @@
 """A cluster of three masters and three replicas; slots move and masters die on demand.
 
-Law: every method returns when all nodes that live agree on what it did.
+Every method returns when all live nodes agree on its result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Move(NamedTuple):
                 wire.ask("MIGRATE", HOST, self.target.port, "", 0, 5000, "KEYS", *found)
 
     def finish(self) -> None:
-        """Move the rest, and let everybody know: from now on MOVED."""
+        """Move the rest, and notify all nodes: from now on they answer MOVED."""
         self.keys()
         owner = self.cluster.ids[self.target.port]
         for server in (self.target, self.source, *self.cluster.masters()):
@@ -98,10 +98,10 @@ class Cluster:
         for first, last, master, *_ in asked.ask("CLUSTER", "SLOTS"):
             if first <= slot <= last:
                 return next(server for server in self.servers if server.port == master[1])
-        raise LookupError(f"nobody serves slot {slot}")
+        raise LookupError(f"no server has slot {slot}")
 
     def settled(self, slot: int, owner: Redis) -> bool:
-        """Whether everyone alive knows that *owner* serves the slot."""
+        """Return whether all live nodes know that *owner* serves the slot."""
         return all(self.owner(slot, server) is owner for server in self.alive())
 
     def begin_move(self, slot: int) -> Move:

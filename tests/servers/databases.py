@@ -9,7 +9,7 @@ from tests.servers.postgres import USER, Postgres
 if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
 
-TABLES = ("lock", "waiter", "tombstone", "wake", "row", "session")
+TABLES = ("lock", "hold", "waiter", "tombstone", "wake", "row", "session")
 # What the page of the store asks for, and nothing else.
 WORKER = "worker"
 RIGHTS = "SELECT, INSERT, UPDATE, DELETE"
@@ -38,10 +38,12 @@ def emptied(server: Postgres | MariaDB) -> str:
             "WHERE pid <> pg_backend_pid() AND application_name = 'leaselock'"
         )
         server.query("TRUNCATE " + ", ".join(f"leaselock_{table}" for table in TABLES))
+        server.query("UPDATE leaselock_fact SET value = '0' WHERE key = 'floor'")
         return server.url
     numbers = server.query(
         "SELECT id FROM information_schema.processlist WHERE user IN ('leaselock', 'worker')"
     )
     kills = [f"KILL {number}" for (number,) in numbers]
-    server.do(*kills, *(f"DELETE FROM locks.leaselock_{table}" for table in TABLES))
+    floor = "UPDATE locks.leaselock_fact SET value = '0' WHERE fact = 'floor'"
+    server.do(*kills, *(f"DELETE FROM locks.leaselock_{table}" for table in TABLES), floor)
     return server.url

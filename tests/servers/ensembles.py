@@ -1,4 +1,4 @@
-"""What tests do with an ensemble: fresh roots, for anybody or for a user with few rights."""
+"""Fresh roots on a ZooKeeper ensemble, for all users or for one with minimal permissions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 ROOTS = count()
 ADMIN, WORKER = ("admin", "pw"), ("worker", "pw")
-# What the page of the store asks for, on the root alone, and nothing else.
+# The permissions that the page of the store asks for, on the root alone.
 RIGHTS = {"create": True, "read": True, "delete": True}
 GUARDED = "/guarded"
 
 
 def fresh(ensemble: Ensemble, **words: object) -> str:
-    """The URL of a root where nothing is locked yet."""
+    """Return the URL of a new root without locks."""
     query = "&".join(f"{name}={value}" for name, value in words.items())
     return f"zookeeper://{ensemble.hosts}/test{next(ROOTS)}?{query}"
 
 
-class Keeper:
-    """Owns a folder in which world has no rights, and roots in it on which `WORKER` has few."""
+class RestrictedEnsemble:
+    """A node without permissions for others, and roots in it on which `WORKER` has `RIGHTS`."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble = ensemble
@@ -35,7 +35,7 @@ class Keeper:
         self.zoo.create(GUARDED, acl=[self.owner])
 
     def fresh(self, **words: object) -> str:
-        """The worker's URL of a root where nothing is locked yet."""
+        """Return the worker's URL of a new root without locks."""
         root = f"{GUARDED}/test{next(ROOTS)}"
         self.zoo.create(root, acl=[self.owner, make_digest_acl(*WORKER, **RIGHTS)])
         query = "&".join(f"{name}={value}" for name, value in words.items())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from tests.servers.databases import minimal
-from tests.servers.ensembles import Keeper
+from tests.servers.ensembles import RestrictedEnsemble
 from tests.servers.mariadb import MariaDB
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Postgres
@@ -84,8 +84,8 @@ def ensemble() -> Iterator[Ensemble]:
 
 
 @pytest.fixture(scope="session")
-def keeper(ensemble: Ensemble) -> Iterator[Keeper]:
+def restricted(ensemble: Ensemble) -> Iterator[RestrictedEnsemble]:
     """One who makes roots for a user with the fewest rights."""
-    made = Keeper(ensemble)
+    made = RestrictedEnsemble(ensemble)
     yield made
     made.close()

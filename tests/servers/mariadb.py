@@ -1,6 +1,6 @@
 """A private MariaDB: on a free port of 127.0.0.1, its data in a folder of its own.
 
-Law: one object is one server, the same port and folder for its whole life, whatever happens to the
+One object is one server, the same port and folder for its whole life, whatever happens to the
 process in between.
 """
 
@@ -80,7 +80,7 @@ class MariaDB:
             self.process = Process(self._command(), self.folder / "log")
             if self.process.ready(self.answers):
                 return
-        raise RuntimeError(f"mariadbd does not start: {self.process and self.process.told()}")
+        raise RuntimeError(f"mariadbd does not start: {self.process and self.process.output()}")
 
     def _command(self) -> list[str]:
         words = [f"--{name}={value}" for name, value in self.settings.items()]

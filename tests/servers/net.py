@@ -1,9 +1,8 @@
-"""A small network of the tests' own: places in network namespaces, one router between all of them.
+"""A private network for tests: locations in network namespaces, and one router between them.
 
-Law: what is cut vanishes. The router takes a packet and sends nothing, so that no end hears more
-than silence: no reset, no "unreachable", and both ends' lines stay up. One way may be cut alone.
-Names are random; nothing is left when it is closed. Where the kernel or the user's rights do not
-allow it, that is a skip in plain words.
+A partition discards packets: the router forwards nothing and sends no reset and no "unreachable",
+and both ends' links stay up. One direction may be cut alone. Names are random, and `close` removes
+everything. Where namespaces are not permitted, the test is skipped with a reason.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import subprocess
 from typing import Self
 
 import pytest
-from tests.servers.process import Place, program
+from tests.servers.process import Location, program
 
-# 198.18.0.0/15 is set aside for networks that are none: each has 256 addresses of it.
+# 198.18.0.0/15 is reserved for tests: each network has 256 addresses of it.
 ADDRESSES = "198.{}.{}.{}"
 
 
 class Net:
-    """The router, this machine's own place in it, and those that are asked for."""
+    """The router, the location of this machine, and the locations added by a test."""
 
     def __init__(self) -> None:
         self.ip = program("ip", "/usr/sbin")
@@ -33,7 +32,7 @@ class Net:
         try:
             self.router = self._space()
             self._exec(self.router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-            self.near = Place(self._link(""))
+            self.near = Location(self._link(""))
         except subprocess.CalledProcessError as error:
             self.close()
             pytest.skip(f"not permitted here: network namespaces ({error.stderr.strip()})")
@@ -55,44 +54,44 @@ class Net:
         self._run(self.ip, *(("-n", space) if space else ()), *words)
 
     def _link(self, space: str) -> str:
-        """A line from there to the router, and the way to everywhere; the address there."""
-        theirs, ours = f"hf{secrets.token_hex(5)}", f"line{self.links}"
+        """Add a link from a namespace to the router, with a route; return the address."""
+        theirs, ours = f"hf{secrets.token_hex(5)}", f"link{self.links}"
         at, gate = (ADDRESSES.format(*self.prefix, 4 * self.links + n) for n in (1, 2))
         self.links += 1
         self._in(self.router, "link", "add", ours, "type", "veth", "peer", "name", theirs)
         self._in(self.router, "link", "set", theirs, "netns", space or str(os.getpid()))
-        for place, line, address in ((space, theirs, at), (self.router, ours, gate)):
-            self._in(place, "addr", "add", f"{address}/30", "dev", line)
-            self._in(place, "link", "set", line, "up")
+        for name, link, address in ((space, theirs, at), (self.router, ours, gate)):
+            self._in(name, "addr", "add", f"{address}/30", "dev", link)
+            self._in(name, "link", "set", link, "up")
         everywhere = ADDRESSES.format(*self.prefix, 0) + "/24"
         self._in(space, "route", "add", everywhere, "via", gate)
         return at
 
-    def place(self) -> Place:
-        """A new one."""
+    def add_location(self) -> Location:
+        """Add a namespace."""
         space = self._space()
-        return Place(self._link(space), (self.ip, "netns", "exec", space))
+        return Location(self._link(space), (self.ip, "netns", "exec", space))
 
     # --- partitions -----------------------------------------------------------------------------
 
-    def mute(self, sender: Place, receiver: Place) -> None:
-        """Nothing from the one reaches the other any more."""
+    def mute(self, sender: Location, receiver: Location) -> None:
+        """Discard all packets from the sender to the receiver."""
         rule = ("from", sender.host, "to", receiver.host, "blackhole")
         self._in(self.router, "rule", "add", *rule)
         self.rules.append(rule)
 
-    def part(self, one: Place, other: Place) -> None:
-        """Nothing passes between them."""
+    def part(self, one: Location, other: Location) -> None:
+        """Discard all packets between two locations."""
         self.mute(one, other)
         self.mute(other, one)
 
     def heal(self) -> None:
-        """Everything passes again."""
+        """Forward all packets again."""
         while self.rules:
             self._in(self.router, "rule", "del", *self.rules.pop())
 
     def close(self) -> None:
-        """Remove all of it; a line goes with either of its ends."""
+        """Remove all namespaces; a link is removed with either end."""
         while self.spaces:
             self._run(self.ip, "netns", "del", self.spaces.pop())
 

@@ -41,7 +41,7 @@ class PgBouncer:
             self.process = Process([*as_user("postgres"), *words], self.folder / "log")
             if self.process.ready(self.answers):
                 return
-        raise RuntimeError(f"pgbouncer does not start: {self.process.told()}")
+        raise RuntimeError(f"pgbouncer does not start: {self.process.output()}")
 
     @property
     def url(self) -> str:
@@ -49,7 +49,7 @@ class PgBouncer:
         return f"postgresql://{USER}@{HOST}:{self.port}/postgres"
 
     def answers(self) -> bool:
-        """Whether it lets somebody in."""
+        """Return whether the proxy accepts a connection."""
         try:
             psycopg.connect(self.url, connect_timeout=10).close()
         except psycopg.OperationalError:

@@ -1,6 +1,6 @@
 """A private PostgreSQL: on a free port of 127.0.0.1, its data in a folder of its own.
 
-Law: one object is one server, the same port and folder for its whole life, whatever happens to the
+One object is one server, the same port and folder for its whole life, whatever happens to the
 process in between. It does not run as root, so root starts it as the user of the package.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Self
 import psycopg
 import pytest
 from tests.servers.costs import starting
-from tests.servers.process import HERE, Place, Process, free_port
+from tests.servers.process import HERE, Location, Process, free_port
 from tests.surroundings import reachable
 
 STARTS = 5
@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 def as_user(name: str) -> list[str]:
-    """What starts a program as that user, where we are root; it dies with whoever started it."""
+    """The command prefix that runs a program as that user, if the test runs as root."""
     if os.geteuid() != 0:
         return []
     user = pwd.getpwnam(name)
@@ -42,7 +42,7 @@ def as_user(name: str) -> list[str]:
 
 
 def owned_folder(prefix: str, user: str) -> Path:
-    """A fresh folder that belongs to the user as whom the server runs."""
+    """Return a new folder that belongs to the server's user."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=reachable()))
     if os.geteuid() == 0:
         shutil.chown(folder, user)
@@ -52,14 +52,14 @@ def owned_folder(prefix: str, user: str) -> Path:
 class Postgres:
     """One server; *settings* are as in postgresql.conf."""
 
-    def __init__(self, place: Place = HERE, **settings: str) -> None:
+    def __init__(self, location: Location = HERE, **settings: str) -> None:
         programs = sorted(glob("/usr/lib/postgresql/*/bin/postgres"))
         if not programs:
             pytest.skip("no server: postgresql is not installed")
         self.programs = Path(programs[-1]).parent
         self.folder = owned_folder("postgres-", "postgres")
-        self.place = place
-        self.settings = {**SETTINGS, "listen_addresses": place.host, **settings}
+        self.location = location
+        self.settings = {**SETTINGS, "listen_addresses": location.host, **settings}
         self.port = 0
         self.process: Process | None = None
         with starting("PostgreSQL"):
@@ -77,7 +77,7 @@ class Postgres:
             check=True,
             stdout=subprocess.DEVNULL,
         )
-        if self.place != HERE:
+        if self.location != HERE:
             with open(self.folder / "data" / "pg_hba.conf", "a") as known:
                 known.write("host all all 0.0.0.0/0 trust\n")
 
@@ -86,10 +86,10 @@ class Postgres:
         first = not self.port
         for _ in range(STARTS):
             self.port = free_port() if first else self.port
-            self.process = Process(self._command(), self.folder / "log", self.place)
+            self.process = Process(self._command(), self.folder / "log", self.location)
             if self.process.ready(self.answers):
                 return
-        raise RuntimeError(f"postgres does not start: {self.process and self.process.told()}")
+        raise RuntimeError(f"postgres does not start: {self.process and self.process.output()}")
 
     def _command(self) -> list[str]:
         words = [f"--{name}={value}" for name, value in self.settings.items()]
@@ -100,7 +100,7 @@ class Postgres:
     @property
     def url(self) -> str:
         """The database that every server has."""
-        return f"postgresql://{USER}@{self.place.host}:{self.port}/postgres"
+        return f"postgresql://{USER}@{self.location.host}:{self.port}/postgres"
 
     def answers(self) -> bool:
         """Whether it can be asked."""

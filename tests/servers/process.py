@@ -1,8 +1,9 @@
-"""One server process, on this machine, for these tests only: started, frozen, killed, ended by pid.
+"""A private server process of a test, which can be started, frozen, killed and stopped.
 
-Law: nothing outlives the tests. Whoever starts a server ends it; and where the kernel can promise
-it (`setpriv`), a server dies with the thread that started it, so start it in a thread that stays.
-A program that is not installed is a skip whose reason begins with "no server".
+Invariant: no server outlives the tests. Each is stopped by the code that started it. Where
+`setpriv` is available, a server also dies with the thread that started it, so start it in a thread
+that lives long enough. If a program is not installed, the test is skipped with a reason that begins
+with "no server".
 """
 
 from __future__ import annotations
@@ -13,43 +14,52 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 HOST = "127.0.0.1"
-# They only bound a failure.
-START_PATIENCE = 120.0
-STOP_PATIENCE = 60.0
-# Servers behave alike wherever the run was started. Java needs a locale that knows UTF-8 to open a
-# file whose path has other letters than ASCII.
+# These only limit the duration of a failure.
+START_TIMEOUT = 120.0
+STOP_TIMEOUT = 60.0
+# The same environment for servers however the run was started. Java needs a UTF-8 locale to open a
+# file whose path is not ASCII.
 SETTLED = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
-class Place(NamedTuple):
-    """Where a program runs: its address there, and what gets it in."""
+class Location(NamedTuple):
+    """Where a program runs: its address, and the command prefix that starts it there."""
 
     host: str
     enter: tuple[str, ...] = ()
 
 
-HERE = Place(HOST)
+HERE = Location(HOST)
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
+    """Return a port that is not in use."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
     return port
 
 
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port that refuses connections, and that no other process gets in the meantime."""
+    with socket.socket() as bound:
+        bound.bind((HOST, 0))
+        yield bound.getsockname()[1]
+
+
 def program(name: str, *elsewhere: str) -> str:
-    """The path of an installed program, perhaps in one of the folders *elsewhere*."""
+    """Return the path of an installed program, which may be in one of the folders *elsewhere*."""
     path = shutil.which(name)
     for folder in elsewhere:
         path = path or shutil.which(name, path=folder)
@@ -58,16 +68,16 @@ def program(name: str, *elsewhere: str) -> str:
     return path
 
 
-def eventually(condition: Callable[[], object], patience: float = START_PATIENCE) -> None:
-    """Look until *condition* holds; AssertionError when it does not in time."""
-    deadline = time.monotonic() + patience
+def eventually(condition: Callable[[], object], timeout: float = START_TIMEOUT) -> None:
+    """Poll until *condition* is true; raise AssertionError after *timeout* seconds."""
+    deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
 
 
 def accepts(port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """Return whether a server accepts connections on *port*."""
     try:
         socket.create_connection((HOST, port), 1.0).close()
     except OSError:
@@ -78,8 +88,8 @@ def accepts(port: int) -> bool:
 class Process:
     """One running program, its output in a file."""
 
-    def __init__(self, command: Sequence[str], log: Path, place: Place = HERE) -> None:
-        command = self.command = [*place.enter, *command]
+    def __init__(self, command: Sequence[str], log: Path, location: Location = HERE) -> None:
+        command = self.command = [*location.enter, *command]
         self.log = log
         bound = shutil.which("setpriv")
         with open(log, "ab") as output:
@@ -93,44 +103,44 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs (or is frozen)."""
+        """Whether the process runs or is frozen."""
         return self.popen.poll() is None
 
     def ready(self, condition: Callable[[], object]) -> bool:
-        """Wait until *condition* holds; False when the process ended before."""
+        """Wait until *condition* is true; return False if the process ended before."""
         eventually(lambda: not self.alive or condition())
         return self.alive
 
     def pause(self) -> None:
-        """Freeze it; returns when it has stopped."""
+        """Freeze the process, and return when it has stopped."""
         self.popen.send_signal(signal.SIGSTOP)
         eventually(lambda: self.state() == "T")
 
     def cont(self) -> None:
-        """Let it go on."""
+        """Continue the frozen process."""
         self.popen.send_signal(signal.SIGCONT)
 
     def state(self) -> str:
-        """The kernel's letter for what it is doing."""
+        """Return the state letter of the process in /proc."""
         with open(f"/proc/{self.popen.pid}/stat", encoding="utf-8") as stat:
             return stat.read().rpartition(")")[2].split()[0]
 
     def kill(self) -> None:
-        """End it without warning."""
+        """Kill the process."""
         if self.alive:
             self.popen.kill()
         self.popen.wait()
 
     def stop(self) -> None:
-        """End it in order, frozen or not; by force if it does not listen."""
+        """Terminate the process, frozen or not; kill it if it does not end in time."""
         if self.alive:
             self.popen.terminate()
             self.cont()
         try:
-            self.popen.wait(STOP_PATIENCE)
+            self.popen.wait(STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def told(self) -> str:
-        """What it has said so far."""
+    def output(self) -> str:
+        """Return the output so far."""
         return self.log.read_text(errors="replace")

@@ -1,6 +1,6 @@
 """A private Redis: on a free port of 127.0.0.1, its data in a folder of its own.
 
-Law: one object is one server, the same port and folder for its whole life, whatever happens to the
+One object is one server, the same port and folder for its whole life, whatever happens to the
 process in between. Debug commands are allowed; nothing is saved unless it is asked for.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.servers.costs import starting
-from tests.servers.process import HERE, Place, Process, eventually, free_port, program
+from tests.servers.process import HERE, Location, Process, eventually, free_port, program
 from tests.servers.resp import ReplyError, Wire, Word
 from tests.servers.tls import Certificates
 
@@ -36,7 +36,7 @@ class Redis:
         unix: bool = False,
         appendonly: bool = False,
         replica_of: Redis | None = None,
-        place: Place = HERE,
+        location: Location = HERE,
         start: bool = True,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="redis-"))
@@ -47,7 +47,7 @@ class Redis:
         self.socket = str(self.folder / "socket") if unix else ""
         self.appendonly = appendonly
         self.replica_of = replica_of
-        self.place = place
+        self.location = location
         self.options = [f"--{word}" if i % 2 == 0 else word for i, word in enumerate(options)]
         self.port = 0
         self.process: Process | None = None
@@ -55,7 +55,7 @@ class Redis:
             with starting("Redis"):
                 self.start()
 
-    # --- its life -------------------------------------------------------------------------------
+    # --- starting and stopping ------------------------------------------------------------------
 
     def start(self) -> None:
         """Start it, and wait until it answers; another port if this one was taken meanwhile."""
@@ -63,22 +63,22 @@ class Redis:
         for _ in range(STARTS):
             self.port = free_port() if first else self.port
             self.data.mkdir(exist_ok=True)
-            self.process = Process(self._command(), self.folder / "log", self.place)
+            self.process = Process(self._command(), self.folder / "log", self.location)
             if self.process.ready(self.answers):
                 return
-        raise RuntimeError(f"redis-server does not start: {self.process and self.process.told()}")
+        raise RuntimeError(f"redis-server does not start: {self.process and self.process.output()}")
 
     def _command(self) -> list[str]:
         port = ["--port", "0", "--tls-port"] if self.certificates else ["--port"]
         command = [program("redis-server"), *port, str(self.port), "--bind"]
-        command += [self.place.host, "--protected-mode", "no"]
+        command += [self.location.host, "--protected-mode", "no"]
         command += ["--dir", str(self.data), "--save", "", "--enable-debug-command", "local"]
         command += ["--appendonly", "yes" if self.appendonly else "no", "--appendfsync", "always"]
         command += ["--repl-diskless-sync-delay", "0", *self._secrets(), *self.options]
         if self.socket:
             command += ["--unixsocket", self.socket]
         if self.replica_of:
-            command += ["--replicaof", f"{self.replica_of.place.host} {self.replica_of.port}"]
+            command += ["--replicaof", f"{self.replica_of.location.host} {self.replica_of.port}"]
         return command
 
     def _secrets(self) -> list[str]:
@@ -141,7 +141,7 @@ class Redis:
         secret = f":{self.password}@" if self.password else ""
         if self.socket:
             return f"unix://{secret}{self.socket}?db=0"
-        host = self.place.host
+        host = self.location.host
         if self.certificates:
             return f"rediss://{secret}{host}:{self.port}/0?ssl_ca_certs={self.certificates.ca}"
         return f"redis://{secret}{host}:{self.port}/0"
@@ -149,7 +149,7 @@ class Redis:
     def wire(self) -> Wire:
         """A new plain connection, let in."""
         tls = self.certificates.context() if self.certificates else None
-        return self._let_in(Wire(self.port, host=self.place.host, tls=tls, unix=self.socket))
+        return self._let_in(Wire(self.port, host=self.location.host, tls=tls, unix=self.socket))
 
     def _let_in(self, wire: Wire) -> Wire:
         try:

@@ -1,6 +1,6 @@
 """The least that speaks to Redis: a socket, commands in, replies out.
 
-Law: no client library has a part in it, so it judges all of them alike; it never asks twice.
+It uses no client library, so it can check all of them, and it never repeats a command.
 """
 
 from __future__ import annotations

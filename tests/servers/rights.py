@@ -1,4 +1,4 @@
-"""The fewest rights that a user of Redis needs, as the page of the store lists them."""
+"""The minimal permissions of a Redis user, read from the page of the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "redis.md"
 
 
 def listed() -> list[str]:
-    """The words of the page's example of a user, one after the other."""
+    """Return the words of the page's example of a user."""
     _, _, rest = PAGE.read_text().partition("\n    user leaselock on ")
     block = re.split(r"\n\n", rest, maxsplit=1)[0]
     words = block.split()
@@ -22,34 +22,34 @@ def listed() -> list[str]:
 
 
 def keys() -> list[str]:
-    """Which keys it may touch, of locks whose names begin with "orders:"."""
+    """Return the key patterns, for locks whose names begin with "orders:"."""
     return [word for word in listed() if word.startswith("~")]
 
 
 def commands() -> list[str]:
-    """What the user may ask."""
+    """Return the permitted commands."""
     return [word for word in listed() if word.startswith("+")]
 
 
 def channels() -> list[str]:
-    """Where it may listen and speak."""
+    """Return the permitted channels."""
     return [word for word in listed() if word.startswith("&")]
 
 
-def beside(topic: str) -> list[str]:
-    """What the page lists besides, for those who use what *topic* says."""
+def additional(topic: str) -> list[str]:
+    """Return the additional permissions that the page lists under *topic*."""
     found = re.search(rf"^\* {re.escape(topic)}: `([^`]*)`", PAGE.read_text(), re.MULTILINE)
     assert found is not None, topic
     return found[1].split()
 
 
 def user(name: str, password: str, *keys: str, more: Sequence[str] = ()) -> str:
-    """The line of an ACL file, for one who locks what has these names, and may do *more*."""
+    """Return the ACL line of a user who may lock these keys, with the permissions *more*."""
     words = ("resetchannels", *keys, *channels(), "-@all", *commands(), *more)
     return f"user {name} on >{password} {' '.join(words)}"
 
 
 def asker(name: str, password: str) -> str:
-    """One who may ask sentinels where the master is, and nothing else."""
-    words = ("resetchannels", "-@all", *beside("each sentinel's user"))
+    """Return the ACL line of a user who may only ask sentinels for the master."""
+    words = ("resetchannels", "-@all", *additional("each sentinel's user"))
     return f"user {name} on >{password} {' '.join(words)}"

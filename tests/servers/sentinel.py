@@ -1,6 +1,6 @@
 """One master, two replicas, and three sentinels that watch them and are quick to act.
 
-Law: `fail_over` returns when the sentinels agree on a new master and it takes writes; the old one
+`fail_over` returns when the sentinels agree on a new master and it takes writes; the old one
 stays dead until `revive`, and comes back as a replica.
 """
 
@@ -48,7 +48,7 @@ class Sentinel:
             return wire.ask(*words)
 
     def hastened(self) -> bool:
-        """Whether it runs, and has been told to look often."""
+        """Return whether the sentinel runs, and has been configured to poll often."""
         try:
             return bool(self.ask("SENTINEL", "DEBUG", *QUICK) == "OK")
         except OSError:
@@ -100,9 +100,9 @@ class Sentinels:
                 Sentinel(self.folder / str(number), self.servers[0], sentinel_acl)
             )
         for sentinel in self.sentinels:
-            assert sentinel.process.ready(sentinel.hastened), sentinel.process.told()
+            assert sentinel.process.ready(sentinel.hastened), sentinel.process.output()
         for sentinel in self.sentinels:
-            assert sentinel.process.ready(sentinel.knows), sentinel.process.told()
+            assert sentinel.process.ready(sentinel.knows), sentinel.process.output()
 
     @property
     def url(self) -> str:

@@ -1,6 +1,6 @@
-"""Certificates that nobody else trusts, made by openssl for one test run.
+"""Certificates of a private authority, made by openssl for one test run.
 
-Law: the keys live in a temporary folder, and the authority signs for 127.0.0.1 and localhost only.
+The keys are in a temporary folder, and the authority signs for 127.0.0.1 and localhost only.
 """
 
 from __future__ import annotations

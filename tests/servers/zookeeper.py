@@ -1,6 +1,6 @@
 """A private ZooKeeper: one server, or an ensemble of several, on free ports of 127.0.0.1.
 
-Law: one object is one server, with its ports and its folder for its whole life, whatever happens
+One object is one server, with its ports and its folder for its whole life, whatever happens
 to the process in between. Ticks are short, so that a session may be as short as a test wants it;
 nothing is forced to the disk, since no test cuts the power.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 from tests.servers.costs import starting
-from tests.servers.process import HERE, Place, Process, eventually, free_port, program
+from tests.servers.process import HERE, Location, Process, eventually, free_port, program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,13 +51,13 @@ def libraries() -> str:
 class Server:
     """One server of an ensemble, which knows the *peers* by their number."""
 
-    def __init__(self, number: int, place: Place = HERE, **settings: object) -> None:
+    def __init__(self, number: int, location: Location = HERE, **settings: object) -> None:
         self.number = number
-        self.place = place
+        self.location = location
         self.folder = Path(tempfile.mkdtemp(prefix="zookeeper-"))
         self.properties: dict[str, str] = {}
         self.port, self.quorum, self.election = free_port(), free_port(), free_port()
-        self.settings = {**SETTINGS, "clientPortAddress": place.host, **settings}
+        self.settings = {**SETTINGS, "clientPortAddress": location.host, **settings}
         self.process: Process | None = None
 
     def configure(self, peers: list[Server]) -> None:
@@ -65,7 +65,7 @@ class Server:
         lines = [f"{name}={value}" for name, value in self.settings.items()]
         lines += [f"clientPort={self.port}", f"dataDir={_escaped(self.folder)}"]
         if len(peers) > 1:
-            lines += [f"server.{p.number}={p.place.host}:{p.quorum}:{p.election}" for p in peers]
+            lines += [f"server.{p.number}={p.location.host}:{p.quorum}:{p.election}" for p in peers]
         (self.folder / "zoo.cfg").write_text("".join(f"{line}\n" for line in lines))
         (self.folder / "myid").write_text(str(self.number))
 
@@ -76,7 +76,7 @@ class Server:
         command += ["-Dzookeeper.cnxTimeout=1000", "-Dzookeeper.electionPortBindRetry=0"]
         command += [f"-D{name}={value}" for name, value in self.properties.items()]
         command += [MAIN, str(self.folder / "zoo.cfg")]
-        self.process = Process(command, self.folder / "log", self.place)
+        self.process = Process(command, self.folder / "log", self.location)
 
     def running(self) -> Process:
         """Its process."""
@@ -86,7 +86,7 @@ class Server:
     def ask(self, word: str) -> str:
         """Its answer to a command of four letters; empty when it gives none."""
         try:
-            with socket.create_connection((self.place.host, self.port), 2.0) as wire:
+            with socket.create_connection((self.location.host, self.port), 2.0) as wire:
                 wire.sendall(word.encode())
                 wire.settimeout(2.0)
                 return b"".join(iter(lambda: wire.recv(65536), b"")).decode()
@@ -117,11 +117,13 @@ def _escaped(path: Path) -> str:
 
 
 class Ensemble:
-    """So many servers, as one store; or one in each of certain *places*."""
+    """Several servers as one store, on this machine or one in each of *locations*."""
 
-    def __init__(self, count: int = 3, places: Sequence[Place] = (), **settings: object) -> None:
-        where = enumerate(places or [HERE] * count, 1)
-        self.servers = [Server(number, place, **settings) for number, place in where]
+    def __init__(
+        self, count: int = 3, locations: Sequence[Location] = (), **settings: object
+    ) -> None:
+        where = enumerate(locations or [HERE] * count, 1)
+        self.servers = [Server(number, location, **settings) for number, location in where]
         for server in self.servers:
             server.configure(self.servers)
         with starting(f"ZooKeeper of {len(self.servers)}"):
@@ -134,7 +136,7 @@ class Ensemble:
                 server.start()
         self.settle()
         for server in self.servers:
-            assert server.running().alive, f"zookeeper ended: {server.running().told()}"
+            assert server.running().alive, f"zookeeper ended: {server.running().output()}"
 
     def settle(self) -> None:
         """Wait until every living server serves."""
@@ -161,7 +163,7 @@ class Ensemble:
     @property
     def hosts(self) -> str:
         """As kazoo and our URLs write them."""
-        return ",".join(f"{server.place.host}:{server.port}" for server in self.servers)
+        return ",".join(f"{server.location.host}:{server.port}" for server in self.servers)
 
     def total(self, fact: str) -> int:
         """The sum of a figure of `mntr` over all servers."""
