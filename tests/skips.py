@@ -1,6 +1,6 @@
 """Skipped is not passed: a pytest plugin (`-p tests.skips`, as `make test` loads it).
 
-Law: as root, or in CI, whatever a test needs can be installed. There a test that was skipped
+As root, or in CI, everything that a test needs can be installed. There a test that was skipped
 because a server is missing has failed. Such a test says so by a reason that begins with
 "no server"; other reasons (another system, an older kernel) stay what they are.
 """

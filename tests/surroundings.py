@@ -7,6 +7,7 @@ tests are about child processes. So each process that runs tests sets what they 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -19,7 +20,7 @@ DESCRIPTORS = 8192
 # passes others that begin with LEASELOCK_ to the tests.
 PERSONAL = (
     *("LEASELOCK_URL", "LEASELOCK_BACKEND", "LEASELOCK_STACK", "LEASELOCK_HELD_SINCE"),
-    *("LEASELOCK_NAME", "LEASELOCK_TOKEN", "LEASELOCK_FENCE", "LEASELOCK_TTL"),
+    *("LEASELOCK_NAME", "LEASELOCK_TOKEN", "LEASELOCK_LEASE"),
     *("PG", "MYSQL_", "MARIADB_", "REDISCLI_", "FORCE_COLOR", "NO_COLOR"),
 )
 
@@ -50,11 +51,16 @@ def _signals() -> None:
 
 
 def _descriptors() -> None:
-    """Allow as many open files as the tests need, as far as the hard limit lets us."""
+    """Allow as many open files as the tests need, as far as the system lets us."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if soft == resource.RLIM_INFINITY or soft >= DESCRIPTORS:
+        return
+    highest = hard if hard == resource.RLIM_INFINITY else max(hard, DESCRIPTORS)
+    with contextlib.suppress(ValueError, PermissionError):
+        # Only root may raise the hard limit.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, highest))
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _variables() -> None:

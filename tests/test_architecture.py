@@ -26,9 +26,12 @@ SOURCE = ROOT / "src" / "leaselock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 PUBLIC_NAMES = [
     *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease", "Holder", "LockInfo"),
-    *("Waiter", "Finding"),
+    *("Waiter", "Finding", "Changes", "AsyncChanges", "LockChange", "LimitMismatch"),
+    *("RWLock", "Semaphore", "LockAll", "Leases", "WouldDeadlock"),
+    *("AsyncRWLock", "AsyncSemaphore", "AsyncLockAll", "AsyncLeases"),
+    *("Election", "AsyncElection", "Campaign", "AsyncCampaign"),
     *("LeaselockError", "AcquireTimeout", "NotHeld", "AlreadyHeld"),
-    *("LeaseLost", "InvalidName", "ClientClosed"),
+    *("LeaseLost", "InvalidName", "ClientClosed", "Event", "DeadlockDetected"),
     *("StoreError", "NotApplied", "OutcomeUnknown", "UnsafeProtocolWarning", "__version__"),
     *("StaleVersion", "FenceRejected", "RowNotFound", "AcquireCancelled"),
 ]
@@ -36,7 +39,7 @@ PUBLIC_NAMES = [
 LONG_FUNCTION = 30
 LONGEST_FUNCTION = 60
 
-# The standard library's pure parts: what the core may import beside itself and the errors.
+# The standard library's pure parts: which the core may import in addition to itself and the errors.
 PURE = {
     "__future__",
     "abc",
@@ -286,11 +289,16 @@ def test_no_other_name_can_be_imported() -> None:
 
 # --- the twins ----------------------------------------------------------------------------------
 
-TWINS = ["Client", "Lock", "Lease"]
+TWINS = [
+    *("Client", "Lock", "Lease", "Changes", "RWLock", "Semaphore", "LockAll", "Leases"),
+    *("Election", "Campaign"),
+]
 ONLY_ASYNC = {"aclose"}  # what contextlib.aclosing calls
 COLOURED = {
     "__enter__": "__aenter__",
     "__exit__": "__aexit__",
+    "__iter__": "__aiter__",
+    "__next__": "__anext__",
 }
 # What takes more than one statement: putting the parts together, and making a decorated function.
 EXEMPT = {"__init__", "__call__"}

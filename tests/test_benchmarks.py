@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,14 @@ import pytest
 from benchmarks import foreign
 from benchmarks.__main__ import main
 from benchmarks.charts import CHARTS, draw
-from benchmarks.contender_group import handoffs, summary, verify
+from benchmarks.contender_group import handoffs, summary, verify, verify_limit
 from benchmarks.contestants import (
     ALL,
     CLASSES,
     ON_REDIS,
+    READ_WRITE,
     REFERENCE,
+    SEMAPHORES,
     TITLES,
     absent,
     contestant,
@@ -26,15 +29,18 @@ from benchmarks.contestants import (
 )
 from benchmarks.figures import jain, percentile, ratio, spread
 from benchmarks.growth import exponent
+from benchmarks.scale import TINY
 from benchmarks.tables import Goal, Table
 from benchmarks.workers.contender import HoldTimes
-from benchmarks.workloads import NAMES
+from benchmarks.workloads import NAMES, readers, semaphore
 from benchmarks.workloads.redis import announce
 from benchmarks.workloads.startup import fault
 from tests.servers.redis import Redis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from benchmarks.mode_stores import Preparation
 
 HISTORY = [[HoldTimes(0, 10, 20), HoldTimes(20, 50, 60)], [HoldTimes(0, 20, 50)]]
 
@@ -117,6 +123,7 @@ def test_contestant_excludes_others(name: str, tmp_path: Path, server: Redis) ->
 def test_every_contestant_has_a_title() -> None:
     assert set(TITLES) == set(ALL)
     assert REFERENCE in CLASSES
+    assert set(READ_WRITE) | set(SEMAPHORES) < set(ALL)
 
 
 def test_overlapping_holds_are_detected() -> None:
@@ -125,6 +132,60 @@ def test_overlapping_holds_are_detected() -> None:
         verify("a", [*HISTORY, [HoldTimes(0, 55, 70)]], 4)
     with pytest.raises(AssertionError, match="2 counted of 3"):
         verify("a", HISTORY, 2)
+
+
+def test_too_many_concurrent_holds_are_detected() -> None:
+    # A release and a grant of the same moment do not overlap.
+    one, two, three = HoldTimes(0, 0, 10), HoldTimes(0, 5, 20), HoldTimes(0, 10, 15)
+    verify_limit("a", [(one, 1), (two, 1), (three, 1)], 2)
+    with pytest.raises(AssertionError, match="a: concurrent holds of 2, the limit is 1"):
+        verify_limit("a", [(one, 1), (two, 1)], 1)
+    with pytest.raises(AssertionError, match="concurrent holds of 3, the limit is 2"):
+        verify_limit("a", [(one, 1), (two, 2)], 2)
+
+
+def test_figures_of_readers_and_a_writer() -> None:
+    reads = [[HoldTimes(0, 10, 20)], [HoldTimes(0, 15, 25), HoldTimes(25, 45, 60)]]
+    writes = [HoldTimes(10, 30, 40)]
+    figures = readers.summary("a", [*reads, writes], cpu=2.0)
+    assert figures.reads == pytest.approx(3 / 60e-9)
+    assert figures.writes == pytest.approx(1 / 60e-9)
+    assert (figures.read_wait, figures.longest_read_wait) == (15e-9, 20e-9)
+    assert (figures.write_wait, figures.longest_write_wait) == (20e-9, 20e-9)
+    assert figures.longest_read == 15e-9
+    assert figures.over_read == pytest.approx(20 / 15)
+    assert figures.cpu == 0.5
+    with pytest.raises(AssertionError, match="concurrent holds of 3, the limit is 2"):
+        readers.summary("a", [*reads, [HoldTimes(10, 24, 40)]], cpu=2.0)
+
+
+def test_readers_are_measured(server: Redis) -> None:
+    names = [*present(["leaselock", "filelock"]), "redis"]
+    preparation: Preparation = dict.fromkeys(names, Path.exists)
+    preparation["redis"] = partial(announce, server.url)
+    tables = readers.measure(preparation, TINY)
+    assert [table.title for table in tables] == [
+        "readers: 2 readers and 1 writer, 10 ms hold",
+        "readers: 2 readers and 1 writer, 0 ms hold",
+    ]
+    for table in tables:
+        assert list(table.data["contestants"]) == names
+        assert min(table.data["contestants"]["leaselock"].values()) > 0
+        assert READ_WRITE["leaselock"] in "\n".join(table.markdown())
+
+
+def test_semaphores_are_measured(server: Redis) -> None:
+    preparation: Preparation
+    preparation = {"leaselock": Path.exists, "redis": partial(announce, server.url)}
+    tables = semaphore.measure(preparation, TINY)
+    assert [table.title for table in tables] == [
+        "semaphore: 2 processes, 1 permit, 10 ms hold",
+        "semaphore: 2 processes, 1 permit, 0 ms hold",
+    ]
+    for table in tables:
+        assert list(table.data["contestants"]) == ["leaselock", "redis"]
+        assert min(one["rate"] for one in table.data["contestants"].values()) > 0
+        assert SEMAPHORES["leaselock"] in "\n".join(table.markdown())
 
 
 def test_figures_of_contention() -> None:

@@ -14,12 +14,15 @@ from pathlib import Path
 import pytest
 
 import leaselock
-from leaselock.cli import COMMANDS
+from leaselock.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+# The build of the site copies the pages of the root to docs/project.
+COPIES = ROOT / "docs" / "project"
+PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {*COPIES.glob("*.md")})
 REFERENCE = ROOT / "docs" / "reference"
 TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")
+LONGEST_PAGE = 400
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
 
@@ -45,6 +48,13 @@ def test_pages_name_tests() -> None:
     assert len(named) > 10
 
 
+def test_pages_are_short() -> None:
+    lines = {page: len(page.read_text("utf-8").splitlines()) for page in PAGES}
+    long = {str(page.relative_to(ROOT)) for page, count in lines.items() if count > LONGEST_PAGE}
+    # Long tables, which programs write or few readers need, are in the appendix.
+    assert {page for page in long if not page.startswith("docs/appendix/")} == set()
+
+
 def words_of(page: str) -> set[str]:
     """Return all words on a reference page."""
     return set(re.findall(r"\w+", (REFERENCE / page).read_text("utf-8")))
@@ -65,7 +75,7 @@ def test_command_line_page_names_every_command() -> None:
 
 
 def test_index_leads_to_every_page() -> None:
-    index = ROOT / "docs" / "README.md"
+    index = ROOT / "docs" / "index.md"
     linked = {(index.parent / link).resolve() for link in LINK.findall(index.read_text("utf-8"))}
-    pages = set((ROOT / "docs").rglob("*.md")) - {index}
+    pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")} - {index}
     assert {str(page.relative_to(ROOT)) for page in pages if page.resolve() not in linked} == set()

@@ -25,7 +25,8 @@ def files() -> list[Path]:
     """Return all source files outside the tests."""
     below = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
     found = [path for path in (*ROOT.iterdir(), *below) if path.is_file()]
-    ours = [path for path in found if "__pycache__" not in path.parts and path.name != ".git"]
+    built = {"__pycache__", "_build"}
+    ours = [path for path in found if not built & {*path.parts} and path.name != ".git"]
     return [path for path in ours if path.suffix not in PICTURES and ".coverage" not in path.name]
 
 

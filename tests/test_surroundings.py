@@ -1,4 +1,4 @@
-"""The tests do not depend on where, by whom and how the run is started."""
+"""The tests do not depend on the folder, the user and the way in which the run is started."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which tests `make test`, `make verify` and `make check` run.
 
 A test is in the second tier (`verify`) when it has one of the markers of MARKERS, else in the first
-(`test`), which is deterministic. Most markers stand beside the test; what concerns whole folders,
+(`test`), which is deterministic. Most markers are next to the test; what concerns whole folders,
 files and servers is listed here. `check` is the part of the first tier that needs no server and
 hardly any time.
 """
@@ -27,9 +27,14 @@ PLACES = {
     "tests/crash/": "statistical",
     "tests/fuzz/": "statistical",
     "tests/linearizability/": "statistical",
+    "tests/web/test_process.py": "heavy",
+    "tests/web/test_browser.py": "heavy",
+    "tests/web/test_scale.py": "heavy",
     "tests/test_benchmarks.py": "heavy",
     "tests/test_hazards.py": "heavy",
     "tests/test_demo.py": "heavy",
+    "tests/test_deploy.py": "heavy",
+    "tests/test_package.py": "heavy",
     "tests/test_secrets.py": "heavy",
     "tests/servers/test_databases.py": "heavy",
     "tests/servers/test_redis.py": "heavy",
@@ -41,7 +46,7 @@ PLACES = {
     "tests/chaos/test_redis_slots.py": "heavy",
     "tests/chaos/test_redis_clients.py": "variant",
     "tests/chaos/test_redis_ways.py": "variant",
-    "tests/chaos/test_redis_crowds.py": "timing",
+    "tests/chaos/test_redis_many_waiters.py": "timing",
     "tests/chaos/test_redis_clocks.py": "timing",
     "tests/chaos/test_redis_states.py": "heavy",
     "tests/chaos/test_redis_restart.py": "heavy",
@@ -59,6 +64,21 @@ SERVERS = {
     "cluster": "variant",
     "replicated": "variant",
 }
+# Coverage would make these slower, some several times, and shows nothing that the others do not.
+UNCOVERED = (
+    "tests/simulation/",
+    "tests/models/",
+    "tests/testing/",
+    "tests/chaos/",
+    "tests/cli/",
+    "tests/sql/",
+    "tests/conformance/test_redis.py",
+    "tests/conformance/test_sql.py",
+    "tests/conformance/test_zookeeper.py",
+    "tests/test_architecture.py",
+)
+# But these cover code that others do not.
+COVERED = ("tests/simulation/test_deadlocks.py", "tests/simulation/test_election.py")
 CHECK = (
     "tests/core/",
     "tests/testing/",
@@ -96,6 +116,8 @@ def mark(item: pytest.Item) -> None:
     for place, marker in PLACES.items():
         if item.nodeid.startswith(place):
             item.add_marker(marker)
+    if item.nodeid.startswith(UNCOVERED) and not item.nodeid.startswith(COVERED):
+        item.add_marker("no_cover")
     for name in servers_of(item) & SERVERS.keys():
         item.add_marker(SERVERS[name])
 
@@ -162,7 +184,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 def unused(items: Sequence[pytest.Item]) -> list[str]:
     """The entries of this module that concern none of the tests."""
     ids = [item.nodeid for item in items]
-    places = (*PLACES, *CHECK, *IN_TURN, *LONG)
+    places = (*PLACES, *CHECK, *UNCOVERED, *COVERED, *IN_TURN, *LONG)
     lost = [place for place in places if not any(name.startswith(place) for name in ids)]
     names = {name for item in items for name in servers_of(item)}
     return lost + [server for server in SERVERS if server not in names]

@@ -1,6 +1,6 @@
 """The second tier: everything that is not in the first. `make verify` runs this.
 
-It is about real time and chance. So a test that fails beside the others is repeated once, alone;
+It is about real time and chance. So a test that fails together with others is repeated once, alone;
 when it passes then, it is reported as flaky. What is broken fails again.
 """
 
@@ -26,7 +26,7 @@ def main(options: list[str]) -> int:
     failed = names()
     if code != TESTS_FAILED or not 0 < len(failed) <= MOST:
         return code
-    print(f"\nrepeated once, alone: {len(failed)} failed beside the others", flush=True)
+    print(f"\nrepeated once, alone: {len(failed)} failed together with others", flush=True)
     again = [*PYTEST, "-p", "tests.skips", "--last-failed", "--last-failed-no-failures", "none"]
     code = subprocess.run(again, cwd=ROOT).returncode
     still = names() if code else []

@@ -1,4 +1,4 @@
-"""Clients of one test that want the same lock, whatever the store."""
+"""Helpers for tests with several clients of one lock, on any store."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Waiter:
-    """A thread that acquires, and says when it had the lock."""
+    """A thread that acquires the lock and records when."""
 
-    def __init__(self, client: leaselock.Client, name: str, timeout: float = 30.0) -> None:
+    def __init__(self, client: leaselock.Client, name: str, timeout: float = 60.0) -> None:
         self.lease: leaselock.Lease | None = None
         self.granted = float("inf")
         self.error: BaseException | None = None
@@ -29,12 +29,12 @@ class Waiter:
             self.lease = self.lock.acquire(self.timeout)
             self.granted = time.monotonic()
         except BaseException as error:
-            # It belongs to whoever joins.
+            # It is raised in `join`.
             self.error = error
 
     def join(self) -> leaselock.Lease:
-        """The lease that it got."""
-        self.thread.join(40.0)
+        """Return the lease."""
+        self.thread.join(120.0)
         assert not self.thread.is_alive()
         if self.error is not None:
             raise self.error
@@ -42,8 +42,8 @@ class Waiter:
         return self.lease
 
 
-def told(lease: leaselock.Lease) -> Callable[[], float]:
-    """When the holder is told of the loss."""
+def loss_time(lease: leaselock.Lease) -> Callable[[], float]:
+    """Return a function for the time at which the loss was reported, infinite before."""
     times: list[float] = []
     lease.on_lost(lambda _: times.append(time.monotonic()))
 
@@ -53,8 +53,8 @@ def told(lease: leaselock.Lease) -> Callable[[], float]:
     return when
 
 
-def take(client: leaselock.Client, name: str, timeout: float = 20.0) -> leaselock.Lease:
-    """Acquire, which must succeed."""
+def take(client: leaselock.Client, name: str, timeout: float = 60.0) -> leaselock.Lease:
+    """Acquire the lock, which must succeed."""
     lease = client.lock(name).acquire(timeout)
     assert lease is not None
     return lease

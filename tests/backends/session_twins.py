@@ -1,8 +1,8 @@
-"""A real database and the model of its sessions, side by side: the same answers.
+"""Comparison of a real database with the model of its sessions: both give the same answers.
 
-The conversations of the library run on both, each claim on a session of its own, and have the same
-results. Of times only the order of tokens is compared. What waits in the real server waits in the
-model. The real server decides how long a wait lasts, and the model must agree on its result.
+The library's protocol text runs on both, each claim in its own session, with the same results. Of
+times only the order of tokens is compared. A statement that waits in the real server waits in the
+model. The real server decides how long it waits, and the model must agree on the result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Suspended:
         self.asked = False
 
     async def execute(self, script: Script) -> list[Result]:
-        """The first script waits in the server; what follows does not."""
+        """Execute a script. The first one waits in the server, the following ones do not."""
         if self.asked:
             return self.world.run(self.connection, script)
         self.asked = True
@@ -58,26 +58,26 @@ class _Pause:
 class Waiting:
     """A wait on both sides."""
 
-    def __init__(self, twins: SessionTwins, claim: Claim, patience: float) -> None:
+    def __init__(self, twins: SessionTwins, claim: Claim, timeout: float) -> None:
         self.twins = twins
         self.claim = claim
-        self.real, self.modelled = (world.places[claim.id] for world in twins.worlds)
+        self.real, self.modelled = (world.sessions[claim.id] for world in twins.worlds)
         world = twins.modelled
         self.executor = Suspended(world, self.modelled.connection)
         self.steps = world.locks.wait(
             self.modelled.session,
-            patience,
+            timeout,
             self.executor,  # type: ignore[arg-type]
         )
         world.timers.clear()
         self.ended = self._step()
-        self.too_late = [end for after, end in world.timers if after == patience]
-        self.future: Future[None] = twins.pool.submit(self._really, patience)
+        self.too_late = [end for after, end in world.timers if after == timeout]
+        self.future: Future[None] = twins.pool.submit(self._really, timeout)
         eventually(lambda: self.future.done() or twins.real.blocked(self.real.connection))
 
     @property
     def got(self) -> list[Any]:
-        """What the model has answered."""
+        """The answers of the model."""
         return self.executor.got
 
     def _step(self) -> bool:
@@ -87,17 +87,17 @@ class Waiting:
             return True
         return False
 
-    def _really(self, patience: float) -> None:
+    def _really(self, timeout: float) -> None:
         direct = self.twins.real.direct
         own = direct.executor(self.real.connection)
-        direct.run(self.twins.real.locks.wait(self.real.session, patience, own))
+        direct.run(self.twins.real.locks.wait(self.real.session, timeout, own))
 
     def over(self) -> bool:
-        """Whether it has ended on both sides; on both it ends as in the real one."""
+        """Return whether the wait has ended on both sides; the model follows the real server."""
         if not self.ended and not self.got:
             if not self.future.done():
                 return False
-            # It was not granted, so its time must be up.
+            # The lock was not granted, so the wait must have timed out.
             for end in self.too_late:
                 end()
         self.future.result(ANSWERED)
@@ -109,14 +109,14 @@ class Waiting:
         return True
 
     def cut(self) -> None:
-        """Its sessions end under it."""
+        """Terminate the sessions during the wait."""
         for world in self.twins.worlds:
             world.stop(self.claim)
         assert isinstance(self.future.exception(ANSWERED), StoreError | SqlError)
 
 
 class SessionTwins:
-    """Both, and the clients of both."""
+    """Both sides, and their clients."""
 
     queues, votes = True, False
     leases: tuple[float, ...] = (30.0, 30.0, 30.0)
@@ -127,56 +127,56 @@ class SessionTwins:
         self.worlds = (self.real, self.modelled)
         self.pool = ThreadPoolExecutor()
         self.waits: dict[str, Waiting] = {}
-        # Each token of the real one, and what it is in the model.
+        # Each token of the real server, with the corresponding one of the model.
         self.tokens: dict[int, int] = {}
 
     def ask(self, request: Any) -> object:
-        """The answer of both."""
+        """Execute a request on both sides, compare the answers, and return one."""
         claims = [request.claim] if hasattr(request, "claim") else getattr(request, "claims", [])
-        self.settle()
+        self.synchronize()
         waits = [self.waits[c.id] for c in claims if c.id in self.waits]
         if waits and not isinstance(request, Release):
-            return None  # a session that waits cannot be asked
+            return None  # a session that waits cannot execute a request
         for wait in waits:
             del self.waits[wait.claim.id]
             wait.cut()
         real = self.real.answer(request)
         model = self.modelled.answer(self._translated(request))
-        self.settle()
+        self.synchronize()
         assert self.alike(real, model), (request, real, model)
         return real
 
-    def wait(self, claim: Claim, patience: float) -> str:
-        """Have a claim that has a seat wait in the server; what it comes to by now."""
-        # MySQL waits for rows by the second, which the library knows: it does not wait so briefly.
-        coarse = self.real.dialect.interrupts and self.real.protocol == "row" and patience == BRIEF
+    def wait(self, claim: Claim, timeout: float) -> str:
+        """Let a claim that has a session wait in the server; return the result so far."""
+        # MySQL measures waits for rows in whole seconds, so the library does not wait so briefly.
+        coarse = self.real.dialect.interrupts and self.real.protocol == "row" and timeout == BRIEF
         if coarse or self.real.place(claim) is None or claim.id in self.waits:
-            return "stands"
-        wait = self.waits[claim.id] = Waiting(self, claim, patience)
-        if patience == BRIEF:
+            return "unchanged"
+        wait = self.waits[claim.id] = Waiting(self, claim, timeout)
+        if timeout == BRIEF:
             wait.future.exception(ANSWERED)
-        self.settle()
+        self.synchronize()
         if claim.id in self.waits:
             return "waits"
-        return "in vain" if wait.got and isinstance(wait.got[0], SqlError) else "let in"
+        return "timed out" if wait.got and isinstance(wait.got[0], SqlError) else "granted"
 
-    def settle(self) -> None:
-        """What has ended in one has ended in both."""
+    def synchronize(self) -> None:
+        """Let waits and sessions that ended on one side end on both."""
         for holder, wait in list(self.waits.items()):
             if wait.over():
                 del self.waits[holder]
-        for holder, place in self.modelled.places.items():
+        for holder, place in self.modelled.sessions.items():
             if not place.connection.alive:
-                other = self.real.places[holder].connection
+                other = self.real.sessions[holder].connection
                 eventually(lambda other=other: not self.real.lives(other))  # type: ignore[misc]
 
     def _translated(self, request: Any) -> Any:
-        if isinstance(request, BreakLock) and request.token is not None:
+        if isinstance(request, BreakLock) and isinstance(request.token, int):
             return request._replace(token=self.tokens.get(request.token, 0))
         return request
 
     def alike(self, real: Any, model: Any) -> bool:
-        """Whether two answers are."""
+        """Return whether two answers agree."""
         if isinstance(real, Grant) and isinstance(model, Grant):
             self.tokens.setdefault(real.token, model.token)
             others = [other for _, other in sorted(self.tokens.items())]
@@ -184,7 +184,7 @@ class SessionTwins:
         return bool(self.plain(real, self.tokens) == self.plain(model, None))
 
     def plain(self, answer: Any, tokens: dict[int, int] | None) -> Any:
-        """An answer without times, its tokens as the model has them."""
+        """Return an answer without times, and with the tokens of the model."""
         if isinstance(answer, HoldRecord):
             token = answer.token if tokens is None else tokens[answer.token]
             return answer._replace(token=token, since=0.0)
@@ -199,26 +199,26 @@ class SessionTwins:
         return answer if held is None else answer._replace(held=self.plain(held, tokens))
 
     def forget(self, claim: Claim) -> None:
-        """Nothing is kept of it here."""
+        """Do nothing: no state is kept of a claim."""
 
     def die(self, client: str) -> None:
-        """All its sessions end."""
+        """Terminate all sessions of a client."""
         for wait in [wait for wait in self.waits.values() if wait.claim.client == client]:
             del self.waits[wait.claim.id]
             wait.cut()
         for world in self.worlds:
             world.die(client)
-        self.settle()
+        self.synchronize()
 
     def stranger(self, name: str) -> None:
-        """There is no other program."""
+        """Do nothing: no other program uses these locks."""
 
     def heard(self) -> int:
-        """Nobody is told anything."""
+        """Return 0: no client is notified."""
         return 0
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         for connection in self.real.connections:
             connection.cut()
         self.pool.shutdown()

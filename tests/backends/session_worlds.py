@@ -1,4 +1,4 @@
-"""Sessions of a real database, and of the model of one, for the conversations of the library.
+"""Sessions of a real database and of its model, on which the library's protocol text runs.
 
 Each claim that holds or waits has its own session. One more session executes other scripts.
 """
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from leaselock.core.backend import Claim
 
 SILENCE = 600.0
-# Seconds that a wait may last: until somebody ends it, or no time at all.
-LONG, BRIEF = 15.0, 0.01
+# The time limits of waits in seconds: one that does not expire in a test, and one that does.
+LONG, BRIEF = 600.0, 0.01
 BLOCKED = {
     "postgres": "SELECT count(*) FROM pg_stat_activity WHERE pid = {} AND wait_event_type = 'Lock'",
     "mysql": "SELECT count(*) FROM information_schema.processlist p WHERE id = {0} AND (state = "
@@ -46,7 +46,7 @@ THERE = {
 }
 
 
-class Place:
+class SessionConnection:
     """A connection on one side, and the state of its session."""
 
     def __init__(self, connection: Any, session: Session) -> None:
@@ -67,46 +67,46 @@ class WorldExecutor:
 
 
 class World:
-    """One side: a place for each claim, and one more session."""
+    """One side: a session for each claim, and one more."""
 
     def __init__(self, locks: SessionLocks, protocol: str) -> None:
         self.locks = locks
         self.protocol = protocol
-        self.places: dict[str, Place] = {}
-        self.idle: dict[str, list[Place]] = {}
+        self.sessions: dict[str, SessionConnection] = {}
+        self.idle: dict[str, list[SessionConnection]] = {}
         self.serials = count()
         self.shared, _ = self.connect()
 
     def connect(self) -> tuple[Any, int]:
-        """Another session, and its number in the server."""
+        """Open another session; return it, and its number in the server."""
         raise NotImplementedError
 
     def run(self, connection: Any, script: Script) -> list[Result]:
-        """Have a session carry out a script."""
+        """Execute a script in a session."""
         raise NotImplementedError
 
     def lives(self, connection: Any) -> bool:
-        """Whether the server has not ended it."""
+        """Return whether the session is still open in the server."""
         raise NotImplementedError
 
     def end(self, connection: Any) -> None:
-        """End it."""
+        """Terminate the session."""
         raise NotImplementedError
 
-    def own(self, place: Place) -> Any:
-        """Executes scripts on the connection of a place."""
+    def own(self, place: SessionConnection) -> Any:
+        """Return an executor for the connection of a session."""
         return WorldExecutor(self, place.connection)
 
     def shared_executor(self, script: Script) -> Any:
-        """Executes a script on the other session."""
+        """Execute a script in the additional session."""
         return WorldExecutor(self, self.shared).execute(script)
 
     def answer(self, request: Any) -> object:
-        """What a request comes to, of those that do not wait."""
+        """Execute a request that does not wait."""
         if isinstance(request, Acquire):
-            return self._ask(request)
+            return self._acquire(request)
         if isinstance(request, Release):
-            return self._leave(request.claim)
+            return self._release(request.claim)
         if isinstance(request, Renew):
             return tuple(self._lives(claim) for claim in request.claims)
         if isinstance(request, Inspect):
@@ -114,44 +114,46 @@ class World:
         assert isinstance(request, BreakLock)
         return finished(self.locks.break_lock(self.protocol, request, self.shared_executor))
 
-    def place(self, claim: Claim) -> Place | None:
-        """Where a claim sits, if its session lives."""
-        place = self.places.get(claim.id)
+    def place(self, claim: Claim) -> SessionConnection | None:
+        """Return the session of a claim, if it is open."""
+        place = self.sessions.get(claim.id)
         return place if place is not None and self.lives(place.connection) else None
 
-    def _ask(self, request: Acquire) -> object:
+    def _acquire(self, request: Acquire) -> object:
         claim = request.claim
         place = self.place(claim)
         if place is None:
             idle = self.idle.get(claim.client)
-            place = idle.pop() if idle else self.begun(claim)
+            place = idle.pop() if idle else self.open_session(claim)
             place.session.claim, place.session.protocol = claim, self.protocol
-            self.places[claim.id] = place
+            self.sessions[claim.id] = place
         reply: object = finished(
             self.locks.acquire(place.session, request, self.own(place), self.shared_executor)
         )
         if place.session.token is None and not request.wait:
-            self.lay_down(claim)
+            self.end_claim(claim)
         return reply
 
-    def begun(self, claim: Claim) -> Place:
-        """A place on a new session."""
+    def open_session(self, claim: Claim) -> SessionConnection:
+        """Open a session for a claim."""
         connection, number = self.connect()
-        place = Place(connection, Session(f"{claim.client}:{next(self.serials)}", number))
-        self.sit(place)
+        place = SessionConnection(
+            connection, Session(f"{claim.client}:{next(self.serials)}", number)
+        )
+        self.set_up(place)
         return place
 
-    def sit(self, place: Place) -> None:
-        """Set up its session."""
+    def set_up(self, place: SessionConnection) -> None:
+        """Set the parameters of the session."""
         finished(self.locks.prepare(SILENCE, self.own(place)))
 
-    def _leave(self, claim: Claim) -> Released:
+    def _release(self, claim: Claim) -> Released:
         place = self.place(claim)
         if place is None:
             return Released("absent", ())
         held = place.session.token is not None
         finished(self.locks.release(place.session, self.own(place)))
-        self.lay_down(claim)
+        self.end_claim(claim)
         return Released("held" if held else "waiting", ())
 
     def _lives(self, claim: Claim) -> bool:
@@ -160,29 +162,29 @@ class World:
             finished(self.locks.ping(self.own(place)))
         return place is not None
 
-    def lay_down(self, claim: Claim) -> None:
-        """The claim is over; its session is for the next of its client."""
-        place = self.places.pop(claim.id)
+    def end_claim(self, claim: Claim) -> None:
+        """End the claim, and keep its session for the next one of its client."""
+        place = self.sessions.pop(claim.id)
         place.session.clear()
         self.idle.setdefault(claim.client, []).append(place)
 
     def die(self, client: str) -> None:
-        """A client's sessions end, all of them."""
-        claims = [place.session.claim for place in self.places.values()]
+        """Terminate all sessions of a client."""
+        claims = [place.session.claim for place in self.sessions.values()]
         for claim in [claim for claim in claims if claim and claim.client == client]:
             self.stop(claim)
         for place in self.idle.pop(client, []):
             self.end(place.connection)
 
     def stop(self, claim: Claim) -> None:
-        """The claim's session is over."""
-        place = self.places.pop(claim.id, None)
+        """Terminate the session of the claim."""
+        place = self.sessions.pop(claim.id, None)
         if place is not None:
             self.end(place.connection)
 
 
 class Real(World):
-    """The server, and somebody who looks at it as its administrator."""
+    """The server, and a connection to it as its administrator."""
 
     def __init__(self, server: Postgres | MariaDB, protocol: str) -> None:
         self.server = server
@@ -194,32 +196,32 @@ class Real(World):
         super().__init__(SessionLocks(self.dialect), protocol)
 
     def connect(self) -> tuple[Any, int]:
-        """A connection of the library's."""
+        """Open a connection of the library."""
         connection = self.direct.connect()
         self.connections.append(connection)
         return connection, connection.backend
 
     def run(self, connection: Any, script: Script) -> list[Result]:
-        """As the library does."""
+        """Execute a script as the library does."""
         return self.direct.execute(connection, script)
 
-    def sit(self, place: Place) -> None:
-        """MySQL's waits for rows have a limit of their session."""
-        super().sit(place)
+    def set_up(self, place: SessionConnection) -> None:
+        """In MySQL the time limit of a wait for a row is a parameter of the session."""
+        super().set_up(place)
         if self.dialect.interrupts:
             self.run(place.connection, _raw(f"SET SESSION innodb_lock_wait_timeout = {LONG:.0f}"))
 
     def lives(self, connection: Any) -> bool:
-        """As the server has it."""
+        """Return whether the server lists the session."""
         text = THERE[self.dialect.name].format(connection.backend)
         return bool(self.run(self.witness, _raw(text))[0].rows[0][0])
 
     def blocked(self, connection: Any) -> bool:
-        """Whether it waits for a lock, as the administrator sees it."""
+        """Return whether the session waits for a lock, as the administrator sees it."""
         return bool(self.server.query(BLOCKED[self.dialect.name].format(connection.backend))[0][0])
 
     def end(self, connection: Any) -> None:
-        """And wait until the server has seen it, which MySQL may take its time for."""
+        """Terminate the session, and wait until the server has noticed."""
         if isinstance(self.server, Postgres):
             connection.cut()
         else:
@@ -228,7 +230,7 @@ class Real(World):
 
 
 class Modelled(World):
-    """The model; its waits end when they are told to."""
+    """The model, whose waits end on demand."""
 
     def __init__(self, protocol: str) -> None:
         self.clock = count(1)
@@ -237,12 +239,12 @@ class Modelled(World):
         super().__init__(SessionLocks(ByName(*dialect_of("postgres"))), protocol)
 
     def connect(self) -> tuple[Any, int]:
-        """A session."""
+        """Open a session of the model."""
         session = self.server.begin(lambda: None)
         return session, session.number
 
     def run(self, connection: Any, script: Script) -> list[Result]:
-        """All but a wait is answered at once."""
+        """Execute a script, which must not wait."""
         got: list[Any] = []
         self.server.execute(connection, script, got.append)
         if not got:
@@ -250,11 +252,11 @@ class Modelled(World):
         return outcome(got[0])
 
     def lives(self, connection: Any) -> bool:
-        """What the server knows."""
+        """Return whether the session is open."""
         return bool(connection.alive)
 
     def end(self, connection: Any) -> None:
-        """At once."""
+        """Terminate the session at once."""
         self.server.end(connection)
 
 
@@ -263,7 +265,7 @@ def _raw(text: str) -> Script:
 
 
 def outcome(got: Any) -> list[Result]:
-    """The results, or the error raised."""
+    """Return the results, or raise the error."""
     if isinstance(got, SqlError):
         raise got
     results: list[Result] = got

@@ -1,4 +1,4 @@
-"""Connections of the library that a test uses directly, and conversations that never wait."""
+"""Connections of the library that a test uses directly, and coroutines that never wait."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from leaselock.backends.sql.store import SqlStore
 
 T = TypeVar("T")
-ANSWERED = 20.0
+ANSWERED = 900.0
 
 
-def finished(conversation: Awaitable[T]) -> T:
-    """The result of a conversation whose executor answers at once."""
-    steps = conversation.__await__()
+def finished(process: Awaitable[T]) -> T:
+    """Return the result of protocol text whose executor answers at once."""
+    steps = process.__await__()
     try:
         next(steps)
     except StopIteration as done:
         result: T = done.value
         return result
-    raise AssertionError("the conversation waits")
+    raise AssertionError("the process waits")
 
 
 class Direct:

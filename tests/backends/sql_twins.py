@@ -1,4 +1,4 @@
-"""A real database and the model of its tables, side by side: the same scripts, then the same rows.
+"""Comparison of a real database with the model of its tables: the same scripts, the same rows.
 
 Every script of the library is executed on both, and the library sees the real results. Both use
 the time of the server: it is read before each script, no script is sent while a row is about to
@@ -27,19 +27,23 @@ if TYPE_CHECKING:
     from leaselock.backends.sql.statements import Part, Result, Script
     from leaselock.core.backend import Claim
 
-# Microseconds that two clocks may be apart, on a machine with much else to do.
+# Microseconds by which two clock readings may differ on a busy machine.
 APART = 30_000
-# Of these only the amount matters, of the others the rows; what is in neither shows in the tables.
-AMOUNTS = {"release uncontended", "renew", "expire waiters", "expire tombstones"}
+# Of AMOUNTS and TOKENS the row count is compared, of ROWS the rows, of all others only the tables.
+AMOUNTS = {"release uncontended", "renew", "renew hold", "expire waiters", "expire tombstones"}
 TOKENS = {"acquire free", "confirm"}
-ROWS = {"now", "lock", "tombstone", "one", "all", "queue", "queues"}
+ROWS = {"now", "lock", "tombstone", "one", "all", "queue", "queues", "holds", "one holds"}
 COLUMNS = {
     "lock": (
         *("name", "token", "pending", "id", "client", "lifetime", "expires", "metadata", "since"),
     ),
     "waiter": (
         *("name", "ticket", "id", "client", "lease", "metadata", "since", "expires"),
-        *("polls", "liveness_key"),
+        *("polls", "liveness_key", "mode", "permits"),
+    ),
+    "hold": (
+        *("name", "id", "client", "lifetime", "token", "expires", "metadata", "since", "mode"),
+        *("permits", "step", "offered"),
     ),
     "tombstone": ("name", "id", "expires"),
     "wake": ("client", "id"),
@@ -47,11 +51,11 @@ COLUMNS = {
 
 
 class Unlucky(Exception):
-    """The machine was too slow to say whether a row had ended: nothing is learned."""
+    """The machine was too slow to decide whether a row had expired."""
 
 
 class SqlTwins:
-    """Both databases, and the clients of both."""
+    """Both databases, and their clients."""
 
     queues, votes = True, False
     leases: tuple[float, ...] = (0.09, 0.15, 30.0)
@@ -66,37 +70,37 @@ class SqlTwins:
         interrupts = self.dialect.interrupts
         self.tables = Tables(lambda: self.micros, lambda key: False, makes=not interrupts)
         self.clients: dict[str, Lease] = {}
-        self.told = 0
+        self.notified = 0
 
     def ask(self, request: object) -> object:
-        """The library's answer."""
+        """Execute a request with the library's text, and return the answer."""
         client = client_of(request)
         lease = self.clients.setdefault(client, Lease(self.dialect))
         requester = Requester(client, polls=self.dialect.interrupts, liveness_key=None)
         return finished(lease.answer(request, requester, self))  # type: ignore[arg-type]
 
     def forget(self, claim: Claim) -> None:
-        """Nothing is kept of it here."""
+        """Do nothing: no state is kept of a claim."""
 
     def die(self, client: str) -> None:
-        """No client listens here, so no death is noticed."""
+        """Do nothing: no client listens, so no death is noticed."""
 
     def stranger(self, name: str) -> None:
-        """There is no other program."""
+        """Do nothing: no other program uses these locks."""
 
     def heard(self) -> int:
-        """How many were told."""
-        return self.told
+        """Return the number of notifications."""
+        return self.notified
 
-    # --- both at once ---------------------------------------------------------------------------
+    # --- execution on both sides -----------------------------------------------------------------
 
     async def execute(self, script: Script) -> list[Result]:
-        """The same on both; the real results, which are those of the model."""
+        """Execute a script on both sides, compare, and return the real results."""
         opens = "begin" not in script and self._in_transaction
         now = self.micros = self.micros if opens else self._moment()
         real = self.direct.execute(self.connection, script)
         model = [self.tables.do(part) for part in script]
-        self.told += len(self.tables.notifications) + sum(
+        self.notified += len(self.tables.notifications) + sum(
             _title(p) == "store wakeup" for p in script
         )
         self.tables.notifications.clear()
@@ -115,7 +119,7 @@ class SqlTwins:
         return int(result.rows[0][0])
 
     def _moment(self) -> int:
-        """A time at which nothing is about to end, in the next script or the one after it."""
+        """Return a time at which no row expires during the next two scripts."""
         while True:
             now = self._time()
             if not any(now - APART <= end <= now + 2 * APART for end in self._ends()):
@@ -123,7 +127,7 @@ class SqlTwins:
             time.sleep(0.005)
 
     def _check_moment(self, began: int) -> None:
-        """How far apart the two may be; nothing can be said of what has ended meanwhile."""
+        """Set the permitted difference of times; raise `Unlucky` if a row has expired meanwhile."""
         since, until = began - 2000, self._time() + 2000
         if any(since <= end <= until for end in self._ends()):
             raise Unlucky
@@ -136,6 +140,7 @@ class SqlTwins:
         tables = self.tables
         ends = [row["expires"] for row in tables.locks.values() if row["expires"] is not None]
         ends += [waiter["expires"] for queue in tables.waiters.values() for waiter in queue]
+        ends += [hold["expires"] for its in tables.holds.values() for hold in its.values()]
         return ends + [end for its in tables.tombstones.values() for end in its.values()]
 
     def _compare(self, part: Part, real: Result, model: Result) -> None:
@@ -146,21 +151,23 @@ class SqlTwins:
             token = real.number or int(real.rows[0][0])
             assert self._alike(token, model.rows[0][0]), (part, real, model)
         if title in ("all", "queues"):
-            # Which lock comes first is anybody's guess.
+            # The order of the locks is undefined.
             real.rows.sort()
             model.rows.sort()
         if title in ROWS:
             assert self._alike(real.rows, model.rows), (part, real, model)
         if title == "waiters":
-            # The real one shows the ends of the queue, and the neighbours of the one who asks.
-            theirs = sorted((*row[:6], bool(row[6]), row[7], bool(row[8])) for row in real.rows)
-            ours = sorted((*row[:6], bool(row[6]), row[7], bool(row[8])) for row in model.rows)
+            # The server returns the ends of the queue, and the neighbours of the requesting claim.
+            theirs, ours = (
+                sorted((*r[:6], bool(r[6]), *r[7:11], bool(r[11])) for r in result.rows)
+                for result in (real, model)
+            )
             assert all(any(self._alike(row, other) for other in ours) for row in theirs)
             assert theirs[:3] == ours[:3] or self._alike(theirs[:3], ours[:3])
             assert self._alike(theirs[-2:], ours[-2:])
 
     def _compare_tables(self) -> None:
-        """All rows are the same, but for times that differ a little: the server's are taken."""
+        """Compare all rows; times that differ a little are taken from the server."""
         for table, columns in COLUMNS.items():
             text = f"SELECT {', '.join(columns)} FROM leaselock_{table}"
             script: Script = (("raw", {"text": text}),)
@@ -180,6 +187,15 @@ class SqlTwins:
         columns = COLUMNS["waiter"][1:]
         queues = self.tables.waiters.items()
         return [[name, *(w[column] for column in columns)] for name, queue in queues for w in queue]
+
+    def _hold(self) -> list[list[Any]]:
+        columns = COLUMNS["hold"][1:]
+        holds = [(name, hold) for name, its in self.tables.holds.items() for hold in its.values()]
+        return [[name, *(hold[column] for column in columns)] for name, hold in holds]
+
+    def _take_hold(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            self.tables.holds[row.pop("name")][row["id"]].update(row)
 
     def _tombstone(self) -> list[list[Any]]:
         found = self.tables.tombstones.items()
@@ -202,7 +218,7 @@ class SqlTwins:
             self.tables.tombstones[row["name"]][row["id"]] = row["expires"]
 
     def _take_wake(self, rows: list[dict[str, Any]]) -> None:
-        """There is no time in it that matters."""
+        """Do nothing: the rows contain no times."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -218,12 +234,12 @@ def _plain(value: Any) -> Any:
 
 
 def _key(row: list[Any]) -> tuple[str, ...]:
-    """The order of rows, times aside."""
+    """The sort key of a row, without times."""
     return tuple("" if isinstance(v, int) and v > 10**14 else repr(v) for v in row)
 
 
 def alike(real: Any, model: Any, apart: int) -> bool:
-    """The same, where times are the same when they are hardly apart."""
+    """Compare two values; times are equal if they differ by at most *apart* microseconds."""
     if isinstance(real, (list, tuple)) and isinstance(model, (list, tuple)):
         pairs = zip(real, model, strict=True)
         return len(real) == len(model) and all(alike(one, other, apart) for one, other in pairs)

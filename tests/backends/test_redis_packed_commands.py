@@ -20,6 +20,12 @@ from leaselock.drivers.system_env import now
 PLACE = Address("localhost", 6379)
 CLIENT = "0123456789abcdef" * 2
 NAMES = st.text(min_size=1, max_size=60).filter(str.isprintable)
+# The second name of the same length is made from the first; these are stored under other keys.
+NAMES |= st.sampled_from(["ab", "é", "}b", "{a", "{a}", "a}b", "a{b}c", "leaselock:a"])
+URLS = st.sampled_from(
+    ["redis://localhost", "redis://localhost?prefix=", "redis+cluster://localhost?prefix="]
+)
+STORES: dict[tuple[str, str], ScriptedLock] = {}
 CLAIMS = st.builds(
     Claim,
     name=NAMES,
@@ -30,7 +36,15 @@ CLAIMS = st.builds(
     since=st.floats(0, 2e9),
     tokens=st.sampled_from([1, 17]),
     cached=st.just(False),
+    mode=st.just("exclusive"),
 )
+
+
+def kept_locks_of(form: str, url: str) -> ScriptedLock:
+    """The same ones for all examples, which remember the names of earlier ones."""
+    if (form, url) not in STORES:
+        STORES[form, url] = locks_of(form, url)
+    return STORES[form, url]
 
 
 def locks_of(form: str, url: str = "redis://localhost") -> ScriptedLock:
@@ -39,9 +53,9 @@ def locks_of(form: str, url: str = "redis://localhost") -> ScriptedLock:
     return locks
 
 
-@given(CLAIMS, st.sampled_from(["hash", "string", "vote"]))
-def test_a_first_try_is_what_would_be_packed(claim: Claim, form: str) -> None:
-    locks = locks_of(form)
+@given(CLAIMS, st.sampled_from(["hash", "string", "vote"]), URLS)
+def test_a_first_try_is_what_would_be_packed(claim: Claim, form: str, url: str) -> None:
+    locks = kept_locks_of(form, url)
     owner = keys.owner_of(claim.id)
     member = keys.member_of(claim, claim.id)
     command = locks._acquire_command(
@@ -50,9 +64,9 @@ def test_a_first_try_is_what_would_be_packed(claim: Claim, form: str) -> None:
     assert locks.packed.acquire(claim) == (command[3], packed([command]))
 
 
-@given(CLAIMS, st.sampled_from(["hash", "string", "vote"]))
-def test_a_release_is_what_would_be_packed(claim: Claim, form: str) -> None:
-    locks = locks_of(form)
+@given(CLAIMS, st.sampled_from(["hash", "string", "vote"]), URLS)
+def test_a_release_is_what_would_be_packed(claim: Claim, form: str, url: str) -> None:
+    locks = kept_locks_of(form, url)
     command = locks._release_command(claim.name, keys.owner_of(claim.id))
     assert locks.packed.release(claim) == (command[3], packed([command]))
 
@@ -66,7 +80,7 @@ def test_commands_follow_what_the_cluster_turns_out_to_be() -> None:
     def verb() -> bytes:
         reader = hiredis.Reader()
         reader.feed(locks.packed.acquire(claim)[1])
-        return bytes(reader.gets()[14])
+        return next(bytes(word) for word in reader.gets() if word.endswith(b"PUBLISH"))
 
     assert verb() == b"SPUBLISH"
     topology.sharded = False

@@ -1,4 +1,4 @@
-"""A server that does not answer is asked last: a request has time for one silence only."""
+"""A silent server is tried last, because a request has time for one timeout only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reply(commands: Sequence[Command]) -> Any:
 
 
 def asked(topology: Sentinels | Cluster, silent: Callable[[Address], bool]) -> list[Address]:
-    """Which servers one request asks: after a silence there is no time for another answer."""
+    """Return the servers that one request contacts; it has time for one timeout only."""
     order: list[Address] = []
     late = False
 
@@ -50,7 +50,7 @@ def asked(topology: Sentinels | Cluster, silent: Callable[[Address], bool]) -> l
 
 
 def find(topology: Sentinels | Cluster) -> list[Address]:
-    """What is asked after a request that was in vain, and found the dead one silent."""
+    """Return the servers contacted after a failed request that found the dead server silent."""
     with pytest.raises(Exception, match="dead"):
         asked(topology, lambda address: address == DEAD)
     topology.forget()
@@ -70,13 +70,13 @@ def test_a_silent_node_of_a_cluster_is_asked_last() -> None:
 
 
 def test_a_silent_master_of_a_cluster_is_asked_last() -> None:
-    """The one that is known to be a master is asked for the map before the seeds are."""
+    """A known master is asked for the slot map before the seeds are."""
     route = Cluster((FIRST, SECOND))
     route.known_masters = [DEAD]
     assert find(route)[0] == FIRST
 
 
-def test_all_are_asked_where_all_refuse() -> None:
+def test_all_servers_are_tried_if_all_refuse() -> None:
     topology = Cluster((DEAD, FIRST))
 
     async def refuse(address: Address, commands: Sequence[Command], until: float) -> list[Any]:
@@ -87,8 +87,8 @@ def test_all_are_asked_where_all_refuse() -> None:
             topology.find("a", refuse, 0.0).send(None)
 
 
-def test_a_server_that_never_speaks_is_named_with_the_reason() -> None:
-    """In asyncio, a time that is over says nothing by itself."""
+def test_a_silent_server_is_named_with_the_reason() -> None:
+    """In asyncio a timeout alone has no message."""
 
     async def attempt(url: str) -> None:
         async with leaselock.AsyncClient(url, op_timeout=0.2) as client:
@@ -109,11 +109,10 @@ CLAIMS = [Claim(name, f"{'0' * 32}:{i}", "0" * 32, 1.0, "{}", 1.0) for i, name i
 
 
 def test_a_silent_master_of_a_cluster_ends_no_lease_on_another() -> None:
-    """What is on the others is renewed first, from the second try on."""
+    """From the second try on, the locks on other masters are renewed first."""
     owners = dict(zip(CLAIMS, (DEAD, FIRST, SECOND), strict=True))
-    ranges = [
-        [s, s, [o.host.encode(), o.port]] for c, o in owners.items() if (s := slot_of(c.name))
-    ]
+    slots = {slot_of(f"lock:{claim.name}"): owner for claim, owner in owners.items()}
+    ranges = [[slot, slot, [o.host.encode(), o.port]] for slot, o in slots.items()]
 
     def answer(address: Address, message: Send) -> list[Any]:
         (command, *_) = commands_of(message)
@@ -121,21 +120,21 @@ def test_a_silent_master_of_a_cluster_ends_no_lease_on_another() -> None:
             raise OutcomeUnknown("no answer")
         if command[0] == b"CLUSTER":
             return [ranges, [b"0", 0]]
-        return [[1] * ((len(command) - 4) // 4)]
+        return [[1] * ((len(command) - 4) // 3)]
 
     runner = Runner("redis+cluster://first:2,second:3,dead:1", answer)
     backend = runner.store.backend("hash")
 
     def renewed() -> list[bool | None]:
-        return [*runner.run(backend.carry_out(Renew(CLAIMS), 0.0))]
+        return [*runner.run(backend.handle(Renew(CLAIMS), 0.0))]
 
     with contextlib.suppress(OutcomeUnknown):
         renewed()
     assert renewed() == [None, True, True]
 
 
-def test_a_master_that_is_cut_off_from_the_others_is_left() -> None:
-    """It has the old map, and says that the cluster is down; another one knows the new master."""
+def test_a_master_separated_from_the_cluster_is_abandoned() -> None:
+    """It has the old map and reports a failed cluster; another node knows the new master."""
 
     def answer(address: Address, message: Send) -> list[Any]:
         if commands_of(message)[0][0] == b"CLUSTER":
@@ -147,8 +146,8 @@ def test_a_master_that_is_cut_off_from_the_others_is_left() -> None:
     assert runner.run(executor.ask("a", (("GET", "a"),), 1.0)) == [b"1"]
 
 
-def test_a_subscription_that_is_refused_half_way_is_asked_for_again() -> None:
-    """A server that carries a command out during a move may not yet take its subscription."""
+def test_a_subscription_refused_during_a_move_is_repeated() -> None:
+    """During a move a server may execute a command and still refuse the subscription."""
     asked: list[Address] = []
 
     def answer(address: Address, message: Send) -> list[Any]:
@@ -165,9 +164,9 @@ def test_a_subscription_that_is_refused_half_way_is_asked_for_again() -> None:
         return [b"OK", *(b"1" for _ in commands[1:])]
 
     runner = Runner("redis+cluster://first:2", answer)
-    # Queued from the start: what is tested is the request with subscriptions.
+    # Queued from the start, so that the request has subscriptions.
     runner.store.queue.note_contention("a")
     backend = runner.store.backend("hash")
     with pytest.raises(NotApplied, match="ASK"):
-        runner.run(backend.carry_out(Acquire(CLAIMS[0], True), 0.0))
+        runner.run(backend.handle(Acquire(CLAIMS[0], True), 0.0))
     assert len(asked) > 2

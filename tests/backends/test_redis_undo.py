@@ -1,4 +1,4 @@
-"""A grant that was given back is never one again, however late what gives it back arrives."""
+"""An undone grant is never valid again, however late the undo arrives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLAIM = claim_of("0" * 32, "a", 1, 30.0)
 
 
 class Scene:
-    """One client, on a server whose replicas confirm what *replicas* says."""
+    """One client, on a server where *replicas* confirm."""
 
     def __init__(self) -> None:
         self.micros = 1_700_000_000_000_000
@@ -49,23 +49,23 @@ class Scene:
     def ask(
         self, lost: Callable[[Send], bool] = lambda message: False, *, wait: bool = False
     ) -> object:
-        """Try; what is *lost* is not delivered yet."""
+        """Try to acquire the lock; *lost* commands are not delivered yet."""
         self.lost = lost
         try:
-            return self.runner.run(self.backend.carry_out(Acquire(CLAIM, wait), 0.0))
+            return self.runner.run(self.backend.handle(Acquire(CLAIM, wait), 0.0))
         except StoreError as error:
             return error
 
     def held(self) -> bool:
-        return b"a" in self.server.data.values
+        return b"lock:a" in self.server.data.values
 
 
 def gives_back(message: Send) -> bool:
-    # Nothing else is sent with the key of the lock and without a WAIT.
+    # Only the undo is sent with the key of the lock and without a WAIT.
     return not any(command[0] == b"WAIT" for command in commands_of(message))
 
 
-def test_a_grant_that_was_given_back_in_vain_is_not_taken_when_asked_for_again() -> None:
+def test_after_a_failed_undo_a_repeated_request_is_not_granted() -> None:
     scene = Scene()
     assert isinstance(scene.ask(), NotApplied)  # the scripts are loaded from now on
     assert isinstance(scene.ask(gives_back), OutcomeUnknown)
@@ -77,7 +77,7 @@ def test_a_grant_that_was_given_back_in_vain_is_not_taken_when_asked_for_again()
     assert scene.held()
 
 
-def test_what_was_given_back_for_sure_may_be_asked_for_again() -> None:
+def test_after_a_confirmed_undo_the_request_may_be_repeated() -> None:
     scene = Scene()
     assert isinstance(scene.ask(), NotApplied)
     assert not scene.held()
@@ -86,8 +86,8 @@ def test_what_was_given_back_for_sure_may_be_asked_for_again() -> None:
     assert scene.held()
 
 
-def test_a_claim_that_was_given_up_for_good_waits_for_nothing() -> None:
+def test_a_claim_released_with_a_tombstone_does_not_wait() -> None:
     scene = Scene()
-    scene.line.do(("SET", tombstone("a", owner_of(CLAIM.id)), "", "PX", 1000))
+    scene.line.do(("SET", tombstone("lock:a", owner_of(CLAIM.id)), "", "PX", 1000))
     assert isinstance(scene.ask(), Busy)
     assert "given up" in str(scene.ask(wait=True))

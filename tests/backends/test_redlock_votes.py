@@ -35,12 +35,12 @@ BUSY = Busy(None, 1.0, ())
 OLD, NEW = Grant(25, ()), Grant(26, ())
 LOST = OutcomeUnknown("no answer")
 BACK = Released("held", ())
-# The first three won; of the others one votes as before, with the vote that was given back.
+# The first three granted the lock. The fourth repeats the vote that was released.
 WON = (NEW, NEW, OLD, NEW, BUSY)
 
 
 class Masters:
-    """Five of them, who say what they are told to; one step after the other."""
+    """Five masters with predefined answers, driven step by step."""
 
     def __init__(self) -> None:
         masters: Any = [Master(f"m{i}", Locks(self, i)) for i in range(5)]  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ class Masters:
         self.asked: list[tuple[int, Any]] = []
 
     def run(self, process: Process[Any]) -> Any:
-        """Step it to its end; whatever it spawns first."""
+        """Run a process to its end; the processes that it spawns run first."""
         answer: Any = None
         error: Exception | None = None
         while True:
@@ -65,7 +65,7 @@ class Masters:
         return isinstance(effect, Wait) and effect.signal.is_set, None
 
     def won_after_a_loss(self) -> None:
-        """A try that got one vote, which could not be given back; and then one that won."""
+        """A try with one vote whose release failed, and then a successful one."""
         self.say = {Acquire: (BUSY, BUSY, OLD, BUSY, BUSY), ReleaseGrant: (LOST,) * 5}
         assert isinstance(self.run(self.locks.acquire(CLAIM, wait=True, until=SOON)), Busy)
         self.locks.all.failed.clear()
@@ -75,14 +75,14 @@ class Masters:
 
 
 class Locks:
-    """Those of one master."""
+    """The locks of one master."""
 
     def __init__(self, masters: Masters, number: int) -> None:
         self.masters = masters
         self.number = number
 
-    async def carry_out(self, request: Any, until: float) -> Any:
-        """What the master is told to say."""
+    async def handle(self, request: Any, until: float) -> Any:
+        """Return the predefined answer of the master."""
         self.masters.asked.append((self.number, request))
         said = self.masters.say[type(request)][self.number]
         if isinstance(said, Exception):
@@ -90,31 +90,31 @@ class Locks:
         return said
 
     def forget(self, claim: Any) -> None:
-        """No claim waits."""
+        """Do nothing: no claim waits."""
 
 
 def renewed(masters: Masters, *words: bool | Exception) -> Any:
-    """What comes of a renewal of which the masters say that."""
+    """Return the result of a renewal with these answers."""
     answers = [[word] if isinstance(word, bool) else word for word in words]
     masters.say[Renew] = tuple(answers)
     masters.locks.all.failed.clear()
     return masters.run(masters.locks.renew([CLAIM], SOON))
 
 
-def test_a_vote_that_was_given_back_renews_nothing() -> None:
+def test_a_released_vote_does_not_count_in_a_renewal() -> None:
     masters = Masters()
     masters.won_after_a_loss()
     assert renewed(masters, True, True, True, LOST, False) == [None]
     assert renewed(masters, True, True, True, True, False) == [True]
 
 
-def test_nor_does_it_speak_against_the_hold() -> None:
+def test_a_released_vote_is_no_evidence_of_a_loss() -> None:
     masters = Masters()
     masters.won_after_a_loss()
     assert renewed(masters, True, False, False, LOST, False) == [None]
 
 
-def test_nor_does_it_detach_one() -> None:
+def test_a_released_vote_does_not_detach_the_hold() -> None:
     masters = Masters()
     masters.won_after_a_loss()
     yes, no = LifetimeSet(True, ()), LifetimeSet(False, ())
@@ -122,7 +122,7 @@ def test_nor_does_it_detach_one() -> None:
     assert not masters.run(masters.locks.set_lifetime(CLAIM, "lease", SOON)).held
 
 
-def test_a_master_that_voted_anew_counts_again() -> None:
+def test_a_master_that_voted_again_counts_again() -> None:
     masters = Masters()
     masters.won_after_a_loss()
     masters.say = {Acquire: (NEW, NEW, NEW, BUSY, BUSY), ReleaseGrant: (BACK,) * 5}
@@ -131,7 +131,7 @@ def test_a_master_that_voted_anew_counts_again() -> None:
     assert renewed(masters, True, True, True, False, False) == [True]
 
 
-def test_who_does_not_wait_owes_what_could_not_be_given_back() -> None:
+def test_a_failed_release_of_a_try_is_repeated() -> None:
     masters = Masters()
     masters.say = {
         Acquire: (BUSY, BUSY, OLD, BUSY, BUSY),
@@ -143,16 +143,16 @@ def test_who_does_not_wait_owes_what_could_not_be_given_back() -> None:
     assert not any(masters.locks.pending_releases.requests.values())
 
 
-def test_nor_may_what_was_undone_have_another_token_by_then() -> None:
+def test_an_undone_vote_is_released_even_if_its_token_was_raised() -> None:
     masters = Masters()
     masters.say = {Acquire: (OLD, NEW, OLD, BUSY, BUSY), RaiseToken: (LOST,) * 5}
     masters.say |= {ReleaseGrant: (BACK,) * 5, Release: (BACK,) * 5}
     assert isinstance(masters.run(masters.locks.acquire(CLAIM, wait=False, until=SOON)), Busy)
-    told = {node for node, request in masters.asked if isinstance(request, Release)}
-    assert told == {0, 1, 2}
+    released = {node for node, request in masters.asked if isinstance(request, Release)}
+    assert released == {0, 1, 2}
 
 
-def test_a_late_vote_of_who_left_is_given_back_for_good_with_all_that_may_follow() -> None:
+def test_a_late_vote_for_a_released_claim_is_released_with_a_tombstone() -> None:
     masters = Masters()
     masters.say = {Release: (BACK,) * 5}
     masters.locks.pending_releases.add(2, CLAIM)
@@ -161,7 +161,7 @@ def test_a_late_vote_of_who_left_is_given_back_for_good_with_all_that_may_follow
     assert masters.asked == [(2, Release(CLAIM, tombstone=True))]
 
 
-def test_of_who_does_not_wait_nothing_is_kept() -> None:
+def test_no_state_is_kept_of_a_try() -> None:
     masters = Masters()
     masters.say = {
         Acquire: (BUSY, BUSY, OLD, LOST, BUSY),

@@ -1,4 +1,4 @@
-"""Engines of SQLAlchemy's name the database; their pools and transactions are left alone."""
+"""Clients made from a SQLAlchemy engine do not use its pool or its transactions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def url_of(server: Postgres | MariaDB, *, aio: bool = False) -> str:
-    """As SQLAlchemy wants it."""
+    """Return the URL in the form that SQLAlchemy expects."""
     url = emptied(server)
     if isinstance(server, MariaDB):
         return url.replace("mysql:", "mysql+aiomysql:" if aio else "mysql+pymysql:")
@@ -33,7 +33,7 @@ def url_of(server: Postgres | MariaDB, *, aio: bool = False) -> str:
 
 
 def connect(server: Postgres | MariaDB) -> Any:
-    """One of the user's own connections, without an engine."""
+    """Open a connection of the user, without an engine."""
     if not isinstance(server, MariaDB):
         return psycopg.connect(server.url)
     to = parsed(server.url)
@@ -43,7 +43,7 @@ def connect(server: Postgres | MariaDB) -> Any:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_engine_is_a_store(server: Postgres | MariaDB, protocol: str) -> None:
-    """Held, waited for, handed over; and its pool has lent nothing."""
+    """Acquire, wait and hand over without a connection of the engine's pool."""
     engine = create_engine(url_of(server), pool_size=1, max_overflow=0)
     with engine.connect() as only, leaselock.Client(engine) as one, leaselock.Client(engine) as two:
         only.execute(text("SELECT 1"))
@@ -64,7 +64,7 @@ def test_an_engine_is_a_store(server: Postgres | MariaDB, protocol: str) -> None
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_engine_with_a_creator_is_a_store(server: Postgres | MariaDB, protocol: str) -> None:
-    """Its URL names no host, and its connections are set up by the user's events."""
+    """The engine's URL has no host, and events of the user set up its connections."""
     scheme = url_of(server).partition("//")[0]
     made: list[Any] = []
 
@@ -86,7 +86,7 @@ def test_an_engine_with_a_creator_is_a_store(server: Postgres | MariaDB, protoco
     engine.dispose()
 
 
-def test_what_the_user_has_begun_is_neither_committed_nor_ended(
+def test_a_transaction_of_the_user_is_neither_committed_nor_rolled_back(
     server: Postgres | MariaDB,
 ) -> None:
     engine = create_engine(url_of(server))

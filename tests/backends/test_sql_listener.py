@@ -1,4 +1,4 @@
-"""The listener of protocol "lease" after its connection was lost, and while the old one lingers."""
+"""The listener of protocol "lease" after a lost connection whose session is still open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.servers.postgres import Postgres
 
-# Whether the other session waits already.
+# Whether the other session is waiting.
 SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE '%GET_LOCK%, 20)'"
 WAITS = (
     "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND application_name = 'rival'"
@@ -90,8 +90,8 @@ def test_a_listener_survives_a_notification_that_is_not_text(postgres: Postgres)
         waiter = Waiter(other, "a")
         found = "SELECT client FROM leaselock_waiter"
         eventually(lambda: stranger.execute(found).fetchone())
-        (whom,) = stranger.execute(found).fetchone() or (b"",)
+        (liveness_key,) = stranger.execute(found).fetchone() or (b"",)
         # As bytes, for psycopg would write a text in the encoding of the database.
-        stranger.execute(f"NOTIFY \"leaselock_{whom.decode()}\", '\xff'".encode("latin-1"))
+        stranger.execute(f"NOTIFY \"leaselock_{liveness_key.decode()}\", '\xff'".encode("latin-1"))
         held.release()
         waiter.join().release()

@@ -1,4 +1,4 @@
-"""The tables: made by a command and never by the way, checked at each connection, swept."""
+"""The tables: created only by a command, checked at each connection, and garbage-collected."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_schema_can_be_printed_made_and_made_again(
     assert main(["doctor", bare]) == 0
 
 
-def test_two_set_up_at_the_same_time(bare: str) -> None:
+def test_two_concurrent_setups(bare: str) -> None:
     made: list[list[str]] = []
 
     def prepare() -> None:
@@ -99,7 +99,7 @@ def test_tables_of_another_version_are_refused(
     stage.change(f"UPDATE {fact} SET value = '{version}' WHERE {key} = 'schema'")
     try:
         client = stage.client()
-        # It looks at tables of any version, and its connection is used for nothing else.
+        # `doctor` accepts tables of any version, and uses its own connection.
         client.doctor()
         with pytest.raises(NotApplied, match=words):
             client.lock("a").acquire(timeout=0)
@@ -108,8 +108,8 @@ def test_tables_of_another_version_are_refused(
         stage.close()
 
 
-def test_gc_forgets_names_but_no_token(stage: Stage) -> None:
-    """Rows that nobody has used for a week go; tokens rise as if they were there."""
+def test_gc_deletes_names_and_tokens_still_increase(stage: Stage) -> None:
+    """Rows unused for a week are deleted; tokens increase as if they still existed."""
     client = stage.client()
     old = take(client, "old")
     old.release()
@@ -128,8 +128,8 @@ def test_gc_forgets_names_but_no_token(stage: Stage) -> None:
 
 
 @pytest.mark.timing
-def test_dead_waiters_are_cleared_away(server: Postgres | MariaDB) -> None:
-    """By whoever comes by; and by gc, where nobody does."""
+def test_dead_waiters_are_removed(server: Postgres | MariaDB) -> None:
+    """By the next request for the lock, or by `gc`."""
     stage = Stage(server, "lease")
     holder, rival = stage.client(), stage.client()
     lease = take(holder, "a")
@@ -141,26 +141,26 @@ def test_dead_waiters_are_cleared_away(server: Postgres | MariaDB) -> None:
         return holder.gc()
 
     eventually(swept)
-    # It is alive all the same, and comes back with its next question.
+    # The client is alive, and enters the queue again with its next request.
     lease.release()
     waiter.join().release()
     stage.close()
 
 
-def test_doctor_knows_what_is_overridden(
+def test_doctor_reports_overridden_settings(
     server: Postgres | MariaDB, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["doctor", server.url]) == 0
-    told = capsys.readouterr().out
-    assert "the tables of leaselock are there, version 1" in told
-    assert "no proxy is between the client and the server" in told
-    assert "its clock agrees with this machine's" in told
-    assert ("wait_timeout" in told) == isinstance(server, MariaDB)
+    output = capsys.readouterr().out
+    assert "the tables of leaselock are there, version 1" in output
+    assert "no proxy is between the client and the server" in output
+    assert "its clock agrees with this machine's" in output
+    assert ("wait_timeout" in output) == isinstance(server, MariaDB)
 
 
 @pytest.mark.heavy
-def test_doctor_knows_of_servers_that_refuse_to_write() -> None:
-    """READ COMMITTED and a log of statements do not go together, and a read-only server is one."""
+def test_doctor_reports_servers_that_refuse_writes() -> None:
+    """Servers with READ COMMITTED and a statement log, and servers that are read-only."""
     with MariaDB(**{"log-bin": "on", "binlog-format": "STATEMENT", "server-id": "1"}) as own:
         with leaselock.Client(own.url) as client:
             with pytest.raises(NotApplied, match="BINLOG_FORMAT = STATEMENT"):
@@ -176,6 +176,6 @@ def test_doctor_knows_of_servers_that_refuse_to_write() -> None:
 
 
 def failures(client: leaselock.Client) -> list[tuple[str, str]]:
-    """What the doctor finds that must be mended."""
+    """Return the failures that the doctor reports."""
     found = [finding for finding in client.doctor() if finding.level == "fail"]
     return [(finding.what.partition(":")[0], finding.advice) for finding in found]

@@ -1,4 +1,4 @@
-"""What an administrator may have set for all sessions, or for a role: locks work all the same."""
+"""Locks work with any settings of the server, a role or a database."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RINGS = 200
 
 @pytest.fixture
 def limited(mariadb: MariaDB, request: pytest.FixtureRequest) -> Iterator[MariaDB]:
-    """With a setting for all sessions to come."""
+    """A server with a setting for all new sessions."""
     name, value = request.param
     ((before,),) = mariadb.query(f"SELECT @@GLOBAL.{name}")
     mariadb.do(f"SET GLOBAL {name} = {value}")
@@ -47,10 +47,10 @@ def limited(mariadb: MariaDB, request: pytest.FixtureRequest) -> Iterator[MariaD
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("level", ["serializable", "repeatable read"])
-def test_transactions_see_what_is_committed_whatever_is_usual(
+def test_transactions_see_committed_changes_at_any_default_isolation_level(
     postgres: Postgres, protocol: str, level: str
 ) -> None:
-    """Whoever has waited for another's change goes on with it, and is not refused."""
+    """A statement that waited for another transaction sees its changes, and is not refused."""
     usual = quote(f"-c default_transaction_isolation={quote(level)}".replace("%20", "\\ "))
     url = f"{emptied(postgres)}?protocol={protocol}&options={usual}"
     with leaselock.Client(url) as client, psycopg.connect(postgres.url) as another:
@@ -62,8 +62,8 @@ def test_transactions_see_what_is_committed_whatever_is_usual(
         waiter.join().release()
 
 
-def test_a_name_is_the_same_lock_whatever_an_engine_speaks(postgres: Postgres) -> None:
-    """Or a URL, or the database itself."""
+def test_a_name_is_the_same_lock_in_any_client_encoding(postgres: Postgres) -> None:
+    """The same holds for a URL and for the database."""
     postgres.query("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
     url = postgres.url.replace("/postgres", "/latin")
     engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
@@ -77,8 +77,8 @@ def test_a_name_is_the_same_lock_whatever_an_engine_speaks(postgres: Postgres) -
     engine.dispose()
 
 
-def test_a_connection_that_stands_still_takes_no_other_with_it(postgres: Postgres) -> None:
-    """Proofs of life are asked for together; one that gets no answer is the end of its own hold."""
+def test_a_stalled_connection_ends_only_its_own_hold(postgres: Postgres) -> None:
+    """Sessions are checked together; a session without a reply ends its own hold only."""
     stage = Stage(postgres, "advisory", session=3.0)
     client = stage.client()
     leases = [take(client, name) for name in ("a", "b", "c")]
@@ -97,7 +97,7 @@ def test_a_connection_that_stands_still_takes_no_other_with_it(postgres: Postgre
 @pytest.mark.parametrize(
     "limited", [("max_statement_time", "0.3"), ("sql_mode", "'ORACLE'")], indirect=True
 )
-def test_a_wait_bears_what_is_set_for_all_sessions(limited: MariaDB, protocol: str) -> None:
+def test_a_wait_works_with_any_session_limits(limited: MariaDB, protocol: str) -> None:
     stage = Stage(limited, protocol)
     held = take(stage.client(), "a")
     waiter = Waiter(stage.client(), "a")
@@ -108,8 +108,8 @@ def test_a_wait_bears_what_is_set_for_all_sessions(limited: MariaDB, protocol: s
     stage.close()
 
 
-def test_a_bell_may_ring_at_any_moment(mariadb: MariaDB) -> None:
-    """It ends whatever the listening connection is at, not only its sleep."""
+def test_a_listener_may_be_interrupted_at_any_moment(mariadb: MariaDB) -> None:
+    """The interrupt ends any statement of the listening connection, not only its sleep."""
     stage = Stage(mariadb, "lease")
     held = take(stage.client(), "a")
     waiter = Waiter(stage.client(), "a")
@@ -124,7 +124,7 @@ def test_a_bell_may_ring_at_any_moment(mariadb: MariaDB) -> None:
 def test_a_listener_that_is_refused_raises_not_applied(
     postgres: Postgres, as_worker: Callable[[Postgres | MariaDB], str]
 ) -> None:
-    """As the queue expects; waiters then ask again by themselves."""
+    """Waiters then ask again by themselves, as the queue expects."""
     url, client = as_worker(postgres), "c" * 32
     key = "FUNCTION pg_try_advisory_lock(bigint)"
     postgres.query(f"REVOKE EXECUTE ON {key} FROM PUBLIC")
@@ -143,7 +143,7 @@ def test_a_listener_that_is_refused_raises_not_applied(
         postgres.query(f"GRANT EXECUTE ON {key} TO PUBLIC")
 
 
-def test_a_try_in_vain_leaves_nothing_in_memory(postgres: Postgres) -> None:
+def test_a_failed_try_leaves_nothing_in_memory(postgres: Postgres) -> None:
     stage = Stage(postgres, "lease")
     with stage.client().lock("a"):
         client = stage.client()
@@ -154,7 +154,7 @@ def test_a_try_in_vain_leaves_nothing_in_memory(postgres: Postgres) -> None:
 
 
 def test_of_several_servers_the_first_that_answers_is_used(postgres: Postgres) -> None:
-    """As libpq tries them in turn, also where nothing waits for an answer."""
+    """Hosts are tried in order, as in libpq, also by the non-blocking connection."""
     account = emptied(postgres).rpartition("@")[0]
     url = f"{account}@/postgres?host=127.0.0.1,127.0.0.1&port=1,{postgres.port}"
     url += "&target_session_attrs=read-write"

@@ -1,6 +1,6 @@
-"""Databases that speak TLS: as the page of the store says it in a URL; and their local sockets.
+"""Databases with TLS, configured by a URL as on the page of the store, and Unix sockets.
 
-Law: where encryption was asked for, the server's name is verified, or nothing is said to it.
+Invariant: if encryption was requested, nothing is sent to a server whose name is not verified.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The server's user, the word for the authority, what is said beside it, and how to say: no.
+# The server's user, the URL option for the authority, the further options, and those without TLS.
 NAMED = {
     "postgresql": ("postgres", "sslrootcert", "&sslmode=verify-full", "?sslmode=disable"),
     "mysql": ("mysql", "ssl_ca", "", "?ssl=no"),
@@ -32,7 +32,7 @@ NAMED = {
 
 @contextmanager
 def secured(scheme: str) -> Iterator[tuple[Postgres | MariaDB, Certificates]]:
-    """A server that is asked by TLS or not at all, with its tables."""
+    """A server with tables that accepts only TLS connections."""
     user = NAMED[scheme][0]
     folder = owned_folder("tls-", user)
     made = Certificates(folder)
@@ -101,8 +101,8 @@ async def tasks_hand_over(url: str) -> None:
         await then.release()
 
 
-def test_nothing_is_said_without_it(server: tuple[Postgres | MariaDB, Certificates]) -> None:
-    """Neither to a server that wants it, nor to one that cannot prove its name."""
+def test_no_request_is_sent_without_tls(server: tuple[Postgres | MariaDB, Certificates]) -> None:
+    """No request is sent without TLS, nor to a server whose name is not verified."""
     place, made = server
     plain = place.url + NAMED[place.url.partition(":")[0]][3]
     stranger = url_of(place, Certificates(made.ca.parent / "stranger"))
@@ -112,7 +112,7 @@ def test_nothing_is_said_without_it(server: tuple[Postgres | MariaDB, Certificat
 
 
 def test_a_socket_of_the_file_system(server: tuple[Postgres | MariaDB, Certificates]) -> None:
-    """Nobody listens in there."""
+    """A Unix socket needs no TLS."""
     place, made = server
     url = f"postgresql://{USER}@/postgres?host={made.ca.parent}&port={place.port}"
     if isinstance(place, MariaDB):

@@ -1,4 +1,4 @@
-"""What a URL may say, and what is said of one that is wrong: before anything is connected."""
+"""URLs of databases, and the errors for wrong ones, before any connection is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRONG = {
     "mysql://h/d?ssl=off": r"\?ssl= is yes or no",
     "mysql://h/d?ssl=no&ssl_ca=/ca.pem": "with no, there is no ssl_ca=",
     "mysql://h/d?ssl_key=/key.pem": "an ssl_key= has a cert",
-    "mysql://h/d?charset=latin1": "knows .*unix_socket, but not 'charset'",
+    "mysql://h/d?charset=latin1": "knows .*token_ttl, unix_socket, but not 'charset'",
     "postgresql://a:5432,b:5433/d": r"say \?host=one,two&port=5432,5433",
     "postgresql://h/d?colour=blue": 'invalid connection option "colour"',
 }
@@ -50,7 +50,7 @@ def test_the_secrets_of_a_url_are_not_shown() -> None:
             assert "word" not in repr(client)
 
 
-def test_half_a_character_in_a_url_does_not_have_its_password_told() -> None:
+def test_half_a_character_in_a_url_does_not_reveal_its_password() -> None:
     with pytest.raises(ValueError, match="percent-encoding") as caught:
         leaselock.Client("postgresql://me:hidden@h/d\ud800")
     assert "hidden" not in repr(caught.value)

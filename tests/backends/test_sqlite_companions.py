@@ -1,4 +1,4 @@
-"""What lies beside the lock file: SQLite's own files, and the directory of clients."""
+"""The files next to the lock file: SQLite's own files, and the directory of clients."""
 
 import os
 import stat
@@ -31,16 +31,16 @@ def test_a_linked_log(tmp_path: Path) -> None:
 
 @root_only
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", ".clients"])
-def test_a_strangers_file_beside_the_database_in_tmp(suffix: str, public: Path) -> None:
+def test_another_users_file_next_to_the_database_in_tmp(suffix: str, public: Path) -> None:
     public.chmod(0o1777)
-    beside = public / f"locks.db{suffix}"
-    (Path.mkdir if suffix == ".clients" else Path.touch)(beside)
-    os.chown(beside, OTHER, OTHER)
+    companion = public / f"locks.db{suffix}"
+    (Path.mkdir if suffix == ".clients" else Path.touch)(companion)
+    os.chown(companion, OTHER, OTHER)
     for user in (ROOT, User()):
         answer = prepare_as(user, f"{public}/locks.db")
-        assert f"'{beside}' belongs to another user, {OTHER}, in a directory" in answer
+        assert f"'{companion}' belongs to another user, {OTHER}, in a directory" in answer
         (public / "locks.db").unlink()
-    os.chown(beside, NOBODY, NOBODY)
+    os.chown(companion, NOBODY, NOBODY)
     assert prepare_as(User(), f"{public}/locks.db").startswith("Location")
 
 
@@ -68,7 +68,7 @@ def test_a_link_created_during_the_check_is_not_followed(tmp_path: Path) -> None
 
 
 @root_only
-def test_clients_of_a_stranger(public: Path) -> None:
+def test_a_clients_directory_of_another_user(public: Path) -> None:
     clients = public / "locks.db.clients"
     clients.mkdir()
     give(clients, 0o700, OTHER)

@@ -75,16 +75,16 @@ def test_locks_in_use_keep_working_on_a_full_disk(disk: Path) -> None:
 
 def test_requests_on_a_full_disk_succeed_or_are_refused(disk: Path) -> None:
     one, two = (Client(disk / "locks.db", name) for name in ("one", "two"))
-    one.ask("n")
-    assert two.ask("n", wait=True) is None
-    one.leave("n")
+    one.acquire("n")
+    assert two.acquire("n", wait=True) is None
+    one.release("n")
     fill(disk / "ballast")
     with pytest.raises(leaselock.NotApplied, match="full"):
-        exhaust(one.ask)
-    # It needs no more of the file, so the log may have room for it.
+        exhaust(one.acquire)
+    # This request needs no more space in the file, so the log may have room for it.
     with suppress(leaselock.NotApplied):
-        two.ask("n", wait=True)
+        two.acquire("n", wait=True)
     (disk / "ballast").unlink()
-    assert two.ask("n", wait=True) is not None
+    assert two.acquire("n", wait=True) is not None
     one.close()
     two.close()

@@ -1,4 +1,4 @@
-"""What the kernel tells: the table of mounts, shared file systems, the domain of the clock."""
+"""Checks of the host: the mount table, shared file systems, and the domain of the clock."""
 
 import os
 import re
@@ -77,7 +77,7 @@ def test_the_real_table_has_real_directories(path: str) -> None:
 
 def test_the_device_decides() -> None:
     assert at("/srv/share/local/x", os.makedev(254, 1)) == "xfs /srv/share/local"
-    assert at("/srv/share/local/x", os.makedev(0, 50)) == "nfs4 /srv/share"  # moved over it since
+    assert at("/srv/share/local/x", os.makedev(0, 50)) == "nfs4 /srv/share"  # mounted over it later
     assert at("/elsewhere", os.makedev(0, 50)) == "nfs4 /srv/share"
 
 
@@ -148,16 +148,16 @@ def run(*wrapper: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 def test_processes_of_one_host_share_a_clock() -> None:
     assert location.boot()
     assert run() == location.boot()
     assert not {*location.boot()} & {" ", "\n"}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 def test_different_clocks_have_different_names() -> None:
-    """The kernel numbers these namespaces alike, because none outlives the next one's start."""
+    """Namespaces that do not coexist may get the same number from the kernel."""
     user = [] if os.geteuid() == 0 else ["-r"]
     names = [
         run("unshare", *user, "--time", "--boottime", str(offset), "--fork")
@@ -167,7 +167,7 @@ def test_different_clocks_have_different_names() -> None:
 
 
 def test_a_child_namespace_does_not_rename_our_clock() -> None:
-    """After unshare the offsets that the kernel tells are those of children to come."""
+    """After unshare the kernel reports the clock offsets of future children."""
     program = (
         "import ctypes\n"
         "from leaselock.backends.sqlite import location\n"

@@ -36,7 +36,7 @@ def test_without_home_the_account_decides(env: dict[str, str]) -> None:
 @root_only
 def test_without_home_and_account_there_is_no_default() -> None:
     answer = prepare_as(User(54321), "", env={"HOME": "", "XDG_STATE_HOME": ""})
-    assert re.search("NotApplied: no location .* 54321 has no home .* LEASELOCK_URL", answer)
+    assert re.search("ValueError: no URL was given .* 54321 has no home .* LEASELOCK_URL", answer)
 
 
 # ------------------------------------------------------------------------------ the path of a URL

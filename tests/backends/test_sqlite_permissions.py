@@ -1,4 +1,4 @@
-"""Whom the place of the lock file trusts: links, strangers, modes, mounts."""
+"""Permissions of the folder of the lock file: links, other users, modes, mounts."""
 
 import os
 import re

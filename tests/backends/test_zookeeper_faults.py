@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from tests.backends.zoo import SESSION, Waiter, Zoo, connection_of, orphans, take, told
+from tests.backends.zoo import (
+    SESSION,
+    Waiter,
+    Zoo,
+    connection_of,
+    has_pending_releases,
+    loss_time,
+    take,
+)
 from tests.servers.process import HOST, eventually
 
 import leaselock
@@ -62,7 +70,7 @@ def test_all_servers_stop_and_start_again(zoo: Zoo) -> None:
     """The holder loses its lease, the waiter is served, and no node is left."""
     holder, rival = zoo.client(), zoo.client()
     lease = take(holder, "all stop")
-    when, waiter = told(lease), Waiter(rival, "all stop")
+    when, waiter = loss_time(lease), Waiter(rival, "all stop")
     eventually(lambda: len(zoo.nodes("all stop")) == 2)
     stopped = time.monotonic()
     zoo.ensemble.stop()
@@ -103,7 +111,7 @@ def test_a_short_partition_loses_no_lease(zoo: Zoo) -> None:
 def test_a_long_partition_is_reported_before_another_client_holds(zoo: Zoo) -> None:
     client, rival = zoo.client(through=True), zoo.client()
     lease = take(client, "long")
-    when, waiter = told(lease), Waiter(rival, "long")
+    when, waiter = loss_time(lease), Waiter(rival, "long")
     eventually(lambda: len(zoo.nodes("long")) == 2)
     zoo.silence()
     following = waiter.join()
@@ -177,9 +185,9 @@ def test_a_lease_of_an_ended_session_is_lost_in_the_next_one(zoo: Zoo) -> None:
 
 @pytest.mark.parametrize("fault", ["cut_reply", "cut", "lose_reply"])
 def test_a_lost_create_leaves_one_node_at_most(zoo: Zoo, fault: str) -> None:
-    """The request or its reply is lost with the connection; the unique name tells which (I2)."""
+    """The request or its reply is lost with the connection; the unique name shows which (I2)."""
     name = f"lost {fault}"
-    client = zoo.client(through=True, patience=15.0)
+    client = zoo.client(through=True, op_timeout=15.0)
     take(client, "warm").release()
     for proxy in zoo.proxies:
         proxy.plan(fault, b"__lock__")
@@ -193,7 +201,8 @@ def test_a_lost_create_leaves_one_node_at_most(zoo: Zoo, fault: str) -> None:
 
 def test_a_create_that_arrives_after_its_release_creates_nothing(zoo: Zoo) -> None:
     """The session has moved to another server, so the old one's request is refused (D2)."""
-    client, name = zoo.client(through=True), "late"
+    # The connection is given up after a third of the session, later than the client gives up.
+    client, name = zoo.client(through=True, timeout=3 * SESSION), "late"
     take(client, "warm").release()
     faults = [proxy.hold(b"__lock__") for proxy in zoo.proxies]
     with pytest.raises(StoreError):
@@ -202,9 +211,9 @@ def test_a_create_that_arrives_after_its_release_creates_nothing(zoo: Zoo) -> No
     for proxy, fault in zip(zoo.proxies, faults, strict=True):
         if fault is not held:
             proxy.faults.clear()
-    # Its leave has been answered on another connection when the client can hold again.
+    # When the client can hold again, its release has been answered on another connection.
     take(client, "elsewhere").release()
-    eventually(lambda: not orphans(client))
+    eventually(lambda: not has_pending_releases(client))
     held.pass_on()
     for _ in range(20):
         assert zoo.nodes(name) == []
@@ -233,7 +242,7 @@ async def _give_up_often(zoo: Zoo, chance: random.Random) -> None:
                     await asyncio.to_thread(proxy.cut_all)
             await asyncio.gather(*tasks, return_exceptions=True)
             left -= len(tasks)
-        await asyncio.to_thread(eventually, lambda: not orphans(client))
+        await asyncio.to_thread(eventually, lambda: not has_pending_releases(client))
 
 
 async def _give_up(client: leaselock.AsyncClient, chance: random.Random) -> None:

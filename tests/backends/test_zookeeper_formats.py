@@ -89,13 +89,13 @@ def test_written_data_is_read_again() -> None:
 @pytest.mark.parametrize(
     ("data", "host", "label"),
     [
-        (b"\x0a\x01\x02\x03", "10.1.2.3", None),
-        (b"host-1", "unknown host", "host-1"),
-        (b"", "unknown host", None),
-        (b"[]", "unknown host", "[]"),
-        (b"\xff\xfe\x00", "unknown host", "\ufffd\ufffd\x00"),
-        (b'{"since": NaN, "id": 1}', "unknown host", '{"since": NaN, "id": 1}'),
-        (b'{"since": "x"}', "unknown host", '{"since": "x"}'),
+        (b"\x0a\x01\x02\x03", "another program (10.1.2.3)", None),
+        (b"host-1", "another program", "host-1"),
+        (b"", "another program", None),
+        (b"[]", "another program", "[]"),
+        (b"\xff\xfe\x00", "another program", "\ufffd\ufffd\x00"),
+        (b'{"since": NaN, "id": 1}', "another program", '{"since": NaN, "id": 1}'),
+        (b'{"since": "x"}', "another program", '{"since": "x"}'),
     ],
 )
 def test_data_of_other_programs(data: bytes, host: str, label: Any) -> None:
@@ -107,3 +107,19 @@ def test_data_of_other_programs(data: bytes, host: str, label: Any) -> None:
 @given(st.binary(max_size=200))
 def test_any_data_is_readable(data: bytes) -> None:
     json.loads(read(data, 1.0).metadata)
+
+
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [("", ROOT), ("/", "/"), ("//", "/"), ("/a", "/a"), ("/a/b/", "/a/b"), ("/a%20b", "/a b")],
+)
+def test_path_of_the_url_is_the_root(path: str, root: str) -> None:
+    assert parsed(f"zookeeper://host{path}").root == root
+    assert path_of(root, "x") == f"{root.rstrip('/')}/x"
+
+
+def test_patterns_of_the_url() -> None:
+    url = "zookeeper://host/locks?extra_lock_patterns="
+    assert parsed(f"{url}__mine__,-x-").extra == ("__mine__", "-x-")
+    with pytest.raises(ValueError, match=r"\?extra_lock_patterns= must be a list of patterns"):
+        parsed(f"{url}(")

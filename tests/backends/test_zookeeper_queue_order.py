@@ -7,9 +7,15 @@ import itertools
 import pytest
 
 from leaselock.backends.zookeeper.queue_order import (
+    CONTENDER,
     CURATOR,
+    CURATOR_READ,
+    CURATOR_WRITE,
     HALF,
     KAZOO,
+    KAZOO_READ,
+    conflicting,
+    contender_pattern,
     distance,
     entries_of,
     entry,
@@ -86,7 +92,7 @@ def test_names_of_entries(node: str, owner: str, mark: str, sequence: int) -> No
 
 
 @pytest.mark.parametrize(
-    "node", ["", "lock-", "__lock__", "a__lock__123", "a__rlock__0000000001", "-lock-00000000x1"]
+    "node", ["", "lock-", "__lock__", "a__lock__123", "a__mine__0000000001", "-lock-00000000x1"]
 )
 def test_names_of_other_nodes(node: str) -> None:
     assert entry(node) is None
@@ -107,3 +113,97 @@ def test_curator_ignores_nodes_of_kazoo_s_format() -> None:
     assert found.node == foreign
     assert incompatible(queue[:1], KAZOO) is None
     assert incompatible(queue, CURATOR) is None
+
+
+@pytest.mark.parametrize("mark", ["__rlock__", "__READ__", "__WRIT__"])
+def test_entries_of_read_write_locks_count(mark: str) -> None:
+    ahead = written("r", mark, 1)
+    place = position([written("a", KAZOO, 2), ahead], "a")
+    assert place is not None
+    assert place.ahead is not None
+    assert place.ahead.node == ahead
+    # kazoo's waits for ours, Curator's does not.
+    for ours in (KAZOO, CURATOR):
+        assert (incompatible([ahead], ours) is None) == (mark == "__rlock__")
+
+
+def test_extra_patterns_add_entries() -> None:
+    pattern = contender_pattern(("__mine__", "-[ab]-"))
+    for node in ("x__mine__0000000001", "x-b-0000000001", "x__lock__0000000001"):
+        assert [one.node for one in in_order([node], pattern)] == [node]
+    assert in_order(["x__mine__0000000001"]) == []
+    with pytest.raises(ValueError, match="is no pattern of names"):
+        contender_pattern(("(",))
+
+
+READERS = [
+    written("a", KAZOO_READ, 1),
+    written("b.update", KAZOO_READ, 2),
+    written("c", KAZOO_READ, 3),
+    written("d", KAZOO, 4),
+    written("e", KAZOO_READ, 5),
+    written("f.update", KAZOO_READ, 6),
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "ahead", "holds"),
+    [
+        ("a", "shared", None, 1),
+        ("b", "update", None, 1),
+        ("c", "shared", None, 2),
+        ("d", "exclusive", 2, 3),
+        ("e", "shared", 3, 3),
+        ("f", "update", 3, 3),
+    ],
+)
+def test_modes_wait_for_the_nearest_that_conflicts(
+    owner: str, mode: str, ahead: int | None, holds: int
+) -> None:
+    for listed in itertools.permutations(READERS):
+        place = position(listed, owner)
+        assert place is not None
+        assert place.own.mode == mode
+        assert (place.ahead and place.ahead.node) == (READERS[ahead] if ahead is not None else None)
+        assert (place.upgrades, place.is_next) == (False, False)
+        assert ahead is None or place.holds == holds
+
+
+def test_an_update_waits_for_an_update() -> None:
+    place = position([READERS[1], READERS[5]], "f")
+    assert place is not None
+    assert place.ahead is not None
+    assert (place.ahead.owner, place.is_next) == ("b", False)
+
+
+def test_all_behind_an_upgrade_wait_for_it() -> None:
+    upgrade = written("b", KAZOO, 2)
+    queue = [*READERS[:3], upgrade]
+    for listed in itertools.permutations(queue):
+        place = position(listed, "c")
+        assert place is not None
+        assert place.ahead is not None
+        assert (place.ahead.node, place.upgrades) == (upgrade, True)
+        before, own = position(listed, "a"), position(listed, "b")
+        assert before is not None
+        assert own is not None
+        assert (before.ahead, own.ahead, own.own.mode) == (None, None, "update")
+
+
+def test_a_try_looks_only_for_what_conflicts() -> None:
+    readers = READERS[:3]
+    assert not conflicting(readers, "shared", CONTENDER)
+    assert conflicting(readers, "update", CONTENDER)
+    assert conflicting(readers, "exclusive", CONTENDER)
+    assert not conflicting(readers[:1], "update", CONTENDER)
+
+
+def test_the_sides_of_curator_ignore_all_other_formats() -> None:
+    queue = [written("a", CURATOR_READ, 1), written("b", CURATOR_WRITE, 2)]
+    place = position(queue, "b")
+    assert place is not None
+    assert place.ahead is not None
+    assert (place.ahead.mode, place.own.mode) == ("shared", "exclusive")
+    assert incompatible(queue, CURATOR_WRITE) is None
+    for mark in (KAZOO, KAZOO_READ, CURATOR):
+        assert incompatible([*queue, written("c", mark, 3)], CURATOR_READ) is not None

@@ -1,4 +1,4 @@
-"""Who asks, and over what: SASL and TLS, each on a server of its own that wants it."""
+"""Authentication and encryption: SASL and TLS, each on a server that requires it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.ensembles import Keeper
+    from tests.servers.ensembles import RestrictedEnsemble
 
-
+# A server in Java that has just been started may need long for its first handshake.
+LIMIT = 60.0
 JAAS = """
 Server {
   org.apache.zookeeper.server.auth.DigestLoginModule required user_ann="secret" user_bob="other";
@@ -31,7 +32,7 @@ NETTY = "org.apache.zookeeper.server.NettyServerCnxnFactory"
 def started(server: Server) -> Server:
     server.configure([server])
     server.start()
-    eventually(lambda: bool(server.role()), 60.0)
+    eventually(lambda: bool(server.role()))
     return server
 
 
@@ -49,21 +50,24 @@ def sasl() -> Iterator[Server]:
 
 def test_a_user_with_sasl_owns_its_nodes(sasl: Server) -> None:
     place, words = f"{HOST}:{sasl.port}/mine", "sasl=DIGEST-MD5&acl=creator"
-    with leaselock.Client(f"zookeeper://ann:secret@{place}?{words}") as client:
+    with leaselock.Client(f"zookeeper://ann:secret@{place}?{words}", op_timeout=LIMIT) as client:
         with client.lock("a") as lease:
             assert lease.token > 0
         assert "secret" not in client.url + repr(client)
         findings = client.doctor()
         assert not [finding for finding in findings if finding.level == "fail"]
-    stranger = leaselock.Client(f"zookeeper://bob:other@{place}?{words}")
+    stranger = leaselock.Client(f"zookeeper://bob:other@{place}?{words}", op_timeout=LIMIT)
     with stranger, pytest.raises(leaselock.NotApplied, match="NoAuth"):
-        stranger.lock("a").acquire(5.0)
+        stranger.lock("a").acquire(LIMIT)
 
 
 def test_sasl_with_asyncio(sasl: Server) -> None:
     async def token() -> int:
         url = f"zookeeper://ann:secret@{HOST}:{sasl.port}/tasks?sasl=DIGEST-MD5"
-        async with leaselock.AsyncClient(url) as client, client.lock("a") as lease:
+        async with (
+            leaselock.AsyncClient(url, op_timeout=LIMIT) as client,
+            client.lock("a") as lease,
+        ):
             return lease.token
 
     assert asyncio.run(token()) > 0
@@ -71,7 +75,7 @@ def test_sasl_with_asyncio(sasl: Server) -> None:
 
 def test_a_wrong_password_is_refused_without_retries(sasl: Server) -> None:
     url = f"zookeeper://ann:wrong-one@{HOST}:{sasl.port}/mine?sasl=DIGEST-MD5"
-    client = leaselock.Client(url, op_timeout=5.0)
+    client = leaselock.Client(url, op_timeout=LIMIT)
     with client, pytest.raises(leaselock.StoreError) as caught:
         client.lock("a").acquire(0)
     assert "wrong-one" not in str(caught.value)
@@ -100,7 +104,7 @@ def tls() -> Iterator[tuple[Server, int, Certificates]]:
 def test_a_lock_over_tls(tls: tuple[Server, int, Certificates]) -> None:
     _, port, certificates = tls
     url = f"zookeeper://{HOST}:{port}/locks?tls=yes&ca={certificates.ca}"
-    with leaselock.Client(url) as client, client.lock("a") as lease:
+    with leaselock.Client(url, op_timeout=LIMIT) as client, client.lock("a") as lease:
         assert lease.token > 0
 
 
@@ -111,17 +115,17 @@ def test_a_certificate_of_an_unknown_authority_is_refused(
     _, port, certificates = tls
     stranger = Certificates(certificates.ca.parent / "stranger")
     url = f"zookeeper://{HOST}:{port}/locks?tls=yes&ca={stranger.ca}"
-    with leaselock.Client(url, op_timeout=3.0) as client, pytest.raises(leaselock.StoreError):
+    with leaselock.Client(url, op_timeout=1.0) as client, pytest.raises(leaselock.StoreError):
         client.lock("a").acquire(0)
-    # kazoo lets go of a socket whose handshake has failed, and does not close it.
+    # kazoo does not close a socket whose handshake has failed.
     del client
     gc.collect()
 
 
-def test_the_documented_rights_suffice_for_doctor_and_gc(keeper: Keeper) -> None:
-    """On the root alone, and whoever is not that user has none."""
-    url = keeper.fresh(timeout=30.0)
-    with leaselock.Client(url, op_timeout=30.0) as client:
+def test_the_documented_rights_suffice_for_doctor_and_gc(restricted: RestrictedEnsemble) -> None:
+    """Permissions on the root suffice, and other users have none."""
+    url = restricted.fresh(timeout=30.0)
+    with leaselock.Client(url, op_timeout=LIMIT) as client:
         with client.lock("a") as lease:
             assert [report.name for report in client.locks()] == ["a"]
             assert client.lock("a").holder() is not None
@@ -130,6 +134,6 @@ def test_the_documented_rights_suffice_for_doctor_and_gc(keeper: Keeper) -> None
         findings = client.doctor()
         assert not [finding for finding in findings if finding.level == "fail"]
         assert client.gc() == 1
-    everybody = leaselock.Client(url.replace("worker:pw@", ""))
-    with everybody, pytest.raises(leaselock.NotApplied, match="NoAuth"):
-        everybody.lock("a").acquire(5.0)
+    anonymous = leaselock.Client(url.replace("worker:pw@", ""), op_timeout=LIMIT)
+    with anonymous, pytest.raises(leaselock.NotApplied, match="NoAuth"):
+        anonymous.lock("a").acquire(LIMIT)

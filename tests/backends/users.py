@@ -30,8 +30,8 @@ sys.stdin.readline()
 for path in paths:
     try:
         print(location.prepare(path or location.path_of("sqlite:///")))
-    except NotApplied as error:
-        print("NotApplied:", error)
+    except (NotApplied, ValueError) as error:
+        print(f"{type(error).__name__}:", error)
 """
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Self
 
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from tests.backends.rivals import Waiter, take, told
+from tests.backends.rivals import Waiter, loss_time, take
 from tests.servers.process import HOST
 from tests.servers.zookeeper import Ensemble
 
 import leaselock
 from leaselock.testing.proxy import Proxy
 
-__all__ = ["Waiter", "Zoo", "orphans", "take", "told"]
+__all__ = ["Waiter", "Zoo", "has_pending_releases", "loss_time", "take"]
 SESSION = 2.0
 
 
@@ -27,10 +27,10 @@ class Zoo:
         self.clients: list[leaselock.Client] = []
 
     def client(
-        self, *, through: bool = False, patience: float = 3.0, **words: object
+        self, *, through: bool = False, op_timeout: float = 3.0, **words: object
     ) -> leaselock.Client:
         """A client of the servers, or of the proxies."""
-        made = leaselock.Client(self.url(through=through, **words), op_timeout=patience)
+        made = leaselock.Client(self.url(through=through, **words), op_timeout=op_timeout)
         self.clients.append(made)
         return made
 
@@ -70,9 +70,9 @@ class Zoo:
         self.ensemble.close()
 
 
-def orphans(client: leaselock.Client | leaselock.AsyncClient) -> bool:
+def has_pending_releases(client: leaselock.Client | leaselock.AsyncClient) -> bool:
     """Whether the client has pending releases."""
-    return any(desk.registry.pending_releases for desk in client._service.contexts.values())
+    return any(context.registry.pending_releases for context in client._service.contexts.values())
 
 
 def connection_of(client: leaselock.Client | leaselock.AsyncClient) -> Any:

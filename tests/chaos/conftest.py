@@ -1,4 +1,4 @@
-"""One private Redis for the stories, which empty it; and a private cluster, with a client of it."""
+"""A private Redis server, which the tests empty, and a private cluster with a client of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
-from tests.servers.rights import beside, user
+from tests.servers.rights import additional, user
 
 import leaselock
 
@@ -24,9 +24,9 @@ def server() -> Iterator[Redis]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    # As somebody who may do only what the page lists, redirects in the midst of a move included;
-    # and "plain" is not told that the servers have channels of their own.
-    worker = user("worker", "pw", "~*", more=beside("a cluster"))
+    # "worker" has only the permissions that the page lists, including redirects during a move.
+    # "plain" may not ask whether the servers have sharded channels.
+    worker = user("worker", "pw", "~*", more=additional("a cluster"))
     plain = "user plain on >pw ~* &* +@all -pubsub|shardnumsub"
     acl = ("user default on nopass ~* &* +@all", worker, plain)
     with Cluster(acl, "worker:pw@") as cluster:

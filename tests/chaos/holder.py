@@ -1,6 +1,7 @@
-"""One process that takes a lock, says so, and gives it back when it is told: COLOUR URL NAME LEASE.
+"""A process that acquires a lock and releases it on request; arguments: COLOUR URL NAME LEASE.
 
-Law: it speaks lines, "asking", "granted NANOSECONDS TOKEN" and "released"; times are monotonic.
+It prints the lines "asking", "granted NANOSECONDS TOKEN" and "released", with monotonic times. A
+line on stdin makes it release the lock.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import leaselock
 
 
 def say(*words: object) -> None:
-    """Tell the test."""
+    """Send a line to the test."""
     print(*words, flush=True)
 
 
 def in_threads(url: str, name: str, lease: float) -> None:
-    """Hold once."""
+    """Hold the lock once, in a thread."""
     with leaselock.Client(url) as client:
         say("asking")
         with client.lock(name, lease=lease) as grant:
@@ -28,7 +29,7 @@ def in_threads(url: str, name: str, lease: float) -> None:
 
 
 async def in_asyncio(url: str, name: str, lease: float) -> None:
-    """The same."""
+    """Hold the lock once, in a task."""
     async with leaselock.AsyncClient(url) as client:
         say("asking")
         async with client.lock(name, lease=lease) as grant:

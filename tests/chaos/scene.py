@@ -1,4 +1,4 @@
-"""A client behind a proxy, a server, and somebody who looks at it directly.
+"""A client behind a proxy, a server, and a second client that is connected to it directly.
 
 Invariant: what a client reports is true, or it is `OutcomeUnknown`; at the end no client holds or
 left anything behind, though leases are so long that none has run out.
@@ -28,11 +28,14 @@ if TYPE_CHECKING:
 STORE = Store("redis", lambda folder: "", protocols=("hash",))
 WORLDS: dict[str, type[World]] = {"threads": ThreadWorld, "asyncio": AsyncioWorld}
 OP_TIMEOUT = 0.6
-LEASE = 60.0
-# Much less than a lease, much more than a slow machine needs.
-PATIENCE = 20.0
-# What stays on purpose: the token counters, and what remembers a claim that was given up.
-KEPT = ("redisson_lock_token:", "leaselock:tombstone:", "redisson_unlock_latch:")
+LEASE = 600.0
+# Much shorter than a lease, and much longer than a slow machine needs.
+TIMEOUT = 60.0
+# Keys that remain on purpose: token counters, tombstones, and the limits of idle semaphores.
+KEPT = (
+    *("redisson_lock_token:", "leaselock:tombstone:", "redisson_unlock_latch:"),
+    "leaselock:limit:",
+)
 SCRIPT = b"EVALSHA"
 
 
@@ -50,37 +53,37 @@ class Scene:
         self.faults: list[Fault] = []
 
     def lock(self, **terms: Any) -> Lock:
-        """The lock, as the client behind the proxy takes it."""
+        """The lock of the client behind the proxy."""
         return self.client.lock("a", **{"lease": LEASE, **terms})
 
     def direct(self) -> Lock:
-        """The lock, as the witness takes it."""
+        """The lock of the client without a proxy."""
         return self.watcher.lock("a", lease=LEASE)
 
     async def warm(self) -> None:
-        """Have the connections made and the scripts loaded, so that a fault strikes the request."""
+        """Make connections and load scripts, so that a fault affects the request itself."""
         for lock in (self.lock(), self.direct()):
             lease = await self.world.must_acquire(lock)
             await lease.release()
 
     def plan(self, action: str, where: bytes = SCRIPT, nth: int = 1) -> Fault:
-        """A fault, from now on."""
+        """Plan a fault."""
         fault = self.proxy.plan(action, where, nth)
         self.faults.append(fault)
         return fault
 
     async def token(self) -> int | None:
-        """The token of whoever holds the lock, as the store says."""
+        """The token of the present holder, according to the store."""
         holder = await self.direct().holder()
         return None if holder is None else holder.token
 
     async def late(self) -> None:
-        """Deliver what was held, to a server where somebody else has the lock by now."""
+        """Deliver the delayed messages while another client holds the lock."""
         held = [fault for fault in self.faults if fault.action.startswith("hold")]
         other = await self.world.must_acquire(self.direct())
         for fault in held:
             fault.pass_on()
-        # Two round trips: what arrived before the first one has been carried out by then.
+        # After two round trips, everything that arrived before the first one has been executed.
         self.server.ask("PING")
         self.server.ask("PING")
         await other.extend(LEASE)
@@ -88,32 +91,32 @@ class Scene:
         await other.release()
 
     async def empty(self) -> None:
-        """Nobody holds and nobody waits, and nothing else is left."""
+        """Wait until there is no holder, no waiter and no unexpected key."""
         for fault in self.faults:
             fault.wait()
 
         async def over() -> bool:
             return not await self.watcher.locks("*") and not self.left()
 
-        await self.world.wait_until(over, PATIENCE)
+        await self.world.wait_until(over, TIMEOUT)
 
     def left(self) -> list[str]:
-        """The keys that should not be there."""
+        """The unexpected keys."""
         return [key for key in self.server.ask("KEYS", "*") if not key.startswith(KEPT)]
 
 
 def play(
     server: Redis, colour: str, folder: Path, story: Callable[[Scene], Coroutine[Any, Any, None]]
 ) -> None:
-    """Run a story in one colour, on an empty server, through a proxy of its own."""
+    """Run a story with threads or asyncio, on an empty server, through a private proxy."""
     server.ask("FLUSHALL")
     with Proxy(server.port) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}/0"
         world = WORLDS[colour](STORE, url, folder)
-        world.run(world.run_and_close(_told(server, proxy, world, story)))
+        world.run(world.run_and_close(_play(server, proxy, world, story)))
 
 
-async def _told(
+async def _play(
     server: Redis,
     proxy: Proxy,
     world: World,

@@ -1,6 +1,6 @@
-"""A client that the user has says where its server is, and as whom: redis-py's and valkey-py's.
+"""Clients made from a redis-py or valkey-py client, which supplies the address and credentials.
 
-Law: what is locked by such a client is locked for whoever names the same servers by a URL.
+Invariant: they exclude the clients that name the same servers by a URL.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ LONG = 60.0
 
 @pytest.fixture(scope="module")
 def secure() -> Iterator[Redis]:
-    """A server that speaks TLS, and knows users."""
+    """A server with TLS and users."""
     with Redis(tls=True, acl=["user default on nopass ~* &* +@all", USER]) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[Redis]:
-    """A server at a socket of the file system."""
+    """A server on a Unix socket."""
     with Redis(unix=True) as server:
         yield server
 
@@ -49,13 +49,13 @@ def sentinels() -> Iterator[Sentinels]:
 
 
 def kind_of(library: str, colour: str, module: str, name: str) -> Any:
-    """A class of one of the libraries, in one of its colours."""
+    """Return a class of one of the libraries, blocking or asyncio."""
     name = name.replace("Redis", "Valkey") if library == "valkey" else name
     return getattr(import_module(f"{library}{colour}{module}"), name)
 
 
 def same_locks(theirs: Any, url: str) -> None:
-    """Whoever locks by the client, and whoever locks by the URL, exclude each other."""
+    """Clients made from *theirs* and clients made from the URL exclude each other."""
     asyncio.run(tasks_exclude(theirs, url))
     with leaselock.Client(theirs) as client, leaselock.Client(url) as other:
         with client.lock("a", lease=LONG) as lease:
@@ -111,7 +111,7 @@ def test_a_client_behind_sentinels(library: str, colour: str, sentinels: Sentine
 @pytest.mark.parametrize(("library", "colour"), WAYS)
 def test_a_client_of_a_cluster(library: str, colour: str, cluster: Cluster) -> None:
     kind = kind_of(library, colour, ".cluster", "RedisCluster")
-    # The blocking ones connect when they are made.
+    # Blocking clients connect in their constructor.
     theirs = kind(host=HOST, port=cluster.servers[0].port)
     same_locks(theirs, cluster.url)
 
@@ -120,15 +120,15 @@ def test_a_client_of_a_cluster(library: str, colour: str, cluster: Cluster) -> N
 def test_a_client_that_translates_addresses_is_refused(
     library: str, colour: str, cluster: Cluster
 ) -> None:
-    """Ours goes to where the servers say that they are."""
+    """The library connects to the addresses that the servers announce."""
     kind = kind_of(library, colour, ".cluster", "RedisCluster")
     theirs = kind(host=HOST, port=cluster.servers[0].port, address_remap=lambda place: place)
     with pytest.raises(TypeError, match=r"address_remap.*cluster-announce"):
         leaselock.Client(theirs)
 
 
-def test_what_is_no_client_of_one_data_set_is_refused() -> None:
-    """Nor is one that checks what redis-py's connections of asyncio do not."""
+def test_an_unsupported_client_is_refused() -> None:
+    """Nor is an option accepted that redis-py ignores in asyncio."""
     with pytest.raises(TypeError, match=r"a store is named by .* not by one of type RedisQ"):
         leaselock.Client(type("RedisQueue", (), {"nodes": 3, "execute_command": print})())
     theirs = kind_of("redis", "", "", "Redis")(ssl=True, ssl_validate_ocsp=True)
@@ -142,7 +142,7 @@ def test_what_is_no_client_of_one_data_set_is_refused() -> None:
 
 
 @pytest.mark.parametrize("word", ["ssl_validate_ocsp", "sentinel_ssl_validate_ocsp"])
-def test_what_a_url_cannot_say_is_refused(word: str) -> None:
-    """In a URL it is a text, of which redis-py makes nothing."""
+def test_an_option_that_a_url_cannot_express_is_refused(word: str) -> None:
+    """In a URL the option is a string, which redis-py ignores."""
     with pytest.raises(ValueError, match=f"does not know {word}"):
         leaselock.Client(f"rediss+sentinel://{HOST}/{NAME}?{word}=true")

@@ -1,6 +1,6 @@
-"""Real servers whose clocks jump, and keys that somebody makes last for ever: what is lost by that.
+"""Real servers whose clocks jump, and keys whose expiry another program removes.
 
-Nothing defends against it but the token, and whoever breaks the lock.
+Only the fencing token and a forced release (`break_lock`) help then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.servers.process import HOST, Place, eventually
+from tests.servers.process import HOST, Location, eventually
 from tests.servers.redis import Redis
 from tests.storms.clock import Clocks
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LEASE = 60.0
 HOUR = 3600
-# Longer than a lease of a second, at whose end a waiter looks.
+# Longer than a lease of one second, at whose end a waiter asks again.
 LONG = 2.5
 SOON = 20.0
 HOLDER = """
@@ -41,7 +41,7 @@ class Timed(NamedTuple):
     clocks: Clocks
 
     def jump(self, seconds: int) -> None:
-        """Set it."""
+        """Set the clock ahead, or back."""
         self.clocks.set(lambda: seconds)
 
 
@@ -52,7 +52,7 @@ def timed(stack: ExitStack, folder: Path) -> Timed:
     except LookupError as error:
         pytest.skip(str(error))
     enter = ("env", *(f"{name}={value}" for name, value in clocks.env.items()))
-    return Timed(stack.enter_context(Redis(place=Place(HOST, enter))), clocks)
+    return Timed(stack.enter_context(Redis(location=Location(HOST, enter))), clocks)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def one(tmp_path: Path) -> Iterator[Timed]:
 
 
 def died_holding(url: str) -> int:
-    """The token of one that was killed."""
+    """Start a process that acquires the lock, kill it, and return its token."""
     command = [sys.executable, "-c", HOLDER, url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -87,7 +87,7 @@ def taken(client: leaselock.Client, lease: float = LEASE) -> leaselock.Lease:
     return got
 
 
-def test_a_jump_ahead_ends_a_lease_and_the_token_tells(one: Timed) -> None:
+def test_a_jump_ahead_ends_a_lease_and_the_next_token_is_greater(one: Timed) -> None:
     """Hazard B6."""
     with leaselock.Client(one.server.url) as holder, leaselock.Client(one.server.url) as rival:
         held = taken(holder)
@@ -100,7 +100,7 @@ def test_a_jump_ahead_ends_a_lease_and_the_token_tells(one: Timed) -> None:
             held.release()
 
 
-def test_a_jump_back_keeps_the_lock_of_the_dead_until_it_is_broken(one: Timed) -> None:
+def test_after_a_jump_back_a_dead_holders_lock_must_be_broken(one: Timed) -> None:
     """Hazard B7."""
     token = died_holding(one.server.url)
     one.jump(-HOUR)
@@ -126,18 +126,18 @@ def test_half_of_the_masters_of_a_redlock_jump_ahead(servers: list[Timed]) -> No
         assert other.token > held.token
 
 
-def test_a_key_without_an_end_has_one_again_while_its_holder_lives(one: Timed) -> None:
+def test_a_live_holder_restores_the_expiry_of_its_key(one: Timed) -> None:
     """Hazard G17."""
     with leaselock.Client(one.server.url) as client, client.lock("a", lease=1.0) as lease:
-        one.server.ask("PERSIST", "a")
-        eventually(lambda: one.server.ask("PTTL", "a") >= 0)
+        one.server.ask("PERSIST", "lock:a")
+        eventually(lambda: one.server.ask("PTTL", "lock:a") >= 0)
         lease.ensure()
 
 
-def test_a_key_without_an_end_is_held_by_the_dead_until_it_is_broken(one: Timed) -> None:
+def test_a_dead_holders_key_without_expiry_must_be_broken(one: Timed) -> None:
     """Hazard G17."""
     token = died_holding(one.server.url)
-    assert one.server.ask("PERSIST", "a") == 1
+    assert one.server.ask("PERSIST", "lock:a") == 1
     with leaselock.Client(one.server.url) as client:
         assert client.lock("a").acquire(timeout=LONG) is None
         assert client.break_lock("a") is not None

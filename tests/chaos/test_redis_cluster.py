@@ -1,7 +1,7 @@
-"""A cluster whose slots move and whose masters die, under holders and waiters; and Java in it.
+"""A cluster whose slots move and whose masters die, with holders and waiters, and with Java.
 
-Law: a move changes nothing for anybody; a failover keeps what its replica had; a waiter is found by
-the message wherever the slot is.
+Invariants: a move affects no holder and no waiter; a failover keeps the data of the replica; a
+waiter receives its message wherever the slot is.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 COLOURS = ("threads", "asyncio")
 LEASE = 60.0
-PATIENCE = 30.0
+TIMEOUT = 30.0
 SECOND = 1_000_000_000
 MANY = 10
 
 
 def take(url: str, name: str) -> tuple[int, int]:
-    """Wait for the lock and give it back; when it was granted, and its token."""
-    client = leaselock.Client(url, op_timeout=PATIENCE)
-    with client, client.lock(name, lease=LEASE, timeout=PATIENCE) as lease:
+    """Wait for the lock and release it; return the time of the grant, and the token."""
+    client = leaselock.Client(url, op_timeout=TIMEOUT)
+    with client, client.lock(name, lease=LEASE, timeout=TIMEOUT) as lease:
         return time.monotonic_ns(), lease.token
 
 
 async def take_async(url: str, name: str) -> tuple[int, int]:
-    client = leaselock.AsyncClient(url, op_timeout=PATIENCE)
-    async with client, client.lock(name, lease=LEASE, timeout=PATIENCE) as lease:
+    client = leaselock.AsyncClient(url, op_timeout=TIMEOUT)
+    async with client, client.lock(name, lease=LEASE, timeout=TIMEOUT) as lease:
         return time.monotonic_ns(), lease.token
 
 
 def waiting(
     pool: ThreadPoolExecutor, colour: str, lock: leaselock.Lock, url: str
 ) -> Future[tuple[int, int]]:
-    """Somebody who waits now."""
+    """Start a waiter, and return when it is in the queue."""
     before = len(lock.waiters())
     if colour == "threads":
         future = pool.submit(take, url, lock.name)
@@ -57,40 +57,40 @@ def waiting(
 
 
 def granted(lock: leaselock.Lock) -> leaselock.Lease:
-    """The lease of a lock that is free."""
-    lease = lock.acquire(PATIENCE)
+    """Acquire a free lock."""
+    lease = lock.acquire(TIMEOUT)
     assert lease is not None
     return lease
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_who_waits_while_the_slot_moves_is_found_afterwards(
+def test_a_waiter_is_woken_after_its_slot_moved(
     colour: str, cluster: Cluster, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     lock = client.lock(f"moved-{colour}", lease=LEASE)
     lease = granted(lock)
     waiter = waiting(pool, colour, lock, cluster.url)
-    cluster.move_slot(cluster.slot(lock.name))
-    # It is told that its subscription has ended, and listens anew: so it need not look by itself.
-    eventually(lambda: heard(cluster, lock.name))
+    cluster.move_slot(cluster.slot(f"lock:{lock.name}"))
+    # The server ends the subscription with an error, and the client subscribes again.
+    eventually(lambda: heard(cluster, f"lock:{lock.name}"))
     assert len(lock.waiters()) == 1
     released = time.monotonic_ns()
     lease.release()
-    at, token = waiter.result(PATIENCE)
+    at, token = waiter.result(TIMEOUT)
     assert token > lease.token
     assert at - released < SECOND
 
 
-def test_in_the_middle_of_a_move_the_end_of_it_is_waited_for(
+def test_a_request_during_a_move_waits_for_its_end(
     cluster: Cluster, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
     lock = client.lock("half-way", lease=LEASE)
     before = granted(lock)
-    move = cluster.begin_move(cluster.slot(lock.name))
+    move = cluster.begin_move(cluster.slot(f"lock:{lock.name}"))
     try:
         before.extend(LEASE)
         move.keys()
-        # Of a lock's keys some do not exist, which no server takes for granted before the end.
+        # Until the end of the move, no server answers for a key that does not exist.
         pool.submit(finish_late, move)
         before.release()
         during = granted(lock)
@@ -105,13 +105,13 @@ def test_in_the_middle_of_a_move_the_end_of_it_is_waited_for(
 
 
 def finish_late(move: Move) -> None:
-    """End the move when many questions were sent from one server to the other."""
+    """End the move after many redirects."""
     eventually(lambda: refusals(move.target) > MANY)
     move.finish()
 
 
 def refusals(server: Redis) -> int:
-    """How often a server said "try again"."""
+    """Return how often a server answered TRYAGAIN."""
     found = server.info("errorstats").get("errorstat_TRYAGAIN", "count=0")
     return int(found.partition("=")[2])
 
@@ -122,22 +122,23 @@ def test_java_and_python_wake_each_other_by_sharded_messages(
 ) -> None:
     build()
     lock = client.lock(f"java-{colour}", lease=LEASE)
+    key = f"lock:{lock.name}"
     with Java([server.port for server in cluster.servers]) as java:
         java.wait()
-        java.obey("a", "lock", lock.name)
+        java.obey("a", "lock", key)
         python = waiting(pool, colour, lock, cluster.url)
-        released = int(java.obey("a", "unlock", lock.name))
-        assert python.result(PATIENCE)[0] - released < SECOND
+        released = int(java.obey("a", "unlock", key))
+        assert python.result(TIMEOUT)[0] - released < SECOND
         with lock:
-            future = java.order("a", "lock", lock.name)
-            eventually(lambda: heard(cluster, lock.name))
-            given_back = time.monotonic_ns()
-        assert int(future.result(PATIENCE)) - given_back < SECOND
-        java.obey("a", "unlock", lock.name)
+            future = java.order("a", "lock", key)
+            eventually(lambda: heard(cluster, key))
+            released_at = time.monotonic_ns()
+        assert int(future.result(TIMEOUT)) - released_at < SECOND
+        java.obey("a", "unlock", key)
 
 
 def heard(cluster: Cluster, name: str) -> bool:
-    """Whether somebody listens for a release."""
+    """Return whether a client listens for a release."""
     channel = f"redisson_lock__channel:{{{name}}}"
     owner = cluster.owner(cluster.slot(name))
     return bool(owner.ask("PUBSUB", "SHARDNUMSUB", channel)[1])
@@ -150,17 +151,17 @@ def test_a_failover_keeps_holder_and_waiter(
     lock = client.lock(f"failed-{colour}", lease=LEASE)
     lease = granted(lock)
     waiter = waiting(pool, colour, lock, cluster.url)
-    old = cluster.owner(cluster.slot(lock.name))
-    cluster.fail_over(cluster.slot(lock.name))
-    eventually(lambda: known(lambda: len(lock.waiters()) == 1))
+    old = cluster.owner(cluster.slot(f"lock:{lock.name}"))
+    cluster.fail_over(cluster.slot(f"lock:{lock.name}"))
+    eventually(lambda: answered(lambda: len(lock.waiters()) == 1))
     assert not lease.lost
     lease.release()
-    assert waiter.result(PATIENCE)[1] > lease.token
+    assert waiter.result(TIMEOUT)[1] > lease.token
     cluster.revive(old)
 
 
-def known(ask: Callable[[], object]) -> bool:
-    """Ask until it is answered: the line to a dead server gives Unknown once."""
+def answered(ask: Callable[[], object]) -> bool:
+    """Return the reply; False if the connection was lost, as with a dead server."""
     try:
         return bool(ask())
     except leaselock.OutcomeUnknown:

@@ -1,6 +1,6 @@
 """Processes that die: holders and waiters, by SIGKILL, on a real server.
 
-Law: a dead waiter delays nobody, and a dead holder no longer than its lease.
+Invariant: a dead waiter does not delay the others, and a dead holder does so for its lease at most.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.chaos.people import LOCK, Street
+from tests.chaos.contenders import LOCK, Contest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,25 +26,26 @@ SLACK = 1.5
 
 
 @pytest.fixture
-def street(server: Redis) -> Iterator[Street]:
+def contest(server: Redis) -> Iterator[Contest]:
     server.ask("FLUSHALL")
-    street = Street(server)
-    yield street
-    street.end()
+    contest = Contest(server)
+    yield contest
+    contest.end()
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_dead_waiter_is_passed_over(
-    colour: str, street: Street, record_property: Callable[[str, object], None]
+def test_a_dead_waiter_is_skipped(
+    colour: str, contest: Contest, record_property: Callable[[str, object], None]
 ) -> None:
-    holder = street.holder(colour, LONG)
+    holder = contest.holder(colour, LONG)
     first = holder.granted()
-    before, dead, behind = (street.waiter(colour, LONG) for _ in range(3))
+    before, dead, behind = (contest.waiter(colour, LONG) for _ in range(3))
     dead.end()
-    holder.give_back()
+    holder.release()
     second = before.granted()
     released = time.monotonic_ns()
-    before.give_back()
+    before.release()
     third = behind.granted()
     delay = (third.at - released) / BILLION
     record_property("delay", delay)
@@ -53,49 +54,51 @@ def test_a_dead_waiter_is_passed_over(
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_all_waiters_but_the_last_are_dead(colour: str, street: Street) -> None:
-    holder = street.holder(colour, LONG)
+def test_all_waiters_but_the_last_are_dead(colour: str, contest: Contest) -> None:
+    holder = contest.holder(colour, LONG)
     holder.granted()
-    dead = [street.waiter(colour, LONG) for _ in range(3)]
-    last = street.waiter(colour, LONG)
-    for person in dead:
-        person.end()
-    holder.give_back()
-    assert holder.await_wakeup() == ["released"]
+    dead = [contest.waiter(colour, LONG) for _ in range(3)]
+    last = contest.waiter(colour, LONG)
+    for contender in dead:
+        contender.end()
+    holder.release()
+    assert holder.read_line() == ["released"]
     last.granted()
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("waiter", COLOURS)
 @pytest.mark.parametrize("holder", COLOURS)
-def test_the_lock_of_a_dead_holder_passes_on_when_its_lease_is_over(
+def test_the_lock_of_a_dead_holder_is_granted_when_its_lease_ends(
     holder: str,
     waiter: str,
     server: Redis,
-    street: Street,
+    contest: Contest,
     record_property: Callable[[str, object], None],
 ) -> None:
-    victim = street.holder(holder, LEASE)
+    victim = contest.holder(holder, LEASE)
     victim.granted()
-    heir, next_one = street.waiter(waiter, LEASE), street.waiter(waiter, LEASE)
+    successor, next_one = contest.waiter(waiter, LEASE), contest.waiter(waiter, LEASE)
     victim.process.kill()
-    left, now = server.ask("PTTL", LOCK), time.monotonic_ns()
-    late = (heir.granted().at - now) / BILLION - left / 1000
+    left, now = server.ask("PTTL", f"lock:{LOCK}"), time.monotonic_ns()
+    late = (successor.granted().at - now) / BILLION - left / 1000
     record_property("late", late)
     assert -0.05 < late < SLACK
-    heir.give_back()
+    successor.release()
     next_one.granted()
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_dead_holder_and_dead_heirs_delay_the_living_by_the_lease_alone(
-    colour: str, street: Street
+def test_a_dead_holder_and_dead_waiters_delay_a_live_waiter_by_one_lease(
+    colour: str, contest: Contest
 ) -> None:
-    victim = street.holder(colour, SHORT)
+    victim = contest.holder(colour, SHORT)
     victim.granted()
-    heirs = [street.waiter(colour, SHORT) for _ in range(2)]
-    living = street.waiter(colour, SHORT)
-    for person in (*heirs, victim):
-        person.end()
+    waiters = [contest.waiter(colour, SHORT) for _ in range(2)]
+    living = contest.waiter(colour, SHORT)
+    for contender in (*waiters, victim):
+        contender.end()
     ended = time.monotonic_ns()
-    # Nobody is left to call it.
+    # No process is left that could notify the waiter.
     assert (living.granted().at - ended) / BILLION < SHORT + 1.0

@@ -1,4 +1,4 @@
-"""Grants that wait for replicas, and servers that have no memory left or are no masters."""
+"""Grants that wait for replicas, and servers without memory or in the role of a replica."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ def pair() -> Iterator[tuple[Redis, Redis]]:
 
 
 def granted(lock: leaselock.Lock) -> bool:
-    """Whether it was to be had: a replica may be slow, on a machine with much else to do."""
+    """Return whether the lock was granted; on a busy machine the replica may be too slow."""
     try:
         return lock.acquire(timeout=0) is not None
     except leaselock.StoreError:
         return False
 
 
-def test_a_grant_is_on_its_replicas(pair: tuple[Redis, Redis]) -> None:
+def test_a_grant_is_confirmed_by_its_replicas(pair: tuple[Redis, Redis]) -> None:
     master, replica = pair
 
     with leaselock.Client(f"{master.url}?replicas=1") as client:
         lock = client.lock("a")
         eventually(lambda: granted(lock))
-        assert replica.ask("EXISTS", "a") == 1
+        assert replica.ask("EXISTS", "lock:a") == 1
         lock.release()
 
 
-def test_a_grant_that_no_replica_confirms_is_given_back(pair: tuple[Redis, Redis]) -> None:
-    """WAIT counts one too few: nobody holds, and the error says so (hazard G1)."""
+def test_a_grant_that_no_replica_confirms_is_undone(pair: tuple[Redis, Redis]) -> None:
+    """WAIT counts too few replicas: the lock is released, and the error says so (hazard G1)."""
     master, replica = pair
     replica.pause()
     try:
         with leaselock.Client(f"{master.url}?replicas=1") as client:
-            # On a busy machine the time for a try may be over before WAIT has told.
-            told = "0 of 1 replicas confirmed|did not answer"
-            with pytest.raises(leaselock.StoreError, match=told):
+            # On a busy machine the operation may time out before WAIT returns.
+            message = "0 of 1 replicas confirmed|did not answer"
+            with pytest.raises(leaselock.StoreError, match=message):
                 client.lock("a").acquire(timeout=0)
-            eventually(lambda: not master.ask("EXISTS", "a"))
+            eventually(lambda: not master.ask("EXISTS", "lock:a"))
     finally:
         replica.cont()
     with leaselock.Client(f"{master.url}?replicas=1") as client:
@@ -64,9 +64,9 @@ def test_a_grant_that_no_replica_confirms_is_given_back(pair: tuple[Redis, Redis
 def test_a_waiter_whose_grant_no_replica_confirms_goes_on_waiting(
     pair: tuple[Redis, Redis],
 ) -> None:
-    """What was given back is that grant, not the claim, which stands in line still."""
+    """The grant is undone, but the claim stays in the queue."""
     master, replica = pair
-    counter = "redisson_lock_token:{a}"
+    counter = "redisson_lock_token:{lock:a}"
     with leaselock.Client(master.url) as holder, ThreadPoolExecutor() as pool:
         lease = holder.lock("a").acquire()
         assert lease is not None
@@ -75,16 +75,16 @@ def test_a_waiter_whose_grant_no_replica_confirms_goes_on_waiting(
             replica.pause()
             try:
                 waiter = pool.submit(client.lock("a").acquire, timeout=3 * SOON)
-                eventually(lambda: master.ask("EXISTS", "leaselock:queue:{a}"))
+                eventually(lambda: master.ask("EXISTS", "leaselock:queue:{lock:a}"))
                 lease.release()
                 eventually(lambda: master.ask("GET", counter) != token)
-                eventually(lambda: not master.ask("EXISTS", "a"))
+                eventually(lambda: not master.ask("EXISTS", "lock:a"))
             finally:
                 replica.cont()
             assert waiter.result() is not None
 
 
-def test_a_replica_takes_no_locks(pair: tuple[Redis, Redis]) -> None:
+def test_a_replica_refuses_locks(pair: tuple[Redis, Redis]) -> None:
     _, replica = pair
     with leaselock.Client(replica.url, op_timeout=0.5) as client:
         with pytest.raises(leaselock.NotApplied, match="READONLY"):
@@ -93,8 +93,8 @@ def test_a_replica_takes_no_locks(pair: tuple[Redis, Redis]) -> None:
 
 
 @pytest.mark.parametrize("waited", [False, True])
-def test_a_server_without_memory_frees_what_is_held(waited: bool) -> None:
-    """What gives memory back is allowed to it still; what takes more is refused (hazard G5)."""
+def test_a_server_without_memory_accepts_a_release(waited: bool) -> None:
+    """Without memory a release is still possible; an acquire is refused (hazard G5)."""
     with Redis() as server, leaselock.Client(server.url) as client:
         lease = client.lock("a").acquire()
         assert lease is not None
@@ -105,7 +105,7 @@ def test_a_server_without_memory_frees_what_is_held(waited: bool) -> None:
             with pytest.raises(leaselock.NotApplied, match="no memory left"):
                 other.lock("b").acquire(timeout=0)
             lease.release()
-            assert server.ask("EXISTS", "a") == 0
+            assert server.ask("EXISTS", "lock:a") == 0
             server.ask("CONFIG", "SET", "maxmemory", "0")
             with other.lock("b", timeout=SOON):
                 pass

@@ -1,7 +1,7 @@
-"""Servers that go away and come back, with their data, without it, or as another server.
+"""Servers that restart with or without their data, or are replaced by another server.
 
-Law: a waiter finds its way back into the queue, a holder of whom the server knows nothing is told
-of the loss, and tokens rise all the time.
+Invariants: a waiter enters the queue again, a holder that the server does not know reports its
+loss, and tokens always increase.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COLOURS = ("threads", "asyncio")
 LEASE = 3.0
 LONG = 60.0
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture
@@ -40,22 +40,22 @@ def sentinels() -> Iterator[Sentinels]:
 
 
 def take(url: str, lease: float) -> int:
-    """Wait for the lock, and give it back; its token."""
-    client = leaselock.Client(url, op_timeout=PATIENCE)
-    with client, client.lock("a", lease=lease, timeout=PATIENCE) as grant:
+    """Wait for the lock, release it, and return its token."""
+    client = leaselock.Client(url, op_timeout=TIMEOUT)
+    with client, client.lock("a", lease=lease, timeout=TIMEOUT) as grant:
         return grant.token
 
 
 async def take_async(url: str, lease: float) -> int:
-    client = leaselock.AsyncClient(url, op_timeout=PATIENCE)
-    async with client, client.lock("a", lease=lease, timeout=PATIENCE) as grant:
+    client = leaselock.AsyncClient(url, op_timeout=TIMEOUT)
+    async with client, client.lock("a", lease=lease, timeout=TIMEOUT) as grant:
         return grant.token
 
 
 def waiting(
     pool: ThreadPoolExecutor, colour: str, lock: leaselock.Lock, url: str, lease: float
 ) -> Future[int]:
-    """Somebody who waits now."""
+    """Start a waiter, and return when it is in the queue."""
     before = len(lock.waiters())
     if colour == "threads":
         future = pool.submit(take, url, lease)
@@ -65,8 +65,8 @@ def waiting(
     return future
 
 
-def known(ask: Callable[[], object]) -> bool:
-    """Ask until it is answered: a line that the server has just closed gives Unknown once."""
+def answered(ask: Callable[[], object]) -> bool:
+    """Return the reply; False if the connection was lost, as after a restart."""
     try:
         return bool(ask())
     except leaselock.OutcomeUnknown:
@@ -74,7 +74,7 @@ def known(ask: Callable[[], object]) -> bool:
 
 
 def extended(lease: leaselock.Lease) -> bool:
-    """The store knows the lease, and has made it longer."""
+    """Extend the lease, which fails if the store does not know it."""
     lease.extend(LONG)
     return True
 
@@ -89,11 +89,11 @@ def test_a_restart_with_the_data_changes_nothing(
         assert lease is not None
         waiter = waiting(pool, colour, lock, own.url, LONG)
         own.restart(keep_data=True)
-        eventually(lambda: known(lambda: len(lock.waiters()) == 1))
+        eventually(lambda: answered(lambda: len(lock.waiters()) == 1))
         assert not waiter.done()
         assert not lease.lost
         lease.release()
-        assert waiter.result(PATIENCE) > lease.token
+        assert waiter.result(TIMEOUT) > lease.token
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -106,7 +106,7 @@ def test_a_restart_without_the_data_ends_the_hold_and_not_the_wait(
         assert lease is not None
         waiter = waiting(pool, colour, lock, own.url, LEASE)
         own.restart(keep_data=False)
-        assert waiter.result(PATIENCE) > lease.token
+        assert waiter.result(TIMEOUT) > lease.token
         eventually(lambda: lease.lost)
         with pytest.raises(leaselock.LeaseLost):
             lease.release()
@@ -117,11 +117,11 @@ def test_a_server_that_is_killed_and_comes_back_knows_its_holder(own: Redis) -> 
         with client.lock("a", lease=LONG) as lease:
             own.kill()
             own.restart()
-            eventually(lambda: known(lambda: extended(lease)))
+            eventually(lambda: answered(lambda: extended(lease)))
         assert not client.lock("a").locked()
 
 
-def test_a_frozen_server_is_told_as_loss_when_the_lease_is_over(own: Redis) -> None:
+def test_a_frozen_server_means_loss_when_the_lease_ends(own: Redis) -> None:
     with leaselock.Client(own.url, op_timeout=1.0) as client:
         lease = client.lock("a", lease=1.0).acquire()
         assert lease is not None
@@ -130,7 +130,7 @@ def test_a_frozen_server_is_told_as_loss_when_the_lease_is_over(own: Redis) -> N
         own.cont()
         with pytest.raises(leaselock.LeaseLost):
             lease.release()
-        assert client.lock("a").acquire(timeout=PATIENCE) is not None
+        assert client.lock("a").acquire(timeout=TIMEOUT) is not None
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -144,18 +144,18 @@ def test_a_failover_is_followed(
         waiter = waiting(pool, colour, lock, sentinels.url, LONG)
         sentinels.fail_over()
         assert not lease.lost
-        eventually(lambda: known(lock.holder))
+        eventually(lambda: answered(lock.holder))
         lease.release()
-        assert waiter.result(PATIENCE) > lease.token
+        assert waiter.result(TIMEOUT) > lease.token
 
 
-def test_a_holder_whom_the_new_master_does_not_know_is_told(sentinels: Sentinels) -> None:
+def test_a_holder_unknown_to_the_new_master_reports_its_loss(sentinels: Sentinels) -> None:
     with leaselock.Client(sentinels.url) as client:
         lease = client.lock("a", lease=LEASE).acquire()
         assert lease is not None
         sentinels.fail_over().ask("FLUSHALL")
         with leaselock.Client(sentinels.url, op_timeout=20.0) as other:
-            heir = other.lock("a").acquire(timeout=PATIENCE)
-            assert heir is not None
-            assert heir.token > lease.token
+            successor = other.lock("a").acquire(timeout=TIMEOUT)
+            assert successor is not None
+            assert successor.token > lease.token
             eventually(lambda: lease.lost)

@@ -1,4 +1,4 @@
-"""A cluster's slots: names, renewals and subscriptions, while servers disagree on who has a slot.
+"""A cluster's slots: names, renewals and subscriptions, while servers disagree on a slot's owner.
 
 Invariant: no reply is taken for another one, and a problem of one server ends no lease on another.
 """
@@ -26,42 +26,42 @@ if TYPE_CHECKING:
     from tests.servers.redis import Redis
 
 LEASE = 60.0
-PATIENCE = 30.0
+TIMEOUT = 30.0
 MANY = 10
-CHANNELS = ("leaselock:wake:{over}:a", "redisson_lock__channel:{over}")
-# Each answer begins with what was asked for.
+CHANNELS = ("leaselock:wake:{lock:over}:a", "redisson_lock__channel:{lock:over}")
+# Each answer begins with the channel that was queried.
 WORDS = ("first", "second", "third")
 
 
 def granted(lock: leaselock.Lock) -> leaselock.Lease:
-    """The lease of a lock that is free."""
-    lease = lock.acquire(PATIENCE)
+    """Acquire a free lock."""
+    lease = lock.acquire(TIMEOUT)
     assert lease is not None
     return lease
 
 
-def told(server: Redis, code: str) -> int:
-    """How often a server answered with that error."""
+def errors(server: Redis, code: str) -> int:
+    """Return how often a server answered with that error."""
     found = server.info("errorstats").get(f"errorstat_{code}", "count=0")
     return int(found.partition("=")[2])
 
 
 @pytest.mark.parametrize("name", ["a}b", "}", "a{b", "{a}b}", "{}", "a{}b", "{a}"])
-def test_any_braces_make_a_name(name: str, client: leaselock.Client) -> None:
+def test_any_braces_are_allowed_in_a_name(name: str, client: leaselock.Client) -> None:
     granted(client.lock(name)).release()
 
 
-def test_servers_that_send_from_one_to_the_other_are_asked_again(
+def test_circular_redirects_are_followed_until_the_move_ends(
     cluster: Cluster, client: leaselock.Client, pool: ThreadPoolExecutor
 ) -> None:
-    """At the end of a move the one server knows of it, and the other does not yet."""
+    """At the end of a move one server knows the new owner, and the other does not yet."""
     lock = client.lock("in circles", lease=LEASE)
-    move = cluster.begin_move(cluster.slot(lock.name))
+    move = cluster.begin_move(cluster.slot(f"lock:{lock.name}"))
     move.source.ask("CLUSTER", "SETSLOT", move.slot, "NODE", cluster.ids[move.target.port])
-    before = told(move.target, "MOVED")
+    before = errors(move.target, "MOVED")
 
     def finish() -> None:
-        eventually(lambda: told(move.target, "MOVED") > before + MANY)
+        eventually(lambda: errors(move.target, "MOVED") > before + MANY)
         move.target.ask("CLUSTER", "SETSLOT", move.slot, "NODE", cluster.ids[move.target.port])
 
     finished = pool.submit(finish)
@@ -70,13 +70,13 @@ def test_servers_that_send_from_one_to_the_other_are_asked_again(
     eventually(lambda: cluster.settled(move.slot, move.target))
 
 
-def test_locks_of_several_servers_are_renewed_by_who_knows_no_channels_of_theirs(
+def test_locks_on_several_servers_are_renewed_without_sharded_channels(
     cluster: Cluster,
 ) -> None:
-    names = {cluster.owner(cluster.slot(f"n{i}")).port: f"n{i}" for i in range(30)}
+    names = {cluster.owner(cluster.slot(f"lock:n{i}")).port: f"n{i}" for i in range(30)}
     assert len(names) == 3
     url = cluster.url.replace("worker:", "plain:")
-    with leaselock.Client(url, op_timeout=PATIENCE) as client:
+    with leaselock.Client(url, op_timeout=TIMEOUT) as client:
         assert not client.lock("a").locked()
         leases = [granted(client.lock(name, lease=6.0)) for name in names.values()]
         end = now() + 6.0
@@ -86,45 +86,45 @@ def test_locks_of_several_servers_are_renewed_by_who_knows_no_channels_of_theirs
             lease.release()
 
 
-def test_in_threads_a_subscription_that_ends_twice_shifts_no_answer(cluster: Cluster) -> None:
-    """The server ends it, as its slot moves, while we end it, too, and are refused."""
-    settings, until = settings_of(cluster.url), now() + PATIENCE
+def test_in_threads_a_subscription_that_ends_twice_shifts_no_reply(cluster: Cluster) -> None:
+    """The server ends the subscription when the slot moves; the client's own request is refused."""
+    settings, until = settings_of(cluster.url), now() + TIMEOUT
     slot = cluster.slot(CHANNELS[0])
-    line = BlockingConnection(settings, Address(HOST, cluster.owner(slot).port), now, nothing)
-    line.call(Connect(), until)
+    connection = BlockingConnection(settings, Address(HOST, cluster.owner(slot).port), now, nothing)
+    connection.call(Connect(), until)
     begun = [("SSUBSCRIBE", channel) for channel in CHANNELS]
-    line.call(Send(packed((*begun, question("none"))), 1, begun), until)
-    assert not line.refused
+    connection.call(Send(packed((*begun, question("none"))), 1, begun), until)
+    assert not connection.refused
     cluster.move_slot(slot)
     over = [("SUNSUBSCRIBE", channel) for channel in CHANNELS]
-    assert line.tell(packed(over), over)
+    assert connection.tell(packed(over), over)
     replies = []
     for word in WORDS:
         try:
-            replies += line.call(Send(packed((question(word),)), 1, ()), until)
+            replies += connection.call(Send(packed((question(word),)), 1, ()), until)
         except leaselock.OutcomeUnknown:
-            break  # its user closes it
+            break  # the caller closes the connection
     assert replies == [[word.encode(), 0] for word in WORDS[: len(replies)]]
-    line.close()
+    connection.close()
 
 
-def test_in_asyncio_a_subscription_that_ends_twice_shifts_no_answer(cluster: Cluster) -> None:
-    settings, until = settings_of(cluster.url), now() + PATIENCE
+def test_in_asyncio_a_subscription_that_ends_twice_shifts_no_reply(cluster: Cluster) -> None:
+    settings, until = settings_of(cluster.url), now() + TIMEOUT
     slot = cluster.slot(CHANNELS[0])
 
     async def story() -> list[Any]:
         address = Address(HOST, cluster.owner(slot).port)
-        wire = MultiplexedConnection(settings, address, now, nothing)
-        await wire.call(Connect(), until)
+        connection = MultiplexedConnection(settings, address, now, nothing)
+        await connection.call(Connect(), until)
         begun = [("SSUBSCRIBE", channel) for channel in CHANNELS]
-        await wire.call(Send(packed((*begun, question("none"))), 1, begun), until)
-        assert not wire.refused
+        await connection.call(Send(packed((*begun, question("none"))), 1, begun), until)
+        assert not connection.refused
         cluster.move_slot(slot)  # meanwhile, the loop reads nothing
         over = [("SUNSUBSCRIBE", channel) for channel in CHANNELS]
-        wire.tell(packed(over), over)
-        asked = [wire.call(Send(packed((question(word),)), 1, ()), until) for word in WORDS]
+        connection.tell(packed(over), over)
+        asked = [connection.call(Send(packed((question(word),)), 1, ()), until) for word in WORDS]
         replies = await asyncio.gather(*asked, return_exceptions=True)
-        wire.close()
+        connection.close()
         await asyncio.sleep(0)
         return [*replies]
 
@@ -133,9 +133,9 @@ def test_in_asyncio_a_subscription_that_ends_twice_shifts_no_answer(cluster: Clu
 
 
 def question(word: str) -> tuple[str, ...]:
-    """What is answered with that word."""
+    """Return a query whose reply begins with that word."""
     return "PUBSUB", "SHARDNUMSUB", word
 
 
 def nothing(*_: object) -> None:
-    """Nobody listens."""
+    """Ignore the message."""

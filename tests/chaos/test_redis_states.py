@@ -1,6 +1,6 @@
-"""What a server of Redis may be, and what others may do to it: the lock is had, or the reason told.
+"""Unusual states of a Redis server, and interference by other programs.
 
-Law: who waits is not kept for ever by what somebody else does to a connection, a channel or a key.
+Invariant: no waiter waits for ever because of what others do to a connection, a channel or a key.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from redis import Redis as RedisPy
-from tests.chaos.test_redis_restart import COLOURS, LONG, PATIENCE, waiting
+from tests.chaos.test_redis_restart import COLOURS, LONG, TIMEOUT, waiting
 from tests.fuzz.hostile import Hostile
 from tests.servers.process import HOST, eventually
 from tests.servers.redis import Redis
@@ -37,16 +37,16 @@ def empty(server: Redis) -> Redis:
 
 
 def listeners(server: Redis) -> set[str]:
-    """The numbers of the connections that listen."""
-    told = server.ask("CLIENT", "LIST", "TYPE", "pubsub")
-    return {line.split()[0] for line in told.splitlines()}
+    """Return the identifiers of the connections with subscriptions."""
+    connections = server.ask("CLIENT", "LIST", "TYPE", "pubsub")
+    return {line.split()[0] for line in connections.splitlines()}
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_who_listens_and_is_cut_off_for_too_much_is_told_all_the_same(
+def test_a_listener_cut_off_by_its_output_buffer_is_woken(
     colour: str, pool: ThreadPoolExecutor
 ) -> None:
-    """A stranger sends more to the channels than the server keeps for a listener (hazard E9)."""
+    """Another program exceeds the output buffer limit of the listener (hazard E9)."""
     limit = ("client-output-buffer-limit", "pubsub 64kb 64kb 1")
     with Redis(*limit) as own, leaselock.Client(own.url) as client:
         lock = client.lock("a", lease=LONG)
@@ -59,26 +59,26 @@ def test_who_listens_and_is_cut_off_for_too_much_is_told_all_the_same(
             own.ask("PUBLISH", channel, MUCH)
         eventually(lambda: not before & listeners(own))
         lease.release()
-        assert waiter.result(PATIENCE) > lease.token
+        assert waiter.result(TIMEOUT) > lease.token
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_release_that_is_told_in_another_kind_of_channel_is_found(
+def test_a_release_published_in_a_sharded_channel_is_found(
     colour: str, empty: Redis, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As another version of Redisson would, in Redisson's own format (hazard E10)."""
+    """Another version of Redisson uses sharded channels (hazard E10)."""
     monkeypatch.setattr(scripted_lock, "RECHECK_MS", 500)
-    empty.ask("HSET", "a", "00000000-0000-0000-0000-000000000001:1", 1)
-    empty.ask("PEXPIRE", "a", 60_000)
+    empty.ask("HSET", "lock:a", "00000000-0000-0000-0000-000000000001:1", 1)
+    empty.ask("PEXPIRE", "lock:a", 60_000)
     with leaselock.Client(empty.url) as client:
         waiter = waiting(pool, colour, client.lock("a"), empty.url, LONG)
-        empty.ask("DEL", "a")
-        empty.ask("SPUBLISH", release_channel("a"), "0")
-        assert waiter.result(PATIENCE) > 0
+        empty.ask("DEL", "lock:a")
+        empty.ask("SPUBLISH", release_channel("lock:a"), "0")
+        assert waiter.result(TIMEOUT) > 0
 
 
 def test_a_client_that_decodes_replies_locks_as_well(empty: Redis) -> None:
-    """Whatever the user's own client is set to (hazard G14)."""
+    """The options of the user's redis-py client have no effect (hazard G14)."""
     theirs = RedisPy(host=HOST, port=empty.port, decode_responses=True)
     with leaselock.Client(theirs) as client, leaselock.Client(empty.url) as other:
         with client.lock("ä", lease=LONG) as lease:
@@ -91,23 +91,28 @@ def test_a_client_that_decodes_replies_locks_as_well(empty: Redis) -> None:
     theirs.close()
 
 
-# What Redisson's, redis-py's and our own keys for the lock "a" are called, and keys of those.
+# The keys of Redisson, redis-py and this library for the lock "a", and the keys of those names.
 ODD = [
     *("a", "{a}", "{{a}}", "a}", "{a", "redisson_lock", "leaselock:", "leaselock:lock:{a}"),
-    *keys_of("a", False),
-    *keys_of("{a}", False),
+    *keys_of("a", ""),
+    *keys_of("{a}", ""),
     *(tombstone("a", "0:1"), release_channel("a"), wake_channel("a"), "redisson_unlock_latch:{a}"),
 ]
-NAMES = list(dict.fromkeys([*ODD, *(key for name in ODD for key in keys_of(name, False))]))
+NAMES = list(dict.fromkeys([*ODD, *(key for name in ODD for key in keys_of(name, ""))]))
 
 
-def test_no_key_of_a_lock_is_a_key_of_another(empty: Redis) -> None:
-    """Names that look like keys beside other locks are locks of their own (hazard L3)."""
-    keys = [key for name in NAMES for key in keys_of(name, False)]
-    # Redisson gives "a" and "{a}" one counter, which only ever grows.
-    beside = {key for key in keys if not key.startswith("redisson_lock_token:")}
-    assert len(beside) == 3 * len(NAMES)
-    with leaselock.Client(empty.url) as client, leaselock.Client(empty.url) as other:
+@pytest.mark.parametrize("prefix", ["", "lock:"])
+def test_no_key_of_a_lock_is_a_key_of_another(empty: Redis, prefix: str) -> None:
+    """Locks whose names look like keys of other locks are independent of them (hazard L3)."""
+    keys = [key for name in NAMES for key in keys_of(name, prefix)]
+    # Redisson uses one counter for "a" and "{a}", which never decreases.
+    others = {key for key in keys if not key.startswith("redisson_lock_token:")}
+    each = len(keys_of("a", prefix)) - 1
+    assert len(others) == each * len(NAMES)
+    with (
+        leaselock.Client(empty.url, prefix=prefix) as client,
+        leaselock.Client(f"{empty.url}?prefix={prefix}") as other,
+    ):
         leases = [client.lock(name, lease=LONG).acquire(timeout=0.0) for name in NAMES]
         assert None not in leases
         for name, lease in zip(NAMES, leases, strict=True):
@@ -120,14 +125,14 @@ def test_no_key_of_a_lock_is_a_key_of_another(empty: Redis) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
-def test_a_transaction_that_others_disturb_all_the_time_ends(empty: Redis) -> None:
-    """An older format gives back by WATCH and MULTI, and the key changes meanwhile (hazard G18)."""
+def test_a_release_by_transaction_ends_despite_constant_interference(empty: Redis) -> None:
+    """An older format releases with WATCH and MULTI, and the key changes meanwhile (hazard G18)."""
     over = threading.Event()
 
     def wake_all() -> None:
         with empty.wire() as wire:
             while not over.is_set():
-                wire.ask("PEXPIRE", "a", 60_000)
+                wire.ask("PEXPIRE", "lock:a", 60_000)
 
     with leaselock.Client(empty.url, op_timeout=0.5) as client:
         lock = client.lock("a", lease=LONG, protocol="setnx-expire")
@@ -140,16 +145,16 @@ def test_a_transaction_that_others_disturb_all_the_time_ends(empty: Redis) -> No
         try:
             lease.release()
         except leaselock.LeaseLost:
-            assert time.monotonic() - began < PATIENCE
+            assert time.monotonic() - began < TIMEOUT
         finally:
             over.set()
             for thread in threads:
                 thread.join()
-        assert lock.acquire(timeout=PATIENCE) is not None
+        assert lock.acquire(timeout=TIMEOUT) is not None
 
 
-def test_a_master_that_sentinels_no_longer_name_is_left_though_it_lives(tmp_path: Path) -> None:
-    """It goes on as a master, cut off from the sentinels (hazards D9, G12)."""
+def test_a_live_master_that_sentinels_no_longer_name_is_abandoned(tmp_path: Path) -> None:
+    """The old server remains a master, separated from the sentinels (hazards D9, G12)."""
     with Redis() as old, Redis() as new:
         sentinel = Sentinel(tmp_path / "sentinel", old, ())
         assert sentinel.process.ready(sentinel.hastened)
@@ -162,26 +167,26 @@ def test_a_master_that_sentinels_no_longer_name_is_left_though_it_lives(tmp_path
                 sentinel.ask("SENTINEL", "MONITOR", NAME, HOST, new.port, 1)
                 eventually(lambda: lease.lost)
                 assert old.ask("ROLE")[0] == "master"
-                heir = other.lock("a").acquire(timeout=PATIENCE)
-                assert heir is not None
-                assert heir.token > lease.token
-                assert new.ask("EXISTS", "a") == 1
+                successor = other.lock("a").acquire(timeout=TIMEOUT)
+                assert successor is not None
+                assert successor.token > lease.token
+                assert new.ask("EXISTS", "lock:a") == 1
         finally:
             sentinel.process.kill()
 
 
-def test_a_replica_that_is_promoted_as_the_lease_ends_hands_on_once(
+def test_a_replica_promoted_at_the_end_of_a_lease_grants_once(
     pool: ThreadPoolExecutor,
 ) -> None:
-    """It has the key still, and deletes none by itself until it is the master (hazard G16)."""
+    """A replica keeps an expired key until it becomes the master (hazard G16)."""
     with Redis() as master, Redis(replica_of=master) as replica:
         replica.caught_up()
         with leaselock.Client(master.url) as client:
             lease = client.lock("a", lease=1.5, renew=False).acquire()
             assert lease is not None
-            eventually(lambda: replica.ask("PTTL", "a") > 0)
+            eventually(lambda: replica.ask("PTTL", "lock:a") > 0)
             master.pause()
-            eventually(lambda: replica.ask("PTTL", "a") < 50)
+            eventually(lambda: replica.ask("PTTL", "lock:a") < 50)
             replica.ask("REPLICAOF", "NO", "ONE")
             tokens = [*pool.map(lambda _: taken(replica.url), range(3))]
             assert sorted(set(tokens)) == sorted(tokens)
@@ -190,26 +195,26 @@ def test_a_replica_that_is_promoted_as_the_lease_ends_hands_on_once(
 
 
 def taken(url: str) -> int:
-    """The lock, taken and given back; its token."""
-    with leaselock.Client(url) as client, client.lock("a", timeout=PATIENCE) as lease:
+    """Acquire and release the lock; return its token."""
+    with leaselock.Client(url) as client, client.lock("a", timeout=TIMEOUT) as lease:
         return lease.token
 
 
 class Closing(Hostile):
-    """It takes every connection and closes it, and notes when."""
+    """A server that closes every connection at once, and records the time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.times: list[float] = []
 
     def converse(self, wire: socket.socket, stream: BinaryIO) -> None:
-        """Say nothing."""
+        """Record the time, and send nothing."""
         self.times.append(time.monotonic())
 
 
-def test_a_crowd_that_fails_together_does_not_come_back_together() -> None:
-    """Pauses grow and are random, so tries are few, and each at another time (hazard D10)."""
-    server, crowd = Closing(), 30
+def test_clients_that_fail_together_do_not_retry_together() -> None:
+    """Pauses grow and are random, so retries are few and spread out (hazard D10)."""
+    server, clients = Closing(), 30
 
     def ask(gate: threading.Barrier) -> None:
         with leaselock.Client(server.url, op_timeout=1.0) as client:
@@ -217,12 +222,12 @@ def test_a_crowd_that_fails_together_does_not_come_back_together() -> None:
             with pytest.raises(leaselock.StoreError):
                 client.lock("a").acquire(timeout=1.0)
 
-    with ThreadPoolExecutor(crowd) as many:
-        gate = threading.Barrier(crowd)
+    with ThreadPoolExecutor(clients) as many:
+        gate = threading.Barrier(clients)
         began = time.monotonic()
-        for done in [many.submit(ask, gate) for _ in range(crowd)]:
-            done.result(PATIENCE)
-    assert crowd < len(server.times) < 40 * crowd
-    late = sorted(when - began for when in server.times)[-2 * crowd :]
+        for done in [many.submit(ask, gate) for _ in range(clients)]:
+            done.result(TIMEOUT)
+    assert clients < len(server.times) < 40 * clients
+    late = sorted(when - began for when in server.times)[-2 * clients :]
     together = max(sum(one <= other < one + 0.02 for other in late) for one in late)
-    assert together < crowd
+    assert together < clients

@@ -1,6 +1,7 @@
-"""Users with few rights: what the page asks for is enough, and what is missing is said.
+"""Users with few permissions: those on the page suffice, and missing ones are reported.
 
-Law: a right that is missing is `NotApplied` with the right's name, and no later answer is mixed up.
+Invariants: a missing permission raises `NotApplied` with its name, and later replies are matched to
+the right requests.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.chaos.scene import PATIENCE, STORE, WORLDS
+from tests.chaos.scene import STORE, TIMEOUT, WORLDS
 from tests.servers.redis import Redis
 from tests.servers.rights import channels, commands, keys
 
@@ -59,7 +60,7 @@ def test_a_user_with_these_rights_can_do_everything(
             lease = await world.must_acquire(lock)
             waiter = world.spawn(taken, world)
             await world.wait_for_waiters(lock, 1)
-            await lease.extend(PATIENCE)
+            await lease.extend(TIMEOUT)
             assert [report.name for report in await world.first.locks("*")] == ["orders:5"]
             await lease.release()
             assert await waiter.join() > lease.token
@@ -74,14 +75,14 @@ async def taken(world: World) -> int:
 
 
 async def refusal(work: Any) -> str:
-    """What it was refused with."""
+    """Return the message of the refusal."""
     with pytest.raises(NotApplied) as refused:
         await work
     return str(refused.value)
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_without_channels_a_wait_is_refused_and_nothing_is_mixed_up(
+def test_without_channels_a_wait_is_refused_and_replies_are_not_mixed_up(
     colour: str, guarded: Redis, tmp_path: Path
 ) -> None:
     world = world_of(colour, guarded, tmp_path, "mute")
@@ -91,9 +92,9 @@ def test_without_channels_a_wait_is_refused_and_nothing_is_mixed_up(
         world.clients.append(other)
         held = await world.must_acquire(other.lock("orders:5"))
         for _ in range(3):
-            told = await refusal(world.lock("orders:5").acquire(PATIENCE))
-            assert "permission" in told
-            assert "pw" not in told
+            message = await refusal(world.lock("orders:5").acquire(TIMEOUT))
+            assert "permission" in message
+            assert "pw" not in message
             assert await world.lock("orders:5").acquire(0) is None
             holder = await world.lock("orders:5").holder()
             assert holder is not None
@@ -104,7 +105,7 @@ def test_without_channels_a_wait_is_refused_and_nothing_is_mixed_up(
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_refused_subscription_spoils_no_answer_of_others(
+def test_a_refused_subscription_affects_no_other_reply(
     colour: str, guarded: Redis, tmp_path: Path
 ) -> None:
     world = world_of(colour, guarded, tmp_path, "mute")
@@ -114,7 +115,7 @@ def test_a_refused_subscription_spoils_no_answer_of_others(
         world.clients.append(other)
         held = await world.must_acquire(other.lock("orders:held"))
         for _ in range(20):
-            refused = world.spawn(refusal, world.lock("orders:held").acquire(PATIENCE))
+            refused = world.spawn(refusal, world.lock("orders:held").acquire(TIMEOUT))
             free = [world.spawn(in_and_out, world, other, f"orders:{n}") for n in range(5)]
             busy = [world.spawn(world.lock("orders:held").acquire, 0) for _ in range(5)]
             assert "permission" in await refused.join()
@@ -127,7 +128,7 @@ def test_a_refused_subscription_spoils_no_answer_of_others(
 
 
 async def in_and_out(world: World, other: Client, name: str) -> None:
-    """What is granted is so, and what is given back is free."""
+    """The store agrees with each grant and each release."""
     lease = await world.must_acquire(world.lock(name))
     assert await holder_of(other, name) == lease.token
     await lease.release()
@@ -140,16 +141,16 @@ async def holder_of(client: Client, name: str) -> int | None:
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_who_may_let_nothing_expire_makes_no_lock_without_an_end(
+def test_without_pexpire_no_lock_without_expiry_is_made(
     colour: str, guarded: Redis, tmp_path: Path
 ) -> None:
-    """Refused means that nothing was applied (hazards A11, D14)."""
+    """A refused request changes nothing (hazards A11, D14)."""
     world = world_of(colour, guarded, tmp_path, "endless")
 
     async def story() -> None:
         with pytest.raises(NotApplied, match="permission denied"):
             await world.lock("orders:5").acquire(timeout=0)
-        assert guarded.ask("EXISTS", "orders:5") == 0
+        assert guarded.ask("EXISTS", "lock:orders:5") == 0
 
     world.run(world.run_and_close(story()))
 
@@ -170,15 +171,15 @@ def test_a_lock_outside_of_the_users_keys_is_refused(
 
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize(("user", "password"), [("locks", "wrong"), ("unscripted", "pw")])
-def test_who_is_not_let_in_is_told_without_the_password(
+def test_a_refused_login_does_not_reveal_the_password(
     user: str, password: str, colour: str, guarded: Redis, tmp_path: Path
 ) -> None:
     world = WORLDS[colour](STORE, url_of(guarded, user, password), tmp_path)
 
     async def story() -> None:
-        told = await refusal(world.lock("orders:5").acquire(1))
-        assert "permission" in told
-        assert password not in told
+        message = await refusal(world.lock("orders:5").acquire(1))
+        assert "permission" in message
+        assert password not in message
         assert password not in repr(world.first)
 
     world.run(world.run_and_close(story()))

@@ -1,7 +1,6 @@
-"""The ways to reach a Redis that the page names: a socket of the machine, and TLS, also to the
-servers of a cluster, to sentinels and to the master that they name.
+"""The kinds of connection that the page of Redis names, on real servers, with threads and asyncio.
 
-Law: each is a URL as the page writes it, to a real server, by threads and by asyncio.
+They are a Unix socket, and TLS to a server, a cluster, or a sentinel and its master.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.chaos.scene import PATIENCE
+from tests.chaos.scene import TIMEOUT
 from tests.servers.process import HOST, Process, eventually, free_port, program
 from tests.servers.redis import Redis
 from tests.servers.resp import Wire
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def a_cluster() -> Iterator[str]:
-    """Of one server, which has all slots."""
+    """A cluster of one server with all slots."""
     bus = ("cluster-enabled", "yes", "cluster-port", str(free_port()), "tls-cluster", "yes")
     with Redis(*bus, tls=True) as server:
         server.ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
@@ -38,7 +37,7 @@ def a_cluster() -> Iterator[str]:
 
 @contextmanager
 def behind_a_sentinel() -> Iterator[str]:
-    """Which speaks TLS itself."""
+    """A server and a sentinel that both use TLS."""
     with Redis("tls-replication", "yes", tls=True) as server:
         made, port = server.certificates, free_port()
         assert made is not None
@@ -48,23 +47,23 @@ def behind_a_sentinel() -> Iterator[str]:
             f"tls-cert-file {made.cert}\ntls-key-file {made.key}\ntls-ca-cert-file {made.ca}\n"
             f"tls-auth-clients no\nsentinel monitor main {HOST} {server.port} 1\n"
         )
-        sentinel = Process([program("redis-sentinel"), str(conf)], server.folder / "told")
+        sentinel = Process([program("redis-sentinel"), str(conf)], server.folder / "output")
         try:
-            assert sentinel.ready(lambda: knows_main(port, made)), sentinel.told()
+            assert sentinel.ready(lambda: knows_main(port, made)), sentinel.output()
             yield f"rediss+sentinel://{HOST}:{port}/main?ssl_ca_certs={made.ca}"
         finally:
             sentinel.kill()
 
 
 def knows_main(port: int, made: Certificates) -> bool:
-    """Whether the sentinel answers by TLS, and has reached the master."""
+    """Return whether the sentinel answers with TLS, and is connected to the master."""
     try:
         with Wire(port, tls=made.context()) as wire:
             flat = wire.ask("SENTINEL", "MASTER", "main")
     except OSError:
         return False
     facts = dict(zip(flat[::2], flat[1::2], strict=True))
-    # Until then they end in ",disconnected".
+    # Until then the flags end in ",disconnected".
     return bool(facts["flags"] == "master")
 
 
@@ -88,16 +87,16 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
         yield url
 
 
-def test_a_thread_gets_there(url: str) -> None:
-    with leaselock.Client(url, op_timeout=PATIENCE) as client, client.lock("a") as lease:
+def test_a_thread_connects(url: str) -> None:
+    with leaselock.Client(url, op_timeout=TIMEOUT) as client, client.lock("a") as lease:
         assert [report.name for report in client.locks()] == ["a"]
         assert lease.token > 0
 
 
-def test_a_task_gets_there(url: str) -> None:
+def test_a_task_connects(url: str) -> None:
     async def main() -> None:
         async with (
-            leaselock.AsyncClient(url, op_timeout=PATIENCE) as client,
+            leaselock.AsyncClient(url, op_timeout=TIMEOUT) as client,
             client.lock("a") as lease,
         ):
             assert [report.name for report in await client.locks()] == ["a"]

@@ -1,4 +1,4 @@
-"""Redlock on real masters of which some are dead, frozen or forgetful."""
+"""Redlock on real masters of which some are dead or frozen, or have lost their data."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def urls(masters: list[Redis]) -> list[str]:
 
 
 def until_all_have_voted(masters: list[Redis]) -> None:
-    """A grant does not wait for the last vote."""
+    """Wait for the last vote, for which a grant does not wait."""
     until = time.monotonic() + SOON
-    while not all(master.ask("EXISTS", "a") for master in masters):
+    while not all(master.ask("EXISTS", "lock:a") for master in masters):
         assert time.monotonic() < until
 
 
@@ -60,16 +60,16 @@ def test_a_majority_may_not(masters: list[Redis]) -> None:
     for master in dead:
         master.kill()
     with leaselock.Client(urls(masters), op_timeout=1.0) as client:
-        with pytest.raises(leaselock.StoreError, match=f"of {len(masters)} masters") as told:
+        with pytest.raises(leaselock.StoreError, match=f"of {len(masters)} masters") as raised:
             client.lock("a").acquire(timeout=0)
-        assert str(dead[0].port) in str(told.value)
+        assert str(dead[0].port) in str(raised.value)
         for master in dead:
             master.start()
         with client.lock("a", timeout=SOON) as lease:
             lease.ensure()
 
 
-def test_a_frozen_master_costs_its_patience_once_in_a_while(masters: list[Redis]) -> None:
+def test_a_frozen_master_costs_its_timeout_only_occasionally(masters: list[Redis]) -> None:
     with leaselock.Client(urls(masters)) as client:
         lock = client.lock("a")
         with lock:
@@ -86,8 +86,8 @@ def test_a_frozen_master_costs_its_patience_once_in_a_while(masters: list[Redis]
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
-def test_tokens_rise_whichever_majority_there_is(three: list[Redis], lost: int) -> None:
-    """Any two majorities have a master in common, which knows the greatest token."""
+def test_tokens_increase_with_any_majority(three: list[Redis], lost: int) -> None:
+    """Any two majorities share a master, which has the greatest token."""
     tokens: list[int] = []
     for turn in range(3):
         away = three[(lost + turn) % 3]
@@ -99,22 +99,22 @@ def test_tokens_rise_whichever_majority_there_is(three: list[Redis], lost: int) 
     assert tokens == sorted(set(tokens))
 
 
-def test_who_loses_a_majority_is_told(three: list[Redis]) -> None:
-    told = threading.Event()
+def test_a_lost_majority_is_reported(three: list[Redis]) -> None:
+    reported = threading.Event()
     with leaselock.Client(urls(three)) as client:
         lease = client.lock("a", lease=1.0).acquire()
         assert lease is not None
-        lease.on_lost(lambda lease: told.set())
+        lease.on_lost(lambda lease: reported.set())
         until_all_have_voted(three)
         for master in three[:2]:
             master.ask("FLUSHALL")
-        assert told.wait(SOON)
+        assert reported.wait(SOON)
         assert lease.lost
         with pytest.raises(leaselock.LeaseLost):
             lease.release()
 
 
-def test_who_loses_a_minority_is_not(three: list[Redis]) -> None:
+def test_a_lost_minority_is_no_loss(three: list[Redis]) -> None:
     with leaselock.Client(urls(three)) as client:
         lease = client.lock("a", lease=0.6).acquire()
         assert lease is not None
@@ -127,22 +127,22 @@ def test_who_loses_a_minority_is_not(three: list[Redis]) -> None:
         lease.release()
 
 
-def test_what_no_majority_says_is_not_known(three: list[Redis]) -> None:
-    """One has the vote, one has lost it, one is silent: an error now, and a loss in the end."""
-    told = threading.Event()
+def test_without_a_majority_the_outcome_is_unknown(three: list[Redis]) -> None:
+    """One master has the vote, one has lost it, one is silent: an error now, and a loss later."""
+    reported = threading.Event()
     with leaselock.Client(urls(three), op_timeout=1.0) as client:
         lease = client.lock("a", lease=1.5).acquire()
         assert lease is not None
-        lease.on_lost(lambda lease: told.set())
+        lease.on_lost(lambda lease: reported.set())
         until_all_have_voted(three)
         three[1].ask("FLUSHALL")
         three[2].kill()
         with pytest.raises(leaselock.OutcomeUnknown, match="not known"):
             lease.extend(5.0)
-        assert told.wait(SOON)
+        assert reported.wait(SOON)
 
 
-def test_a_vote_on_a_master_that_was_away_is_given_back(three: list[Redis]) -> None:
+def test_a_vote_on_a_frozen_master_is_released_later(three: list[Redis]) -> None:
     with leaselock.Client(urls(three)) as client:
         lease = client.lock("a", lease=60.0).acquire()
         assert lease is not None
@@ -151,9 +151,9 @@ def test_a_vote_on_a_master_that_was_away_is_given_back(three: list[Redis]) -> N
         lease.release()
         three[2].cont()
         until = time.monotonic() + SOON
-        while three[2].ask("EXISTS", "a") and time.monotonic() < until:
+        while three[2].ask("EXISTS", "lock:a") and time.monotonic() < until:
             threading.Event().wait(0.01)
-        assert three[2].ask("EXISTS", "a") == 0
+        assert three[2].ask("EXISTS", "lock:a") == 0
 
 
 async def until_waiting(lock: leaselock.AsyncLock, count: int) -> None:
@@ -161,7 +161,7 @@ async def until_waiting(lock: leaselock.AsyncLock, count: int) -> None:
         pass
 
 
-def test_tasks_wait_in_line(three: list[Redis]) -> None:
+def test_waiting_tasks_are_served_in_order(three: list[Redis]) -> None:
     order: list[int] = []
 
     async def contend() -> None:
@@ -190,13 +190,13 @@ def test_a_forced_release_reaches_every_master(three: list[Redis]) -> None:
         with pytest.raises(leaselock.NotHeld, match="not broken"):
             client.break_lock("a", token=lease.token + 1)
         assert client.break_lock("a", token=lease.token) is not None
-        assert [master.ask("EXISTS", "a") for master in three] == [0, 0, 0]
+        assert [master.ask("EXISTS", "lock:a") for master in three] == [0, 0, 0]
         assert client.break_lock("a") is None
         with pytest.raises(leaselock.LeaseLost):
             lease.release()
 
 
-def test_the_doctor_looks_at_each(three: list[Redis]) -> None:
+def test_the_doctor_checks_each_master(three: list[Redis]) -> None:
     three[1].kill()
     with leaselock.Client(urls(three), op_timeout=1.0) as client:
         findings = client.doctor()
@@ -212,7 +212,7 @@ def test_the_doctor_looks_at_each(three: list[Redis]) -> None:
 
 
 def test_one_server_under_two_names_has_two_votes(three: list[Redis]) -> None:
-    """Which only the doctor notices: a majority of names is then no majority of servers."""
+    """A majority of names is then no majority of servers. Only the doctor notices it."""
     port = three[0].port
     names = [f"redis://127.0.0.1:{port}", f"redis://localhost:{port}", three[1].url]
     three[1].kill()
@@ -233,12 +233,12 @@ def test_one_server_under_two_names_has_two_votes(three: list[Redis]) -> None:
         (["redis://a", "redis://b", "redis://c?protocol=hash"], "knows redlock"),
     ],
 )
-def test_what_is_no_redlock(masters: list[str], message: str) -> None:
+def test_an_invalid_redlock_is_refused(masters: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         leaselock.Client(masters)
 
 
-def test_one_text_names_them_all(three: list[Redis]) -> None:
+def test_one_url_names_all_masters(three: list[Redis]) -> None:
     text = ",".join(urls(three)) + "?protocol=redlock"
     with leaselock.Client(text) as client, client.lock("a") as lease:
         lease.ensure()
@@ -249,7 +249,7 @@ def voters() -> int:
     return sum(thread.name.endswith("vote") for thread in threading.enumerate())
 
 
-def test_who_owes_several_answers_is_not_asked_more(three: list[Redis]) -> None:
+def test_a_master_with_several_open_requests_gets_no_more(three: list[Redis]) -> None:
     three[2].kill()
     with leaselock.Client(urls(three)) as client:
         lock = client.lock("a")
@@ -261,5 +261,5 @@ def test_who_owes_several_answers_is_not_asked_more(three: list[Redis]) -> None:
         for _ in range(100):
             with lock:
                 pass
-        # Those who have failed meanwhile may have been followed by others.
+        # Requests that have failed meanwhile may have been followed by others.
         assert voters() <= asking + 20

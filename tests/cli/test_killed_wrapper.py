@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from tests.cli.processes import LOOP, Shell, ended, gone, until
+from tests.cli.processes import LOOP, Shell, ended, gone, paced, until
 
 
 def test_killed_wrapper_ends_the_command_and_frees_the_lock(shell: Shell) -> None:
@@ -30,11 +30,11 @@ def test_pdeathsig_chooses_the_signal(shell: Shell) -> None:
 
 
 def test_command_that_outlives_its_wrapper_keeps_the_lock(shell: Shell) -> None:
-    job = shell.job("a", "--pdeathsig", "none", "--ttl", "500ms")
+    job = shell.job("a", "--pdeathsig", "none", "--lease", paced(0.5))
     job.wrapper.kill()
     job.wrapper.wait()
     # Well beyond the lease, which is no longer renewed.
-    assert shell.run("run", "-w", "1.2s", "a", "true").returncode == 75
+    assert shell.run("run", "-w", paced(1.0), "a", "true").returncode == 75
     waiter = shell.waiter("a")
     os.kill(job.pid, signal.SIGKILL)
     assert ended(waiter) == 0
@@ -42,10 +42,10 @@ def test_command_that_outlives_its_wrapper_keeps_the_lock(shell: Shell) -> None:
 
 def test_command_that_ignores_the_signal_keeps_the_lock(shell: Shell) -> None:
     # The command's own children count: the lock is free when the last of them has ended.
-    job = shell.job("a", "--ttl", "500ms", trap="'' TERM", script="sleep 60; sleep 60")
+    job = shell.job("a", "--lease", paced(0.5), trap="'' TERM", script="sleep 60; sleep 60")
     job.wrapper.kill()
     job.wrapper.wait()
-    assert shell.run("run", "-w", "1.2s", "a", "true").returncode == 75
+    assert shell.run("run", "-w", paced(1.0), "a", "true").returncode == 75
     waiter = shell.waiter("a")
     os.killpg(job.pid, signal.SIGKILL)
     assert ended(waiter) == 0
@@ -55,6 +55,6 @@ def test_lock_kept_by_a_surviving_command_can_be_broken(shell: Shell) -> None:
     job = shell.job("a", "--pdeathsig", "none")
     job.wrapper.kill()
     job.wrapper.wait()
-    assert shell.run("break", "a", "--yes", "--reason", "stuck").returncode == 0
+    assert shell.run("break", "a", "--yes", "--message", "stuck").returncode == 0
     assert shell.run("run", "-n", "a", "true").returncode == 0
     assert not gone(job.pid)

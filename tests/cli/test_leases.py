@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 
 import pytest
-from tests.cli.processes import LEASELOCK, Shell, ended, said, until
+from tests.cli.processes import LEASELOCK, Shell, ended, paced, said, until
 
 
 def acquired(shell: Shell, *words: str) -> str:
@@ -16,29 +17,29 @@ def acquired(shell: Shell, *words: str) -> str:
 
 
 def test_acquire_check_extend_release_by_token(shell: Shell) -> None:
-    token = acquired(shell, "a", "--ttl", "1m", "--reason", "freeze")
+    token = acquired(shell, "a", "--lease", "1m", "--label", "freeze")
     assert shell.run("check", "a", "--token", token).returncode == 0
     assert shell.run("run", "-n", "a", "true").returncode == 75
-    assert shell.run("extend", "a", "--token", token, "--ttl", "1h").returncode == 0
+    assert shell.run("extend", "a", "--token", token, "--lease", "1h").returncode == 0
     holder = shell.holder("a")
     assert holder is not None
     assert (holder.token, holder.label) == (int(token), "freeze")
     assert 3500 < (holder.remaining or 0) <= 3600
     assert shell.run("release", "a", "--token", token).returncode == 0
-    for verb in (["check"], ["release"], ["extend", "--ttl", "1m"]):
+    for verb in (["check"], ["release"], ["extend", "--lease", "1m"]):
         assert shell.run(*verb, "a", "--token", token).returncode == 79
     assert int(acquired(shell, "a")) > int(token)
 
 
 def test_acquire_prints_json(shell: Shell) -> None:
-    document = json.loads(acquired(shell, "--json", "a", "--ttl", "1m"))
-    assert document.keys() == {"schema", "name", "token", "ttl"}
-    assert (document["schema"], document["name"], document["ttl"]) == (1, "a", 60)
+    document = json.loads(acquired(shell, "--json", "a", "--lease", "1m"))
+    assert document.keys() == {"schema", "backend", "name", "token", "lease"}
+    assert (document["schema"], document["name"], document["lease"]) == (2, "a", 60)
 
 
 def test_detached_lease_expires(shell: Shell) -> None:
-    acquired(shell, "a", "--ttl", "300ms")
-    assert shell.run("run", "-w", "5s", "a", "true").returncode == 0
+    acquired(shell, "a", "--lease", paced(0.5))
+    assert shell.run("run", "-w", "1m", "a", "true").returncode == 0
 
 
 def test_busy_acquire_names_the_holder(shell: Shell) -> None:
@@ -58,7 +59,7 @@ def test_acquire_releases_when_the_token_cannot_be_printed(shell: Shell) -> None
 
 
 def test_acquire_with_closed_output_takes_no_lease(shell: Shell) -> None:
-    closed = f"exec {' '.join(LEASELOCK)} acquire a >&-"
+    closed = f"exec {shlex.join(LEASELOCK)} acquire a >&-"
     done = subprocess.run(["sh", "-c", closed], env=shell.env, capture_output=True, check=False)
     assert done.returncode == 64
     assert b"output is closed" in done.stderr
@@ -74,14 +75,14 @@ def test_attached_lease_cannot_be_released_by_token(shell: Shell) -> None:
 
 
 def test_command_can_check_its_own_lock(shell: Shell) -> None:
-    check = " ".join([*LEASELOCK, 'check "$LEASELOCK_NAME" --token "$LEASELOCK_TOKEN"'])
+    check = f'{shlex.join(LEASELOCK)} check "$LEASELOCK_NAME" --token "$LEASELOCK_TOKEN"'
     assert shell.run("run", "-c", check, "a").returncode == 0
 
 
 def test_failed_check_names_the_holder(shell: Shell) -> None:
     free = shell.run("check", "a", "--token", "5")
     assert (free.returncode, free.stderr) == (79, "leaselock: 'a' is free\n")
-    token = acquired(shell, "a", "--reason", "mine")
+    token = acquired(shell, "a", "--label", "mine")
     other = shell.run("check", "a", "--token", "5")
     assert other.returncode == 79
     assert "(mine)" in other.stderr
@@ -93,14 +94,14 @@ def test_failed_check_names_the_holder(shell: Shell) -> None:
 
 def test_break_without_a_terminal_needs_confirmation_and_reason(shell: Shell) -> None:
     token = acquired(shell, "a")
-    for words in ([], ["--yes"], ["--token", token], ["--reason", "x"]):
+    for words in ([], ["--yes"], ["--token", token], ["--message", "x"]):
         assert shell.run("break", "a", *words).returncode == 64
     assert shell.run("check", "a", "--token", token).returncode == 0
 
 
 def test_break_ends_the_hold(shell: Shell) -> None:
-    token = acquired(shell, "a", "--reason", "forgotten")
-    done = shell.run("break", "a", "--token", token, "--reason", "its owner left")
+    token = acquired(shell, "a", "--label", "forgotten")
+    done = shell.run("break", "a", "--token", token, "--message", "its owner left")
     assert done.returncode == 0
     first, second = done.stderr.splitlines()
     assert "'a' is held by" in first
@@ -111,19 +112,19 @@ def test_break_ends_the_hold(shell: Shell) -> None:
 
 def test_break_with_another_token_changes_nothing(shell: Shell) -> None:
     token = acquired(shell, "a")
-    assert shell.run("break", "a", "--token", "1", "--reason", "x").returncode == 79
+    assert shell.run("break", "a", "--token", "1", "--message", "x").returncode == 79
     assert shell.run("check", "a", "--token", token).returncode == 0
 
 
 def test_break_of_a_free_lock_succeeds(shell: Shell) -> None:
-    done = shell.run("break", "a", "--yes", "--reason", "x")
+    done = shell.run("break", "a", "--yes", "--message", "x")
     assert (done.returncode, done.stderr) == (0, "leaselock: 'a' is free\n")
 
 
 def test_broken_lock_is_granted_to_the_next_waiter(shell: Shell) -> None:
     acquired(shell, "a")
     waiter = shell.waiter("a")
-    assert shell.run("break", "a", "--yes", "--reason", "x").returncode == 0
+    assert shell.run("break", "a", "--yes", "--message", "x").returncode == 0
     assert ended(waiter) == 0
 
 
@@ -136,7 +137,7 @@ def test_wait_until_free(shell: Shell) -> None:
     busy = shell.run("wait", "a", "-w", "100ms")
     assert busy.returncode == 75
     assert "'a' is busy after 100ms" in busy.stderr
-    waiter = shell.start("wait", "a")
+    waiter = shell.start("wait", "-q", "a")
     until(lambda: shell.waiting("a"))
     assert shell.run("release", "a", "--token", token).returncode == 0
     assert said(waiter) == (0, "")

@@ -6,10 +6,23 @@ import os
 import signal
 import sqlite3
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.processes import LOOP, Job, Shell, ended, gone, said, until
+from tests.cli.processes import (
+    LOOP,
+    UNTIL,
+    Shell,
+    WrappedCommand,
+    ended,
+    gone,
+    paced,
+    said,
+    stopped,
+    until,
+)
+from tests.pace import pace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,35 +34,48 @@ def boot_clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def freeze(job: Job, seconds: float) -> None:
-    """Stop the wrapper for *seconds*; the duration itself is what is tested."""
+@contextmanager
+def frozen(job: WrappedCommand, lease: float) -> Iterator[None]:
+    """Stop the wrapper for the body, and until its lease of so many seconds has ended."""
     job.wrapper.send_signal(signal.SIGSTOP)
+    until(lambda: stopped(job.wrapper.pid))
     began = time.monotonic()
-    until(lambda: time.monotonic() - began > seconds)
+    yield
+    until(lambda: time.monotonic() - began > lease)
     job.wrapper.send_signal(signal.SIGCONT)
 
 
+def break_lock(shell: Shell) -> None:
+    """End the hold; its holder notices that at its next renewal, after a third of its lease."""
+    assert shell.run("break", "a", "--yes", "--message", "test").returncode == 0
+
+
 def test_wrapper_stopped_past_its_lease_ends_the_command(shell: Shell) -> None:
-    job = shell.job("a", "--ttl", "600ms")
-    freeze(job, 0.8)
+    lease = 0.8 * pace()
+    job = shell.job("a", "--lease", f"{lease}s")
+    with frozen(job, lease):
+        pass
     code, errors = said(job.wrapper)
     assert code == 76
     assert gone(job.pid)
-    assert "leaselock: the lease on 'a' is lost; ending the command\n" in errors
+    assert f"leaselock: the lease on 'a' in {shell.url} is lost; ending the command\n" in errors
 
 
 def test_wrapper_stopped_within_its_lease_continues(shell: Shell) -> None:
-    job = shell.job("a", "--ttl", "1m", trap="'exit 8' USR1", script=LOOP)
-    freeze(job, 0.5)
+    job = shell.job("a", "--lease", "1m", trap="'exit 8' USR1", script=LOOP)
+    job.wrapper.send_signal(signal.SIGSTOP)
+    until(lambda: stopped(job.wrapper.pid))
+    job.wrapper.send_signal(signal.SIGCONT)
     job.wrapper.send_signal(signal.SIGUSR1)
     assert ended(job.wrapper) == 8
 
 
-def test_success_after_the_lease_ended_exits_76(
-    shell: Shell,
-) -> None:
-    job = shell.job("a", "--ttl", "400ms", script="sleep 0.2; exit 0")
-    freeze(job, 0.8)
+def test_success_after_the_lease_ended_exits_76(shell: Shell) -> None:
+    go, lease = shell.folder / "go", 0.8 * pace()
+    job = shell.job("a", "--lease", f"{lease}s", script=f"{UNTIL.format(go=go)}; exit 0")
+    with frozen(job, lease):
+        go.touch()
+        until(lambda: gone(job.pid))
     assert ended(job.wrapper) == 76
 
 
@@ -66,7 +92,7 @@ def stuck(shell: Shell) -> Iterator[sqlite3.Connection]:
 def test_failed_renewal_ends_the_command_before_the_lease_ends(
     shell: Shell, stuck: sqlite3.Connection
 ) -> None:
-    job = shell.job("a", "--ttl", "1500ms", "--op-timeout", "200ms", trap=STUBBORN, script=LOOP)
+    job = shell.job("a", "--lease", "1500ms", "--op-timeout", "200ms", trap=STUBBORN, script=LOOP)
     stuck.execute("BEGIN IMMEDIATE")
     ((end_of_lease,),) = stuck.execute("SELECT expires FROM lock WHERE name = 'a'").fetchall()
     until(lambda: gone(job.pid))
@@ -82,8 +108,7 @@ def test_store_outage_shorter_than_the_lease_is_survived(
     shell: Shell, stuck: sqlite3.Connection
 ) -> None:
     word = shell.folder / "word"
-    script = f'until [ -e "{word}" ]; do sleep 0.02; done; exit 8'
-    job = shell.job("a", "--ttl", "3s", script=script)
+    job = shell.job("a", "--lease", "3s", script=f"{UNTIL.format(go=word)}; exit 8")
     stuck.execute("BEGIN IMMEDIATE")
     began = boot_clock()
     until(lambda: boot_clock() - began > 1.3)  # past the first renewal
@@ -95,7 +120,7 @@ def test_store_outage_shorter_than_the_lease_is_survived(
 
 @pytest.mark.timing
 def test_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
-    job = shell.job("a", "--no-renew", "--ttl", "3s", trap=STUBBORN, script=LOOP)
+    job = shell.job("a", "--no-renew", "--lease", "3s", trap=STUBBORN, script=LOOP)
     taken = boot_clock()
     code, errors = said(job.wrapper)
     assert code == 76
@@ -107,7 +132,7 @@ def test_fixed_lease_ends_the_command_before_its_end(shell: Shell) -> None:
 def test_command_may_clean_up_on_the_signal(shell: Shell) -> None:
     word = shell.folder / "word"
     trap = f"'echo tidy > \"{word}\"; exit 0' TERM"
-    job = shell.job("a", "--no-renew", "--ttl", "2s", trap=trap, script=LOOP)
+    job = shell.job("a", "--no-renew", "--lease", paced(1.5), trap=trap, script=LOOP)
     assert ended(job.wrapper) == 76
     assert word.read_text() == "tidy\n"
 
@@ -115,35 +140,36 @@ def test_command_may_clean_up_on_the_signal(shell: Shell) -> None:
 @pytest.mark.parametrize(("action", "signal_of_child"), [("INT", "INT"), ("sigusr2", "USR2")])
 def test_on_lost_chooses_the_signal(shell: Shell, action: str, signal_of_child: str) -> None:
     word = shell.folder / "word"
-    options = ("--no-renew", "--ttl", "2s", "--on-lost", action)
     trap = f"'echo > \"{word}\"; exit 0' {signal_of_child}"
-    job = shell.job("a", *options, trap=trap, script=LOOP)
+    job = shell.job("a", "--lease", "3s", "--on-lost", action, trap=trap, script=LOOP)
+    break_lock(shell)
     assert ended(job.wrapper) == 76
     assert word.exists()
 
 
 def test_ignored_loss_still_exits_76(shell: Shell) -> None:
-    word = shell.folder / "word"
-    script = f'sleep 0.5; echo > "{word}"; exit 0'
-    options = ("--no-renew", "--ttl", "200ms", "--on-lost", "ignore")
-    done = shell.run("run", *options, "a", "sh", "-c", script)
-    assert done.returncode == 76
+    go, word = shell.folder / "go", shell.folder / "word"
+    options = ("--no-renew", "--lease", paced(0.5), "--on-lost", "ignore")
+    job = shell.job("a", *options, script=f'{UNTIL.format(go=go)}; echo > "{word}"; exit 0')
+    assert job.wrapper.stderr is not None
+    assert "the command goes on" in job.wrapper.stderr.readline()
+    go.touch()
+    assert ended(job.wrapper) == 76
     assert word.exists()
-    assert "the command goes on" in done.stderr
 
 
 def test_broken_lock_ends_the_command(shell: Shell) -> None:
-    job = shell.job("a", "--ttl", "3s")
-    assert shell.run("break", "a", "--yes", "--reason", "test").returncode == 0
+    job = shell.job("a", "--lease", "3s")
+    break_lock(shell)
     assert ended(job.wrapper) == 76
     assert gone(job.pid)
 
 
 def test_lock_broken_during_a_short_command_is_reported(shell: Shell) -> None:
     go = shell.folder / "go"
-    job = shell.job("a", script=f'until [ -e "{go}" ]; do sleep 0.02; done; exit 0')
-    shell.run("break", "a", "--yes", "--reason", "test")
-    go.write_text("")
+    job = shell.job("a", script=f"{UNTIL.format(go=go)}; exit 0")
+    break_lock(shell)
+    go.touch()
     code, errors = said(job.wrapper)
     assert code == 76
     assert "lost" in errors
@@ -152,13 +178,15 @@ def test_lock_broken_during_a_short_command_is_reported(shell: Shell) -> None:
 def test_lost_lease_kills_the_whole_group(shell: Shell) -> None:
     file = shell.folder / "left"
     script = f"(trap '' TERM; sleep 60; true) & echo $! > \"{file}\"; wait"
-    job = shell.job("a", "--no-renew", "--ttl", "600ms", script=script)
+    job = shell.job("a", "--lease", "3s", script=script)
     left = shell.pid_in(file)
+    break_lock(shell)
     assert ended(job.wrapper) == 76
     until(lambda: gone(left))
 
 
 def test_stopped_command_is_ended_too(shell: Shell) -> None:
-    job = shell.job("a", "--no-renew", "--ttl", "900ms")
+    job = shell.job("a", "--lease", "3s")
     os.kill(job.pid, signal.SIGSTOP)
+    break_lock(shell)
     assert ended(job.wrapper) == 76

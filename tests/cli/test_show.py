@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shlex
 import subprocess
 import time
 
@@ -13,20 +14,22 @@ from tests.cli.processes import LEASELOCK, Shell
 
 import leaselock
 from leaselock import Holder, LockInfo
-from leaselock.cli.show import lock_lines, table, utc_time
+from leaselock.cli.listing import cut, table
+from leaselock.cli.show import lock_lines
+from leaselock.documents import utc_time
 
 
 def test_ls_shows_holders_and_number_of_waiters(shell: Shell) -> None:
-    job = shell.job("a", "--reason", "first")
+    job = shell.job("a", "--label", "first")
     shell.waiter("a")
-    shell.run("acquire", "b", "--ttl", "1m")
+    shell.run("acquire", "b", "--lease", "1h")
     head, a, b = shell.run("ls").stdout.splitlines()
-    assert head.split() == "NAME HOLDER SINCE TTL-LEFT FENCE WAITERS REASON".split()
-    who = f"{os.uname().nodename}:{job.wrapper.pid}/MainThread"
-    name, holder, _, left, fence, waiters, reason = a.split()
-    assert (name, holder, left, waiters, reason) == ("a", who, "-", "1", "first")
-    assert fence.isdecimal()
-    assert b.split()[3].startswith(("59.", "0m59s"))
+    assert head.split() == "NAME HOLDER SINCE LEASE TOKEN WAITERS LABEL".split()
+    who = f"{os.uname().nodename}:{job.wrapper.pid}"
+    name, holder, _, left, token, waiters, label = a.split()
+    assert (name, holder, left, waiters, label) == ("a", who, "-", "1", "first")
+    assert token.isdecimal()
+    assert b.split()[4].startswith("59m")
     assert [line.split()[0] for line in shell.run("ls", "b*").stdout.splitlines()] == ["NAME", "b"]
 
 
@@ -34,21 +37,26 @@ def test_ls_of_no_locks_prints_nothing(shell: Shell) -> None:
     nothing = shell.run("ls")
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "")
     assert shell.run("ls", "--exit-code").returncode == 1
-    assert json.loads(shell.run("ls", "--json").stdout) == {"schema": 1, "locks": []}
+    assert json.loads(shell.run("ls", "--json").stdout) == {
+        "schema": 2, "backend": shell.url, "locks": [],
+    }  # fmt: skip
     shell.run("acquire", "a")
     assert shell.run("ls", "--exit-code").returncode == 0
     assert shell.run("ls", "--exit-code", "b").returncode == 1
 
 
 def test_json_fields(shell: Shell) -> None:
-    job = shell.job("a", "--reason", "first")
-    waiter = shell.waiter("a", "--reason", "second")
+    job = shell.job("a", "--label", "first")
+    waiter = shell.waiter("a", "--label", "second")
     document = json.loads(shell.run("ls", "--json").stdout)
-    assert document.keys() == {"schema", "locks"}
+    assert document.keys() == {"schema", "backend", "locks"}
     (lock,) = document["locks"]
-    assert lock.keys() == {"name", "holder", "waiters"}
+    assert lock.keys() == {"name", "holder", "holders", "permits", "waiters", "deadlocked"}
     for person, process in ((lock["holder"], job.wrapper), (lock["waiters"][0], waiter)):
-        known = "host pid thread label since since_utc token remaining version"
+        known = (
+            "host pid thread label since since_utc token remaining detached cooling_down version"
+            " mode permits gone"
+        )
         assert set(person) == set(known.split())
         assert person["version"] == leaselock.__version__
         assert person["pid"] == process.pid
@@ -59,27 +67,34 @@ def test_json_fields(shell: Shell) -> None:
     assert lock["holder"]["token"] > 0
     assert lock["waiters"][0]["token"] is None
     shown = json.loads(shell.run("show", "--json", "a").stdout)
-    assert shown.keys() == {"schema", "lock"}
+    assert shown.keys() == {"schema", "backend", "lock"}
     assert shown["lock"] == lock
 
 
 def test_show_lists_waiters_in_order(shell: Shell) -> None:
-    job = shell.job("a", "--reason", "first")
-    waiters = [shell.waiter("a", "--reason", reason) for reason in ("second", "third")]
+    job = shell.job("a", "--label", "first")
+    waiters = [shell.waiter("a", "--label", reason) for reason in ("second", "third")]
     shell.run("acquire", "ab")
     held, reason, *queue = shell.run("show", "a").stdout.splitlines()
     host = os.uname().nodename
-    assert held.startswith(f"a: held by {host}:{job.wrapper.pid}/MainThread for ")
-    assert reason == "  reason: first"
+    assert held.startswith(f"a: held by {host}:{job.wrapper.pid} for ")
+    assert reason == "  label: first"
     for place, (line, waiter) in enumerate(zip(queue, waiters, strict=True), 1):
-        assert line.startswith(f"  {place}. {host}:{waiter.pid}/MainThread (")
+        assert line.startswith(f"  {place}. {host}:{waiter.pid} (")
     assert "(second)" in queue[0]
+
+
+def test_what_is_cut_fits() -> None:
+    assert cut("nightly close", 13) == "nightly close"
+    assert cut("nightly close", 9) == "nightl..."
+    assert cut("夜間の締め処理", 9) == "夜間の...", "such a character takes two columns"
 
 
 def test_show_of_a_free_lock(shell: Shell) -> None:
     assert shell.run("show", "a").stdout == "a: free\n"
     assert json.loads(shell.run("show", "--json", "a").stdout)["lock"] == {
-        "name": "a", "holder": None, "waiters": [],
+        "name": "a", "holder": None, "holders": [], "permits": None, "waiters": [],
+        "deadlocked": False,
     }  # fmt: skip
 
 
@@ -114,7 +129,7 @@ def test_characters_that_the_encoding_lacks_are_escaped(shell: Shell) -> None:
 
 
 def test_broken_pipe_prints_no_error(shell: Shell) -> None:
-    words = " ".join([*LEASELOCK, "ls"])
+    words = shlex.join([*LEASELOCK, "ls"])
     shell.run("acquire", "a")
     done = subprocess.run(
         ["bash", "-c", f"{words} | true; echo ${{PIPESTATUS[0]}}"],
@@ -129,7 +144,7 @@ def test_table_aligns_wide_characters() -> None:
     text = table(
         [("NAME", "X", "", "", "", "", ""), ("\u6f22\u5b57", holder.host, "", "", "", "", "")]
     )
-    first, second = text.splitlines()
+    first, second = text
     assert first == "NAME  X"
     assert second == "\u6f22\u5b57  host"
 
@@ -146,4 +161,4 @@ def test_version(shell: Shell) -> None:
     for words in (["version"], ["--version"]):
         assert shell.run(*words).stdout == f"leaselock {leaselock.__version__}\n"
     document = json.loads(shell.run("version", "--json").stdout)
-    assert document == {"schema": 1, "version": leaselock.__version__}
+    assert document == {"schema": 2, "version": leaselock.__version__}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.processes import LEASELOCK, LIMIT, LOOP, Shell, has_word, stopped, until
+from tests.cli.processes import LEASELOCK, LIMIT, LOOP, UNTIL, Shell, has_word, stopped, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,10 +137,10 @@ def test_ctrl_c_ends_a_wait(shell: Shell, terminal: Terminal) -> None:
 
 def test_status_line_is_updated_and_erased(shell: Shell, terminal: Terminal) -> None:
     go = shell.folder / "go"
-    holder = shell.job("a", script=f'until [ -e "{go}" ]; do sleep 0.02; done')
+    holder = shell.job("a", script=UNTIL.format(go=go))
     process = terminal.start([*LEASELOCK, "run", "a", "--", "echo", "mine"])
-    text = terminal.shows(r"for 1\.\d+s.*for 2\.\d+s")
-    assert f"process {holder.wrapper.pid}" in text
+    text = terminal.shows(r"waiting [\d.]+s.*waiting [\d.]+s")
+    assert f":{holder.wrapper.pid} for " in text
     assert "place 1 of 1" in text
     assert text.count("\r\x1b[K") >= 2
     assert "\n" not in text
@@ -147,21 +149,31 @@ def test_status_line_is_updated_and_erased(shell: Shell, terminal: Terminal) -> 
     assert process.wait(LIMIT) == 0
 
 
+@pytest.mark.timing
+def test_a_check_that_takes_long_says_so(shell: Shell, terminal: Terminal) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        process = terminal.start([*LEASELOCK, "--url", url, "--op-timeout", "4s", "doctor"])
+        terminal.shows(rf"\x1b\[Kleaselock: checking {url}, [\d.]+s")
+        assert process.wait(LIMIT) == 1
+        assert re.search(r"s\r\x1b\[K.*ok ", terminal.shows("fail")), "erased"
+
+
 @pytest.mark.parametrize("how", ["--no-color", "NO_COLOR"])
 def test_no_color_sends_no_escapes(shell: Shell, terminal: Terminal, how: str) -> None:
     go = shell.folder / "go"
-    shell.job("a", script=f'until [ -e "{go}" ]; do sleep 0.02; done')
+    shell.job("a", script=UNTIL.format(go=go))
     option = [how] if how.startswith("--") else []
     shell.env |= {} if option else {how: "1"}
     process = terminal.start([*LEASELOCK, *option, "run", "a", "--", "true"])
-    assert "\x1b" not in terminal.shows(r"waiting for 'a' for 1.*\n")
+    assert "\x1b" not in terminal.shows(r"waiting [\d.]+s.*'a'.*\n")
     go.write_text("")
     assert process.wait(LIMIT) == 0
 
 
 def test_pager_in_the_pipeline_keeps_the_terminal(shell: Shell, terminal: Terminal) -> None:
     # One process group for the pipeline, as in a shell: its last program reads the terminal.
-    wrapper = " ".join([*LEASELOCK, "run a -- sh -c 'echo page; exec sleep 60'"])
+    wrapper = f"{shlex.join(LEASELOCK)} run a -- sh -c 'echo page; exec sleep 60'"
     pager = "read page; read key < /dev/tty; echo got $page $key"
     terminal.start(["sh", "-c", f"{wrapper} | {{ {pager}; }}; exit 0"])
     until(lambda: shell.holder("a"))
@@ -175,7 +187,7 @@ def test_pager_in_the_pipeline_keeps_the_terminal(shell: Shell, terminal: Termin
 def test_command_before_a_pipe_gets_the_terminal_when_it_reads(
     shell: Shell, terminal: Terminal
 ) -> None:
-    wrapper = " ".join([*LEASELOCK, "run a -- sh -c 'read line; echo got $line'"])
+    wrapper = f"{shlex.join(LEASELOCK)} run a -- sh -c 'read line; echo got $line'"
     process = terminal.start(["sh", "-c", f"{wrapper} | cat"])
     until(lambda: shell.holder("a"))
     terminal.type("typed\n")

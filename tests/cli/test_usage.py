@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leaselock
-from leaselock.cli import COMMANDS
+from leaselock.cli.commands import COMMANDS
 from leaselock.cli.formatting import escape, format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -36,14 +36,15 @@ if TYPE_CHECKING:
         (["run", "-w", "soon", "a", "true"], 64, "'soon' is not a duration such as 500ms"),
         (["run", "-n", "-w", "1", "a", "true"], 64, "not allowed with"),
         (["run", "-E", "256", "a", "true"], 64, "exit code"),
-        (["run", "--ttl", "0", "a", "true"], 64, "lease is from 0.05 to 31536000 seconds"),
+        (["run", "--lease", "0", "a", "true"], 64, "lease is from 0.05 to 31536000 seconds"),
         (["run", "a\nb", "true"], 64, "no control characters"),
         (["run", "x" * 256, "true"], 64, "at most 255 bytes"),
         (["run", "--", "", "true"], 64, "name"),
         (["--op-timeout", "0", "ls"], 64, "--op-timeout is from"),
-        (["check", "a", "--token", "x"], 64, "invalid int value"),
+        (["check", "a", "--token", "x"], 64, "'x' is not a token"),
         (["release", "a", "--token", "0"], 64, "fencing token is from 1"),
-        (["release", "a"], 64, "required: --token"),
+        (["release", "a"], 64, "the token is missing"),
+        (["release", "a", "5", "--token", "6"], 64, "two tokens were given"),
         (["--url", "nosuch://x", "run", "a", "true"], 78, "no store is known for 'nosuch'"),
         (["--url", "sqlite://host/x", "ls"], 78, "three slashes"),
         (["--url", "memory://", "ls"], 78, "end with this very command"),
@@ -143,8 +144,9 @@ def test_help_lists_every_command_and_exit_code(shell: Shell) -> None:
 
 def test_common_options_before_or_after_the_command(shell: Shell) -> None:
     del shell.env["LEASELOCK_URL"]
+    expected = f'{{"schema": 2, "backend": "{shell.url}", "locks": []}}\n'
     for words in (["--url", shell.url, "ls", "--json"], ["--json", "ls", "--url", shell.url]):
-        assert shell.run(*words).stdout == '{"schema": 1, "locks": []}\n'
+        assert shell.run(*words).stdout == expected
 
 
 def test_long_options_are_not_abbreviated(shell: Shell) -> None:
@@ -165,6 +167,7 @@ def test_default_file_is_in_the_state_directory(shell: Shell) -> None:
     [
         ("500ms", 0.5), ("10s", 10), ("5m", 300), ("1h30m", 5400), ("2.5", 2.5), ("1d", 86400),
         ("0", 0), ("1.5h", 5400), (".5", 0.5), ("1m30s500ms", 90.5),
+        ("1 h", 3600), (" 10s ", 10), ("1h  5m 3s", 3903), (" 7 ", 7),
     ],
 )  # fmt: skip
 def test_durations(text: str, seconds: float) -> None:
@@ -172,7 +175,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "-1", "10 s", "10sec", "s", "1e3", "inf", "nan", "1_000", "5m!", "0x10"]
+    "text", ["", "soon", "-1", "1 0s", "10sec", "s", "1e3", "inf", "nan", "1_000", "5m!", "0x10"]
 )
 def test_parse_duration_rejects(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):

@@ -1,6 +1,7 @@
 """Which part of the suite runs on which store, and in which tier.
 
-In memory and on SQLite everything runs in the first tier. On each kind of server every scenario
+In memory and on SQLite everything runs in the first tier, with few waiters where a scenario is
+about many; those with many are in the second. On each kind of server every scenario
 runs there with threads or asyncio, in alternation; the other driver is in the second tier. So are
 the variants of a store: each scenario runs on one or several of them, in rotation. With
 LEASELOCK_CONFORMANCE=all, which `make conformance` sets, each runs on every variant and driver.
@@ -29,6 +30,8 @@ def drivers(scenario: Scenario) -> Sequence[str]:
 
 
 EVERY = [(scenario, driver) for scenario in SCENARIOS for driver in drivers(scenario)]
+# Those about many waiters.
+CROWDS = [each for each in EVERY if ".many_waiters_" in each[0].name]
 
 
 def in_turn(*first: object) -> list[Any]:
@@ -70,8 +73,13 @@ def name(value: object) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-def run(scenario: Scenario, store: Store, driver: str, folder: Path) -> None:
-    """Run it, at the pace of this machine; skip it if the store lacks a needed capability."""
+def run(
+    scenario: Scenario, store: Store, driver: str, folder: Path, crowd: int | None = None
+) -> None:
+    """Run it, at the pace of this machine, with at most *crowd* waiters; skip it if the store lacks
+    a needed capability.
+    """
     if reason := scenario.skip_reason(store, driver):
         pytest.skip(reason)
-    run_scenario(scenario, store.slower(pace()), driver, folder)
+    waiters = min(store.max_waiters, crowd or store.max_waiters)
+    run_scenario(scenario, store._replace(pace=pace(), max_waiters=waiters), driver, folder)

@@ -4,7 +4,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.conformance.share import EVERY, name, run, turns
+from tests.conformance.share import CROWDS, EVERY, name, run, turns
 
 from leaselock.testing.conformance import Scenario, Store
 
@@ -15,15 +15,29 @@ STORE = Store(
     protocols=("queue",),
     multiprocess=False,
     detects_death=True,
+    sharing=True,
+    updates=True,
+    permits=True,
+    min_hold=True,
+    lease=0.2,
 )
-PASSING = STORE._replace(name="memory passing", local_handoffs=16, fair=False)
+LOCAL_HANDOFF = STORE._replace(name="memory local handoff", local_handoffs=16, fair=False)
 
 
 @pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
-def test_memory(scenario: Scenario, driver: str, tmp_path: Path) -> None:
-    run(scenario, STORE, driver, tmp_path)
+def test_memory(scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path) -> None:
+    run(scenario, STORE, driver, tmp_path, crowd)
 
 
-@pytest.mark.parametrize(("_", "scenario", "driver"), turns(("passing",)), ids=name)
-def test_passing(_: str, scenario: Scenario, driver: str, tmp_path: Path) -> None:
-    run(scenario, PASSING, driver, tmp_path)
+@pytest.mark.heavy
+@pytest.mark.parametrize("store", [STORE, LOCAL_HANDOFF], ids=lambda store: store.name)
+@pytest.mark.parametrize(("scenario", "driver"), CROWDS, ids=name)
+def test_crowds(scenario: Scenario, driver: str, store: Store, tmp_path: Path) -> None:
+    run(scenario, store, driver, tmp_path)
+
+
+@pytest.mark.parametrize(("_", "scenario", "driver"), turns(("local_handoff",)), ids=name)
+def test_local_handoff(
+    _: str, scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path
+) -> None:
+    run(scenario, LOCAL_HANDOFF, driver, tmp_path, crowd)

@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.share import in_turn, name, run, shared
 from tests.servers.cluster import Cluster
 from tests.servers.redis import Redis
-from tests.servers.rights import asker, beside, user
+from tests.servers.rights import additional, asker, user
 from tests.servers.sentinel import Sentinels
 
 from leaselock.testing.conformance import Scenario, Store
@@ -27,7 +27,7 @@ USERS = (ALL, user("worker", "pw", "~*"))
 
 def users(*topics: str) -> tuple[str, str]:
     """Return the users, with additional rights of the worker."""
-    return ALL, user("worker", "pw", "~*", more=[right for t in topics for right in beside(t)])
+    return ALL, user("worker", "pw", "~*", more=[right for t in topics for right in additional(t)])
 
 
 def store_on(
@@ -43,7 +43,18 @@ def store_on(
             server.ask("FLUSHALL")
         return url
 
-    return Store(name, fresh, protocols=protocols, confirm_within=CONFIRM_WITHIN)
+    hashed = protocols[0] == "hash"
+    return Store(
+        name,
+        fresh,
+        protocols=protocols,
+        confirm_within=CONFIRM_WITHIN,
+        lease=0.2,
+        min_hold=hashed and name != "replicated",
+        sharing=hashed,
+        updates=hashed,
+        permits=hashed,
+    )
 
 
 def as_worker(server: Redis | Sentinels) -> str:
@@ -57,9 +68,9 @@ def single() -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
-def passing(single: Store) -> Store:
+def local_handoff(single: Store) -> Store:
     """Return the same server with local hand-off in each client."""
-    return single._replace(name="passing", local_handoffs=16, fair=False)
+    return single._replace(name="local_handoff", local_handoffs=16, fair=False)
 
 
 @pytest.fixture(scope="session")
@@ -88,11 +99,11 @@ def replicated() -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Store]:
-    with Cluster(users("a cluster"), "worker:pw@") as nodes:
+    with Cluster(users("a cluster", "watching without polling"), "worker:pw@") as nodes:
         yield store_on("cluster", nodes.url, nodes.masters)
 
 
-VARIANTS = ("string", "sentinel", "cluster", "passing", "replicated")
+VARIANTS = ("string", "sentinel", "cluster", "local_handoff", "replicated")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +114,8 @@ def test_redis(
     scenario: Scenario,
     driver: str,
     request: pytest.FixtureRequest,
+    crowd: int | None,
     tmp_path: Path,
 ) -> None:
     store: Store = request.getfixturevalue(topology)
-    run(scenario, store, driver, tmp_path)
+    run(scenario, store, driver, tmp_path, crowd)

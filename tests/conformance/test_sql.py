@@ -40,6 +40,10 @@ def store_on(
             protocol,
             fresh,
             PROTOCOLS,
+            min_hold=True,
+            sharing=True,
+            updates=True,
+            permits=True,
             confirm_within=RECHECK_INTERVAL,
             reply_factor=slow,
             max_waiters=200,
@@ -52,6 +56,8 @@ def store_on(
         fair=False,
         detects_death=True,
         detachable=False,
+        sharing=protocol == "row" or database == "postgres",
+        downgrades=protocol == "advisory",
         confirm_within=2 * SESSION,
         reply_factor=slow,
         # Each waiter takes a connection, and a small server allows few.
@@ -87,7 +93,8 @@ def test_sql(
     driver: str,
     as_worker: Callable[[Any], str],
     request: pytest.FixtureRequest,
+    crowd: int | None,
     tmp_path: Path,
 ) -> None:
     store = store_on(request.getfixturevalue(database), protocol, database, as_worker)
-    run(scenario, store, driver, tmp_path)
+    run(scenario, store, driver, tmp_path, crowd)

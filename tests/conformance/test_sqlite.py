@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.conformance.share import EVERY, name, run
+from tests.conformance.share import CROWDS, EVERY, name, run
 
 from leaselock.testing.conformance import Scenario, Store
 
@@ -12,9 +12,20 @@ STORE = Store(
     lambda folder: f"sqlite:///{folder}/locks.db",
     protocols=("queue",),
     detects_death=True,
+    sharing=True,
+    updates=True,
+    permits=True,
+    min_hold=True,
+    lease=0.2,
 )
 
 
 @pytest.mark.parametrize(("scenario", "driver"), EVERY, ids=name)
-def test_sqlite(scenario: Scenario, driver: str, tmp_path: Path) -> None:
+def test_sqlite(scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path) -> None:
+    run(scenario, STORE, driver, tmp_path, crowd)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("scenario", "driver"), CROWDS, ids=name)
+def test_crowds(scenario: Scenario, driver: str, tmp_path: Path) -> None:
     run(scenario, STORE, driver, tmp_path)

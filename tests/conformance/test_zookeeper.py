@@ -10,17 +10,20 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.share import EVERY, in_turn, name, run
-from tests.servers.ensembles import Keeper, fresh
+from tests.servers.ensembles import RestrictedEnsemble, fresh
 from tests.servers.zookeeper import TICK_MS, Ensemble
 
 from leaselock.testing.conformance import Scenario, Store
 
 SESSION = 3.0
+# Names may begin with a slash, although that is probably a mistake.
+SLASH = "ignore:the lock '/:UserWarning"
 # The ensemble expires sessions at ticks.
 SILENCE = SESSION + 2 * TICK_MS / 1000
 
 
 # Modules that apply to `single`, too; it shows no waiters, and is slow with many of them.
+MODES = ("sharing", "updates", "permits")
 THEMES = ("owners", "reentrancy", "tokens")
 SIMPLE = [(s, driver) for s, driver in EVERY if s.name.partition(".")[0] in THEMES]
 
@@ -35,16 +38,23 @@ def _store(url: Callable[..., str], *protocols: str) -> Store:
         confirm_within=SILENCE,
         session_timeout=SESSION,
         max_waiters=300,
+        **dict.fromkeys(MODES if protocols[0] == "queue" else (), True),
     )
 
 
-@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning", SLASH)
 @pytest.mark.parametrize(("scenario", "driver"), in_turn(), ids=name)
-def test_zookeeper(scenario: Scenario, driver: str, keeper: Keeper, tmp_path: Path) -> None:
-    run(scenario, _store(keeper.fresh, "queue", "single"), driver, tmp_path)
+def test_zookeeper(
+    scenario: Scenario,
+    driver: str,
+    restricted: RestrictedEnsemble,
+    crowd: int | None,
+    tmp_path: Path,
+) -> None:
+    run(scenario, _store(restricted.fresh, "queue", "single"), driver, tmp_path, crowd)
 
 
-@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning", SLASH)
 @pytest.mark.variant
 @pytest.mark.parametrize(("scenario", "driver"), SIMPLE, ids=name)
 def test_single(scenario: Scenario, driver: str, ensemble: Ensemble, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ class Kazoo:
 
     def acquire(self, name: str, lease: float, *, renew: bool, timeout: float) -> Grant | None:
         """Acquire."""
-        lock = self.locks[name] = self.client.Lock(f"{self.root}/{name}", "somebody")
+        lock = self.locks[name] = self.client.Lock(f"{self.root}/{name}", "contender")
         got = lock.acquire(blocking=bool(timeout), timeout=timeout or None)
         return Grant() if got else None
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.hazards.trial import Trial
 
 ROUNDS = 600
-PATIENCE_MS = 20
+TIMEOUT_MS = 20
 APART = 0.15
 BRIEF_LEASE = 0.1
 UNWOKEN = 5.0
@@ -130,11 +130,11 @@ def _try_advisory(connection: Any) -> bool:
 def late_grant(trial: Trial) -> Outcome:
     """lock_timeout ends a wait at the moment of the grant: refused, but held."""
     holder, waiter = connect(trial.url), connect(trial.url)
-    waiter.execute(f"SET lock_timeout = {PATIENCE_MS}")
+    waiter.execute(f"SET lock_timeout = {TIMEOUT_MS}")
     ghosts = refused = 0
     for number in range(ROUNDS):
         holder.execute("SELECT pg_advisory_lock(7)")
-        after = (PATIENCE_MS - 1.5 + 4 * (number % 40) / 40) / 1000
+        after = (TIMEOUT_MS - 1.5 + 4 * (number % 40) / 40) / 1000
         free = threading.Timer(after, holder.execute, ("SELECT pg_advisory_unlock(7)",))
         free.start()
         try:

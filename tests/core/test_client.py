@@ -1,12 +1,17 @@
-"""What a client does beside acquiring and releasing, in threads and in asyncio."""
+"""Functions of a client other than acquire and release, in threads and in asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
+from tests.simulation.world import Faults, Machine, World
 
 import leaselock
+from leaselock.backends.memory.store import CAPABILITIES
+from leaselock.core.effects import FOREVER, Wait
+from leaselock.core.hold_registry import HoldRegistry
+from leaselock.core.queue import NodeQueue
 
 
 def url(name: str) -> str:
@@ -40,6 +45,30 @@ def test_a_name_with_control_characters_is_refused() -> None:
         assert client.lock("a\u3000b").name == "a\u3000b"
 
 
+def test_a_closing_client_sees_an_end_between_its_step_and_its_wait() -> None:
+    """Another thread may take a step there. The client would wait for `op_timeout`."""
+    machine = Machine(World(1, {}, Faults()), "m")
+    registry = HoldRegistry(machine, NodeQueue(CAPABILITIES, "store", "ear"), 5.0, None)
+    registry.in_flight.active = 1
+    closing = registry.close(FOREVER).__await__()
+    wait = next(closing)
+    registry.in_flight.exit()
+    assert isinstance(wait, Wait)
+    assert wait.signal.is_set
+    with pytest.raises(StopIteration):
+        next(closing)
+
+
+@pytest.mark.parametrize("kind", [leaselock.Client, leaselock.AsyncClient])
+def test_a_store_may_warn_about_a_name(kind: type[leaselock.Client]) -> None:
+    # Nothing is asked, so no server is needed.
+    client = kind("zookeeper://127.0.0.1:1/locks")
+    with pytest.warns(UserWarning, match=r"is the node '/locks/%2Fa'.* no leading slash") as seen:
+        client.lock("/a")
+    assert seen[0].filename == __file__
+    client.lock("a/b")
+
+
 def test_the_waiters_of_a_closing_client_end() -> None:
     async def main() -> None:
         async with leaselock.AsyncClient(url("closing")) as other:
@@ -66,7 +95,7 @@ def test_a_client_serves_a_second_loop_and_releases_what_the_first_one_held() ->
         return await client.lock("a").acquire()
 
     async def second() -> None:
-        async with client.lock("a", timeout=5):
+        async with client.lock("a", timeout=60):
             pass
         await client.close()
 

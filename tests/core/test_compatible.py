@@ -1,4 +1,4 @@
-"""Which claims can hold a lock beside which."""
+"""Which claims are compatible with which holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from leaselock.core.backend import Claim, HoldRecord, HoldState, LockState, Mode, compatible
 
-BESIDE = {("shared", "shared"), ("shared", "update"), ("update", "shared")}
+BESIDE = {("shared", "shared"), ("shared", "update"), ("update", "shared"), ("permits", "permits")}
 
 
 def claim(mode: Mode = "exclusive", permits: int = 1) -> Claim:
@@ -22,16 +22,16 @@ def hold(mode: Mode = "exclusive", permits: int = 1) -> HoldRecord:
 
 @pytest.mark.parametrize(("held", "wanted"), list(itertools.product(get_args(Mode), repeat=2)))
 def test_modes(held: Mode, wanted: Mode) -> None:
-    assert compatible([hold(held)], claim(wanted)) is ((held, wanted) in BESIDE)
-    assert compatible([claim(held)], claim(wanted)) is ((held, wanted) in BESIDE)
+    assert compatible([hold(held)], claim(wanted), 2) is ((held, wanted) in BESIDE)
+    assert compatible([claim(held)], claim(wanted), 2) is ((held, wanted) in BESIDE)
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
 def test_any_claim_gets_a_free_lock(mode: Mode) -> None:
-    assert compatible([], claim(mode))
+    assert compatible([], claim(mode), 1)
 
 
-def test_one_that_conflicts_is_enough() -> None:
+def test_one_conflict_is_enough() -> None:
     assert compatible([hold("shared"), hold("shared"), hold("update")], claim("shared"))
     assert not compatible([hold("shared"), hold("update")], claim("update"))
     assert not compatible([hold("shared"), hold("upgrading")], claim("shared"))
@@ -48,8 +48,8 @@ def test_one_that_conflicts_is_enough() -> None:
     ],
 )
 def test_permits(held: tuple[int, ...], permits: int, limit: int, fits: bool) -> None:
-    others = [hold(permits=number) for number in held]
-    assert compatible(others, claim(permits=permits), limit) is fits
+    others = [hold("permits", number) for number in held]
+    assert compatible(others, claim("permits", permits), limit) is fits
 
 
 def test_a_claim_is_exclusive_and_takes_one_permit_by_default() -> None:

@@ -27,20 +27,20 @@ def test_every_state_and_event(state: State, event: str) -> None:
     assert hold.state is (following or state)
 
 
-def test_nothing_leads_back() -> None:
-    """FREE and LOST are ends, and nothing leads to HELD: a hold lives once."""
+def test_final_states_are_never_left() -> None:
+    """FREE and LOST are final, and no event leads back to HELD."""
     assert not any(state in (State.FREE, State.LOST) for state, _ in NEXT)
     assert State.HELD not in NEXT.values()
 
 
 def test_a_hold_is_valid_until_its_time_and_not_beyond() -> None:
     hold = Hold(CLAIM, 7, 30.0, renew=True)
-    hold.check(29.9)
+    hold.check(29.9, "")
     assert hold.is_valid(29.9)
     assert hold.remaining(29.0) == 1.0
     assert not hold.is_valid(30.0)
     with pytest.raises(LeaseLost, match="ran out"):
-        hold.check(30.0)
+        hold.check(30.0, "")
     assert hold.state is State.LOST
     assert hold.remaining(29.0) == 0.0
     assert not hold.lose("again")
@@ -54,15 +54,31 @@ def test_a_renewal_never_shortens_the_validity() -> None:
     assert hold.valid_until == 40.0
 
 
+def test_a_hold_that_was_seen_to_be_over_stays_lost() -> None:
+    """The reply to a renewal may arrive after the owner has read that the lease is lost: a process
+    that was frozen reads the clock first.
+    """
+    hold = Hold(CLAIM, 7, 30.0, renew=True)
+    assert not hold.is_valid(30.0)
+    hold.confirmed(60.0)
+    assert not hold.is_valid(31.0)
+    fixed = Hold(CLAIM, 7, 30.0, renew=False)
+    assert not fixed.is_valid(30.0)
+    with pytest.raises(LeaseLost, match="fixed lease is over"):
+        fixed.check(30.0, "")
+
+
 def test_loss_callbacks_are_called_once_and_keep_nothing_alive() -> None:
     class Thing:
         pass
 
     hold = Hold(CLAIM, 7, 30.0, renew=True)
     handle, lease = Thing(), Thing()
-    hold.loss_callbacks.append((print, weakref.ref(lease), weakref.ref(handle), lambda h: h))
-    hold.loss_callbacks.append((print, weakref.ref(Thing()), weakref.ref(handle), lambda h: h))
-    hold.loss_callbacks.append((print, weakref.ref(lease), weakref.ref(Thing()), lambda h: h))
+    hold.loss_callbacks = [
+        (print, weakref.ref(lease), weakref.ref(handle), lambda h: h),
+        (print, weakref.ref(Thing()), weakref.ref(handle), lambda h: h),
+        (print, weakref.ref(lease), weakref.ref(Thing()), lambda h: h),
+    ]
     gc.collect()
     assert hold.take_callbacks() == [(print, lease), (print, handle)]
     assert hold.take_callbacks() == []
@@ -71,7 +87,9 @@ def test_loss_callbacks_are_called_once_and_keep_nothing_alive() -> None:
 
 
 def store(drift: float, margin: float, session: float = FOREVER) -> Capabilities:
-    return Capabilities(drift, margin, life=True, inheritable=False, session_timeout=session)
+    return Capabilities(
+        drift, margin, detects_death=True, inheritable=False, session_timeout=session
+    )
 
 
 def test_a_lease_ends_earlier_by_drift_and_margin() -> None:

@@ -109,13 +109,13 @@ def test_the_holder_of_a_lease_that_was_handed_on_learns_of_its_loss() -> None:
     machine.start(one(0.01))
     last = machine.start(one(2.0))
     scene.world.play(0.1)
-    scene.store.table.entries["a"].held = None
+    scene.store.table.entries["a"].holds.clear()
     scene.world.play(10.0)
     assert last.ended
     assert last.error is None
 
 
-def test_a_try_of_a_store_that_refuses_leaves_nothing() -> None:
+def test_a_refused_try_leaves_nothing() -> None:
     scene = Scene()
     machine, service = client_of(scene)
     scene.store.refused = (Acquire,)
@@ -133,19 +133,19 @@ def test_a_try_of_a_store_that_refuses_leaves_nothing() -> None:
 def test_a_claim_that_has_no_lease_is_not_released() -> None:
     scene = Scene()
     machine, service = client_of(scene)
-    told: list[bool] = []
+    held: list[bool] = []
 
     async def one() -> None:
         handle = await mutex_of(service).acquire(None)
         assert handle is not None
         await handle.release()
         registry = service.contexts[None].registry
-        told.append(
+        held.append(
             await registry.backend.release(handle.hold.claim, tombstone=True, until=FOREVER)
         )
 
     scene.do(machine, one())
-    assert told == [False]
+    assert held == [False]
     assert asked(scene.store, Release) == 1
 
 

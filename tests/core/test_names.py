@@ -1,4 +1,4 @@
-"""What may be asked for, and what is refused before any store is asked."""
+"""Validation of arguments, before any request is sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_names(name: str) -> None:
         None,
     ],
 )
-def test_what_is_no_name(name: object) -> None:
+def test_an_invalid_name_is_refused(name: object) -> None:
     with pytest.raises(InvalidName):
         validation.checked_name(name)
 

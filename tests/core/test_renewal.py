@@ -10,7 +10,7 @@ from tests.simulation.world import Machine
 
 from leaselock.core.backend import Grant, Renew
 from leaselock.core.client_core import ClientCore
-from leaselock.core.effects import Sleep
+from leaselock.core.effects import FOREVER, Signal, Sleep, Wait
 from leaselock.core.hold import TAKEN
 from leaselock.core.singleton_process import Background
 from leaselock.errors import LeaseLost, NotHeld
@@ -163,6 +163,22 @@ def test_a_background_process_that_runs_is_not_started_again() -> None:
     assert background.running
 
 
+def test_a_background_process_that_began_before_an_interruption_runs() -> None:
+    background, signal = Background(), Signal()
+
+    async def wait() -> None:
+        await Wait(signal, FOREVER)
+
+    starting: Any = background.start(wait, "renewer")
+    process = starting.send(None).process
+    process.send(None)
+    with pytest.raises(KeyboardInterrupt):
+        starting.throw(KeyboardInterrupt())
+    assert background.running
+    process.close()
+    assert not background.running
+
+
 def test_the_end_of_a_body_raises_the_loss() -> None:
     scene = Scene()
     machine, service = scene.client()
@@ -213,7 +229,7 @@ def test_the_body_of_a_lease_that_was_released_in_it_is_not_guarded_any_more() -
         await handle.end_body(None)
         await handle.end_body(None)
         assert guards[0].settled == 1
-        assert handle.hold.guards == []
+        assert handle.hold.guards == ()
 
     scene.do(machine, whole())
 

@@ -1,4 +1,4 @@
-"""A client's processes on a simulated store that refuses, keeps silent, or is late."""
+"""The processes of a client on a simulated store that refuses, is silent, or replies late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from leaselock.core.backend import (
     Claim,
     Doctor,
     Grant,
+    HoldRecord,
     Inspect,
+    Listen,
     PoolExhausted,
     Release,
     Renew,
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Store(Model):
-    """A model that can be told how to treat some kinds of request."""
+    """A model that refuses, loses or delays the kinds of request that a test names."""
 
     def __init__(self, world: World) -> None:
         super().__init__(lambda: world.time, lambda: int((EPOCH + world.time) * 1e6))
@@ -56,7 +58,8 @@ class Store(Model):
         self.seen: list[Any] = []
 
     def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
-        self.seen.append(request)
+        if not isinstance(request, Listen):
+            self.seen.append(request)
         if isinstance(request, self.silent):
             return
         if self.lost_replies and not hasattr(request, "client"):
@@ -67,10 +70,10 @@ class Store(Model):
 
 
 class Refusing(NodeQueue):
-    """A backend whose store can be out of reach."""
+    """A backend whose store can become unreachable."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(CAPABILITIES, "store", "ear")
+        super().__init__(CAPABILITIES, "store", "listener")
         self.store = store
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
@@ -92,7 +95,7 @@ class Scene:
     def __init__(self) -> None:
         self.world = World(1, {}, Faults())
         self.store = Store(self.world)
-        self.world.models = {"store": self.store, "ear": self.store}
+        self.world.models = {"store": self.store, "listener": self.store}
 
     def client(self, name: str = "one") -> tuple[Machine, ClientCore]:
         machine = Machine(self.world, name)
@@ -126,7 +129,7 @@ def mutex_of(service: ClientCore, name: str = "a", **terms: Any) -> Mutex:
     return service.mutex(name, **words | terms)
 
 
-def test_a_lost_reply_is_asked_for_again() -> None:
+def test_a_request_with_a_lost_reply_is_repeated() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.store.lost_replies = 1
@@ -136,7 +139,7 @@ def test_a_lost_reply_is_asked_for_again() -> None:
     assert [r.claim for r in scene.store.seen if isinstance(r, Acquire)] == [claim, claim]
 
 
-def test_a_store_that_keeps_silent_is_unknown_and_leaves_nothing() -> None:
+def test_a_silent_store_means_an_unknown_outcome_and_leaves_nothing() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.store.silent = (Acquire,)
@@ -147,7 +150,28 @@ def test_a_store_that_keeps_silent_is_unknown_and_leaves_nothing() -> None:
     assert not service.contexts[None].registry.pending_releases
 
 
-def test_a_store_that_cannot_be_reached_is_refused_and_owed_nothing() -> None:
+def test_an_acquire_goes_on_after_a_freeze_that_its_reply_did_not_survive() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.lost_replies = 1
+    run = machine.start(mutex_of(service).acquire(None))
+    scene.world.after(0.1, lambda: machine.freeze(10.0))
+    scene.world.play(scene.world.time + 15.0)
+    assert run.result is not None
+    assert sum(isinstance(request, Acquire) for request in scene.store.seen) == 2
+
+
+def test_a_freeze_gives_a_silent_store_one_more_request_and_no_other() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.silent = (Acquire,)
+    run = machine.start(mutex_of(service).acquire(None))
+    scene.world.after(0.1, lambda: machine.freeze(10.0))
+    scene.world.play(scene.world.time + 15.0)
+    assert isinstance(run.error, OutcomeUnknown)
+
+
+def test_an_unreachable_store_means_not_applied_and_no_pending_release() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.store.refused = (Acquire,)
@@ -157,7 +181,7 @@ def test_a_store_that_cannot_be_reached_is_refused_and_owed_nothing() -> None:
     assert scene.store.seen == []
 
 
-def test_a_client_whose_connections_are_busy_waits_for_one_as_long_as_it_may() -> None:
+def test_a_client_waits_for_a_connection_until_its_timeout() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.store.crowded = True
@@ -173,7 +197,7 @@ def test_a_client_whose_connections_are_busy_waits_for_one_as_long_as_it_may() -
     assert not service.contexts[None].registry.pending_releases
 
 
-def test_a_wait_bears_busy_connections_for_as_long_as_the_lease() -> None:
+def test_a_waiter_tolerates_busy_connections_for_one_lease() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.store.crowded = True
@@ -185,7 +209,7 @@ def test_a_wait_bears_busy_connections_for_as_long_as_the_lease() -> None:
     assert run.result is not None
 
 
-def test_a_refusal_says_nothing_of_an_earlier_question_without_an_answer() -> None:
+def test_a_refusal_does_not_resolve_an_earlier_request_without_a_reply() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.store.lost_replies = 1
@@ -196,7 +220,7 @@ def test_a_refusal_says_nothing_of_an_earlier_question_without_an_answer() -> No
     assert service.contexts[None].registry.pending_releases
     scene.store.refused = ()
     scene.world.play(scene.world.time + 3.0)
-    assert scene.store.table.entries["a"].held is None
+    assert not scene.store.table.entries["a"].holds
 
 
 def test_a_release_refused_after_a_lost_reply_loses_the_lease_and_is_repeated() -> None:
@@ -216,10 +240,10 @@ def test_a_release_refused_after_a_lost_reply_loses_the_lease_and_is_repeated() 
     assert isinstance(run.error.__cause__, OutcomeUnknown)
     scene.store.silent = scene.store.refused = ()
     scene.world.play(scene.world.time + 3.0)
-    assert scene.store.table.entries["a"].held is None
+    assert not scene.store.table.entries["a"].holds
 
 
-def test_a_release_that_is_refused_at_once_is_made_good_later() -> None:
+def test_a_refused_release_is_repeated_later() -> None:
     scene = Scene()
     machine, service = scene.client()
     mutex = mutex_of(service)
@@ -229,25 +253,25 @@ def test_a_release_that_is_refused_at_once_is_made_good_later() -> None:
         scene.store.refused = (Release,)
         await mutex.release()
 
-    with pytest.raises(LeaseLost) as told:
+    with pytest.raises(LeaseLost) as raised:
         scene.do(machine, whole())
-    assert isinstance(told.value.__cause__, NotApplied)
+    assert isinstance(raised.value.__cause__, NotApplied)
     scene.store.refused = ()
     scene.world.play(scene.world.time + 3.0)
-    assert scene.store.table.entries["a"].held is None
+    assert not scene.store.table.entries["a"].holds
 
 
-def test_a_grant_that_is_always_late_is_given_up() -> None:
+def test_a_grant_that_is_always_late_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     machine, service = scene.client()
-    scene.world.faults = Faults(delay=0.1)
+    monkeypatch.setattr(World, "delay", lambda world, faults: 0.1)
     with pytest.raises(OutcomeUnknown, match="take longer than the lease"):
         scene.do(machine, mutex_of(service, lease=0.05).acquire(None), 60.0)
     scene.world.play(scene.world.time + 10.0)
-    assert scene.store.table.entries["a"].held is None
+    assert not scene.store.table.entries["a"].holds
 
 
-def test_a_wait_that_cannot_leave_leaves_later() -> None:
+def test_a_waiter_that_cannot_release_its_claim_releases_it_later() -> None:
     scene = Scene()
     one, first = scene.client("one")
     two, second = scene.client("two")
@@ -262,7 +286,7 @@ def test_a_wait_that_cannot_leave_leaves_later() -> None:
     assert not scene.store.table.entries["a"].queue
 
 
-def test_a_try_on_a_busy_lock_asks_once_and_owes_nothing() -> None:
+def test_a_try_on_a_busy_lock_sends_one_request_and_leaves_nothing() -> None:
     scene = Scene()
     one, first = scene.client("one")
     two, second = scene.client("two")
@@ -272,7 +296,7 @@ def test_a_try_on_a_busy_lock_asks_once_and_owes_nothing() -> None:
     assert [type(request) for request in scene.store.seen[before:]] == [Acquire]
 
 
-def test_a_doubtful_try_is_buried() -> None:
+def test_an_uncertain_try_is_released_with_a_tombstone() -> None:
     scene = Scene()
     one, first = scene.client("one")
     two, second = scene.client("two")
@@ -282,7 +306,7 @@ def test_a_doubtful_try_is_buried() -> None:
     assert any(isinstance(r, Release) and r.tombstone for r in scene.store.seen)
 
 
-def test_a_nested_acquire_suspends_nowhere() -> None:
+def test_a_nested_acquire_never_suspends() -> None:
     scene = Scene()
     machine, service = scene.client()
     mutex = mutex_of(service, lease=5.0)
@@ -311,7 +335,7 @@ def test_a_nested_acquire_suspends_nowhere() -> None:
     scene.do(machine, whole())
 
 
-def test_a_release_without_an_answer_is_asked_again_then_given_to_the_keeper() -> None:
+def test_a_release_without_a_reply_is_repeated_then_left_to_the_renewer() -> None:
     scene = Scene()
     machine, service = scene.client()
     mutex = mutex_of(service)
@@ -328,13 +352,13 @@ def test_a_release_without_an_answer_is_asked_again_then_given_to_the_keeper() -
         scene.store.silent = (Release,)
         await mutex.release()
 
-    with pytest.raises(LeaseLost) as told:
+    with pytest.raises(LeaseLost) as raised:
         scene.do(machine, silence())
-    assert isinstance(told.value.__cause__, OutcomeUnknown)
+    assert isinstance(raised.value.__cause__, OutcomeUnknown)
     assert service.contexts[None].registry.pending_releases
     scene.store.silent = ()
     scene.world.play(scene.world.time + 3.0)
-    assert scene.store.table.entries["a"].held is None
+    assert not scene.store.table.entries["a"].holds
 
 
 def broken_by(scene: Scene, then: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
@@ -352,17 +376,17 @@ def broken_by(scene: Scene, then: Callable[[Any], Coroutine[Any, Any, object]]) 
         scene.do(machine, whole())
 
 
-def test_whatever_the_holder_of_a_broken_lock_does_it_is_told() -> None:
+def test_each_operation_on_a_broken_lock_reports_the_loss() -> None:
     broken_by(Scene(), lambda handle: handle.extend(40.0))
     broken_by(Scene(), lambda handle: handle.detach())
     broken_by(Scene(), lambda handle: handle.make_inheritable())
     broken_by(Scene(), lambda handle: handle.release())
 
 
-def test_a_callback_is_told_of_a_loss_before_and_after_it() -> None:
+def test_a_callback_is_called_for_a_loss_before_or_after_its_registration() -> None:
     scene = Scene()
     machine, service = scene.client()
-    told: list[object] = []
+    called: list[object] = []
 
     class Lease:
         pass
@@ -372,19 +396,19 @@ def test_a_callback_is_told_of_a_loss_before_and_after_it() -> None:
     async def whole() -> None:
         handle = await mutex_of(service, lease=1.0, renew=False).acquire(None)
         assert handle is not None
-        handle.on_lost(told.append, lease, lambda handle: handle)
+        handle.on_lost(called.append, lease, lambda handle: handle)
         await Sleep(machine.now() + 2.0)
-        assert told == [lease]
-        handle.on_lost(told.append, lease, lambda handle: handle)
+        assert called == [lease]
+        handle.on_lost(called.append, lease, lambda handle: handle)
         await Sleep(machine.now() + 1.0)
-        assert told == [lease, lease]
+        assert called == [lease, lease]
         with pytest.raises(LeaseLost, match="fixed lease"):
             await handle.release()
 
     scene.do(machine, whole())
 
 
-def test_a_bequest_needs_a_store_that_knows_of_deaths() -> None:
+def test_an_inheritable_lease_needs_a_store_that_notices_deaths() -> None:
     scene = Scene()
     machine, service = scene.client()
     service.contexts[None].registry.backend.capabilities = CAPABILITIES._replace(inheritable=False)
@@ -420,12 +444,12 @@ def test_a_detached_lease_is_adopted_by_its_token_and_survives_its_client() -> N
         await second.close()
 
     scene.do(two, adopt())
-    assert scene.store.table.entries["a"].held is not None
+    assert scene.store.table.entries["a"].holds
     with pytest.raises(ClientClosed):
         scene.do(two, second.locks("*"))
 
 
-def test_a_closing_client_gives_back_for_as_long_as_it_may() -> None:
+def test_a_closing_client_releases_until_its_timeout() -> None:
     scene = Scene()
     machine, service = scene.client()
 
@@ -441,7 +465,7 @@ def test_a_closing_client_gives_back_for_as_long_as_it_may() -> None:
     assert service.contexts[None].registry.pending_releases
 
 
-def test_a_broken_lock_of_another_grant_is_left_alone() -> None:
+def test_break_lock_with_the_token_of_another_grant_changes_nothing() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.do(machine, mutex_of(service).acquire(None))
@@ -477,7 +501,7 @@ def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
         assert lost.value.__cause__ is body
         guards.reverse()
         handle = await mutex.enter()
-        handle.hold.guards.clear()
+        handle.hold.guards = ()
         error = ValueError("the body's own")
         await service.break_lock("a", None)
         await mutex.leave(error)
@@ -486,7 +510,7 @@ def test_a_body_that_was_interrupted_by_the_loss_ends_with_the_loss() -> None:
     scene.do(machine, whole())
 
 
-def test_an_unreentrant_lock_says_so() -> None:
+def test_a_lock_that_is_not_reentrant_raises_already_held() -> None:
     scene = Scene()
     machine, service = scene.client()
     mutex = mutex_of(service, reentrant=False)
@@ -499,7 +523,7 @@ def test_an_unreentrant_lock_says_so() -> None:
         scene.do(machine, whole())
 
 
-def test_the_table_knows_its_requests_and_no_others() -> None:
+def test_the_table_refuses_unknown_requests() -> None:
     table = Table(lambda: 1.0, lambda: 1, lambda client: True, lambda *_: None, lambda *_: None)
     claim = Claim("a", "c:1", "c", 30.0, "{}", 0.0)
     assert isinstance(table.answer("c", Acquire(claim, False)), Grant)
@@ -517,7 +541,7 @@ def test_the_table_knows_its_requests_and_no_others() -> None:
         table.answer("c", odd)
 
 
-def test_what_others_wrote_is_shown_whatever_it_is() -> None:
+def test_any_metadata_of_others_is_shown() -> None:
     claim = Claim("a", "c:1", "c", 30.0, "nonsense", 5.0)
     assert waiter_of(claim).host == "unknown host"
     assert str(Holder("h", 1, "t", 0.0, "why", None, None)) == "h, process 1, t (why)"
@@ -529,7 +553,7 @@ def test_the_error_of_a_timeout_has_the_holder_and_the_number_of_waiters() -> No
     machine, service = scene.client()
     other, its = scene.client("two")
     scene.do(other, mutex_of(its).acquire(None))
-    held = scene.store.table.entries["a"].held
+    held = next(iter(scene.store.table.entries["a"].holds.values()), None)
     assert held is not None
     with pytest.raises(AcquireTimeout) as caught:
         scene.do(machine, mutex_of(service, timeout=2.5).enter())
@@ -557,17 +581,17 @@ def test_the_error_of_a_timeout_without_a_known_holder() -> None:
         scene.do(machine, mutex_of(service, timeout=0.0).enter())
 
 
-def test_the_simulated_driver_tells_and_refuses_what_is_no_effect() -> None:
+def test_the_simulated_driver_calls_callbacks_and_refuses_what_is_no_effect() -> None:
     scene = Scene()
     machine, _ = scene.client()
-    told: list[object] = []
+    called: list[object] = []
 
     async def whole() -> None:
-        await CallUser(told.append, "x")
+        await CallUser(called.append, "x")
         await Call("store", Inspect("a", "*"), machine.now() + 1.0)
 
     scene.do(machine, whole())
-    assert told == ["x"]
+    assert called == ["x"]
     with pytest.raises(TypeError, match="not an effect"):
         scene.do(machine, strange())
 
@@ -580,7 +604,7 @@ async def strange() -> None:
     await Strange()
 
 
-def test_looking_is_repeated_until_it_is_answered() -> None:
+def test_an_inspection_is_repeated_until_its_reply() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.store.lost_replies = 1
@@ -591,7 +615,7 @@ def test_looking_is_repeated_until_it_is_answered() -> None:
         scene.do(machine, mutex_of(service).holder())
 
 
-def test_who_waits_in_line_bears_a_store_that_is_away() -> None:
+def test_a_waiter_tolerates_an_unreachable_store() -> None:
     scene = Scene()
     one, first = scene.client("one")
     two, second = scene.client("two")
@@ -605,7 +629,7 @@ def test_who_waits_in_line_bears_a_store_that_is_away() -> None:
     assert waiting.result is not None
 
 
-def test_who_waits_in_line_does_not_bear_it_for_longer_than_a_lease() -> None:
+def test_a_waiter_tolerates_an_unreachable_store_for_one_lease_only() -> None:
     scene = Scene()
     one, first = scene.client("one")
     two, second = scene.client("two")
@@ -616,7 +640,7 @@ def test_who_waits_in_line_does_not_bear_it_for_longer_than_a_lease() -> None:
     assert isinstance(waiting.error, OutcomeUnknown)
 
 
-def test_a_client_can_be_closed_while_its_waiter_bears_that() -> None:
+def test_a_client_can_be_closed_while_its_waiter_tolerates_an_outage() -> None:
     scene = Scene()
     one, first = scene.client("one")
     two, second = scene.client("two")
@@ -628,7 +652,7 @@ def test_a_client_can_be_closed_while_its_waiter_bears_that() -> None:
     assert isinstance(waiting.error, ClientClosed)
 
 
-def test_a_store_that_cannot_be_asked_is_a_finding() -> None:
+def test_an_unreachable_store_is_a_finding() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.store.silent = (Doctor,)
@@ -636,7 +660,7 @@ def test_a_store_that_cannot_be_asked_is_a_finding() -> None:
     assert finding.level == "fail"
 
 
-def test_closing_tries_again_to_give_back() -> None:
+def test_closing_repeats_a_failed_release() -> None:
     scene = Scene()
     machine, service = scene.client()
     handle = scene.do(machine, mutex_of(service).acquire(None))
@@ -646,10 +670,10 @@ def test_closing_tries_again_to_give_back() -> None:
     scene.world.play(scene.world.time + 3.0)
     assert closing.ended
     assert handle.lost()
-    assert scene.store.table.entries["a"].held is None
+    assert not scene.store.table.entries["a"].holds
 
 
-def test_a_nested_body_that_is_dropped_leaves_the_outer_one_its_lock() -> None:
+def test_a_dropped_nested_body_keeps_the_lock_of_the_outer_one() -> None:
     scene = Scene()
     machine, service = scene.client()
     mutex = mutex_of(service)
@@ -665,17 +689,17 @@ def test_a_nested_body_that_is_dropped_leaves_the_outer_one_its_lock() -> None:
     assert scene.do(machine, whole()) == 1
 
 
-def test_nobody_is_ahead_of_one_who_does_not_wait() -> None:
+def test_a_client_that_does_not_wait_has_no_predecessor() -> None:
     table = Table(lambda: 1.0, lambda: 1, lambda client: True, lambda *_: None, lambda *_: None)
-    assert MemoryRow(table, "one", "a").before("nobody") is None
+    assert list(MemoryRow(table, "one", "a").ahead("other")) == []
 
 
-def test_closing_waits_for_one_who_is_about_to_ask() -> None:
+def test_closing_waits_for_a_request_that_is_about_to_be_sent() -> None:
     scene = Scene()
     machine, service = scene.client()
     acquiring = mutex_of(service).acquire(None)
     machine.current = Owner("user")
-    spawn: Any = acquiring.send(None)  # the keeper is being started
+    spawn: Any = acquiring.send(None)  # the renewer is being started
     assert isinstance(spawn, Spawn)
     closing = scene.begin(machine, service.close())
     assert not closing.ended
@@ -688,15 +712,15 @@ def test_closing_waits_for_one_who_is_about_to_ask() -> None:
 
 
 def service_of_two(scene: Scene) -> tuple[Machine, ClientCore]:
-    """Two ways of locking on one store, on which they see one another's locks."""
+    """Two protocols on one store, whose locks are visible to each other."""
     machine = Machine(scene.world, "one")
     return machine, ClientCore(
         machine, lambda protocol: Refusing(scene.store), label=None, op_timeout=1.0
     )
 
 
-def test_another_way_of_locking_does_not_nest() -> None:
-    """Where the ways do not see one another, others would have the lock that was taken for ours."""
+def test_a_lock_of_another_protocol_does_not_nest() -> None:
+    """If the protocols did not see each other, both would grant the lock."""
     scene = Scene()
     machine, service = service_of_two(scene)
     ways = [mutex_of(service, protocol=protocol) for protocol in ("lease", "row")]
@@ -715,8 +739,8 @@ def test_another_way_of_locking_does_not_nest() -> None:
     scene.do(machine, whole())
 
 
-def test_two_threads_at_once_have_one_desk() -> None:
-    """A second one would be closed by nobody, and forgotten by no forked child."""
+def test_two_concurrent_threads_share_one_context() -> None:
+    """A second context would not be closed, and a forked child would not reset it."""
     scene = Scene()
     machine = Machine(scene.world, "one")
 
@@ -725,7 +749,7 @@ def test_two_threads_at_once_have_one_desk() -> None:
     def backend(protocol: str | None) -> Refusing:
         if protocol == "row" and not others:
             others.append(None)
-            others[0] = service.context("row")  # of another thread, in the middle of ours
+            others[0] = service.context("row")  # another thread, during this call
         return Refusing(scene.store)
 
     service = ClientCore(machine, backend, label=None, op_timeout=1.0)
@@ -733,7 +757,7 @@ def test_two_threads_at_once_have_one_desk() -> None:
     assert service.context("row") is others[0]
 
 
-def test_a_closed_client_takes_no_lock_in_another_way() -> None:
+def test_a_closed_client_acquires_no_lock_of_another_protocol() -> None:
     scene = Scene()
     machine, service = service_of_two(scene)
     scene.do(machine, service.close())
@@ -742,7 +766,7 @@ def test_a_closed_client_takes_no_lock_in_another_way() -> None:
     assert scene.store.seen == []
 
 
-def test_an_extension_whose_outcome_is_unknown_says_so() -> None:
+def test_an_extension_with_an_unknown_outcome_raises_outcome_unknown() -> None:
     scene = Scene()
     machine, service = scene.client()
     backend: Any = service.contexts[None].registry.backend
@@ -759,3 +783,48 @@ def test_an_extension_whose_outcome_is_unknown_says_so() -> None:
         await handle.release()
 
     scene.do(machine, whole())
+
+
+def test_the_lock_of_a_stopped_holder_passes_on_when_its_lease_ends() -> None:
+    """To one that was not the first waiter when that holder was granted the lock."""
+    scene = Scene()
+    one, first = scene.client("one")
+    two, second = scene.client("two")
+    three, third = scene.client("three")
+    held = scene.do(one, mutex_of(first).acquire(None))
+    holder = scene.begin(two, mutex_of(second, lease=1.5).acquire(None))
+    waiter = scene.begin(three, mutex_of(third).acquire(None))
+    scene.begin(one, held.release())
+    assert holder.ended
+    two.freeze(600.0)
+    scene.world.play(scene.world.time + 1.5)
+    assert waiter.ended
+
+
+# --- what is refused, and what is said ------------------------------------------------------------
+
+
+def test_min_hold_needs_a_store_that_has_it() -> None:
+    _, service = Scene().client()
+    registry = service.context(None).registry
+    registry.backend.capabilities = registry.backend.capabilities._replace(min_hold=False)
+    with pytest.raises(ValueError, match="min_hold= needs a store"):
+        mutex_of(service, min_hold=1.0)
+
+
+def test_a_holder_without_a_known_start_is_named() -> None:
+    _, service = Scene().client()
+    java = '{"host": "java", "pid": 0, "thread": ""}'
+    held = HoldRecord("other", "", "either", 0, 0.0, java, 0.0)
+    error = mutex_of(service).timed_out(Busy(held, 1.0, (), holds=2), 2.0)
+    assert "held by java" in str(error)
+    assert error.detail == "held by java, and by 1 more"
+
+
+def test_the_place_of_an_acquire_is_kept_where_it_is_recorded() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    machine.records_call_sites = lambda: True  # type: ignore[method-assign]
+    machine.call_site = lambda: "the user's line"  # type: ignore[method-assign]
+    handle = scene.do(machine, mutex_of(service).acquire(None))
+    assert handle.hold.place == "the user's line"

@@ -1,4 +1,4 @@
-"""A store whose holds end with a session: no proof of life is good for longer than half of it."""
+"""Holds that end with a session: each proof is valid for at most half of its timeout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _scene() -> tuple[Scene, Machine, ClientCore]:
     return scene, machine, service
 
 
-def test_a_long_lease_is_believed_for_half_a_session_at_a_time() -> None:
+def test_a_long_lease_is_valid_for_half_a_session_timeout_at_a_time() -> None:
     scene, machine, service = _scene()
 
     async def whole() -> None:
@@ -42,7 +42,7 @@ def test_a_long_lease_is_believed_for_half_a_session_at_a_time() -> None:
     scene.do(machine, whole(), 30.0)
 
 
-def test_a_fixed_lease_is_proven_again_and_again_but_not_beyond_its_end() -> None:
+def test_a_fixed_lease_is_proven_repeatedly_until_its_end() -> None:
     scene, machine, service = _scene()
 
     async def whole() -> None:
@@ -61,7 +61,7 @@ def test_a_fixed_lease_is_proven_again_and_again_but_not_beyond_its_end() -> Non
     assert lengths == sorted(lengths, reverse=True)
 
 
-def test_silence_is_loss_before_the_session_can_have_ended() -> None:
+def test_without_replies_the_hold_is_lost_before_its_session_can_end() -> None:
     scene, machine, service = _scene()
 
     async def whole() -> None:
@@ -90,7 +90,7 @@ def test_an_extension_ends_a_fixed_lease_later() -> None:
     scene.do(machine, whole(), 20.0)
 
 
-def test_what_a_session_holds_is_given_back_however_long_that_takes() -> None:
+def test_the_release_of_a_session_hold_is_repeated_without_limit() -> None:
     scene, machine, service = _scene()
     scene.store.silent = (Acquire, Release)
     waiting = scene.begin(machine, mutex_of(service, lease=1.0).acquire(0.2))

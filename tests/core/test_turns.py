@@ -153,8 +153,8 @@ def test_a_lease_taken_out_of_the_queue_is_released_later_if_not_now(timeout: fl
 
     scene.do(machine, one())
     layer: Any = service.contexts[None].registry.backend
-    assert scene.store.table.entries["a"].held is not None
+    assert scene.store.table.entries["a"].holds
     scene.store.refused = ()
     scene.world.play(scene.world.time + 5.0)
-    assert scene.store.table.entries["a"].held is None
+    assert not scene.store.table.entries["a"].holds
     assert (layer.waiters, layer.queues) == ({}, {})

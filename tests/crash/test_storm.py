@@ -14,6 +14,7 @@ import pytest
 from tests.servers.redis import Redis
 
 import leaselock
+from leaselock.backends.redis.keys import keys_of
 from leaselock.testing.chaos.worker import LOCK
 from leaselock.testing.chaos.worker_pool import KINDS, TIMEOUT, WorkerPool
 from leaselock.testing.checker import Rules, check
@@ -64,4 +65,5 @@ def test_random_network_faults(seed: int, tmp_path: Path) -> None:
         with leaselock.Client(server.url) as client, client.lock(name, timeout=TIMEOUT):
             # The next acquire removes dead waiters, which could not do so themselves.
             assert client.lock(name).waiters() == []
-        assert server.ask("EXISTS", name, f"leaselock:queue:{{{name}}}") == 0
+        assert server.ask("EXISTS", *keys_of(name)[2:]) == 0
+        assert server.ask("EXISTS", f"lock:{name}") == 0

@@ -1,4 +1,4 @@
-"""The driver for asyncio, by itself: what happens at its edges."""
+"""Edge cases of the driver for asyncio."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from leaselock.drivers.aio import Aio, BodyGuard, _current_task, _Waker
 from leaselock.drivers.in_thread import InThread, _answer, _fail
 from leaselock.drivers.system_env import now, was_dropped
 
+# Longer than any operation here; a test that reaches it has failed.
+TIMEOUT = 60.0
 
-def test_what_is_no_effect_is_named() -> None:
+
+def test_an_object_that_is_no_effect_is_named() -> None:
     with pytest.raises(TypeError, match="which is not an effect"):
         asyncio.run(Aio().run(strange()))
 
 
-def test_outside_of_a_task_there_is_no_caller() -> None:
+def test_outside_of_a_task_there_is_no_owner() -> None:
     async def main() -> None:
         driver = Aio()
         failed: list[Exception] = []
@@ -90,7 +93,7 @@ def test_a_task_cancelled_before_its_first_step_closes_its_process() -> None:
     asyncio.run(main())
 
 
-def test_a_process_that_was_given_up_is_not_begun() -> None:
+def test_an_abandoned_process_is_not_started() -> None:
     async def main() -> None:
         process: Process[Any] = waits()
         process.close()
@@ -99,14 +102,14 @@ def test_a_process_that_was_given_up_is_not_begun() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["callback", "process"])
-def test_an_error_beside_the_caller_is_reported(told: bool) -> None:
+@pytest.mark.parametrize("in_callback", [True, False], ids=["callback", "process"])
+def test_an_error_outside_of_the_caller_is_reported(in_callback: bool) -> None:
     async def main() -> list[dict[str, Any]]:
         reported: list[dict[str, Any]] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: reported.append(context))
         driver = Aio()
-        if told:
+        if in_callback:
             await driver.run(waits(CallUser(lambda argument: 1 / argument, 0)))
         else:
             driver._spawn(strange(), "x")
@@ -115,7 +118,7 @@ def test_an_error_beside_the_caller_is_reported(told: bool) -> None:
         return reported
 
     (context,) = asyncio.run(main())
-    assert isinstance(context["exception"], ZeroDivisionError if told else TypeError)
+    assert isinstance(context["exception"], ZeroDivisionError if in_callback else TypeError)
 
 
 def test_a_body_is_cancelled_once_and_not_by_itself() -> None:
@@ -136,8 +139,8 @@ def test_a_body_is_cancelled_once_and_not_by_itself() -> None:
     asyncio.run(main())
 
 
-def test_a_body_that_its_loop_has_left_behind_is_not_cancelled() -> None:
-    """It will never go on, and the client is to serve another loop."""
+def test_a_body_of_a_closed_loop_is_not_cancelled() -> None:
+    """The body will never continue, and another loop may use the client."""
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda loop, context: None)  # of a task that never ends
     task = loop.create_task(asyncio.sleep(60))
@@ -149,7 +152,7 @@ def test_a_body_that_its_loop_has_left_behind_is_not_cancelled() -> None:
 
 
 def test_a_callback_may_close_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not wait for itself."""
+    """The callback does not wait for itself."""
     monkeypatch.setattr("leaselock.drivers.aio.CLOSE_TIMEOUT", 60.0)
 
     async def main() -> None:
@@ -163,32 +166,32 @@ def test_a_callback_may_close_the_client(monkeypatch: pytest.MonkeyPatch) -> Non
         lease = await client.lock("a", lease=0.1, renew=False).acquire()
         assert lease is not None
         lease.on_lost(close)
-        await asyncio.wait_for(closed.wait(), 20)
+        await asyncio.wait_for(closed.wait(), TIMEOUT)
 
     asyncio.run(main())
 
 
-def test_no_callback_keeps_another_from_being_told() -> None:
-    """Not even one that ends a task and waits for it, and so has that one's cancellation."""
+def test_no_callback_prevents_the_others() -> None:
+    """A callback that cancels a task and waits for it gets that task's CancelledError."""
 
     async def main() -> None:
-        work, told = asyncio.create_task(asyncio.sleep(60)), asyncio.Event()
+        work, called = asyncio.create_task(asyncio.sleep(60)), asyncio.Event()
 
         async def stop(lease: leaselock.AsyncLease) -> None:
             work.cancel()
             await work
 
-        async with leaselock.AsyncClient("memory://told") as client:
+        async with leaselock.AsyncClient("memory://callbacks") as client:
             lease = await client.lock("a", lease=0.1, renew=False).acquire()
             assert lease is not None
             lease.on_lost(stop)
-            lease.on_lost(lambda lease: told.set())
-            await asyncio.wait_for(told.wait(), 10)
+            lease.on_lost(lambda lease: called.set())
+            await asyncio.wait_for(called.wait(), TIMEOUT)
 
     asyncio.run(main())
 
 
-def test_late_answers_are_for_nobody() -> None:
+def test_late_answers_are_ignored() -> None:
     async def main() -> None:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         future.cancel()
@@ -236,7 +239,7 @@ def test_the_stores_are_abandoned_after_a_fork_and_after_the_end_of_their_loop()
     assert store.calls == ["abandon", "abandon"]
 
 
-def test_a_forked_child_forgets_everything() -> None:
+def test_a_forked_child_resets_its_state() -> None:
     nowhere = Nowhere()
     driver = Aio(blocking=(nowhere,))
     driver.after_fork()
@@ -248,20 +251,20 @@ def test_a_forked_child_forgets_everything() -> None:
     assert not reasons[0][1]
 
 
-def test_a_thread_answers_nobody_when_its_loop_is_closed() -> None:
+def test_an_answer_of_a_thread_for_a_closed_loop_is_ignored() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow(Nowhere):
         def call(self, request: object, until: float) -> object:
             begun.set()
-            go_on.wait(10)
+            go_on.wait(TIMEOUT)
             return request
 
     lent = InThread(Slow())
 
     async def ask() -> None:
         asking = asyncio.create_task(lent.call("x", FOREVER))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, TIMEOUT)
         asking.cancel()
 
     asyncio.run(ask())
@@ -271,8 +274,8 @@ def test_a_thread_answers_nobody_when_its_loop_is_closed() -> None:
     assert lent.thread is None
 
 
-def test_a_body_that_is_dropped_leaves_no_ghost() -> None:
-    """GeneratorExit: nothing can be awaited any more, so the keeper gives the lock back."""
+def test_a_dropped_body_leaves_no_hold() -> None:
+    """After GeneratorExit nothing can be awaited, so the renewer releases the lock."""
 
     async def main() -> None:
         async with leaselock.AsyncClient("memory://drop") as client:
@@ -284,16 +287,18 @@ def test_a_body_that_is_dropped_leaves_no_ghost() -> None:
             coroutine = body()
             step: Any = coroutine.send(None)
             while not client.lock("a").owned():
-                await asyncio.wait_for(asyncio.shield(step), 5) if step else await asyncio.sleep(0)
+                await asyncio.wait_for(
+                    asyncio.shield(step), TIMEOUT
+                ) if step else await asyncio.sleep(0)
                 step = coroutine.send(None)
             coroutine.close()
-            async with client.lock("a", timeout=5, reentrant=False):
+            async with client.lock("a", timeout=TIMEOUT, reentrant=False):
                 pass
 
     asyncio.run(main())
 
 
-def test_a_lost_body_is_cancelled_and_told() -> None:
+def test_a_lost_lease_cancels_the_body() -> None:
     async def main() -> None:
         async with leaselock.AsyncClient("memory://lost") as client:
             with pytest.raises(leaselock.LeaseLost):

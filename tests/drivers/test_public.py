@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from leaselock.drivers import system_env
 from leaselock.drivers.errors import as_public
 from leaselock.drivers.system_env import SystemEnv
 from leaselock.errors import NotApplied
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Inner(NotApplied):
     """An exception of one backend."""
 
 
-def test_an_exception_of_a_backend_leaves_as_its_public_class() -> None:
+def test_an_exception_of_a_backend_is_raised_as_its_public_class() -> None:
     public = as_public(Inner("out of reach"))
     assert type(public) is NotApplied
     assert public.args == ("out of reach",)
@@ -26,15 +23,13 @@ def test_an_exception_of_a_backend_leaves_as_its_public_class() -> None:
     assert as_public(itself) is itself
 
 
-def test_the_line_of_the_user_is_the_first_one_outside_of_the_library(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_lines_are_recorded_while_memory_is_traced() -> None:
+    assert SystemEnv().records_call_sites() == (sys.flags.dev_mode or tracemalloc.is_tracing())
+
+
+def test_the_line_of_the_user_is_the_first_one_outside_of_the_library() -> None:
     library: dict[str, Any] = {"__name__": "leaselock.api.threads"}
     exec("def acquire(env):\n    return env.call_site()", library)
-    tracing = False
-    monkeypatch.setattr(tracemalloc, "is_tracing", lambda: tracing)
-    assert not system_env._tracing()
-    tracing = True
     site = library["acquire"](SystemEnv())
     assert site.startswith(f'  File "{__file__}", line ')
     assert site.endswith("in test_the_line_of_the_user_is_the_first_one_outside_of_the_library")

@@ -1,8 +1,8 @@
 """The sweep: every operation interrupted at its k-th suspension, for every k.
 
-Afterwards nothing is held by nobody, although the lease is long, and nothing of another's was
-released. Each suspension is struck twice: before the effect is done, and after, so that its
-answer is lost.
+Afterwards no hold without an owner is left, although the lease is long, and no hold of another
+client was released. Each suspension is interrupted twice: before the effect is executed, and
+after, so that its answer is lost.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ async def with_body(mutex: Mutex) -> None:
     await mutex.leave(None)
 
 
-# A nested acquire is not among them: it suspends nowhere (tests/core says so).
-# What is done, and whether it is done with a handle on the lock, or while another has it.
+# A nested acquire is not among them, because it never suspends (as tests/core checks).
+# The operations, and whether each needs a lease, or a lock that another client holds.
 OPERATIONS: dict[
     str, tuple[str, Callable[[ClientCore, Mutex, LeaseHandle | None], Process[Any]]]
 ] = {
@@ -100,7 +100,7 @@ def party(driver: Any, url: str) -> ClientCore:
 
 
 def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
-    """Whether the strike was beyond the operation's last suspension."""
+    """Return whether the interruption was planned after the operation's last suspension."""
     situation, begin = OPERATIONS[operation]
     driver, other = Struck.__new__(Struck), Threads.__new__(Threads)
     mine, theirs = party(driver, url), party(other, url)
@@ -128,7 +128,7 @@ def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
         driver.end(mine.close())
     if operation == "detach":
         other.run(theirs.break_lock("a", None))
-    assert other.run(rival.acquire(LIMIT)) is not None, "it is held by nobody"
+    assert other.run(rival.acquire(LIMIT)) is not None, "the lock is held without an owner"
     other.end(theirs.close())
     driver.end(mine.close())
     return survived
@@ -136,7 +136,7 @@ def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_threads_struck_by_ctrl_c(operation: str, after: bool) -> None:
+def test_threads_interrupted_by_ctrl_c(operation: str, after: bool) -> None:
     for strike in itertools.count(1):
         if strike_threads(f"memory://sweep{next(ROOMS)}", operation, strike, after):
             break
@@ -190,7 +190,7 @@ async def strike_tasks(url: str, operation: str, strike: int, after: bool) -> bo
         await driver.end(mine.close())
     if operation == "detach":
         await other.run(theirs.break_lock("a", None))
-    assert await other.run(rival.acquire(LIMIT)) is not None, "it is held by nobody"
+    assert await other.run(rival.acquire(LIMIT)) is not None, "the lock is held without an owner"
     await other.end(theirs.close())
     await driver.end(mine.close())
     return survived
@@ -198,7 +198,7 @@ async def strike_tasks(url: str, operation: str, strike: int, after: bool) -> bo
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_tasks_struck_by_cancellation(operation: str, after: bool) -> None:
+def test_tasks_interrupted_by_cancellation(operation: str, after: bool) -> None:
     for strike in itertools.count(1):
         url = f"memory://sweep{next(ROOMS)}"
         if asyncio.run(strike_tasks(url, operation, strike, after)):
@@ -207,19 +207,19 @@ def test_tasks_struck_by_cancellation(operation: str, after: bool) -> None:
 
 
 class Scene:
-    """Two simulated machines; the first is struck at its k-th turn."""
+    """Two simulated machines; the first is interrupted at its k-th step."""
 
     def __init__(self) -> None:
         self.world = World(1, {}, Faults())
         self.model = Model(lambda: self.world.time, lambda: int(self.world.time * 1e6) + 1)
-        self.world.models = {"store": self.model, "ear": self.model}
+        self.world.models = {"store": self.model, "listener": self.model}
         self.run: Run | None = None
 
     def service(self, name: str) -> tuple[Machine, ClientCore]:
         machine = Machine(self.world, name)
         return machine, ClientCore(
             machine,
-            lambda protocol: NodeQueue(CAPABILITIES, "store", "ear"),
+            lambda protocol: NodeQueue(CAPABILITIES, "store", "listener"),
             label=None,
             op_timeout=2.0,
         )
@@ -233,7 +233,7 @@ class Scene:
 
 @pytest.mark.parametrize("how", ["interrupt", "crash"])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_simulated_processes_struck(operation: str, how: str) -> None:
+def test_simulated_processes_interrupted(operation: str, how: str) -> None:
     for strike in itertools.count(1):
         if strike_simulated(operation, strike, how):
             break
@@ -274,9 +274,9 @@ def strike_simulated(operation: str, strike: int, how: str) -> bool:
     machine.crash()
     if operation == "detach":
         scene.do(other, theirs.break_lock("a", None))
-    assert scene.do(other, rival.acquire(2.5)) is not None, "it is held by nobody"
+    assert scene.do(other, rival.acquire(2.5)) is not None, "the lock is held without an owner"
     entry = scene.model.table.entries["a"]
-    assert entry.held is not None
-    assert not rules.expired(MemoryRow(scene.model.table, "", "a"), entry.held)
+    (held,) = entry.holds.values()
+    assert not rules.expired(MemoryRow(scene.model.table, "", "a"), held)
     assert not entry.queue
     return not struck

@@ -1,4 +1,4 @@
-"""The driver for threads, by itself: what happens at its edges."""
+"""Edge cases of the driver for threads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import greenlet  # type: ignore[import-untyped]
 import pytest
 
 import leaselock
@@ -21,15 +22,18 @@ from leaselock.drivers.threads import Threads, _at_exit
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+# Longer than any operation here; a test that reaches it has failed.
+TIMEOUT = 60.0
+
 
 class Nowhere:
-    """A node of which nobody asks anything here."""
+    """A connection that must not be used."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
 
     def call(self, request: object, until: float) -> object:
-        raise AssertionError("nobody asks")
+        raise AssertionError("no request is expected")
 
     def interrupt(self) -> None:
         self.calls.append("interrupt")
@@ -45,7 +49,7 @@ async def waits(*effects: Any) -> list[object]:
     return [await effect for effect in effects]
 
 
-def test_what_is_no_effect_is_named() -> None:
+def test_an_object_that_is_no_effect_is_named() -> None:
     with pytest.raises(TypeError, match="which is not an effect"):
         Threads().run(strange())
 
@@ -62,6 +66,7 @@ def test_a_signal_that_is_set_is_not_waited_for() -> None:
     signal = Signal()
     signal.set()
     assert Threads().run(waits(Wait(signal, FOREVER))) == [True]
+    assert repr(signal) == "Signal()"
 
 
 def test_a_wait_ends_at_its_deadline_and_leaves_nothing_behind() -> None:
@@ -80,12 +85,12 @@ def test_a_long_wait_is_made_of_several(monkeypatch: pytest.MonkeyPatch) -> None
     timer.join()
 
 
-def test_patience_is_bounded() -> None:
+def test_a_timeout_is_bounded() -> None:
     assert time_left(FOREVER) == LONGEST_WAIT
     assert time_left(now() - 1) == 0.0
 
 
-def test_a_thread_is_another_caller_whatever_its_number() -> None:
+def test_a_thread_is_another_owner_even_with_a_reused_identifier() -> None:
     driver = Threads()
     seen: list[Owner] = [driver.owner(), driver.owner()]
     assert seen[0] is seen[1]
@@ -112,7 +117,7 @@ def test_a_thread_that_cannot_be_started_leaves_its_process_closed(
     assert was_dropped(process)
 
 
-def test_a_process_that_was_given_up_is_not_begun() -> None:
+def test_an_abandoned_process_is_not_started() -> None:
     process: Process[Any] = waits()
     process.close()
     driver = Threads()
@@ -133,21 +138,21 @@ def test_an_error_of_a_callback_is_reported_and_goes_no_further(
     assert str(reported[0].exc_value) == "why"
 
 
-def test_no_callback_keeps_another_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither one that ends its thread nor one that takes its time."""
-    told = threading.Event()
+def test_no_callback_prevents_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a callback that ends its thread nor a slow one."""
+    called = threading.Event()
     monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
-    with leaselock.Client("memory://told") as client:
+    with leaselock.Client("memory://callbacks") as client:
         lease = client.lock("a", lease=0.1, renew=False).acquire()
         assert lease is not None
         lease.on_lost(lambda lease: sys.exit("lost"))
-        lease.on_lost(lambda lease: told.wait(20))
-        lease.on_lost(lambda lease: told.set())
-        assert told.wait(10)
+        lease.on_lost(lambda lease: called.wait(2 * TIMEOUT))
+        lease.on_lost(lambda lease: called.set())
+        assert called.wait(TIMEOUT)
 
 
-def test_what_runs_after_its_call_is_not_decorated() -> None:
-    """It would run without the lock."""
+def test_functions_that_run_after_their_call_are_not_decorated() -> None:
+    """A generator or coroutine function would run without the lock."""
 
     async def coroutine() -> None: ...
 
@@ -168,7 +173,7 @@ def test_what_runs_after_its_call_is_not_decorated() -> None:
             task_s(function)  # type: ignore[arg-type]
 
 
-def test_close_joins_what_runs_but_not_itself() -> None:
+def test_close_joins_the_other_threads_only() -> None:
     nowhere = Nowhere()
     driver = Threads(blocking=(nowhere,))
     signal = Signal()
@@ -221,7 +226,7 @@ def test_a_forked_child_abandons_the_stores() -> None:
     assert store.calls == ["abandon"]
 
 
-def test_a_forked_child_forgets_everything() -> None:
+def test_a_forked_child_resets_its_state() -> None:
     nowhere = Nowhere()
     driver = Threads(blocking=(nowhere,))
     reasons: list[tuple[str, bool]] = []
@@ -236,7 +241,7 @@ def test_a_forked_child_forgets_everything() -> None:
     assert SystemEnv().wall() == pytest.approx(time.time(), abs=5)
 
 
-def test_every_driver_hears_of_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_driver_is_notified_of_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = Nowhere()
     driver = Threads(blocking=(nowhere,))
     monkeypatch.setattr(node, "DRIVERS", [driver])
@@ -270,12 +275,26 @@ def test_close_while_blocked_ends_the_wait() -> None:
         while not other.lock("a").waiters():
             lease.ensure()
         client.close()
-        thread.join(10)
+        thread.join(TIMEOUT)
         assert other.lock("a").waiters() == []
     assert "while it waited" in str(errors[0])
 
 
-def test_chance_is_a_number_below_one() -> None:
+def test_greenlets_of_one_thread_are_different_owners() -> None:
+    driver = Threads()
+    owners = [greenlet.greenlet(lambda: [driver.owner(), driver.owner()]).switch() for _ in "ab"]
+    (first, again), (other, _) = owners
+    assert first is again
+    assert len({first, other, driver.owner()}) == 3
+
+
+def test_greenlets_do_not_share_a_lock() -> None:
+    with leaselock.Client("memory://greenlets") as client, client.lock("a") as lease:
+        assert greenlet.greenlet(lambda: client.lock("a").acquire(timeout=0)).switch() is None
+        lease.ensure()
+
+
+def test_random_is_a_number_below_one() -> None:
     drawn = {SystemEnv().random() for _ in range(100)}
     assert len(drawn) > 90
     assert all(0.0 <= chance < 1.0 for chance in drawn)

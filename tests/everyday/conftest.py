@@ -1,4 +1,4 @@
-"""A Redis of each test's own, and a file."""
+"""A private Redis server and a private file for each test."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,7 +91,7 @@ def test_relative_path_is_resolved_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_command_under_a_lock_finds_the_same_file_from_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
-    inner = " ".join([*COMMAND, "ls", "--json"])
+    inner = shlex.join([*COMMAND, "ls", "--json"])
     words = ("run", "a", "--", "sh", "-c", f"cd below && {inner}")
     ended = command(*words, url="sqlite:///locks.db", cwd=tmp_path)
     (lock,) = json.loads(ended.stdout)["locks"]

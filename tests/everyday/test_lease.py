@@ -64,10 +64,10 @@ def test_the_error_of_the_body_stays(file: str) -> None:
     with leaselock.Client(file) as client, leaselock.Client(file) as person:
         lease = client.lock("a").acquire()
         assert lease is not None
-        with pytest.raises(ZeroDivisionError) as told, lease:  # noqa: PT012
+        with pytest.raises(ZeroDivisionError) as raised, lease:  # noqa: PT012
             person.break_lock("a")
             raise ZeroDivisionError
-        assert any("lost" in note for note in told.value.__notes__)
+        assert any("lost" in note for note in raised.value.__notes__)
 
 
 DROPPED = """
@@ -98,3 +98,20 @@ def test_lease_that_is_dropped_warns_with_the_place_of_its_acquire(file: str) ->
 def test_lease_that_is_dropped_says_nothing_by_default(file: str) -> None:
     """As any ResourceWarning of Python's."""
     assert script(DROPPED, url=file).stderr == ""
+
+
+def test_renewals_are_counted(file: str) -> None:
+    with leaselock.Client(file) as client, client.lock("a") as lease:
+        assert lease.renewals == 0
+        lease.extend(60.0)
+        assert lease.renewals == 1
+
+
+def test_detached_holder_is_shown_as_such(file: str) -> None:
+    with leaselock.Client(file) as client:
+        lease = client.lock("a").acquire()
+        assert (holder := client.lock("a").holder()) is not None
+        assert not holder.detached
+        lease.detach()
+        assert (holder := client.lock("a").holder()) is not None
+        assert holder.detached

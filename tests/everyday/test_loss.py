@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pace import pace
 from tests.servers.process import eventually
 
 import leaselock
@@ -16,54 +17,56 @@ if TYPE_CHECKING:
 
     from tests.servers.redis import Redis
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
+# Multiplied by the pace: the time of the lease and that of a request.
+LEASE = 0.5
 FAULTS = ["kill", "pause"]
 
 
 def strike(redis: Redis, fault: str) -> Callable[[], None]:
-    """Have the server die, or keep silent."""
+    """Kill the server, or freeze it."""
     strike: Callable[[], None] = getattr(redis, fault)
     return strike
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_end_of_with_after_loss_raises_lease_lost(redis: Redis, fault: str) -> None:
-    with leaselock.Client(redis.url, op_timeout=0.5) as client:
-        lock = client.lock("a", lease=1.0)
-        with pytest.raises(leaselock.LeaseLost) as told, lock as lease:  # noqa: PT012
+    with leaselock.Client(redis.url, op_timeout=LEASE * pace()) as client:
+        lock = client.lock("a", lease=LEASE * pace())
+        with pytest.raises(leaselock.LeaseLost) as raised, lock as lease:  # noqa: PT012
             strike(redis, fault)()
             eventually(lambda: lease.lost)
-    assert isinstance(told.value.__cause__, leaselock.StoreError)
+    assert isinstance(raised.value.__cause__, leaselock.StoreError)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_release_after_loss_raises_lease_lost(redis: Redis, fault: str) -> None:
-    with leaselock.Client(redis.url, op_timeout=0.5) as client:
-        lease = client.lock("a", lease=1.0).acquire()
+    with leaselock.Client(redis.url, op_timeout=LEASE * pace()) as client:
+        lease = client.lock("a", lease=LEASE * pace()).acquire()
         assert lease is not None
         strike(redis, fault)()
         eventually(lambda: lease.lost)
-        with pytest.raises(leaselock.LeaseLost) as told:
+        with pytest.raises(leaselock.LeaseLost) as raised:
             lease.release()
-    assert isinstance(told.value.__cause__, leaselock.StoreError)
+    assert isinstance(raised.value.__cause__, leaselock.StoreError)
 
 
 def test_release_that_finds_a_loss_calls_on_lost(redis: Redis) -> None:
     called = threading.Event()
-    with leaselock.Client(redis.url, op_timeout=0.5) as client:
-        lease = client.lock("a", lease=1.0, renew=False).acquire()
+    with leaselock.Client(redis.url, op_timeout=LEASE * pace()) as client:
+        lease = client.lock("a", lease=LEASE * pace(), renew=False).acquire()
         assert lease is not None
         lease.on_lost(lambda _: called.set())
         redis.kill()
         eventually(lambda: lease.lost)
         with pytest.raises(leaselock.LeaseLost):
             lease.release()
-        assert called.wait(PATIENCE)
+        assert called.wait(TIMEOUT)
 
 
 def test_the_error_of_the_body_stays(redis: Redis) -> None:
-    with leaselock.Client(redis.url, op_timeout=0.5) as client:
-        lock = client.lock("a", lease=1.0)
+    with leaselock.Client(redis.url, op_timeout=LEASE * pace()) as client:
+        lock = client.lock("a", lease=LEASE * pace())
         with pytest.raises(ZeroDivisionError), lock as lease:  # noqa: PT012
             redis.kill()
             eventually(lambda: lease.lost)
@@ -73,20 +76,20 @@ def test_the_error_of_the_body_stays(redis: Redis) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_body_in_asyncio_is_cancelled_and_ends_with_lease_lost(redis: Redis, fault: str) -> None:
     async def main() -> None:
-        client = leaselock.AsyncClient(redis.url, op_timeout=0.5)
-        async with client, client.lock("a", lease=1.0):
+        client = leaselock.AsyncClient(redis.url, op_timeout=LEASE * pace())
+        async with client, client.lock("a", lease=LEASE * pace()):
             strike(redis, fault)()
             await asyncio.Event().wait()
 
-    with pytest.raises(leaselock.LeaseLost) as told:
-        asyncio.run(asyncio.wait_for(main(), PATIENCE))
-    assert isinstance(told.value.__cause__, leaselock.StoreError)
+    with pytest.raises(leaselock.LeaseLost) as raised:
+        asyncio.run(asyncio.wait_for(main(), TIMEOUT))
+    assert isinstance(raised.value.__cause__, leaselock.StoreError)
 
 
 def test_release_in_asyncio_after_loss_raises_lease_lost(redis: Redis) -> None:
     async def main() -> None:
-        async with leaselock.AsyncClient(redis.url, op_timeout=0.5) as client:
-            lease = await client.lock("a", lease=1.0).acquire()
+        async with leaselock.AsyncClient(redis.url, op_timeout=LEASE * pace()) as client:
+            lease = await client.lock("a", lease=LEASE * pace()).acquire()
             assert lease is not None
             lost = asyncio.Event()
             lease.on_lost(lambda _: lost.set())
@@ -94,6 +97,6 @@ def test_release_in_asyncio_after_loss_raises_lease_lost(redis: Redis) -> None:
             await lost.wait()
             await lease.release()
 
-    with pytest.raises(leaselock.LeaseLost) as told:
-        asyncio.run(asyncio.wait_for(main(), PATIENCE))
-    assert isinstance(told.value.__cause__, leaselock.StoreError)
+    with pytest.raises(leaselock.LeaseLost) as raised:
+        asyncio.run(asyncio.wait_for(main(), TIMEOUT))
+    assert isinstance(raised.value.__cause__, leaselock.StoreError)

@@ -1,4 +1,4 @@
-"""One thread enters and another one leaves; and a lock object that is the owner itself."""
+"""A `with` entered and left by different threads, and lock objects that are their own owner."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 R = TypeVar("R")
 
 
 def elsewhere(function: Callable[..., R], *arguments: object) -> R:
     """Call *function* in a thread of its own."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function, *arguments).result(PATIENCE)
+        return pool.submit(function, *arguments).result(TIMEOUT)
 
 
 def test_with_is_left_on_another_thread(file: str) -> None:
@@ -34,9 +34,9 @@ def test_with_is_left_on_another_thread(file: str) -> None:
 
 
 def test_each_with_leaves_its_own_entry(file: str) -> None:
-    """Two threads use one lock object, one after the other, and a third one leaves for both."""
+    """Two threads enter one lock object, one after the other; a third one leaves for both."""
     with leaselock.Client(file) as client:
-        lock = client.lock("a", timeout=PATIENCE)
+        lock = client.lock("a", timeout=TIMEOUT)
         first = elsewhere(lock.__enter__)
         entered = threading.Event()
 
@@ -50,7 +50,7 @@ def test_each_with_leaves_its_own_entry(file: str) -> None:
             eventually(lambda: client.lock("a").waiters())
             assert not entered.is_set()
             elsewhere(lock.__exit__, None, None, None)
-            assert waiting.result(PATIENCE).token > first.token
+            assert waiting.result(TIMEOUT).token > first.token
         assert not lock.locked()
 
 
@@ -109,10 +109,10 @@ def test_lock_that_is_the_owner_waits_for_itself(file: str) -> None:
         lock = client.lock("a", owner="lock")
         first = lock.acquire()
         with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(lock.acquire, PATIENCE)
+            waiting = pool.submit(lock.acquire, TIMEOUT)
             eventually(lock.waiters)
             first.release()
-            second = waiting.result(PATIENCE)
+            second = waiting.result(TIMEOUT)
             assert second is not None
             assert second.token > first.token
             elsewhere(lock.release)
@@ -154,7 +154,7 @@ def test_waiting_acquire_is_cancelled_from_another_thread(file: str) -> None:
             eventually(lock.waiters)
             assert lock.cancel() == 1
             with pytest.raises(leaselock.AcquireCancelled):
-                waiting.result(PATIENCE)
+                waiting.result(TIMEOUT)
             assert lock.waiters() == []
             assert lock.cancel() == 0
         # It can be used again.
@@ -173,10 +173,10 @@ def test_cancel_ends_every_waiting_acquire_of_this_lock_object_only(file: str) -
             assert lock.cancel() == 2
             for waiting in mine:
                 with pytest.raises(leaselock.AcquireCancelled):
-                    waiting.result(PATIENCE)
+                    waiting.result(TIMEOUT)
             assert len(lock.waiters()) == 1
             held.release()
-            assert its.result(PATIENCE) is not None
+            assert its.result(TIMEOUT) is not None
 
 
 def test_waiting_acquire_in_asyncio_is_cancelled(file: str) -> None:

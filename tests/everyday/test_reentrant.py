@@ -1,4 +1,4 @@
-"""An owner that asks again for a lock that it has, or has lost."""
+"""An owner that acquires a lock again that it holds, or has lost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import leaselock
 def test_second_acquire_without_reentrancy_raises_already_held(file: str) -> None:
     with leaselock.Client(file) as client:
         lock = client.lock("a", reentrant=False)
-        with lock, pytest.raises(leaselock.AlreadyHeld) as told:
+        with lock, pytest.raises(leaselock.AlreadyHeld) as raised:
             lock.acquire()
-        assert told.value.name == "a"
-        assert isinstance(told.value, leaselock.LeaselockError)
+        assert raised.value.name == "a"
+        assert isinstance(raised.value, leaselock.LeaselockError)
 
 
 def test_acquire_after_loss_reports_the_loss(file: str) -> None:

@@ -30,6 +30,16 @@ def test_lock(file: str) -> None:
             assert repr(lock) == f"<leaselock.Lock 'a' on {file}, held, token {lease.token}>"
 
 
+def test_modes_and_campaigns(file: str) -> None:
+    with leaselock.Client(file) as client:
+        assert repr(client.rwlock("a").read) == f"<leaselock.Lock 'a' on {file}, shared>"
+        permits = client.semaphore("b", permits=3)
+        assert repr(permits) == f"<leaselock.Semaphore 'b' on {file}, 3 permits>"
+        assert repr(client.semaphore("b", permits=None)) == f"<leaselock.Semaphore 'b' on {file}>"
+        campaign = client.election("c").lead()
+        assert repr(campaign) == f"<leaselock.Campaign for 'c' on {file}>"
+
+
 def test_lease(file: str) -> None:
     with leaselock.Client(file) as client:
         lease = client.lock("a", lease=1000.0).acquire()

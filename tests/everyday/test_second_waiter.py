@@ -1,61 +1,28 @@
-"""Those who wait behind another program, which notifies nobody of its release."""
+"""Waiters behind another program's hold, whose release sends no notification."""
 
 from __future__ import annotations
 
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tests.everyday.people import environment
-from tests.servers.process import Process, eventually
+import pytest
+from tests.everyday.people import WAITERS, got, running, waiting
+from tests.pace import pace
 
 import leaselock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.servers.redis import Redis
 
 # What a busy machine may add; without the fix it took up to three seconds.
 SLACK = 1.0
-PATIENCE = 60.0
-
-WAITERS = """
-import os, sys, threading, leaselock
-client = leaselock.Client(os.environ["LEASELOCK_URL"])
-for _ in range(int(sys.argv[1])):
-    threading.Thread(target=lambda: client.lock("a").acquire(), daemon=True).start()
-threading.Event().wait()
-"""
+TIMEOUT = 60.0
 
 
-@contextmanager
-def running(folder: Path, text: str, url: str, *words: str) -> Iterator[Process]:
-    """A program beside us, which is killed at the end."""
-    variables = [f"{k}={v}" for k, v in environment({"LEASELOCK_URL": url}).items()]
-    log = folder / f"log{time.monotonic_ns()}"
-    process = Process(["env", "-i", *variables, sys.executable, "-c", text, *words], log)
-    try:
-        yield process
-    finally:
-        process.kill()
-
-
-def waiting(url: str, count: int) -> None:
-    """Return when so many wait."""
-    with leaselock.Client(url) as client:
-        eventually(lambda: len(client.lock("a").waiters()) >= count)
-
-
-def got(lock: leaselock.Lock) -> float:
-    """When the lock was granted; it is released at once."""
-    with lock:
-        return time.monotonic()
-
-
+@pytest.mark.timing
 def test_second_waiter_behind_another_program_takes_the_place_of_the_first(
     redis: Redis, tmp_path: Path
 ) -> None:
@@ -71,4 +38,4 @@ def test_second_waiter_behind_another_program_takes_the_place_of_the_first(
             first.kill()
         redis.ask("DEL", key)
         released = time.monotonic()
-        assert behind.result(PATIENCE) - released < SLACK
+        assert behind.result(TIMEOUT) - released < SLACK * pace()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.everyday.people import LIMIT, environment, script
-from tests.servers.process import eventually, free_port
+from tests.servers.process import closed_port, eventually
 
 import leaselock
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
     from tests.servers.redis import Redis
 
+# Each call takes as long: the server is asked again until then.
 DEAD = """
 import os, leaselock
-client = leaselock.Client(os.environ["LEASELOCK_URL"], op_timeout=1.0)
+client = leaselock.Client(os.environ["LEASELOCK_URL"], op_timeout=0.2)
 {call}
 """
 AIO = """
 import asyncio, os, leaselock
 async def main():
-    async with leaselock.AsyncClient(os.environ["LEASELOCK_URL"], op_timeout=1.0) as client:
+    async with leaselock.AsyncClient(os.environ["LEASELOCK_URL"], op_timeout=0.2) as client:
         {call}
 asyncio.run(main())
 """
@@ -49,10 +50,10 @@ def ours(text: str) -> list[str]:
 @pytest.mark.parametrize("scheme", ["redis", "postgresql", "zookeeper"])
 @pytest.mark.parametrize("call", CALLS)
 def test_dead_server_shows_two_lines_of_ours(scheme: str, call: str) -> None:
-    url = f"{scheme}://127.0.0.1:{free_port()}/a"
-    if scheme == "redis":
-        url = url[:-1] + "0"
-    text = script(DEAD.format(call=CALLS[call]), url=url).stderr
+    path = "0" if scheme == "redis" else "a"
+    with closed_port() as port:
+        url = f"{scheme}://127.0.0.1:{port}/{path}"
+        text = script(DEAD.format(call=CALLS[call]), url=url).stderr
     assert "During handling" not in text, text
     assert "direct cause" not in text, text
     assert len(ours(text)) <= 2, text
@@ -61,9 +62,10 @@ def test_dead_server_shows_two_lines_of_ours(scheme: str, call: str) -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_dead_server_in_asyncio_shows_two_lines_of_ours(call: str) -> None:
-    url = f"redis://127.0.0.1:{free_port()}/0"
     words = CALLS[call].replace("__enter__", "__aenter__")
-    text = script(AIO.format(call=f"await {words}"), url=url).stderr
+    with closed_port() as port:
+        url = f"redis://127.0.0.1:{port}/0"
+        text = script(AIO.format(call=f"await {words}"), url=url).stderr
     assert "During handling" not in text, text
     assert len(ours(text)) <= 2, text
     assert text.splitlines()[-1].startswith("leaselock.NotApplied: "), text
@@ -98,8 +100,8 @@ def test_interrupted_wait_shows_two_lines_of_ours(redis: Redis, tmp_path: Path, 
 def test_exceptions_are_raised_under_their_public_names(redis: Redis) -> None:
     """Their classes can be imported from where their names say, and are no private subclasses."""
     redis.kill()
-    with leaselock.Client(redis.url, op_timeout=1.0) as client:
+    with leaselock.Client(redis.url, op_timeout=0.2) as client:
         for call in (client.lock("a").acquire, client.locks, client.lock("a").holder):
-            with pytest.raises(leaselock.StoreError) as told:
+            with pytest.raises(leaselock.StoreError) as raised:
                 call()
-            assert told.type in (leaselock.NotApplied, leaselock.OutcomeUnknown)
+            assert raised.type in (leaselock.NotApplied, leaselock.OutcomeUnknown)

@@ -1,4 +1,4 @@
-"""What a type checker says of everyday programs, and what wrong arguments are told."""
+"""The result of a type checker for usual programs, and the errors for wrong arguments."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ client.lock("a", owner="me")
 
 
 def checked(folder: Path, text: str) -> list[str]:
-    """What mypy says of a program."""
+    """Return mypy's output for a program."""
     program = folder / "program.py"
     program.write_text(text)
     config = folder / "mypy.ini"

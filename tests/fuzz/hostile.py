@@ -1,7 +1,7 @@
-"""Servers on a port of this machine that answer a client with whatever they are told to.
+"""Servers on a local port that answer a client with predefined data.
 
-Law: one reads questions, and answers each with the next of its pieces. It remembers which token it
-has granted to whom.
+A server reads requests, and answers each with the next of its pieces. It remembers which token it
+has granted to which client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.servers.resp import packed, read_reply
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Held by another: how long yet, our place in the queue, its ticket; who, what of it, its token.
+# Held by another client: remaining time, our position, our ticket; its owner, metadata and token.
 BUSY = b"*7\r\n:0\r\n:9000\r\n:0\r\n" + packed(b"5", b"x:1", b"1\nboth\n5\n{}", b"3")[4:]
 HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
 LATE = 0.1
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 
 
 def pushed(*words: bytes) -> bytes:
-    """As a server sends what nobody has asked for."""
+    """A message that a server sends without a request."""
     return b">" + packed(*words)[1:]
 
 

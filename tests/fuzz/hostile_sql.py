@@ -1,6 +1,6 @@
-"""Servers that answer a client of PostgreSQL or of MySQL with whatever they are told to.
+"""Servers that answer a client of PostgreSQL or of MySQL with predefined data.
 
-Law: as far as they are polite they greet as a server does. All else is a piece: a sound answer to
+They greet as a real server does. All else is a piece: a sound answer to
 the statements that were sent, or what is made of one, or any bytes.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 POLITE = ("START", "GREET")
 NUMBER, FAR = 7, 9 * 10**15
 HELD = (3, 1, "x:1", "x", "either", FAR, "{}", 0)
-SESSION = ("a", "x:1", "x", 3, 9, "{}", 0)
+SESSION = ("a", "x:1", "x", 3, 9, "{}", 0, "exclusive")
 ALWAYS: dict[str, list[Any]] = {
     "identify": [(NUMBER,)],
     "fact": [("1",)],
@@ -39,8 +39,10 @@ GREETING = {"identify", "fact", "session settings", "session defaults", "commit"
 BUSY: dict[str, list[Any]] = {
     **ALWAYS,
     "lock": [HELD],
-    "holding session": [SESSION],
+    "holding sessions": [SESSION],
     "sessions": [SESSION],
+    "advisory stranger": [(7, "user", "program", 0, "exclusive")],
+    "row stranger": [(7, "user", "program", 0, "exclusive")],
 }
 # Requests for a connection that is encrypted, by which PostgreSQL's clients begin.
 ENCRYPTED = (80877103, 80877104)

@@ -21,9 +21,9 @@ from leaselock.drivers.system_env import now
 from leaselock.drivers.threads import Threads
 from leaselock.errors import NotApplied, OutcomeUnknown
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 BRIEF = 1.0
-# By state or number: what it is, in the eyes of whoever asked. (Hazard D14.)
+# The exception for each state or number (hazard D14).
 POSTGRES = {
     "42501": "lacks a right",
     "42P01": "run `leaselock init",
@@ -43,13 +43,13 @@ MYSQL = {
 ENDED_POSTGRES, ENDED_MYSQL = ("57P01", "57P02", "57P03"), (1053, 1927, 4031)
 
 
-def asked_redis(pieces: list[Piece], patience: float) -> tuple[object, int]:
+def asked_redis(pieces: list[Piece], timeout: float) -> tuple[object, int]:
     """What one question comes to, and how often the server was asked."""
     server = lines.server()
     server.play(pieces)
     store = RedisStore(settings_of(server.url), now, BlockingConnection)
     driver = Threads((store,))
-    acquire = store.backend("hash").acquire(lines.CLAIMS[0], wait=True, until=now() + patience)
+    acquire = store.backend("hash").acquire(lines.CLAIMS[0], wait=True, until=now() + timeout)
     try:
         return driver.run(acquire), server.turn
     except NotApplied as error:
@@ -65,7 +65,7 @@ def error(code: str) -> Piece:
 
 @pytest.mark.parametrize("code", sorted(TEMPORARY - {"MOVED", "ASK"}))
 def test_what_passes_in_redis_is_asked_again(code: str) -> None:
-    answer, turns = asked_redis([error(code), error(code), Piece("grant")], PATIENCE)
+    answer, turns = asked_redis([error(code), error(code), Piece("grant")], TIMEOUT)
     assert isinstance(answer, Grant)
     assert turns == 3
 
@@ -79,8 +79,8 @@ def test_what_does_not_pass_in_time_is_refused(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", [*sorted(ADVICE), "ERR", "EXECABORT", "NEWCODE", "READONL"])
-def test_what_is_the_users_to_mend_is_refused_at_once(code: str) -> None:
-    answer, turns = asked_redis([error(code)], PATIENCE)
+def test_an_error_that_the_user_must_fix_is_raised_at_once(code: str) -> None:
+    answer, turns = asked_redis([error(code)], TIMEOUT)
     assert isinstance(answer, NotApplied)
     assert code in str(answer)
     assert ADVICE.get(code, "") in str(answer)
@@ -102,7 +102,7 @@ def said(kind: str, code: object) -> Piece:
 )
 def test_what_a_database_refuses_was_not_done(kind: str, code: object, protocol: str) -> None:
     databases.server(kind).play([said(kind, code)])
-    for answered in databases.answers(kind, databases.asking(protocol)[:1], PATIENCE):
+    for answered in databases.answers(kind, databases.asking(protocol)[:1], TIMEOUT):
         (answer,) = answered
         assert isinstance(answer, NotApplied)
         assert str(code) in str(answer) or "leaselock init" in str(answer)
@@ -115,5 +115,5 @@ def test_what_a_database_refuses_was_not_done(kind: str, code: object, protocol:
 def test_the_end_of_a_session_says_nothing_of_what_was_done(kind: str, code: object) -> None:
     databases.server(kind).play([said(kind, code)])
     for protocol in ("lease", "row", "advisory"):
-        for answered in databases.answers(kind, databases.asking(protocol)[:1], PATIENCE):
+        for answered in databases.answers(kind, databases.asking(protocol)[:1], TIMEOUT):
             assert [type(answer) for answer in answered] == [OutcomeUnknown]

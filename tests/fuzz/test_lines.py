@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from leaselock.backends.redis.backend import RedisBackend
 
-PATIENCE = 0.15
+TIMEOUT = 0.15
 # How much later an answer may come on a machine with much else to do.
 SLACK = 5.0
 CLAIMS = [Claim("a", f"{n:032x}:{n}", f"{n:032x}", 1.0, "{}", 1.0) for n in range(1, 4)]
@@ -77,7 +77,7 @@ async def carried_out(backend: RedisBackend, request: object, until: float) -> o
         return await backend.await_wakeup(request.claim, until)
     if isinstance(request, Doctor):
         return await backend.doctor(until)
-    return await backend.carry_out(request, until)
+    return await backend.handle(request, until)
 
 
 def asked(form: str, requests: Sequence[object]) -> list[object]:
@@ -88,10 +88,10 @@ def asked(form: str, requests: Sequence[object]) -> list[object]:
     for request in requests:
         began = monotonic()
         try:
-            answers.append(driver.run(carried_out(backend, request, began + PATIENCE)))
+            answers.append(driver.run(carried_out(backend, request, began + TIMEOUT)))
         except StoreError as error:
             answers.append(error)
-        assert monotonic() < began + PATIENCE + SLACK
+        assert monotonic() < began + TIMEOUT + SLACK
     driver.close()
     return answers
 
@@ -102,11 +102,11 @@ def awaited(form: str, requests: Sequence[object], *, at_once: bool = True) -> l
     async def one(driver: Aio, backend: RedisBackend, request: object) -> object:
         began = monotonic()
         try:
-            return await driver.run(carried_out(backend, request, began + PATIENCE))
+            return await driver.run(carried_out(backend, request, began + TIMEOUT))
         except StoreError as error:
             return error
         finally:
-            assert monotonic() < began + PATIENCE + SLACK
+            assert monotonic() < began + TIMEOUT + SLACK
 
     async def all_of_them() -> list[object]:
         store = RedisStore(settings_of(server().url), monotonic, MultiplexedConnection)
@@ -142,7 +142,7 @@ def test_any_bytes_are_an_answer_or_an_error_of_ours_in_time(
 
 
 @holds(20, pieces=st.lists(SOUND, min_size=1, max_size=5), turns=st.integers(1, 2))
-def test_no_grant_is_believed_but_ones_own(pieces: list[Piece], turns: int) -> None:
+def test_only_a_grant_of_the_own_claim_is_accepted(pieces: list[Piece], turns: int) -> None:
     requests = [Acquire(claim, True) for claim in CLAIMS] * turns
     for ask in asked, awaited:
         if ask is awaited:
@@ -155,7 +155,7 @@ def test_no_grant_is_believed_but_ones_own(pieces: list[Piece], turns: int) -> N
 
 
 def await_wakeup(word: bytes) -> None:
-    """Have a waiter told that, alone and as part of a message to it."""
+    """Send that to a waiter, alone and as part of a message."""
     owner = owner_of(CLAIMS[0].id).encode()
     for said in (word, *(owner + b"\n" + rest for rest in (word, b"7\n" + word, word + b"\n7"))):
         for ask in asked, awaited_by_one:

@@ -101,21 +101,21 @@ async def process_of(store: SqlStore, request: Any, until: float) -> Any:
 
 
 def asked(url: str, results: list[Result], request: Any) -> None:
-    """Ask in a thread."""
+    """Send requests in a thread."""
     store = store_on(url, AnsweringConnection(results))
     with contextlib.suppress(StoreError, ConnectionResetError):
         Threads((store,)).run(process_of(store, request, math.inf))
 
 
 def awaited(url: str, results: list[Result], request: Any) -> None:
-    """Ask in a task."""
+    """Send requests in a task."""
     store = store_on(url, AnsweringTask(results))
     with contextlib.suppress(StoreError, ConnectionResetError):
         asyncio.run(answer(store, request))
 
 
 async def answer(store: SqlStore, request: Any) -> None:
-    """Ask with a deadline that is far away."""
+    """Send requests with a distant deadline."""
     driver = Aio((store,))
     await driver.run(process_of(store, request, monotonic() + 60.0))
 

@@ -59,14 +59,15 @@ def test_any_environment_names_a_store_or_is_rejected(
             for node in (*opened.blocking, *opened.stores):
                 node.close()
         with contextlib.suppress(Misconfigured):
-            open_client(SimpleNamespace(backend=None, op_timeout=None)).close()  # type: ignore[arg-type]
+            options: Any = SimpleNamespace(backend=None, op_timeout=None, verbose=False)
+            open_client(options).close()
         lease: Any = SimpleNamespace(name="a", token=1)
         assert command_environment(lease, 1.0, "memory://")[STACK].endswith("a")
         assert all(enclosing_locks())
 
 
 @cache
-def life() -> Liveness:
+def liveness() -> Liveness:
     """Return a client's liveness, in a database file of this process."""
     folder = tempfile.mkdtemp()
     file = File(f"{folder}/locks.db", monotonic)
@@ -76,11 +77,11 @@ def life() -> Liveness:
 
 @holds(words=st.binary(min_size=1, max_size=60))
 def test_any_data_in_the_wake_up_pipe_is_a_wake_up(words: bytes) -> None:
-    own = life()
+    own = liveness()
     os.write(own.wake, words)
     # Each read starts at a record's beginning.
     os.write(own.wake, b"\1" * (MESSAGE_SIZE - len(words) % MESSAGE_SIZE))
-    for name in own.await_wakeup():
+    for name in own.await_wakeup(60.0):
         assert name == "" or name.startswith(f"{own.client}:")
 
 

@@ -13,11 +13,13 @@ from tests.fuzz.properties import holds
 from tests.fuzz.test_urls import ODD
 
 from leaselock.cli.formatting import escape, format_duration, parse_duration
+from leaselock.cli.listing import layout
 from leaselock.cli.maintenance import format_finding
-from leaselock.cli.show import COLUMNS, lock_document, lock_lines, table, table_row
+from leaselock.cli.show import lock_lines
 from leaselock.core import validation
 from leaselock.core.backend import Claim, Finding, HoldRecord, LockState
 from leaselock.core.inspection import Holder, lock_info
+from leaselock.documents import lock_document
 from leaselock.errors import InvalidName
 
 # Text that controls a terminal, changes the writing direction, ends a line, or is a lone surrogate.
@@ -81,10 +83,11 @@ def test_untrusted_metadata_is_shown_escaped(
     held = HoldRecord("h", "c", "either", 1, 0.0, about, since)
     report = lock_info(LockState.exclusive(name, held, since, (claim, claim)))
     assert isinstance(report.holder, Holder)
-    shown = [*lock_lines(report), *table([COLUMNS, table_row(report)]).split("\n")]
+    listed = layout([report], None, lambda text, _: text)
     # The table has two lines; no name or label adds another one.
-    assert len(shown) == len(lock_lines(report)) + 2
-    assert all(line.isprintable() for line in shown)
+    assert len(listed) == 2
+    narrow = layout([report], 30, lambda text, _: text)
+    assert all(line.isprintable() for line in (*lock_lines(report), *listed, *narrow))
     # It is part of messages, which are logged.
     assert str(report.holder).isprintable()
     assert read_strictly(json.dumps(lock_document(report)))["name"] == name

@@ -24,7 +24,7 @@ The hazards of the literature, tested on real stores: processes are killed and f
 lost, clocks are set wrong, servers are killed, and another process tries to acquire the lock. Each
 cell is the outcome of a run on private servers on one machine, by `make hazards`, which wrote this
 page. The naive methods are recipes from books and blogs, written with the plain drivers
-(`naive_*.py` in [the code](../../tests/hazards)); a test checks that they fail:
+(`naive_*.py` in `tests/hazards`); a test checks that they fail:
 `tests/hazards/test_hazard_table.py`. No default of leaselock may fail.
 
 ![the table](hazard-table.svg)

@@ -1,6 +1,6 @@
 """The Java side: built once by Maven, then driven line by line.
 
-Law: the real Redisson does the locking; here is nothing but its start, its orders and its end.
+The real Redisson does the locking; this module starts it, sends its orders and ends it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ BUILT = TARGET / "built"
 GOALS = ("compile", "dependency:copy-dependencies")
 # What makes a short-lived Java start quickly.
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
-BUILD_PATIENCE = 110.0
-PATIENCE = 30.0
+BUILD_TIMEOUT = 110.0
+TIMEOUT = 30.0
 
 
 def toolchain() -> None:
@@ -71,7 +71,7 @@ def maven(*options: str) -> subprocess.CompletedProcess[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=BUILD_PATIENCE,
+        timeout=BUILD_TIMEOUT,
     )
 
 
@@ -95,7 +95,7 @@ class Java:
 
     def wait(self) -> None:
         """Until it is connected."""
-        self.ready.result(PATIENCE)
+        self.ready.result(TIMEOUT)
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -120,7 +120,7 @@ class Java:
 
     def obey(self, owner: str, verb: str, name: str, *arguments: object) -> str:
         """Give an order, and wait for the answer."""
-        return self.order(owner, verb, name, *arguments).result(PATIENCE)
+        return self.order(owner, verb, name, *arguments).result(TIMEOUT)
 
     def stop(self) -> None:
         """End it, at once."""

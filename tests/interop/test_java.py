@@ -31,10 +31,10 @@ def test_a_lock_is_a_hash_of_its_owner(java: Java, server: Redis) -> None:
 
 def test_a_release_is_published(java: Java, server: Redis) -> None:
     with server.wire() as wire:
-        wire.ask("SUBSCRIBE", "redisson_lock__channel:{told}")
-        java.obey("me", "lock", "told")
-        java.obey("other", "force", "told")
-        assert wire.await_wakeup() == ["message", "redisson_lock__channel:{told}", "0"]
+        wire.ask("SUBSCRIBE", "redisson_lock__channel:{notified}")
+        java.obey("me", "lock", "notified")
+        java.obey("other", "force", "notified")
+        assert wire.await_wakeup() == ["message", "redisson_lock__channel:{notified}", "0"]
 
 
 def test_a_token_is_counted(java: Java, server: Redis) -> None:

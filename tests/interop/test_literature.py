@@ -38,7 +38,7 @@ def test_the_transcript(server: Redis) -> None:
     assert evaluated(server, "release", "thread-x") == "(nil)"
 
 
-def test_the_time_is_in_seconds_and_counts_anew(server: Redis) -> None:
+def test_the_time_is_in_seconds_and_restarts(server: Redis) -> None:
     evaluated(server, "acquire", "thread-x", "30")
     evaluated(server, "acquire", "thread-x", "90")
     assert 85 < server.ask("TTL", KEY) <= 90

@@ -1,9 +1,8 @@
-"""One Python process that contends in ZooKeeper: KIND URL PATH UNTIL HOLD FILE...
+"""One Python process that contends in ZooKeeper: KIND URL PATH TURNS HOLD FILE...
 
-Each file is a thread or task. KIND is threads, asyncio, kazoo or kazoo-beside-curator; UNTIL is
-on the monotonic clock in nanoseconds, HOLD in milliseconds.
-Law: an interval lies inside the hold, and is written as
-"granted released token", where the token is the transaction that created the node.
+Each file is a thread or task, and appears before its first acquire. KIND is threads, asyncio, kazoo
+or kazoo-with-curator; HOLD is in milliseconds. An interval lies inside the hold, and is written
+as "granted released token", where the token is the transaction that created the node.
 """
 
 from __future__ import annotations
@@ -36,18 +35,17 @@ class BesideCurator(Lock):  # type: ignore[misc]
 class Contest:
     """The settings of all contenders of this process."""
 
-    def __init__(self, url: str, path: str, end: str, hold: str) -> None:
+    def __init__(self, url: str, path: str, count: str, hold: str) -> None:
         self.url = url
         self.hosts = url.partition("://")[2].partition("/")[0]
         self.path = path
-        self.end = int(end)
+        self.count = int(count)
         self.hold = float(hold) / 1000
 
     def turns(self, file: str, turn: Callable[[], tuple[int, int, int]]) -> None:
-        """Acquire and release until the end, and record that."""
-        lines = []
-        while time.monotonic_ns() < self.end:
-            lines.append(" ".join(map(str, turn())))
+        """Acquire and release that often, and record that."""
+        Path(file).touch()
+        lines = [" ".join(map(str, turn())) for _ in range(self.count)]
         Path(file).write_text("".join(f"{line}\n" for line in lines))
 
     def by_kazoo(self, kind: type[Any], file: str) -> None:
@@ -82,7 +80,8 @@ class Contest:
         """With leaselock in asyncio."""
         lock = client.lock(self.path.rpartition("/")[2], lease=LEASE)
         lines = []
-        while time.monotonic_ns() < self.end:
+        await asyncio.to_thread(Path(file).touch)
+        for _ in range(self.count):
             async with lock as lease:
                 granted = time.monotonic_ns()
                 await asyncio.sleep(self.hold)
@@ -113,9 +112,9 @@ def together(jobs: list[Any]) -> None:
         thread.join()
 
 
-def main(kind: str, url: str, path: str, end: str, hold: str, *files: str) -> None:
+def main(kind: str, url: str, path: str, count: str, hold: str, *files: str) -> None:
     """Contend."""
-    contest = Contest(url, path, end, hold)
+    contest = Contest(url, path, count, hold)
     if kind == "asyncio":
         asyncio.run(contest.all_in_asyncio(list(files)))
     elif kind == "threads":

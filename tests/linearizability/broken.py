@@ -7,13 +7,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.linearizability.operations import NEVER
-from tests.linearizability.workload import now
+from tests.linearizability.workload import EXCLUSIVE, now
 
 if TYPE_CHECKING:
     from tests.servers.redis import Redis
 
 LEASE = 0.05
-PATIENCE = 2.0
+TIMEOUT = 2.0
 STEP = 0.001
 # How late some replies are.
 LATE = 0.03
@@ -45,11 +45,11 @@ class RedisLocks:
     def __init__(self, server: Redis, error: str = "") -> None:
         self.wire = server.wire()
         self.error = error
-        self.lots = secrets.SystemRandom()
+        self.rng = secrets.SystemRandom()
 
     def acquire(self, name: str) -> RedisHold | None:
         """Try until it is granted, or for a while."""
-        owner, end = secrets.token_hex(8), now() + PATIENCE * 1e9
+        owner, end = secrets.token_hex(8), now() + TIMEOUT * 1e9
         early = self.error == "token before the grant"
         token = self.wire.ask("INCR", f"{name}:token") if early else 0
         while now() < end:
@@ -71,7 +71,7 @@ class RedisLocks:
             return NEVER
         if self.error == "validity from the reply":
             # The reply has been under way for some time.
-            time.sleep(self.lots.choice((0.0, LATE)))
+            time.sleep(self.rng.choice((0.0, LATE)))
             return now() + lease
         return asked + lease
 
@@ -86,6 +86,8 @@ class RedisLocks:
 
 class RedisHold:
     """One hold."""
+
+    shares = EXCLUSIVE
 
     def __init__(
         self, locks: RedisLocks, name: str, owner: str, token: int, valid_until: int

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from leaselock.testing.history import History, Hold, LockHistory
 
 SOURCE = Path(__file__).parent / "porcupine"
-MODELS = ("mutex", "reentrant", "fenced", "reentrant-fenced")
+MODELS = ("mutex", "reentrant", "fenced", "reentrant-fenced", "shared", "shared-fenced")
+# The models of locks that have readers, or permits.
+SHARED = MODELS[-2:]
+# The names that the checker has for the fields of an operation.
+FIELDS = (
+    *("Lock", "Client", "Kind", "Hold", "Owner", "Token", "Call", "Return"),
+    *("Mode", "Permits", "Limit"),
+)
 # Later than any instant: an operation that does not return.
 NEVER = (1 << 63) - 1
 UNDECIDED = 2
@@ -40,11 +47,13 @@ class Operation(NamedTuple):
     token: int
     call: int
     returned: int
+    mode: str = "exclusive"
+    permits: int = 0
+    limit: int = 0
 
     def line(self) -> str:
         """As the checker reads it."""
-        values = dict(zip(("Lock", "Client", "Kind", "Hold", "Owner"), self, strict=False))
-        return json.dumps(values | dict(zip(("Token", "Call", "Return"), self[5:], strict=True)))
+        return json.dumps(dict(zip(FIELDS, self, strict=True)))
 
 
 class Log:
@@ -69,17 +78,19 @@ def operations_of(history: History) -> Iterator[Operation]:
 
 
 def _operations_of(lock: LockHistory, hold: Hold, number: int) -> Iterator[Operation]:
-    """What one attempt did. Without a grant it claims nothing."""
+    """What one attempt did. It claims nothing without a grant, or if the lease was over before the
+    grant arrived: then it was relied on at no instant.
+    """
+    if hold.certain_interval is None:
+        return
+    granted, end = hold.certain_interval
     assert hold.acquiring is not None
-    assert hold.granted is not None
     owner = f"{hold.process.pid} {hold.process.born} {hold.task}"
     first = Operation(
         *(lock.name, number, "acquire", f"{hold.ident:x}", owner, hold.token or 0),
-        *(hold.acquiring, hold.granted),
+        *(hold.acquiring, granted, hold.mode, hold.permits, hold.limit),
     )
     yield first
-    # A lease that was over when the grant arrived was relied on at no instant.
-    end = max(hold.certain_until, hold.granted)
     reports = [instant for instant in (hold.release_lost, hold.lost) if instant is not None]
     if hold.released is not None:
         yield first._replace(kind="release", call=end, returned=max(hold.released, end))

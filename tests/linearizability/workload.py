@@ -16,16 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LOCKS = ("a", "b")
+EXCLUSIVE = ("exclusive", 0, 0)
+# "b" is a semaphore where locks are shared.
+SEMAPHORE, LIMIT = "b", 3
 # So many holds of a hundred last longer than the lease.
 LONG = 25
 
 
-class Held(Protocol):
+class HeldLock(Protocol):
     """A lock that is held."""
 
     @property
     def token(self) -> int:
         """The fencing token."""
+        ...
+
+    @property
+    def shares(self) -> tuple[str, int, int]:
+        """Its mode, and of a semaphore the permits and their limit."""
         ...
 
     def valid_until(self) -> int:
@@ -43,7 +51,7 @@ class Locks(Protocol):
     reentrant: bool
     lease: float
 
-    def acquire(self, name: str) -> Held | None:
+    def acquire(self, name: str) -> HeldLock | None:
         """Take it, waiting a while."""
         ...
 
@@ -60,35 +68,40 @@ def now() -> int:
 class Worker:
     """One thread."""
 
-    def __init__(self, number: int, locks: Locks, log: Log, lots: random.Random) -> None:
+    def __init__(self, number: int, locks: Locks, log: Log, rng: random.Random) -> None:
         self.number = number
         self.locks = locks
         self.log = log
-        self.lots = lots
+        self.rng = rng
         self.count = 0
 
     def turn(self) -> None:
         """Take a lock, hold it, end the hold."""
-        name = self.lots.choice(LOCKS)
+        name = self.rng.choice(LOCKS)
         began = now()
         held = self.locks.acquire(name)
         granted = now()
         if held is None:
             return
+        if held.valid_until() <= granted:
+            # The lease was over before the grant arrived: it was relied on at no instant.
+            held.release()
+            return
         self.count += 1
         hold, owner = f"{self.number}-{self.count}", str(self.number)
-        first = Operation(name, self.number, "acquire", hold, owner, held.token, began, granted)
+        asked = (name, self.number, "acquire", hold, owner, held.token, began, granted)
+        first = Operation(*asked, *held.shares)
         self.log.add(first)
-        if self.locks.reentrant and self.lots.random() < 0.3:
+        if self.locks.reentrant and self.rng.random() < 0.3:
             self.nested(first)
-        long = self.lots.randrange(100) < LONG
-        time.sleep(self.locks.lease * self.lots.uniform(1.1, 1.6) if long else 0.001)
+        long = self.rng.randrange(100) < LONG
+        time.sleep(self.locks.lease * self.rng.uniform(1.1, 1.6) if long else 0.001)
         valid_until = held.valid_until()
         releasing = now()
         released = held.release()
         ended = now()
         # The owner relied on it until it began to release, or until the lease was over.
-        relied = max(granted, min(releasing, valid_until))
+        relied = min(releasing, valid_until)
         kind = "release" if released else "expire"
         self.log.add(first._replace(kind=kind, call=relied, returned=max(ended, relied)))
 
@@ -145,20 +158,45 @@ class Ours:
         self.client = client
         self.lease = lease
 
-    def acquire(self, name: str) -> Held | None:
+    def acquire(self, name: str) -> HeldLock | None:
         """Take it."""
         lease = self.client.lock(name, lease=self.lease, renew=False).acquire(timeout=2.0)
         return None if lease is None else OurHold(lease)
 
     def close(self) -> None:
-        """The client is closed by whom it belongs to."""
+        """Do nothing: the owner of the client closes it."""
+
+
+class OurShared(Ours):
+    """A read/write lock, and a semaphore."""
+
+    reentrant = False
+
+    def __init__(self, client: leaselock.Client, lease: float, rng: random.Random) -> None:
+        super().__init__(client, lease)
+        self.rng = rng
+
+    def acquire(self, name: str) -> HeldLock | None:
+        """Take a side, or some permits."""
+        lease = self.lease
+        if name == SEMAPHORE:
+            permits = self.rng.choice((1, 1, 2))
+            semaphore = self.client.semaphore(name, permits=LIMIT, lease=lease, renew=False)
+            taken, shares = semaphore.acquire(2.0, permits), ("permits", permits, LIMIT)
+        else:
+            sides = self.client.rwlock(name, lease=lease, renew=False)
+            mode = self.rng.choice(("shared", "shared", "exclusive"))
+            lock = sides.write if mode == "exclusive" else sides.read
+            taken, shares = lock.acquire(2.0), (mode, 0, 0)
+        return None if taken is None else OurHold(taken, shares)
 
 
 class OurHold:
     """A lease."""
 
-    def __init__(self, lease: leaselock.Lease) -> None:
+    def __init__(self, lease: leaselock.Lease, shares: tuple[str, int, int] = EXCLUSIVE) -> None:
         self.lease = lease
+        self.shares = shares
         self.token = lease.token
         # The clock first: the sum must not be later than the truth. Now, since nothing remains of a
         # lease that is over, however long it has been.

@@ -1,6 +1,6 @@
 """The databases under test, and every kind of connection to them that a user may have.
 
-Law: a test does one thing on all of them: `Database` says how they differ, `Route` how a write
+A test does one thing on all of them: `Database` says how they differ, `Route` how a write
 gets there.
 """
 

@@ -1,4 +1,4 @@
-"""The conflicts that databases tell of by their own errors, each made for real."""
+"""Conflicts that databases report by their own errors, each provoked on a real server."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def reader(database: Database, *before: str) -> Iterator[Any]:
 def test_a_snapshot_of_mysql_hides_nothing(mariadb: Database) -> None:
     with reader(mariadb) as connection:
         mariadb.do(RAISE.format(5))
-        with pytest.raises(StaleVersion) as told:
+        with pytest.raises(StaleVersion) as raised:
             compare_and_set(connection, "account", ROW, {}, expected=1)
-        assert told.value.found == 2
+        assert raised.value.found == 2
     with mariadb.engine().connect() as alchemist:
         assert alchemist.execute(sqlalchemy.text(READ)).scalar() == 2
         mariadb.do("DELETE FROM account WHERE id = 5")
@@ -67,10 +67,10 @@ def test_a_row_that_a_snapshot_lacks_is_found(mariadb: Database) -> None:
 
 def conflict_of(connection: Any, **options: Any) -> Exception:
     """What a write that lost raises."""
-    with pytest.raises(Exception, match=r".") as told:
+    with pytest.raises(Exception, match=r".") as raised:
         compare_and_set(connection, "account", ROW, {}, expected=1, **options)
-    assert not isinstance(told.value, StaleVersion)
-    return told.value
+    assert not isinstance(raised.value, StaleVersion)
+    return raised.value
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
@@ -81,7 +81,7 @@ def test_a_serialization_failure(postgres: Database, level: str, change: str) ->
         assert is_conflict(conflict_of(connection))
 
 
-def test_a_serialization_failure_that_sqlalchemy_tells(postgres: Database) -> None:
+def test_a_serialization_failure_reported_by_sqlalchemy(postgres: Database) -> None:
     engine = postgres.engine(isolation_level="SERIALIZABLE")
     with engine.connect() as connection:
         connection.execute(sqlalchemy.text(READ))
@@ -118,7 +118,7 @@ def test_a_deadlock(kind: str, request: pytest.FixtureRequest) -> None:
     def work(first: int, second: int) -> None:
         with database.plain() as connection:
             connection.cursor().execute(RAISE.format(first))
-            both.wait(10)
+            both.wait(60)
             try:
                 compare_and_set(connection, "account", {"id": second}, {}, expected=1)
             except StaleVersion:  # the one that goes on finds what the other has not undone
@@ -151,9 +151,9 @@ def test_a_file_that_another_writer_has(sqlite: Database) -> None:
 
 
 def test_other_errors_are_no_conflicts(database: Database) -> None:
-    with database.plain() as connection, pytest.raises(Exception, match=r".") as told:
+    with database.plain() as connection, pytest.raises(Exception, match=r".") as raised:
         compare_and_set(connection, "no_such_table", ROW, {}, expected=1)
-    assert not is_conflict(told.value)
+    assert not is_conflict(raised.value)
     assert not is_conflict(OSError(1205, "a number is not enough"))
     assert not is_conflict(RowNotFound("account", ROW))
 
@@ -202,11 +202,11 @@ def test_who_had_to_wait_for_the_row_is_judged_by_what_it_is_then(
         watch.until_blocked(2)
         if not kept:
             first.rollback()
-            assert [writer.result(30) for writer in late] == [33, 2]
+            assert [writer.result(60) for writer in late] == [33, 2]
             return
         first.commit()
         with pytest.raises(FenceRejected, match="with token 34"):
-            late[0].result(30)
+            late[0].result(60)
         with pytest.raises(StaleVersion, match="has version 2, not 1"):
-            late[1].result(30)
+            late[1].result(60)
     assert database.row() == (2, 1, 34)

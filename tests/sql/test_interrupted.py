@@ -30,7 +30,7 @@ SETTING = {
     "postgres": ("SHOW lock_timeout", "0"),
     "mariadb": ("SELECT @@innodb_lock_wait_timeout", 50),
 }
-# Of a statement that failed nobody is told that it is done.
+# The end of a failed statement is not reported.
 SENT, DONE = "before_cursor_execute", "after_cursor_execute"
 if TYPE_CHECKING:
     Body = Callable[[AsyncConnection], Coroutine[Any, Any, None]]
@@ -64,7 +64,7 @@ async def cancelled_at(engine: AsyncEngine, body: Body, number: int, moment: str
 
 
 async def sweep(database: Database, body: Body, moment: str, least: int) -> None:
-    """Cancel it at each of its statements; whoever has the connection afterwards is well."""
+    """Cancel it at each of its statements; the connection is usable afterwards."""
     show, own = SETTING[database.kind]
     engine = create_async_engine(database.async_url, pool_size=1, max_overflow=0)
     number = 0
@@ -171,7 +171,7 @@ def test_ctrl_c_in_a_wait(database: Database, watch: Watch, timeout: float | Non
 
 
 def interrupt(watch: Watch | None) -> None:
-    """Press Ctrl-C, as soon as somebody waits in the server if somebody looks."""
+    """Interrupt the program as soon as a session waits in the server."""
     if watch is not None:
         watch.until_waiting()
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -37,7 +37,7 @@ SETTING = {
 
 @pytest.fixture
 def engine(database: Database) -> Iterator[sqlalchemy.Engine]:
-    """Somebody else's."""
+    """An engine of the user."""
     made = database.engine()
     yield made
     made.dispose()
@@ -101,7 +101,7 @@ def test_a_waiter_comes_in_after_the_commit_and_sees_it(
             watch.until_waiting()
             holder.execute(sqlalchemy.text("UPDATE account SET balance = 7 WHERE id = 5"))
             assert not waiter.done()
-        assert waiter.result(30) == 7
+        assert waiter.result(60) == 7
     watch.until_nothing_is_held()
 
 
@@ -260,13 +260,13 @@ def test_a_holder_whose_connection_is_ended_has_lost_it(
             assert free(database.engine(poolclass=sqlalchemy.NullPool), NAME)
             connection.execute(sqlalchemy.text("UPDATE account SET balance = 1"))
 
-    with pytest.raises(sqlalchemy.exc.OperationalError) as told:
+    with pytest.raises(sqlalchemy.exc.OperationalError) as raised:
         hold()
-    assert told.value.connection_invalidated
+    assert raised.value.connection_invalidated
     assert database.row("balance") == (100,)
 
 
-def test_two_that_wait_for_one_another_are_told(engine: sqlalchemy.Engine, watch: Watch) -> None:
+def test_a_deadlock_is_reported(engine: sqlalchemy.Engine, watch: Watch) -> None:
     both = threading.Barrier(2)
     lost: list[Exception] = []
     _, show, _ = SETTING[watch.kind]
@@ -274,7 +274,7 @@ def test_two_that_wait_for_one_another_are_told(engine: sqlalchemy.Engine, watch
 
     def take(first: str, second: str) -> None:
         with engine.connect() as connection, lock(connection, first):
-            both.wait(10)
+            both.wait(60)
             try:
                 with lock(connection, second, timeout=30):
                     assert free(engine, "c")

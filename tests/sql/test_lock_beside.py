@@ -1,4 +1,4 @@
-"""The lock of a transaction beside the locks of a client: where they are the same, they exclude."""
+"""Locks of transactions and locks of clients: locks of the same kind exclude each other."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def engine(database: Database) -> Iterator[sqlalchemy.Engine]:
 
 
 def wanted(target: Any, name: Any = NAME, **options: Any) -> None:
-    """Ask for the lock, which is not to be had."""
+    """Request the lock, which must not be granted."""
     with lock(target, name, **options):
         pytest.fail("it was granted")
 
@@ -148,7 +148,7 @@ def test_a_pool_of_one_connection_is_enough(
                 assert not free(engine, f"new name {number}")
             connection.rollback()
         small.dispose()
-    assert database.row("balance") == (100,)  # and nobody has committed for the caller
+    assert database.row("balance") == (100,)  # the caller's transaction is not committed
     watch.until_nothing_is_held()
 
 
@@ -180,7 +180,7 @@ def test_through_a_proxy_that_pools_transactions(postgres_server: Postgres) -> N
         engine.dispose()
 
 
-def test_sqlite_is_told_what_to_do(sqlite: Database) -> None:
+def test_sqlite_is_refused_with_an_alternative(sqlite: Database) -> None:
     engine = sqlite.engine()
     with engine.begin() as connection:
         with pytest.raises(NotApplied, match="begin the transaction with BEGIN IMMEDIATE, or use"):
@@ -222,10 +222,10 @@ def test_the_holder_is_named(postgres: Database) -> None:
     engine = postgres.engine(connect_args={"application_name": "billing"})
     with engine.begin() as connection, lock(connection, NAME):
         number = connection.execute(text("SELECT pg_backend_pid()")).scalar()
-        with engine.begin() as other, pytest.raises(AcquireTimeout) as told:
+        with engine.begin() as other, pytest.raises(AcquireTimeout) as raised:
             wanted(other, timeout=0)
-    assert told.value.name == NAME
-    assert f"held by backend {number} (billing), in a transaction of 0 s" in str(told.value)
+    assert raised.value.name == NAME
+    assert f"held by backend {number} (billing), in a transaction of 0 s" in str(raised.value)
     engine.dispose()
 
 
@@ -235,9 +235,9 @@ def test_what_a_snapshot_has_missed_is_a_conflict(postgres: Database) -> None:
     with engine.begin() as connection:
         connection.execute(text("SELECT 1 FROM account"))
         postgres.do("UPDATE account SET balance = 1")
-        with pytest.raises(sqlalchemy.exc.OperationalError) as told, lock(connection, NAME):
+        with pytest.raises(sqlalchemy.exc.OperationalError) as raised, lock(connection, NAME):
             connection.execute(text("UPDATE account SET balance = balance + 1"))
-        assert is_conflict(told.value)
+        assert is_conflict(raised.value)
         connection.rollback()
     engine.dispose()
 
@@ -262,10 +262,10 @@ def test_a_table_that_is_missing_is_named_with_its_cure(mariadb: Database) -> No
     engine = mariadb.engine()
     mariadb.do("DROP TABLE leaselock_row")
     for _ in range(2):
-        with engine.begin() as connection, pytest.raises(NotApplied) as told:
+        with engine.begin() as connection, pytest.raises(NotApplied) as raised:
             wanted(connection)
-        assert "no table leaselock_row: run `leaselock init URL`, or CREATE" in str(told.value)
-    mariadb.do(str(told.value).partition(", or ")[2])
+        assert "no table leaselock_row: run `leaselock init URL`, or CREATE" in str(raised.value)
+    mariadb.do(str(raised.value).partition(", or ")[2])
     with engine.begin() as connection, lock(connection, NAME):
         assert not free(engine, NAME)
     mariadb.do("DROP TABLE leaselock_row")
@@ -309,12 +309,14 @@ def test_waiters_survive_that_the_row_is_swept(mariadb: Database, watch: Watch) 
             waiters = [threads.submit(once, number) for number in range(3)]
             watch.until_waiting(3)
         for waiter in waiters:
-            waiter.result(30)
+            waiter.result(60)
     engine.dispose()
     assert mariadb.row("balance") == (103,)
 
 
-def test_who_may_not_make_rows_is_told(mariadb: Database, mariadb_server: MariaDB) -> None:
+def test_a_missing_permission_to_insert_is_reported(
+    mariadb: Database, mariadb_server: MariaDB
+) -> None:
     mariadb_server.do(
         "CREATE USER reader@'%' IDENTIFIED BY 'secret'", "GRANT SELECT ON locks.* TO reader@'%'"
     )
@@ -376,7 +378,7 @@ def test_a_server_with_settings_that_spoil_a_lock() -> None:
         engine.dispose()
 
 
-def test_a_wait_in_vain_keeps_nobody_from_other_names(mariadb: Database, watch: Watch) -> None:
+def test_a_failed_wait_does_not_block_other_names(mariadb: Database, watch: Watch) -> None:
     # Not even from new ones that sort next to it: no gap stays locked (hazard J10).
     engine = mariadb.engine()
     with engine.begin() as holder, lock(holder, "m"), engine.begin() as other:

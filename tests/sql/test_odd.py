@@ -1,4 +1,4 @@
-"""What users do beside what the manual says: odd names, savepoints, failed transactions."""
+"""Unusual uses: odd names, savepoints, failed transactions."""
 
 from __future__ import annotations
 

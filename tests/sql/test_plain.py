@@ -117,7 +117,7 @@ def test_nothing_is_committed_for_the_caller(database: Database) -> None:
     assert database.row() == (100, 1, None)
 
 
-def test_a_count_that_is_not_told_is_no_success(postgres: Database) -> None:
+def test_an_unknown_row_count_is_no_success(postgres: Database) -> None:
     with postgres.plain() as connection, connection.pipeline():
         with pytest.raises(OutcomeUnknown, match="does not say how many rows"):
             compare_and_set(connection, "account", ROW, {"balance": 3}, expected=1)

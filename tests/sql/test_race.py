@@ -1,4 +1,4 @@
-"""Many processes write one row at once: every write counts, and whoever was late knows it.
+"""Many processes write one row at once: no write is lost, and each conflict is reported.
 
 `make race` has each process write 500 times on each database; the suite, on PostgreSQL only.
 """
@@ -23,7 +23,7 @@ FULL = os.environ.get("LEASELOCK_INCREMENTS")
 def test_no_increment_is_lost(database: Database) -> None:
     processes, times = (20, int(FULL)) if FULL else SIZES[database.kind]
     words = [sys.executable, str(Path(__file__).with_name("incrementer.py"))]
-    crowd = [
+    running = [
         subprocess.Popen(
             [*words, database.kind, database.url, str(times)],
             stdin=subprocess.PIPE,
@@ -33,17 +33,17 @@ def test_no_increment_is_lost(database: Database) -> None:
         for _ in range(processes)
     ]
     try:
-        for process in crowd:
+        for process in running:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
         began = time.monotonic()
-        conflicts = [int(process.communicate()[0]) for process in begun(crowd)]
+        conflicts = [int(process.communicate()[0]) for process in begun(running)]
         took = time.monotonic() - began
     finally:
-        for process in crowd:
+        for process in running:
             process.kill()
             process.wait()
-    assert [process.returncode for process in crowd] == [0] * processes
+    assert [process.returncode for process in running] == [0] * processes
     assert database.row() == (100 + processes * times, 1 + processes * times, None)
     assert sum(conflicts) > 0
     print(
@@ -52,10 +52,10 @@ def test_no_increment_is_lost(database: Database) -> None:
     )
 
 
-def begun(crowd: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
-    """Start them all before anybody's end is waited for."""
-    for process in crowd:
+def begun(running: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
+    """Start all of them before the end of any."""
+    for process in running:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    return crowd
+    return running

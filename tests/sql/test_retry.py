@@ -57,17 +57,17 @@ def colour(request: pytest.FixtureRequest) -> str:
 
 
 def test_it_is_run_again_until_it_succeeds(colour: str) -> None:
-    told: list[tuple[Exception, int]] = []
+    reported: list[tuple[Exception, int]] = []
     assert run(colour, 0) == [1]
-    assert run(colour, 3, on_conflict=lambda *conflict: told.append(conflict)) == [1] * 4
-    assert told == [(STALE, 1), (STALE, 2), (STALE, 3)]
+    assert run(colour, 3, on_conflict=lambda *conflict: reported.append(conflict)) == [1] * 4
+    assert reported == [(STALE, 1), (STALE, 2), (STALE, 3)]
 
 
 def test_it_is_given_up_after_so_many_attempts(colour: str) -> None:
     error = StaleVersion("account", ROW, 1, 2)
-    with pytest.raises(StaleVersion) as told:
+    with pytest.raises(StaleVersion) as raised:
         run(colour, 5, error, attempts=2)
-    assert told.value is error
+    assert raised.value is error
     assert error.__notes__[0].startswith("leaselock: given up after 2 attempts in 0.0")
 
 
@@ -95,9 +95,9 @@ def test_pauses_grow_at_random_up_to_a_second() -> None:
 
 def test_other_errors_are_raised_at_once(colour: str) -> None:
     for error in (RowNotFound("account", ROW), ValueError("its own")):
-        with pytest.raises(type(error)) as told:
+        with pytest.raises(type(error)) as raised:
             run(colour, 1, error)
-        assert told.value is error
+        assert raised.value is error
         assert not hasattr(error, "__notes__")
 
 
@@ -160,7 +160,7 @@ def test_a_cancelled_task_is_not_run_again() -> None:
 
 
 def overtaken(database: Database, calls: list[int]) -> None:
-    """Let somebody else write the row, the first time."""
+    """Let another client write the row, the first time."""
     calls.append(1)
     if len(calls) == 1:
         database.do("UPDATE account SET version = version + 1, balance = 50 WHERE id = 5")

@@ -24,9 +24,9 @@ def test_the_version_read_is_replaced(database: Database, route: Route) -> None:
 
 def test_a_stale_version_is_refused_and_nothing_written(database: Database, route: Route) -> None:
     route.compare(database, {"balance": 90}, expected=1)
-    with pytest.raises(StaleVersion) as told:
+    with pytest.raises(StaleVersion) as raised:
         route.compare(database, {"balance": 80}, expected=1)
-    error = told.value
+    error = raised.value
     assert (error.table, error.key, error.expected, error.found) == ("account", {"id": 5}, 1, 2)
     assert str(error) == (
         "account {'id': 5} has version 2, not 1: it was changed after it was read"
@@ -56,10 +56,10 @@ def test_a_key_that_is_none_is_found_out(database: Database, route: Route) -> No
 def test_a_fence_rises_and_never_falls(database: Database, route: Route) -> None:
     assert route.fence(database, {"balance": 1}, token=33) == 33  # NULL until then
     assert route.fence(database, {"balance": 2}, token=34) == 34
-    with pytest.raises(FenceRejected) as told:
+    with pytest.raises(FenceRejected) as raised:
         route.fence(database, {"balance": 3}, token=33)
-    assert (told.value.token, told.value.found) == (33, 34)
-    assert "refuses token 33: a newer holder, with token 34, has written it" in str(told.value)
+    assert (raised.value.token, raised.value.found) == (33, 34)
+    assert "refuses token 33: a newer holder, with token 34, has written it" in str(raised.value)
     assert database.row() == (2, 1, 34)
 
 
@@ -86,12 +86,12 @@ def test_other_columns_may_have_the_number(database: Database, route: Route) -> 
 
 def test_the_errors_can_be_sent_to_another_process() -> None:
     key: dict[str, object] = {"id": 5}
-    told: list[LeaselockError] = [
+    errors: list[LeaselockError] = [
         StaleVersion("account", key, 1, 2),
         FenceRejected("account", key, 1, 2),
         RowNotFound("account", key),
     ]
-    for error in told:
+    for error in errors:
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
-    assert isinstance(told[2], LookupError)
+    assert isinstance(errors[2], LookupError)

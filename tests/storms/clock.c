@@ -1,5 +1,5 @@
 /* Preloaded into a worker: its wall clock is off by what its slot in a shared file says, in seconds.
-   Other clocks are left alone: nobody can set those. */
+   Other clocks are unchanged: they cannot be set. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from tests.servers.process import Place
+    from tests.servers.process import Location
 
     from leaselock.testing.chaos.target import Fault
 
@@ -38,8 +38,8 @@ class PartitionedNetwork:
 
     def __init__(self, stack: ExitStack, servers: int, count: int) -> None:
         self.net = stack.enter_context(Net())
-        self.far = self.net.place()
-        self.servers = [self.net.place() for _ in range(servers)]
+        self.far = self.net.add_location()
+        self.servers = [self.net.add_location() for _ in range(servers)]
         self.count = count
 
     def target(self, name: str, url: str, **more: Fault) -> Target:
@@ -47,8 +47,8 @@ class PartitionedNetwork:
         net = self.net
         faults = {
             "cut off workers": self._partition_fault(net.part, lambda rng: [self.far]),
-            "mute workers": self._partition_fault(net.mute, lambda rng: [self.far]),
-            "deaf workers": self._partition_fault(
+            "workers that send nothing": self._partition_fault(net.mute, lambda rng: [self.far]),
+            "workers that receive nothing": self._partition_fault(
                 lambda w, s: net.mute(s, w), lambda rng: [self.far]
             ),
             "partition": self._partition_fault(net.part, lambda rng: [self.far, net.near]),
@@ -57,12 +57,14 @@ class PartitionedNetwork:
         return Target(name, url, faults, idle=IDLE, restore=net.heal, prefixes=((), self.far.enter))
 
     def _partition_fault(
-        self, cut: Callable[[Place, Place], None], workers: Callable[[random.Random], list[Place]]
+        self,
+        cut: Callable[[Location, Location], None],
+        workers: Callable[[random.Random], list[Location]],
     ) -> Fault:
         def strike(rng: random.Random) -> None:
             for server in rng.sample(self.servers, self.count):
-                for place in workers(rng):
-                    cut(place, server)
+                for location in workers(rng):
+                    cut(location, server)
             self.wait(rng)
 
         return strike
@@ -84,21 +86,21 @@ class PartitionedNetwork:
 def redis(name: str, stack: ExitStack, folder: Path) -> Target:
     """One server."""
     partitioned = PartitionedNetwork(stack, 1, 1)
-    server = stack.enter_context(Redis(appendonly=True, place=partitioned.servers[0]))
+    server = stack.enter_context(Redis(appendonly=True, location=partitioned.servers[0]))
     return partitioned.target(name, server.url)
 
 
 def redlock(name: str, stack: ExitStack, folder: Path) -> Target:
     """Three masters, of which one at a time is cut off."""
     partitioned = PartitionedNetwork(stack, 3, 1)
-    masters = [stack.enter_context(Redis(appendonly=True, place=p)) for p in partitioned.servers]
+    masters = [stack.enter_context(Redis(appendonly=True, location=p)) for p in partitioned.servers]
     return partitioned.target(name, ",".join(master.url for master in masters))
 
 
 def zookeeper(name: str, stack: ExitStack, folder: Path) -> Target:
     """An ensemble, of which one server at a time, possibly the leader, is cut off."""
     partitioned = PartitionedNetwork(stack, 3, 3)
-    ensemble = stack.enter_context(Ensemble(places=partitioned.servers))
+    ensemble = stack.enter_context(Ensemble(locations=partitioned.servers))
     url = f"zookeeper://{ensemble.hosts}/storm?timeout=1"
     return partitioned.target(name, url, **{"part servers": partitioned.between_servers})
 

@@ -43,6 +43,17 @@ def zookeeper(name: str, stack: ExitStack, folder: Path) -> Target:
     return behind_proxies(target, proxies)
 
 
+def sharing(
+    make: Callable[[str, ExitStack, Path], Target],
+) -> Callable[[str, ExitStack, Path], Target]:
+    """The same target, whose workers also read and take permits."""
+
+    def made(name: str, stack: ExitStack, folder: Path) -> Target:
+        return make(name, stack, folder)._replace(shares=True)
+
+    return made
+
+
 TARGETS: dict[str, Callable[[str, ExitStack, Path], Target]] = {
     "sqlite": sqlite,
     "redis": redis.single,
@@ -58,6 +69,13 @@ TARGETS: dict[str, Callable[[str, ExitStack, Path], Target]] = {
     "mariadb-lease": sql.mariadb,
     "mariadb-row": partial(sql.mariadb, protocol="row"),
     "mariadb-advisory": partial(sql.mariadb, protocol="advisory"),
+    "sqlite-sharing": sharing(sqlite),
+    "redis-sharing": sharing(redis.single),
+    "zookeeper-sharing": sharing(zookeeper),
+    "postgres-lease-sharing": sharing(sql.postgres),
+    "postgres-row-sharing": sharing(partial(sql.postgres, protocol="row")),
+    "postgres-advisory-sharing": sharing(partial(sql.postgres, protocol="advisory")),
+    "mariadb-lease-sharing": sharing(sql.mariadb),
     "redis-partition": partitioned.redis,
     "redlock-3-partition": partitioned.redlock,
     "zookeeper-partition": partitioned.zookeeper,

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.backends.rivals import Waiter, take, told
+from tests.backends.rivals import Waiter, loss_time, take
 from tests.servers.net import Net
 from tests.servers.postgres import Postgres
 from tests.servers.process import eventually
@@ -21,7 +21,7 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers.process import Place
+    from tests.servers.process import Location
 
 # These tests mostly wait, on private servers.
 LEASE = 1.0
@@ -35,32 +35,32 @@ with leaselock.Client(sys.argv[1]) as client, client.lock("it", lease=1.0) as le
 """
 
 
-def redis(stack: ExitStack, place: Place) -> str:
-    return stack.enter_context(Redis(place=place)).url
+def redis(stack: ExitStack, location: Location) -> str:
+    return stack.enter_context(Redis(location=location)).url
 
 
-def zookeeper(stack: ExitStack, place: Place) -> str:
-    ensemble = stack.enter_context(Ensemble(places=[place]))
+def zookeeper(stack: ExitStack, location: Location) -> str:
+    ensemble = stack.enter_context(Ensemble(locations=[location]))
     return f"zookeeper://{ensemble.hosts}/partitioned?timeout={{session}}"
 
 
-def postgres(stack: ExitStack, place: Place) -> str:
-    server = stack.enter_context(Postgres(place))
+def postgres(stack: ExitStack, location: Location) -> str:
+    server = stack.enter_context(Postgres(location))
     with leaselock.Client(server.url) as client:
         client.setup()
     return server.url
 
 
-def advisory(stack: ExitStack, place: Place) -> str:
-    return f"{postgres(stack, place)}?protocol=advisory&session={{session}}"
+def advisory(stack: ExitStack, location: Location) -> str:
+    return f"{postgres(stack, location)}?protocol=advisory&session={{session}}"
 
 
 class Scene(NamedTuple):
     """A network_faults with a server in it."""
 
     net: Net
-    server: Place
-    far: Place
+    server: Location
+    far: Location
     store: str
 
     def url(self, lease: float = LEASE) -> str:
@@ -95,7 +95,7 @@ STORES = [redis, zookeeper, postgres, advisory]
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     with ExitStack() as stack:
         net = stack.enter_context(Net())
-        server, far = net.place(), net.place()
+        server, far = net.add_location(), net.add_location()
         yield Scene(net, server, far, request.param(stack, server))
 
 
@@ -118,7 +118,7 @@ def test_loss_by_partition_is_reported_before_the_next_grant(scene: Scene, way: 
         client = stack.enter_context(leaselock.Client(scene.url()))
         lease = client.lock("it", lease=LEASE).acquire(20.0)
         assert lease is not None
-        when, granted = told(lease), stack.enter_context(scene.rival())
+        when, granted = loss_time(lease), stack.enter_context(scene.rival())
         eventually(lambda: client.lock("it").waiters)
         net.mute(server, net.near)
         if way == "both ways":
@@ -136,7 +136,7 @@ def test_loss_by_partition_is_reported_before_the_next_grant(scene: Scene, way: 
 
 def test_server_without_a_quorum_does_not_renew() -> None:
     """Clients of a server without a quorum learn of the loss before the next grant (hazard I11)."""
-    with Net() as net, Ensemble(places=[net.place() for _ in range(3)]) as ensemble:
+    with Net() as net, Ensemble(locations=[net.add_location() for _ in range(3)]) as ensemble:
         lone = ensemble.followers()[0]
         others = [server for server in ensemble.servers if server is not lone]
         with (
@@ -144,10 +144,10 @@ def test_server_without_a_quorum_does_not_renew() -> None:
             leaselock.Client(url_of(others)) as rival,
         ):
             lease = take(client, "it")
-            when, waiter = told(lease), Waiter(rival, "it")
+            when, waiter = loss_time(lease), Waiter(rival, "it")
             eventually(lambda: rival.lock("it").waiters)
             for other in others:
-                net.part(lone.place, other.place)
+                net.part(lone.location, other.location)
             following = waiter.join()
             assert when() < waiter.granted
             assert following.token > lease.token
@@ -157,5 +157,5 @@ def test_server_without_a_quorum_does_not_renew() -> None:
 
 def url_of(servers: list[Server]) -> str:
     """Return a URL with these servers only."""
-    hosts = ",".join(f"{server.place.host}:{server.port}" for server in servers)
+    hosts = ",".join(f"{server.location.host}:{server.port}" for server in servers)
     return f"zookeeper://{hosts}/partitioned?timeout={2 * LEASE}"

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("name", ["sqlite", "redlock-3"])
+@pytest.mark.parametrize(
+    "name", ["sqlite", "redlock-3", "sqlite-sharing", "postgres-lease-sharing"]
+)
 def test_short_chaos_run(name: str, tmp_path: Path) -> None:
     injected: list[str] = []
     with ExitStack() as stack:

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -30,9 +31,14 @@ type Operation struct {
 	Token  int64
 	Call   int64
 	Return int64
+	// "exclusive", "shared", or "permits" of a semaphore that has so many.
+	Mode    string
+	Permits int
+	Limit   int
 }
 
-// state of one lock: Depth counts the acquires of its owner, Hold is the outermost of them.
+// state of one lock: Depth counts the acquires of its owner, Hold is the outermost of them. If it
+// is shared, Depth counts the readers or permits, and Hold lists their holds in order.
 type state struct {
 	Owner string
 	Hold  string
@@ -40,16 +46,51 @@ type state struct {
 	Token int64
 }
 
-type rules struct{ reentrant, fenced bool }
+type rules struct{ reentrant, fenced, shared bool }
 
 var models = map[string]rules{
-	"mutex":            {false, false},
-	"reentrant":        {true, false},
-	"fenced":           {false, true},
-	"reentrant-fenced": {true, true},
+	"mutex":            {false, false, false},
+	"reentrant":        {true, false, false},
+	"fenced":           {false, true, false},
+	"reentrant-fenced": {true, true, false},
+	"shared":           {false, false, true},
+	"shared-fenced":    {false, true, true},
+}
+
+// share is the step of a lock that has readers, or permits. Its Owner is the mode of its holds.
+func (r rules) share(now state, op Operation) (bool, state) {
+	holds := strings.Fields(now.Hold)
+	if op.Kind == "acquire" {
+		legal := !r.fenced || op.Token > now.Token
+		if now.Depth > 0 {
+			legal = legal && op.Mode != "exclusive" && op.Mode == now.Owner
+		}
+		if op.Mode == "permits" {
+			legal = legal && now.Depth+op.Permits <= op.Limit
+		}
+		holds = append(holds, op.Hold)
+		sort.Strings(holds)
+		return legal, state{op.Mode, strings.Join(holds, " "), now.Depth + size(op), op.Token}
+	}
+	place := sort.SearchStrings(holds, op.Hold)
+	if place == len(holds) || holds[place] != op.Hold {
+		return false, now
+	}
+	holds = append(holds[:place], holds[place+1:]...)
+	return true, state{now.Owner, strings.Join(holds, " "), now.Depth - size(op), now.Token}
+}
+
+func size(op Operation) int {
+	if op.Mode == "permits" {
+		return op.Permits
+	}
+	return 1
 }
 
 func (r rules) step(now state, op Operation) (bool, state) {
+	if r.shared {
+		return r.share(now, op)
+	}
 	switch op.Kind {
 	case "acquire":
 		if now.Depth == 0 {

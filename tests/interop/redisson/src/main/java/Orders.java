@@ -46,7 +46,7 @@ public final class Orders {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             orders.take(line.split(" "));
         }
-        // Whoever gave the orders is gone: end at once, as a process that dies.
+        // The controlling process has ended: end at once, as a process that dies.
         Runtime.getRuntime().halt(0);
     }
 
@@ -90,6 +90,14 @@ public final class Orders {
 
     private String obey(String verb, String name, String[] rest) throws Exception {
         RLock lock = client.getLock(name);
+        // "read-trylock" and the like are for the sides of a read/write lock.
+        if (verb.startsWith("read-")) {
+            lock = client.getReadWriteLock(name).readLock();
+            verb = verb.substring("read-".length());
+        } else if (verb.startsWith("write-")) {
+            lock = client.getReadWriteLock(name).writeLock();
+            verb = verb.substring("write-".length());
+        }
         switch (verb) {
             case "lock":
                 // A lease of -1 is Redisson's word for "renewed by the watchdog".
@@ -99,7 +107,7 @@ public final class Orders {
                 boolean got = lock.tryLock(Long.parseLong(rest[0]), -1, TimeUnit.MILLISECONDS);
                 return got + " " + now();
             case "unlock":
-                // Before, not after: whoever waits may have it before this thread goes on.
+                // Before, not after: a waiter may be granted the lock before this thread continues.
                 String begun = now();
                 lock.unlock();
                 return begun;
@@ -117,19 +125,17 @@ public final class Orders {
         }
     }
 
-    /** Take and give back until {@code until}; each hold is written as "granted released token". */
-    private String loop(String name, long until, long hold, String file) throws Exception {
+    /** Acquire and release that often; each hold is written as "granted released token". */
+    private String loop(String name, long turns, long hold, String file) throws Exception {
         RFencedLock lock = client.getFencedLock(name);
-        long turns = 0;
         try (PrintStream holds = new PrintStream(file, StandardCharsets.UTF_8)) {
-            while (System.nanoTime() < until) {
+            for (long turn = 0; turn < turns; turn++) {
                 long token = lock.lockAndGetToken();
                 long granted = System.nanoTime();
                 Thread.sleep(hold);
                 long released = System.nanoTime();
                 lock.unlock();
                 holds.println(granted + " " + released + " " + token);
-                turns++;
             }
         }
         return Long.toString(turns);

@@ -1,4 +1,4 @@
-"""Processes that hold and wait, started and ended by a test."""
+"""Processes that hold a lock or wait for it, started and ended by a test."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ ROOT = Path(__file__).parents[2]
 LOCK = "a"
 
 
-class Place(Protocol):
+class Server(Protocol):
     """A store that has a URL."""
 
     @property
     def url(self) -> str:
-        """How a client names it."""
+        """The URL for a client."""
         ...
 
 
 class Granted(NamedTuple):
-    """What a process said of its grant; nanoseconds of the monotonic clock."""
+    """The grant that a process reported; nanoseconds of the monotonic clock."""
 
     at: int
     token: int
 
 
-class Person:
-    """One process."""
+class Contender:
+    """One process that acquires the lock once."""
 
     def __init__(self, colour: str, url: str, lease: float) -> None:
         self.process = subprocess.Popen(
@@ -42,58 +42,58 @@ class Person:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self.await_wakeup() == ["asking"]
+        assert self.read_line() == ["asking"]
 
-    def await_wakeup(self) -> list[str]:
-        """Its next line."""
+    def read_line(self) -> list[str]:
+        """Return the next line that the process prints."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().split()
 
     def granted(self) -> Granted:
         """Wait for its grant."""
-        word, at, token = self.await_wakeup()
+        word, at, token = self.read_line()
         assert word == "granted"
         return Granted(int(at), int(token))
 
-    def give_back(self) -> None:
-        """Have it release."""
+    def release(self) -> None:
+        """Make the process release the lock."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def end(self) -> None:
-        """SIGKILL."""
+        """Kill the process."""
         self.process.kill()
         self.process.communicate()
 
 
-class Street:
-    """The people of one test, in the order in which they came."""
+class Contest:
+    """The contenders of one test, in order of arrival."""
 
-    def __init__(self, server: Place) -> None:
+    def __init__(self, server: Server) -> None:
         self.server = server
         self.client = leaselock.Client(server.url)
-        self.people: list[Person] = []
+        self.contenders: list[Contender] = []
 
-    def holder(self, colour: str, lease: float, url: str = "") -> Person:
-        """Somebody who has the lock."""
-        person = Person(colour, url or self.server.url, lease)
-        self.people.append(person)
-        return person
+    def holder(self, colour: str, lease: float, url: str = "") -> Contender:
+        """Start a contender that acquires the lock."""
+        contender = Contender(colour, url or self.server.url, lease)
+        self.contenders.append(contender)
+        return contender
 
-    def waiter(self, colour: str, lease: float, url: str = "") -> Person:
-        """Somebody who waits for it, behind those who came before."""
+    def waiter(self, colour: str, lease: float, url: str = "") -> Contender:
+        """Start a contender, and return when it is in the queue."""
         before = self.waiting()
-        person = self.holder(colour, lease, url)
+        contender = self.holder(colour, lease, url)
         eventually(lambda: self.waiting() == before + 1)
-        return person
+        return contender
 
     def waiting(self) -> int:
-        """How many wait."""
+        """Return the number of waiters."""
         return len(self.client.lock(LOCK).waiters())
 
     def end(self) -> None:
-        """All end."""
-        for person in self.people:
-            person.end()
+        """Kill all contenders."""
+        for contender in self.contenders:
+            contender.end()
         self.client.close()

@@ -1,4 +1,4 @@
-"""A grant that the store has for a shorter time than its lease, until it is renewed."""
+"""Provisional grants: the store keeps them for less than the lease until they are renewed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _scene(lasts: float = LASTS) -> tuple[Scene, Machine, ClientCore]:
     return scene, machine, service
 
 
-def test_it_is_believed_for_its_time_and_renewed_in_the_first_half() -> None:
+def test_a_provisional_grant_is_valid_for_its_time_and_renewed_in_the_first_half() -> None:
     scene, machine, service = _scene()
 
     async def whole() -> None:
@@ -47,7 +47,7 @@ def test_it_is_believed_for_its_time_and_renewed_in_the_first_half() -> None:
     assert len([request for request in scene.store.seen if isinstance(request, Renew)]) == 1
 
 
-def test_one_that_is_not_renewed_is_lost_at_the_end_of_its_time() -> None:
+def test_a_provisional_grant_without_a_renewal_is_lost_at_its_end() -> None:
     scene, machine, service = _scene()
 
     async def whole() -> None:
@@ -62,7 +62,7 @@ def test_one_that_is_not_renewed_is_lost_at_the_end_of_its_time() -> None:
     scene.do(machine, whole(), 10.0)
 
 
-def test_a_fixed_lease_is_lengthened_to_its_end_and_no_further() -> None:
+def test_a_provisional_fixed_lease_is_extended_to_its_end_only() -> None:
     scene, machine, service = _scene()
 
     async def whole() -> None:
@@ -81,8 +81,8 @@ def test_a_fixed_lease_is_lengthened_to_its_end_and_no_further() -> None:
     assert 8.0 < lengths[0] < 9.5
 
 
-def test_what_is_detached_has_its_whole_lease() -> None:
-    scene, machine, service = _scene(lasts=20.0)  # so the keeper has nothing to do yet
+def test_a_detached_provisional_grant_has_its_whole_lease() -> None:
+    scene, machine, service = _scene(lasts=20.0)  # so the renewer has nothing to do yet
 
     async def whole() -> None:
         handle = await mutex_of(service, lease=30.0).acquire(None)
@@ -94,7 +94,7 @@ def test_what_is_detached_has_its_whole_lease() -> None:
     assert [kind.__name__ for kind in asked] == ["Renew", "SetLifetime"]
 
 
-def test_one_that_is_extended_to_its_end_while_its_renewal_is_lost_lets_the_keeper_rest() -> None:
+def test_the_renewer_stops_when_an_extension_replaces_a_lost_renewal() -> None:
     scene, machine, service = _scene()
 
     async def whole() -> None:

@@ -1,4 +1,4 @@
-"""What people are shown of a lock is written by hand, and read as JSON."""
+"""Holder records are written without the json module, and are valid JSON."""
 
 from __future__ import annotations
 

@@ -1,0 +1,139 @@
+"""The subscription of a contended lock is kept for a while, by threads and by tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.servers.process import eventually
+from tests.servers.redis import Redis
+
+import leaselock
+from leaselock.backends.redis import listener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+LOCK = "contended"
+QUEUE = f"leaselock:queue:{{lock:{LOCK}}}"
+# They only bound a failure.
+TIMEOUT, LONG = 60.0, 600.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Redis]:
+    with Redis() as server:
+        yield server
+
+
+class Scene:
+    """A client, whose tasks or thread are beside this thread, and a rival that holds the lock."""
+
+    def __init__(self, server: Redis, kind: str) -> None:
+        self.server = server
+        self.worker = ThreadPoolExecutor(1)
+        self.rival = leaselock.Client(server.url)
+        self.loop = asyncio.new_event_loop()
+        self.tasks = threading.Thread(target=self.loop.run_forever)
+        self.tasks.start()
+        if kind == "threads":
+            client = leaselock.Client(server.url)
+            self.take: Callable[[], Future[None]] = lambda: self.worker.submit(
+                with_lock, client.lock(LOCK)
+            )
+            self.end: Callable[[], Future[None]] = lambda: self.worker.submit(client.close)
+        else:
+            tasks = leaselock.AsyncClient(server.url)
+            self.take = lambda: self.run(with_async_lock(tasks.lock(LOCK)))
+            self.end = lambda: self.run(tasks.close())
+
+    def run(self, coroutine: Coroutine[object, object, None]) -> Future[None]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def cycle(self) -> None:
+        """The client waits for the rival, gets the lock and releases it."""
+        with self.rival.lock(LOCK):
+            taken = self.take()
+            eventually(lambda: self.server.ask("ZCARD", QUEUE) == 1)
+        taken.result(TIMEOUT)
+
+    def subscriptions(self) -> int:
+        """How many SUBSCRIBE and UNSUBSCRIBE the server has carried out."""
+        text = str(self.server.ask("INFO", "commandstats"))
+        return sum(map(int, re.findall(r"cmdstat_(?:un)?subscribe:calls=(\d+)", text)))
+
+    def close(self) -> None:
+        self.end().result(TIMEOUT)
+        self.worker.shutdown()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.tasks.join()
+        self.loop.close()
+        self.rival.close()
+
+
+def with_lock(lock: leaselock.Lock) -> None:
+    with lock:
+        pass
+
+
+async def with_async_lock(lock: leaselock.AsyncLock) -> None:
+    async with lock:
+        pass
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def scene(server: Redis, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    server.ask("FLUSHALL")
+    scene = Scene(server, request.param)
+    yield scene
+    scene.close()
+
+
+def channels(server: Redis) -> list[str]:
+    found = server.ask("PUBSUB", "CHANNELS", "*")
+    assert isinstance(found, list)
+    return [str(name) for name in found]
+
+
+def test_a_contended_cycle_needs_no_subscription(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "KEEP", LONG)
+    scene.cycle()
+    before = scene.subscriptions()
+    assert before > 0
+    for _ in range(3):
+        scene.cycle()
+    assert scene.subscriptions() == before
+
+
+def test_an_unused_subscription_ends(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "KEEP", 0.001)
+    scene.cycle()
+    eventually(lambda: not channels(scene.server))
+    scene.cycle()
+
+
+def test_a_kept_subscription_that_the_server_has_ended_is_made_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "KEEP", LONG)
+    scene.cycle()
+    scene.server.ask("CLIENT", "KILL", "TYPE", "pubsub")
+    scene.cycle()
+
+
+def test_messages_for_earlier_claims_are_dropped(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing reads a thread's connection while its subscription is kept."""
+    monkeypatch.setattr(listener, "KEEP", LONG)
+    scene.cycle()
+    for channel in channels(scene.server):
+        for _ in range(100):
+            scene.server.ask("PUBLISH", channel, "nobody:1\n1\n3000")
+    scene.cycle()

@@ -1,0 +1,198 @@
+"""What the scripts do with the queue, step by step: waiters that are stopped, programs that poll,
+and tokens across the expiry of their counter. Time passes only where a test lets it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.models.redis_runner import Runner, commands_of
+from tests.models.redis_server import Connection, Server
+from tests.models.worlds import claim_of
+
+from leaselock.backends.redis.keys import RECORD, keys_of
+from leaselock.backends.redis.scripted_lock import CONFIRM_WITHIN_MS
+from leaselock.core.backend import Acquire, Busy, Claim, Grant, Release, Released
+
+if TYPE_CHECKING:
+    from leaselock.backends.redis.messages import Address, Send
+
+LEASE = 30.0
+# For how long the lock is left free to others, by the format; and until the next second.
+LEFT_MS = {"hash": 20, "string": 100}
+RECALL_MS = 100
+
+
+class Client:
+    """One client of a server that all share."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.id = f"{number:032x}"
+        self.messages: list[str] = []
+        self.connection = Connection(
+            world.server, lambda channel, word: self.messages.append(word.decode())
+        )
+        self.runner = Runner(f"redis://nowhere?token_ttl={world.token_ttl}", self._send)
+        self.backend = self.runner.store.backend(world.form)
+
+    def _send(self, address: Address, message: Send) -> list[Any]:
+        for _, channel in message.subscriptions:
+            self.connection.subscribe(channel)
+        replies = [self.connection.do(command) for command in commands_of(message)]
+        assert not [r for r in replies if isinstance(r, Exception) and "NOSCRIPT" not in str(r)]
+        return replies
+
+    def claim(self, serial: int) -> Claim:
+        return claim_of(self.id, "a", serial, LEASE)
+
+    def acquire(self, serial: int, *, wait: bool = True) -> object:
+        return self.runner.run(self.backend.handle(Acquire(self.claim(serial), wait), 0.0))
+
+    def release(self, serial: int) -> Released:
+        claim = self.claim(serial)
+        released: Released = self.runner.run(self.backend.handle(Release(claim, False), 0.0))
+        self.backend.forget(claim)
+        return released
+
+
+class World:
+    """A server and its clock."""
+
+    def __init__(self, form: str = "hash", token_ttl: float = 604800) -> None:
+        self.form = form
+        self.token_ttl = token_ttl
+        self.micros = 1_700_000_000_000_000
+        self.server = Server(lambda: self.micros)
+
+    def client(self, number: int) -> Client:
+        return Client(self, number)
+
+    def wait(self, ms: float) -> None:
+        self.micros += int(ms * 1000)
+
+    def queue(self) -> int:
+        members: Any = self.server.data.values.get(keys_of("a").queue.encode(), ())
+        return len(members)
+
+
+def token(answer: object) -> int:
+    assert isinstance(answer, Grant), answer
+    return answer.token
+
+
+@pytest.mark.parametrize("form", ["hash", "string"])
+def test_stopped_waiters_of_several_clients_cost_one_confirmation(form: str) -> None:
+    world = World(form)
+    holder, last = world.client(1), world.client(9)
+    stopped = [world.client(number) for number in (2, 3)]
+    first = token(holder.acquire(1))
+    for client in stopped:
+        for serial in (1, 2):
+            assert isinstance(client.acquire(serial), Busy)
+    assert isinstance(last.acquire(1), Busy)
+    holder.release(1)
+    # In the same second, so it is not left to programs that poll.
+    busy = last.acquire(1)
+    assert isinstance(busy, Busy)
+    assert busy.held is not None
+    assert busy.held.client == stopped[0].id
+    world.wait(CONFIRM_WITHIN_MS + 1)
+    recalled = last.acquire(1)
+    assert isinstance(recalled, Busy)
+    assert recalled.retry_after <= RECALL_MS / 1000 + 0.01
+    assert world.queue() == 1
+    # When it goes on, each of its claims is notified to ask again.
+    for client in stopped:
+        assert len([word for word in client.messages if "\n" not in word]) >= 1
+    world.wait(RECALL_MS + 1)
+    assert token(last.acquire(1)) > first
+    last.release(1)
+    # The queue is empty: the stopped ones are granted nothing before they ask.
+    assert token(holder.acquire(2, wait=False)) > first
+
+
+def test_recalled_waiters_that_live_keep_their_order() -> None:
+    world = World()
+    holder, stopped, second, third = (world.client(number) for number in range(1, 5))
+    holder.acquire(1)
+    for client in (stopped, second, third):
+        assert isinstance(client.acquire(1), Busy)
+    holder.release(1)
+    world.wait(CONFIRM_WITHIN_MS + 1)
+    assert isinstance(third.acquire(1), Busy)
+    assert world.queue() == 1
+    assert isinstance(second.acquire(1), Busy)
+    world.wait(RECALL_MS + 1)
+    busy = third.acquire(1)
+    assert isinstance(busy, Busy)
+    assert busy.held is not None
+    assert busy.held.client == second.id
+
+
+@pytest.mark.parametrize("form", ["hash", "string"])
+def test_first_release_in_each_interval_is_left_to_others(form: str) -> None:
+    world = World(form)
+    holder, waiter, stranger = world.client(1), world.client(2), world.client(3)
+    stranger.connection.subscribe("redisson_lock__channel:{lock:a}")
+    holder.acquire(1)
+    assert isinstance(waiter.acquire(1), Busy)
+    world.wait(1000)
+    holder.release(1)
+    left = waiter.acquire(1)
+    assert isinstance(left, Busy)
+    assert left.held is None
+    assert left.retry_after <= (LEFT_MS[form] + 1) / 1000
+    assert isinstance(holder.acquire(2), Busy)
+    world.wait(LEFT_MS[form] + 1)
+    token(waiter.acquire(1))
+    # The next release is in the same interval.
+    waiter.release(1)
+    busy = waiter.acquire(2)
+    assert isinstance(busy, Busy)
+    assert busy.held is not None
+    assert busy.held.client == holder.id
+
+
+def test_lock_that_is_left_free_wakes_the_next_waiter_when_the_first_gives_up() -> None:
+    world = World("string")
+    holder, first, second, third = (world.client(number) for number in range(1, 5))
+    holder.acquire(1)
+    for client in (first, second, third):
+        client.acquire(1)
+    world.wait(1000)
+    holder.release(1)
+    for client in (first, second):
+        assert client.messages
+        client.release(1)
+    assert third.messages
+
+
+@pytest.mark.parametrize("form", ["hash", "string"])
+def test_tokens_rise_when_their_counter_has_expired(form: str) -> None:
+    world = World(form, token_ttl=2)
+    client = world.client(1)
+    before = token(client.acquire(1, wait=False))
+    client.release(1)
+    world.wait(2001)
+    assert world.server.data.find(keys_of("a").token.encode()) is None
+    # The clock is set back by less than the time for which the counter was kept.
+    world.wait(-1900)
+    assert token(client.acquire(2, wait=False)) > before
+
+
+def test_tokens_rise_while_the_clock_is_behind() -> None:
+    world = World()
+    client = world.client(1)
+    before = token(client.acquire(1, wait=False))
+    client.release(1)
+    world.wait(-10_000)
+    assert token(client.acquire(2, wait=False)) == before + 1
+
+
+def test_hold_of_the_default_format_is_one_key() -> None:
+    world = World()
+    world.client(1).acquire(1)
+    found = {key.decode() for key in world.server.data.values}
+    assert found == {"lock:a", "redisson_lock_token:{lock:a}"}
+    assert not any(key.startswith(RECORD) for key in found)

@@ -1,0 +1,106 @@
+"""A watcher is notified of each change by the server; without the permission it looks itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.chaos.scene import STORE, WORLDS
+from tests.servers.redis import Redis
+from tests.servers.rights import additional, user
+
+from leaselock.backends.redis import backend
+from leaselock.core import watching
+from leaselock.testing.conformance.watching import each_change_is_reported, report_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from leaselock import LockChange
+    from leaselock.testing.conformance.world import World
+
+USERS = [
+    "user default on nopass ~* &* +@all",
+    user("watcher", "pw", "~*", more=additional("watching without polling")),
+    user("looker", "pw", "~*"),
+]
+COLOURS = ("threads", "asyncio")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Redis]:
+    with Redis(acl=USERS) as server:
+        yield server
+
+
+@pytest.fixture
+def notified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watcher that is not notified sees no change."""
+    monkeypatch.setattr(backend, "WATCH_INTERVAL", 1e6)
+    monkeypatch.setattr(watching, "FIRST_INTERVAL", 1e6)
+
+
+def world_of(colour: str, server: Redis, folder: Path, name: str, query: str = "") -> World:
+    server.ask("FLUSHALL")
+    url = f"redis://{name}:pw@127.0.0.1:{server.port}/0{query}"
+    return WORLDS[colour](STORE, url, folder)
+
+
+@pytest.mark.usefixtures("notified")
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("query", ["", "?protocol=string"])
+def test_each_change_is_notified(colour: str, query: str, server: Redis, tmp_path: Path) -> None:
+    world = world_of(colour, server, tmp_path, "watcher", query)
+    world.run(world.run_and_close(each_change_is_reported(world)))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_without_the_permission_the_watcher_looks(
+    colour: str, server: Redis, tmp_path: Path
+) -> None:
+    world = world_of(colour, server, tmp_path, "looker")
+    world.run(world.run_and_close(each_change_is_reported(world)))
+
+
+@pytest.mark.usefixtures("notified")
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_watcher_looks_when_its_connection_is_lost(
+    colour: str, server: Redis, tmp_path: Path
+) -> None:
+    world = world_of(colour, server, tmp_path, "watcher")
+
+    def tracked() -> bool:
+        return "tracking_total_keys:1\r\n" in str(server.ask("INFO", "stats"))
+
+    async def story() -> None:
+        watcher = world.client()
+        changes: list[LockChange] = []
+        peer = world.spawn(report_changes, watcher.lock("a"), changes.append)
+        await world.wait_until(lambda: len(changes) == 1 and tracked())
+        server.ask("CLIENT", "KILL", "USER", "watcher")
+        await world.must_acquire(world.lock("a"))
+        await world.wait_until(lambda: len(changes) == 2)
+        await watcher.close()
+        assert await peer.end() is None
+
+    world.run(world.run_and_close(story()))
+
+
+@pytest.mark.usefixtures("notified")
+@pytest.mark.parametrize("colour", COLOURS)
+def test_lost_data_is_a_change(colour: str, server: Redis, tmp_path: Path) -> None:
+    world = world_of(colour, server, tmp_path, "watcher")
+
+    async def story() -> None:
+        watcher = world.client()
+        changes: list[LockChange] = []
+        await world.must_acquire(world.lock("a"))
+        peer = world.spawn(report_changes, watcher.lock("a"), changes.append)
+        await world.wait_until(lambda: len(changes) == 1)
+        server.ask("FLUSHALL")
+        await world.wait_until(lambda: len(changes) == 2)
+        await watcher.close()
+        assert await peer.end() is None
+
+    world.run(world.run_and_close(story()))

@@ -1,0 +1,171 @@
+"""Read/write locks and semaphores in ZooKeeper: what is shown, refused and left behind."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.cli.processes import Shell
+from tests.servers.ensembles import fresh
+from tests.servers.process import eventually
+
+import leaselock
+from leaselock.backends.zookeeper.data import written
+from leaselock.backends.zookeeper.lock_state import lock_state
+from leaselock.backends.zookeeper.queue_order import entry
+from leaselock.backends.zookeeper.requests import Delete, Node
+from leaselock.core.backend import Claim
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.servers.zookeeper import Ensemble
+
+    from leaselock.backends.zookeeper.lock_state import Contending
+
+CLAIM = Claim("a", "c:1", "c", 30.0, '{"label": null}', 0.0)
+
+
+def node(name: str, created: int, **numbers: int) -> Contending:
+    """A contender, and its node."""
+    found = entry(name)
+    assert found is not None
+    return found, Node(f"/a/{name}", created, 7, 0.0, written(CLAIM, "c-1", **numbers))
+
+
+QUEUE = [
+    node("a__rlock__0000000001", 11),
+    node("b.update__rlock__0000000002", 12),
+    node("c__rlock__0000000003", 13),
+]
+UPGRADE = node("b__lock__0000000002", 20)
+LATE = node("d__rlock__0000000004", 21)
+WAITING = node("e__rlock__0000000005", 15, waits_for=20)
+
+
+def shown(*queue: Contending) -> list[tuple[str, int]]:
+    state = lock_state("a", queue)
+    return [(hold.record.mode, hold.record.token) for hold in state.holds]
+
+
+def test_an_upgrade_is_complete_when_the_readers_before_it_are_gone() -> None:
+    first, update, reader = QUEUE
+    assert shown(*QUEUE) == [("shared", 11), ("update", 12), ("shared", 13)]
+    upgrading = [("shared", 11), ("upgrading", 12), ("shared", 13)]
+    assert shown(first, update, UPGRADE, reader, LATE, WAITING) == upgrading
+    assert shown(update, UPGRADE, reader, LATE) == upgrading[1:]
+    assert shown(update, UPGRADE, LATE, WAITING) == [("exclusive", 20)]
+    waiting = lock_state("a", [update, UPGRADE, LATE, WAITING]).waiting
+    assert [claim.mode for claim in waiting] == ["shared", "shared"]
+
+
+def test_a_downgraded_hold_keeps_its_token() -> None:
+    assert shown(node("a__rlock__0000000001", 30, token=11)) == [("shared", 11)]
+
+
+@pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
+@pytest.mark.parametrize("option", ["protocol=single", "names=curator"])
+def test_what_is_not_offered_is_refused_without_a_request(option: str) -> None:
+    client = leaselock.Client(f"zookeeper://localhost:1/?{option}")
+    with pytest.raises(ValueError, match="ZooKeeper by queue with kazoo's names"):
+        client.semaphore("a", permits=2)
+    if option == "names=curator":
+        with pytest.raises(ValueError, match="update"):
+            _ = client.rwlock("a").update
+    else:
+        with pytest.raises(ValueError, match="ZooKeeper by queue"):
+            client.rwlock("a")
+
+
+def test_the_queue_of_a_semaphore_is_no_lock(ensemble: Ensemble) -> None:
+    """It is not listed, and is removed with the semaphore when nothing uses that."""
+    with leaselock.Client(fresh(ensemble)) as client:
+        with client.semaphore("gpus", permits=2):
+            assert [info.name for info in client.locks()] == ["gpus"]
+            # The queue is empty.
+            assert client.gc() == 1
+        assert client.gc() == 1
+        with pytest.raises(ValueError, match="queue of the semaphore 'gpus'"):
+            client.lock("gpus-__lock__")
+        with client.semaphore("gpus", permits=3):
+            pass
+
+
+def test_a_writer_that_an_upgrade_has_overtaken_gets_a_greater_token(ensemble: Ensemble) -> None:
+    url = fresh(ensemble)
+    with leaselock.Client(url) as client, leaselock.Client(url) as other:
+        grants: list[int] = []
+        with client.rwlock("a").update as lease:
+            waiting = other.rwlock("a").write
+
+            def write() -> None:
+                with waiting as theirs:
+                    grants.append(theirs.token)
+
+            thread = threading.Thread(target=write)
+            thread.start()
+            eventually(lambda: len(waiting.waiters()) == 1)
+            assert lease.upgrade(timeout=5.0)
+            upgraded = lease.token
+        thread.join()
+        assert grants[0] > upgraded
+
+
+@pytest.mark.parametrize("then", ["acquire", "upgrade"])
+def test_an_interrupted_downgrade_is_not_forgotten(ensemble: Ensemble, then: str) -> None:
+    """It was applied: to write again, the holder must wait for readers, and later ones for it."""
+    url = fresh(ensemble)
+    with leaselock.Client(url) as client, leaselock.Client(url) as other:
+        sides, readers = client.rwlock("a"), other.rwlock("a")
+        with sides.update as update:
+            writing = sides.write.acquire()
+            backend: Any = client._service.context(None).registry.backend
+            batch = backend.batch
+
+            async def applied(until: float, *requests: Any, **terms: Any) -> Any:
+                replies = await batch(until, *requests, **terms)
+                if any(isinstance(request, Delete) for request in requests):
+                    raise KeyboardInterrupt
+                return replies
+
+            backend.batch = applied
+            with pytest.raises(KeyboardInterrupt):
+                writing.release()
+            backend.batch = batch
+            if then == "acquire":
+                with sides.write as again:
+                    assert readers.read.acquire(timeout=0) is None
+                    again.ensure()
+            else:
+                assert update.upgrade(timeout=30)
+                assert readers.read.acquire(timeout=0) is None
+            update.ensure()
+
+
+@pytest.mark.heavy
+def test_commands(ensemble: Ensemble, tmp_path: Path) -> None:
+    """run --shared and --slots, ls, show and break."""
+    shell = Shell(tmp_path)
+    shell.env["LEASELOCK_URL"] = shell.url = fresh(ensemble)
+
+    def holders() -> list[dict[str, Any]]:
+        locks = json.loads(shell.run("ls", "--json").stdout)["locks"]
+        return [holder for lock in locks for holder in lock["holders"]]
+
+    try:
+        first, second = shell.job("a", "--shared"), shell.job("a", "--shared")
+        assert shell.run("run", "-n", "a", "true").returncode == 75
+        assert shell.run("run", "-n", "--shared", "a", "true").returncode == 0
+        found = [(holder["pid"], holder["mode"]) for holder in holders()]
+        assert found == [(one.wrapper.pid, "shared") for one in (first, second)]
+        token = str(holders()[1]["token"])
+        assert shell.run("break", "a", "--token", token, "--message", "test").returncode == 0
+        assert [holder["pid"] for holder in holders()] == [first.wrapper.pid]
+        shell.job("b", "--slots", "2")
+        assert shell.run("run", "-n", "--slots", "2", "b", "true").returncode == 0
+        assert "b: 1 of 2 permits held" in shell.run("show", "b").stdout
+        assert shell.run("run", "-n", "--slots", "3", "b", "true").returncode == 64
+    finally:
+        shell.end()

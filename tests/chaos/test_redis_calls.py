@@ -1,0 +1,91 @@
+"""How many calls the server carries out for each operation, as it counts them itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.models.worlds import claim_of
+from tests.servers.redis import Redis
+
+from leaselock.backends.redis.blocking import BlockingConnection
+from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.store import RedisStore
+from leaselock.core.backend import Acquire, Claim, Release, Renew
+from leaselock.drivers.system_env import now
+from leaselock.drivers.threads import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+# Not a call of the scripts: the script itself, connecting, and listening. And once in each tenth of
+# a second a hand-off looks for subscribers of other programs.
+BESIDE = ("evalsha", "eval", "hello", "select", "client", "config", "info", "subscribe", "pubsub")
+FIRST, SECOND, THIRD = (claim_of(f"{n}" * 32, "a", n, 30.0) for n in (1, 2, 3))
+
+
+class Counted:
+    """A client, and the calls of each of its requests."""
+
+    def __init__(self, server: Redis, form: str) -> None:
+        self.server = server
+        store = RedisStore(settings_of(server.url), now, BlockingConnection)
+        self.driver = Threads((store,), ())
+        self.backend = store.backend(form)
+
+    def ask(self, request: object) -> tuple[object, int]:
+        """The answer, and how many calls it took."""
+        self.server.ask("CONFIG", "RESETSTAT")
+        answer = self.driver.run(self.backend.handle(request, now() + 5.0))
+        stats = self.server.info("commandstats")
+        calls = {
+            key.removeprefix("cmdstat_"): int(value.partition("=")[2].partition(",")[0])
+            for key, value in stats.items()
+        }
+        return answer, sum(n for word, n in calls.items() if not word.startswith(BESIDE))
+
+    def queue(self, claim: Claim) -> int:
+        """How many calls it takes to enter the queue of a lock that was contended just now."""
+        self.backend.locks.queue.note_contention(claim.name)  # type: ignore[union-attr]
+        return self.ask(Acquire(claim, True))[1]
+
+
+@pytest.fixture(params=["hash", "string"])
+def counted(request: pytest.FixtureRequest) -> Iterator[Counted]:
+    with Redis() as server:
+        counted = Counted(server, request.param)
+        # The scripts are loaded by their first use.
+        for claim in (FIRST, SECOND):
+            counted.ask(Acquire(claim, True))
+        counted.ask(Renew([FIRST]))
+        for claim in (SECOND, FIRST):
+            counted.ask(Release(claim, False))
+            counted.backend.forget(claim)
+        yield counted
+        counted.driver.end(_nothing())
+
+
+async def _nothing() -> None:
+    pass
+
+
+def again(claim: Claim, number: int) -> Claim:
+    """Another claim of the same client."""
+    return claim._replace(id=f"{claim.client}:{number}")
+
+
+def test_each_operation_takes_few_calls(counted: Counted) -> None:
+    holder, waiter, last = (again(c, 9) for c in (FIRST, SECOND, THIRD))
+    _, acquiring = counted.ask(Acquire(holder, False))
+    _, renewing = counted.ask(Renew([holder]))
+    _, releasing = counted.ask(Release(holder, False))
+    assert acquiring <= 6
+    assert renewing <= (3 if counted.backend.locks.form == "hash" else 4)
+    assert acquiring + releasing <= 9
+    holder = again(FIRST, 10)
+    counted.ask(Acquire(holder, False))
+    assert counted.queue(waiter) <= 10
+    assert counted.queue(last) <= 10
+    _, handing_over = counted.ask(Release(holder, False))
+    assert handing_over <= 10

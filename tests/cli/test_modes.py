@@ -1,0 +1,57 @@
+"""run --shared, --slots and --with; ls, show and break of locks with several holders."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.processes import Shell
+
+
+def test_shared_commands_run_beside_each_other_and_are_shown(shell: Shell) -> None:
+    first, second = shell.job("a", "--shared"), shell.job("a", "--shared")
+    assert shell.run("run", "-n", "a", "true").returncode == 75
+    assert shell.run("run", "-n", "--shared", "a", "true").returncode == 0
+    (lock,) = json.loads(shell.run("ls", "--json").stdout)["locks"]
+    pids = [first.wrapper.pid, second.wrapper.pid]
+    assert [(holder["pid"], holder["mode"]) for holder in lock["holders"]] == [
+        (pid, "shared") for pid in pids
+    ]
+    assert "and 1 more" in shell.run("ls").stdout
+    assert shell.run("show", "a").stdout.count(", shared") == 2
+    token = lock["holders"][1]["token"]
+    assert shell.run("check", "a", "--token", str(token)).returncode == 0
+    broken = shell.run("break", "a", "--token", str(token), "--message", "test")
+    assert broken.returncode == 0
+    (lock,) = json.loads(shell.run("ls", "--json").stdout)["locks"]
+    assert [holder["pid"] for holder in lock["holders"]] == pids[:1]
+    shell.run("break", "a", "--yes", "--message", "test")
+    assert json.loads(shell.run("ls", "--json").stdout)["locks"] == []
+
+
+def test_slots_are_permits(shell: Shell) -> None:
+    shell.job("a", "--slots", "2")
+    assert shell.run("run", "-n", "--slots", "2", "a", "true").returncode == 0
+    assert "a: 1 of 2 permits held" in shell.run("show", "a").stdout
+    shell.job("a", "--slots", "2")
+    assert shell.run("run", "-n", "--slots", "2", "a", "true").returncode == 75
+    other = shell.run("run", "-n", "--slots", "3", "a", "true")
+    assert (other.returncode, "2 permits" in other.stderr) == (64, True)
+
+
+def test_several_locks_are_held_together(shell: Shell) -> None:
+    shell.job("a", "--with", "b", "--with", "c")
+    for name in ("a", "b", "c"):
+        assert shell.run("run", "-n", name, "true").returncode == 75
+    busy = shell.run("run", "-n", "--with", "b", "d", "true")
+    assert busy.returncode == 75
+    assert "held by" in busy.stderr
+    assert shell.run("run", "-n", "d", "true").returncode == 0
+
+
+@pytest.mark.parametrize("words", [("--shared", "--slots", "2"), ("--slots", "0")])
+def test_wrong_combinations_are_refused(shell: Shell, words: tuple[str, ...]) -> None:
+    assert shell.run("run", *words, "a", "true").returncode == 64

@@ -1,0 +1,169 @@
+"""Celery: prefork workers, one of them killed in the middle of a task."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from celery import Celery
+from celery.exceptions import Ignore, Reject, Retry
+from tests.servers.process import eventually
+from tests.servers.redis import Redis
+
+import leaselock
+from leaselock.contrib.celery import single
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.contrib.conftest import Programs
+
+# What a task does is written to `events`: "start NAME PID" and "end NAME PID".
+TASKS = """
+    import os, time
+    from celery import Celery
+    from leaselock.contrib.celery import single
+
+    url = os.environ["REDIS"]
+    app = Celery("tasks", broker=url, backend=url)
+    app.conf.update(
+        task_reject_on_worker_lost=True, worker_prefetch_multiplier=1,
+        broker_connection_retry_on_startup=True, worker_hijack_root_logger=False,
+    )
+
+    def event(*words):
+        with open("events", "a") as file:
+            file.write(" ".join(map(str, words)) + "\\n")
+
+    def wait_for(name):
+        while not os.path.exists(name):
+            time.sleep(0.02)
+
+    @app.task(bind=True, acks_late=True, max_retries=None)
+    @single("sync:{account}", store=url, countdown=0.2, lease=3.0)
+    def sync(self, account, name, until=None):
+        event("start", name, os.getpid())
+        if until:
+            wait_for(until)
+        event("end", name, os.getpid())
+        return name
+
+    @app.task(bind=True)
+    @single("sync:{account}", store=url, busy="ignore")
+    def skipped(self, account):
+        event("not skipped")
+
+    @app.task(bind=True, soft_time_limit=1.0)
+    @single("limited", store=url, lease=600.0)
+    def limited(self):
+        event("start limited")
+        wait_for("never")
+"""
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Redis]:
+    with Redis() as server:
+        yield server
+
+
+def tasks_of(url: str) -> Celery:
+    """The application, as the process sees it that sends tasks."""
+    return Celery("tasks", broker=url, backend=url)
+
+
+@pytest.mark.heavy
+def test_prefork_workers_one_killed_in_mid_task(programs: Programs, redis: Redis) -> None:
+    programs.write("tasks.py", TASKS)
+    words = ["celery", "-A", "tasks", "worker", "--concurrency", "2", "--pool", "prefork"]
+    worker = programs.start(*words, "--loglevel", "INFO", env={"REDIS": redis.url})
+    app = tasks_of(redis.url)
+
+    first = app.send_task("tasks.sync", ("a", "first", "go"))
+    (started,) = programs.wait_for_lines("events", 1)
+    second = app.send_task("tasks.sync", ("a", "second"))
+    other = app.send_task("tasks.sync", ("b", "other"))
+    app.send_task("tasks.skipped", ("a",))
+    assert other.get(timeout=120) == "other"
+    eventually(lambda: "Retry in 0.2s" in worker.output())
+
+    os.kill(int(started.split()[2]), signal.SIGKILL)
+    # The lease ends by itself, then either of the two tasks of account a runs, and then the other.
+    (programs.folder / "go").write_text("")
+    assert first.get(timeout=120) == "first"
+    assert second.get(timeout=120) == "second"
+    inside = None
+    for kind, name, pid in (line.split() for line in programs.lines("events")[1:]):
+        if name == "other":
+            continue
+        if kind == "start":
+            assert inside is None
+            inside = name, pid
+        else:
+            assert inside == (name, pid)
+            inside = None
+
+    # The lease is long, so the lock is free only because it was released.
+    limited = app.send_task("tasks.limited")
+    limited.get(timeout=120, propagate=False)
+    assert limited.state == "FAILURE"
+    with leaselock.Client(redis.url) as client:
+        assert not client.lock("limited").locked()
+    assert "not skipped" not in programs.lines("events")
+    app.close()
+
+
+@pytest.fixture
+def url() -> str:
+    return f"memory://{uuid.uuid4().hex}"
+
+
+def task_of(url: str, **options: Any) -> Any:
+    """A task that is called in this process."""
+    app = Celery("here")
+
+    @app.task(bind=True, max_retries=None)  # type: ignore[untyped-decorator]
+    @single("sync:{account}", store=url, **options)
+    def sync(self: Any, account: str) -> str:
+        return account
+
+    return sync
+
+
+def test_a_task_runs_under_its_lock(url: str) -> None:
+    assert task_of(url)("a") == "a"
+    assert task_of(url)(account="a") == "a"
+
+
+@pytest.mark.parametrize(
+    ("busy", "error"), [("retry", Retry), ("ignore", Ignore), ("reject", Reject)]
+)
+def test_a_busy_task_is_put_off(url: str, busy: str, error: type[Exception]) -> None:
+    with leaselock.Client(url) as other, other.lock("sync:a"):
+        with pytest.raises(error):
+            task_of(url, busy=busy)("a")
+        assert task_of(url, busy=busy)("b") == "b"
+    assert task_of(url, busy=busy)("a") == "a"
+
+
+def test_errors_of_a_task_stay_its_own(url: str) -> None:
+    app = Celery("here")
+
+    @app.task(bind=True)  # type: ignore[untyped-decorator]
+    @single("sync", store=url)
+    def nested(self: Any) -> None:
+        with leaselock.Client(url) as client, client.lock("another", timeout=0):
+            pass
+
+    other = leaselock.Client(url)
+    with other, other.lock("another"), pytest.raises(leaselock.AcquireTimeout, match="another"):
+        nested()
+    nested()
+
+
+def test_a_wrong_word_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="'retry', 'ignore' or 'reject'"):
+        task_of(url, busy="skip")

@@ -1,0 +1,186 @@
+"""A Django project: two processes that migrate, commands, and the admin page."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from django.conf import settings
+
+import leaselock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.contrib.conftest import Programs
+
+SETTINGS = """
+    INSTALLED_APPS = [
+        "django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes",
+        "django.contrib.messages", "django.contrib.sessions", "leaselock.contrib.django", "shop",
+    ]
+    MIDDLEWARE = [
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware",
+    ]
+    TEMPLATES = [{
+        "BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True,
+        "OPTIONS": {"context_processors": [
+            "django.template.context_processors.request",
+            "django.contrib.auth.context_processors.auth",
+            "django.contrib.messages.context_processors.messages",
+        ]},
+    }]
+    DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "app.sqlite3"}}
+    LEASELOCK = {"store": "sqlite:///locks.db"}
+    ROOT_URLCONF = "urls"
+    SECRET_KEY = "of a test"
+    ALLOWED_HOSTS = ["*"]
+    USE_TZ = True
+"""
+URLS = """
+    from django.contrib import admin
+    from django.urls import path
+
+    urlpatterns = [path("admin/", admin.site.urls)]
+"""
+# The migration waits until the other process waits for the lock.
+MIGRATION = """
+    import os, time
+    from django.db import migrations
+    from leaselock.contrib.django import client
+
+    def wait(apps, schema_editor):
+        while os.environ.get("TOGETHER") and not client().lock("migrate:default").waiters():
+            time.sleep(0.02)
+        with open("migrated", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+
+    class Migration(migrations.Migration):
+        operations = [migrations.RunPython(wait)]
+"""
+COMMAND = """
+    from django.core.management.base import BaseCommand
+    from leaselock.contrib.django import client, guard
+
+    class Command(BaseCommand):
+        def add_arguments(self, parser):
+            parser.add_argument("--held", action="store_true")
+
+        @guard("report", busy="skip")
+        def report(self):
+            self.stdout.write("reported")
+
+        def handle(self, held, **options):
+            if held:
+                with client().lock("report", owner="lock"):
+                    self.report()
+            self.report()
+"""
+ADMIN = """
+    import django, re
+    django.setup()
+    from django.contrib.auth.models import Permission, User
+    from django.core.management import call_command
+    from django.test import Client
+    from leaselock.contrib.django import client
+
+    root = User.objects.create_superuser("root", password="-")
+    viewer = User.objects.create_user("viewer", password="-", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_lock"))
+    page = "/admin/leaselock/lock/"
+    web, read, stranger = Client(), Client(), Client()
+    web.force_login(root)
+    read.force_login(viewer)
+    assert "No locks." in web.get(page).content.decode()
+    assert stranger.get(page).status_code == 302
+
+    lease = client().lock("order:<5>", label="a label").acquire()
+    shown = web.get(page).content.decode()
+    assert "order:&lt;5&gt;" in shown and "a label" in shown and str(lease.token) in shown, shown
+    assert ">Break<" in shown and ">Break<" not in read.get(page).content.decode()
+
+    form = {"name": lease.name, "token": lease.token}
+    assert read.post(page, form).status_code == 403 and not lease.lost
+    assert web.post(page, {"name": lease.name}).status_code == 400
+    assert web.post(page, {"name": lease.name, "token": "x"}).status_code == 400
+    assert "was broken" not in web.post(page, {**form, "token": 1}, follow=True).content.decode()
+    assert client().lock("order:<5>").locked()
+    assert "was broken" in web.post(page, form, follow=True).content.decode()
+    assert not client().lock("order:<5>").locked()
+    assert web.post(page, form, follow=True).status_code == 200
+    client().close()
+    assert "closed" in web.get(page).content.decode()
+    print("the admin page works")
+"""
+
+
+@pytest.fixture
+def project(programs: Programs) -> Programs:
+    programs.write("settings.py", SETTINGS)
+    programs.write("urls.py", URLS)
+    programs.write("shop/__init__.py", "")
+    programs.write("shop/migrations/__init__.py", "")
+    programs.write("shop/migrations/0001_initial.py", MIGRATION)
+    programs.write("shop/management/commands/report.py", COMMAND)
+    programs.write("admin_page.py", ADMIN)
+    return programs
+
+
+DJANGO = {"DJANGO_SETTINGS_MODULE": "settings"}
+
+
+@pytest.mark.heavy
+def test_two_processes_migrate_and_one_does_it(project: Programs) -> None:
+    env = DJANGO | {"TOGETHER": "1"}
+    both = [project.start("django", "migrate_locked", env=env) for _ in range(2)]
+    printed = sorted(program.ended().count("Applying shop") for program in both)
+    assert printed == [0, 1]
+    assert len(project.lines("migrated")) == 1
+
+
+@pytest.mark.heavy
+def test_commands_of_a_project(project: Programs) -> None:
+    def run(*words: str) -> str:
+        return project.start("django", *words, env=DJANGO).ended()
+
+    run("migrate", "--verbosity", "0")
+    assert "No changes" in run("makemigrations", "--check")
+    assert run("report") == "reported\n"
+    assert run("report", "--held") == "reported\n"
+    assert "one at a time" in run("leaselock", "run", "nightly", "--", "echo", "one at a time")
+    assert "nightly" not in run("leaselock", "ls")
+    busy = project.start("django", "migrate_locked", "--lock-timeout", "0", env=DJANGO)
+    busy.ended()
+    with leaselock.Client(project.folder / "locks.db") as client, client.lock("migrate:default"):
+        refused = project.start("django", "migrate_locked", "--lock-timeout", "0", env=DJANGO)
+        assert refused.process.wait() == 1
+        assert "CommandError: could not acquire 'migrate:default'" in refused.output()
+    assert "the admin page works" in project.start("admin_page", env=DJANGO).ended()
+
+
+@pytest.fixture(scope="module")
+def configured() -> Iterator[str]:
+    """Settings of this process, in which no other test uses Django."""
+    url = f"memory://{uuid.uuid4().hex}"
+    settings.configure(LEASELOCK={"store": url})
+    yield url
+    from leaselock.contrib.django import client
+
+    client().close()
+
+
+def test_a_function_is_guarded_by_the_client_of_the_settings(configured: str) -> None:
+    from leaselock.contrib.django import client, guard
+
+    @guard("order:{order}", busy="skip")
+    def charge(order: int) -> str:
+        return f"charged {order}"
+
+    assert charge(5) == "charged 5"
+    assert client() is client()
+    with leaselock.Client(configured) as other, other.lock("order:5"):
+        assert charge(5) is None
+        assert charge(order=6) == "charged 6"

@@ -1,0 +1,100 @@
+"""FastAPI: the dependency, in one process; tests/contrib/test_uvicorn.py has four workers."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+
+import leaselock
+from leaselock import AsyncLease
+from leaselock.contrib.fastapi import lifespan, locked
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ORDER = locked("order:{order}", timeout=0.0)
+Held = Annotated[AsyncLease, ORDER]
+
+
+@pytest.fixture
+def url() -> str:
+    return f"memory://{uuid.uuid4().hex}"
+
+
+@asynccontextmanager
+async def serving(url: str) -> AsyncIterator[httpx.AsyncClient]:
+    """An application whose requests lock, and a client of it."""
+    app = FastAPI(lifespan=lifespan(url, label="web"))
+
+    @app.post("/orders/{order}")
+    async def charge(order: int, lease: Held) -> dict[str, Any]:
+        return {"order": order, "fence": lease.token}
+
+    @app.post("/plain/{order}")
+    def plain(order: int, lease: Held) -> dict[str, Any]:
+        return {"order": order, "fence": lease.token}
+
+    @app.post("/lost/{order}")
+    async def lost(request: Request, lease: Held) -> str:
+        await request.app.state.leaselock.break_lock(lease.name)
+        return "done"
+
+    @app.post("/cancelled/{order}")
+    async def cancelled(request: Request, lease: Held) -> str:
+        await request.app.state.leaselock.break_lock(lease.name)
+        await lease.extend(60.0)
+        return "done"
+
+    @app.post("/nested/{order}")
+    async def nested(request: Request, lease: Held) -> str:
+        async with request.app.state.leaselock.lock("another", timeout=0):
+            return "done"
+
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("path", ["orders", "plain"])
+def test_a_request_holds_its_lock(url: str, path: str) -> None:
+    async def play() -> None:
+        async with serving(url) as web, leaselock.AsyncClient(url) as other:
+            first, second = [(await web.post(f"/{path}/5")).json()["fence"] for _ in range(2)]
+            assert first < second
+            async with other.lock("order:5"):
+                busy = await web.post(f"/{path}/5")
+                assert (busy.status_code, busy.json()) == (423, {"detail": "'order:5' is locked"})
+                assert busy.headers["Retry-After"] == "1"
+                assert (await web.post(f"/{path}/6")).status_code == 200
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("path", ["lost", "cancelled"])
+def test_a_request_whose_lease_is_lost_does_not_succeed(url: str, path: str) -> None:
+    async def play() -> None:
+        async with serving(url) as web:
+            lost = await web.post(f"/{path}/5")
+            assert (lost.status_code, lost.json()) == (503, {"detail": "'order:5' was lost"})
+            assert (await web.post("/orders/5")).status_code == 200
+
+    asyncio.run(play())
+
+
+def test_errors_of_the_function_stay_its_own(url: str) -> None:
+    async def play() -> None:
+        async with serving(url) as web, leaselock.AsyncClient(url) as other:
+            async with other.lock("another"):
+                assert (await web.post("/nested/5")).status_code == 500
+            assert (await web.post("/nested/5")).status_code == 200
+
+    asyncio.run(play())

@@ -1,0 +1,152 @@
+"""Metrics for Prometheus, and metrics and traces for OpenTelemetry, by their own exporters."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry, generate_latest
+
+import leaselock
+from leaselock.contrib import otel, prometheus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STORE = "memory://metrics"
+
+
+def play(client: leaselock.Client) -> None:
+    """One grant, one refusal, one loss, one break."""
+    with client.lock("order:5"):
+        pass
+    with leaselock.Client(STORE) as other, other.lock("order:6"):
+        assert client.lock("order:6").acquire(timeout=0) is None
+    lease = client.lock("order:7").acquire()
+    assert client.break_lock("order:7") is not None
+    with pytest.raises(leaselock.LeaseLost):
+        lease.release()
+
+
+def test_prometheus_counts_and_times() -> None:
+    registry = CollectorRegistry()
+    with leaselock.Client(STORE) as client:
+        prometheus.instrument(client, registry=registry)
+        play(client)
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(name, {"lock": "order", **labels})
+
+    acquired = "leaselock_acquire_duration_seconds_count"
+    assert value(acquired, outcome="acquired") == 2
+    assert value(acquired, outcome="timeout") == 1
+    assert value("leaselock_hold_duration_seconds_count", outcome="released") == 1
+    assert value("leaselock_lost_total") == 1
+    assert value("leaselock_broken_total") == 1
+    # Two clients of one registry share the metrics; the text is what a server scrapes.
+    with leaselock.Client(STORE) as client:
+        prometheus.instrument(client, registry=registry)
+    assert b'leaselock_lost_total{lock="order"} 1.0' in generate_latest(registry)
+
+
+def test_prometheus_works_in_multiprocess_mode(tmp_path: Path) -> None:
+    program = """
+import leaselock, prometheus_client, prometheus_client.multiprocess, subprocess, sys
+from leaselock.contrib.prometheus import instrument
+with leaselock.Client("memory://") as client:
+    instrument(client)
+    with client.lock("order:5"): pass
+if len(sys.argv) == 1:
+    subprocess.run([sys.executable, __file__, "again"], check=True)
+    registry = prometheus_client.CollectorRegistry()
+    prometheus_client.multiprocess.MultiProcessCollector(registry)
+    labels = {"lock": "order", "outcome": "acquired"}
+    print(registry.get_sample_value("leaselock_acquire_duration_seconds_count", labels))
+"""
+    path, folder = tmp_path / "program.py", tmp_path / "metrics"
+    path.write_text(program, "utf-8")
+    folder.mkdir()
+    environment = {"PROMETHEUS_MULTIPROC_DIR": str(folder), "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(path)], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "2.0\n"
+
+
+def points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
+    """The data points of each metric."""
+    data: Any = reader.get_metrics_data()
+    return {
+        metric.name: list(metric.data.data_points)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+def test_telemetry_measures() -> None:
+    reader = InMemoryMetricReader()
+    with leaselock.Client(STORE) as client:
+        otel.instrument(client, meter_provider=MeterProvider([reader]))
+        play(client)
+    found = points(reader)
+    outcomes = {p.attributes["outcome"]: p.count for p in found["leaselock.acquire.duration"]}
+    assert outcomes == {"acquired": 2, "timeout": 1}
+    assert all(p.attributes["leaselock.lock"] == "order" for p in found["leaselock.lost"])
+    assert sum(p.value for p in found["leaselock.lost"]) == 1
+    assert sum(p.value for p in found["leaselock.held"]) == 0
+
+
+def hold(url: str, traced: Any, release: Any) -> None:
+    """Hold the lock inside a span of another process."""
+    tracer = TracerProvider()
+    with leaselock.Client(url) as client:
+        otel.instrument(client, tracer_provider=tracer)
+        nightly = tracer.get_tracer("test").start_as_current_span("nightly")
+        with nightly as span, client.lock("order:5"):
+            traced.put(span.get_span_context().trace_id)
+            release.get()
+
+
+def test_the_span_of_a_waiter_links_to_the_trace_of_the_holder(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    spawn = multiprocessing.get_context("spawn")
+    traced, release = spawn.Queue(), spawn.Queue()
+    process = spawn.Process(target=hold, args=(url, traced, release))
+    process.start()
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace_id = traced.get()
+    with leaselock.Client(url) as client:
+        otel.instrument(client, tracer_provider=provider)
+        client.on_event(lambda event: release.put(1) if event.kind == "busy" else None)
+        holder = client.lock("order:5").holder()
+        assert holder is not None
+        assert f"{trace_id:032x}" in holder.note
+        with client.lock("order:5") as lease:
+            token = lease.token
+    process.join()
+    (span,) = exporter.get_finished_spans()
+    assert span.name == "leaselock.acquire"
+    assert [link.context.trace_id for link in span.links] == [trace_id]
+    assert dict(span.attributes or {}) == {
+        "leaselock.lock.name": "order:5",
+        "leaselock.backend": "sqlite",
+        "leaselock.outcome": "acquired",
+        "leaselock.fence": token,
+    }
+
+
+@pytest.mark.parametrize(
+    "note", ["", "null", "{}", '{"note": "x"}', '{"note": "w-x-y-z"}', '{"note": "00-0-0-0"}']
+)
+def test_a_holder_without_a_trace_has_no_link(note: str) -> None:
+    assert otel.link_to(note) is None

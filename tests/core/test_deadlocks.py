@@ -1,0 +1,217 @@
+"""The wait-for graph: every deadlock is found, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+
+import pytest
+
+from leaselock.core.deadlocks import cycles, deadlocks, description, owner_of, waits
+from leaselock.core.inspection import Holder, LockInfo, Waiter
+
+
+def holder(owner: str, token: int = 1, *, detached: bool = False) -> Holder:
+    return Holder("h", 1, owner, 0.0, None, token, 30.0, detached=detached, owner=owner)
+
+
+def waiter(owner: str, since: float = 0.0) -> Waiter:
+    return Waiter("h", 1, owner, since, None, owner=owner)
+
+
+def lock(name: str, held_by: str, *waiters: Waiter) -> LockInfo:
+    return LockInfo(name, holder(held_by), waiters, (holder(held_by),))
+
+
+def names(cycle: tuple[object, ...]) -> list[str]:
+    return [wait.name for wait in cycle]  # type: ignore[attr-defined]
+
+
+def test_two_owners_that_wait_for_one_another() -> None:
+    locks = [lock("a", "1", waiter("2", 5.0)), lock("b", "2", waiter("1", 4.0))]
+    (cycle,) = cycles(locks)
+    assert names(cycle) == ["a", "b"], "it begins with the youngest wait"
+    assert description(cycle).startswith("h, process 1, 2 waits for 'a', held by h, process 1, 1")
+
+
+def test_three_owners_and_one_who_only_waits() -> None:
+    locks = [
+        lock("a", "1", waiter("2", 1.0), waiter("9", 9.0)),
+        lock("b", "2", waiter("3", 3.0)),
+        lock("c", "3", waiter("1", 2.0)),
+    ]
+    (cycle,) = cycles(locks)
+    assert names(cycle) == ["b", "a", "c"] or names(cycle) == ["b", "c", "a"]
+    assert {wait.waiter.owner for wait in cycle} == {"1", "2", "3"}
+
+
+def test_a_chain_is_no_deadlock() -> None:
+    locks = [lock("a", "1", waiter("2")), lock("b", "2", waiter("3"))]
+    assert cycles(locks) == []
+
+
+def test_a_circle_longer_than_the_stack_of_python() -> None:
+    count = 2 * sys.getrecursionlimit()
+    locks = [lock(str(i), str(i), waiter(str((i - 1) % count), float(i))) for i in range(count)]
+    (cycle,) = cycles(locks)
+    assert len(cycle) == count
+    assert cycles(locks[1:]) == []
+
+
+def test_two_separate_deadlocks() -> None:
+    one = [lock("a", "1", waiter("2", 2.0)), lock("b", "2", waiter("1", 1.0))]
+    two = [lock("c", "3", waiter("4", 4.0)), lock("d", "4", waiter("3", 3.0))]
+    assert [names(cycle) for cycle in cycles(one + two)] == [["a", "b"], ["c", "d"]]
+
+
+def test_holders_without_an_identity_are_left_out() -> None:
+    unknown = Waiter("h", 1, "t", 0.0, None)
+    assert owner_of(unknown) is None
+    assert (
+        cycles([LockInfo("a", holder("1"), (unknown,), (holder("1"),)), LockInfo("b", None, ())])
+        == []
+    )
+    assert cycles([LockInfo("a", holder(""), (waiter("1"),), (holder(""),))]) == []
+
+
+def test_waiters_beside_a_deadlock_are_no_part_of_it() -> None:
+    """Neither one whose owner is unknown, nor one that holds nothing."""
+    unknown = Waiter("h", 1, "t", 0.0, None)
+    locks = [
+        lock("a", "1", unknown, waiter("2", 2.0), waiter("9", 9.0)),
+        lock("b", "2", waiter("1", 1.0)),
+        lock("c", "8", waiter("7", 7.0)),
+        shared("r", ["1", ""], waiter("5", 5.0), mode="shared"),
+    ]
+    (cycle,) = cycles(locks)
+    assert {wait.waiter.owner for wait in cycle} == {"1", "2"}
+    assert {wait.waiter.owner for each in waits(locks).values() for wait in each} == set("1279")
+
+
+def test_an_owner_that_waits_for_two_locks_is_blocked_by_one() -> None:
+    locks = [
+        lock("free soon", "9", waiter("2", 3.0)),
+        lock("a", "1", waiter("2", 2.0)),
+        lock("b", "2", waiter("1", 1.0)),
+    ]
+    (cycle,) = cycles(locks)
+    assert names(cycle) == ["a", "b"]
+
+
+def test_a_detached_lease_waits_for_nobody() -> None:
+    detached = holder("2", detached=True)
+    left = LockInfo("b", detached, (waiter("1"),), (detached,))
+    assert cycles([lock("a", "1", waiter("2")), left]) == []
+
+
+@pytest.mark.parametrize("changed", ["token", "since"])
+def test_a_cycle_that_no_moment_had_is_none(changed: str) -> None:
+    first = [lock("a", "1", waiter("2", 1.0)), lock("b", "2", waiter("1", 1.0))]
+    assert len(deadlocks(first, first)) == 1
+    if changed == "token":
+        newer = holder("2", token=2)
+        moved = LockInfo("b", newer, (waiter("1", 1.0),), (newer,))
+    else:
+        moved = lock("b", "2", waiter("1", 2.0))
+    assert deadlocks(first, [first[0], moved]) == []
+    assert deadlocks(first, first[:1]) == []
+
+
+def test_every_graph_of_four_owners() -> None:
+    """Beside a search by brute force, on all ways in which four owners can wait for locks."""
+    owners = "1234"
+    for waited in itertools.product([None, *owners], repeat=4):
+        locks = [
+            lock(
+                f"lock of {owner}",
+                owner,
+                *(waiter(w) for w, of in zip(owners, waited, strict=True) if of == owner),
+            )
+            for owner in owners
+        ]
+        follow = dict(zip(owners, waited, strict=True))
+        on_cycles = {o for o in owners if _returns(o, follow)}
+        found = cycles(locks)
+        assert {wait.waiter.owner for cycle in found for wait in cycle} == on_cycles
+        assert sum(len(cycle) for cycle in found) == len(on_cycles)
+
+
+def _returns(owner: str, follow: dict[str, str | None]) -> bool:
+    at = follow[owner]
+    for _ in follow:
+        if at is None or at == owner:
+            break
+        at = follow[at]
+    return at == owner
+
+
+def shared(
+    name: str, holders: list[str], *waiters: Waiter, mode: str, permits: int = 0
+) -> LockInfo:
+    """A lock with several holders of one mode."""
+    held = tuple(holder(owner)._replace(mode=mode) for owner in holders)
+    return LockInfo(name, held[0], tuple(w._replace(mode=mode) for w in waiters), held, permits)
+
+
+def test_a_permit_that_another_holder_returns_ends_the_wait() -> None:
+    other = lock("l", "2", waiter("1", 1.0))
+    semaphore = shared("s", ["1", "3"], waiter("2", 2.0), mode="permits", permits=2)
+    assert cycles([semaphore, other]) == []
+    more = lock("m", "2", waiter("3", 3.0))
+    found = cycles([semaphore, other, more])
+    assert {wait.waiter.owner for cycle in found for wait in cycle} == {"1", "2", "3"}
+
+
+def test_a_reader_is_not_in_the_way_of_an_update() -> None:
+    readers = shared("r", ["1"], mode="shared")
+    update = waiter("2", 2.0)._replace(mode="update")
+    held = (*readers.holders, holder("3")._replace(mode="update"))
+    locks = [readers._replace(holders=held, waiters=(update,)), lock("l", "2", waiter("1", 1.0))]
+    assert cycles(locks) == [], "3 releases, and 2 goes on beside 1"
+    blocked_too = lock("m", "2", waiter("3", 1.0))
+    assert len(cycles([*locks, blocked_too])) == 1
+
+
+def test_a_writer_ahead_is_in_the_way_of_a_reader() -> None:
+    """2 could read beside 1 but for the writer, which waits for 1."""
+    reading = waiter("2", 3.0)._replace(mode="shared")
+    readers = shared("r", ["1"], mode="shared")._replace(waiters=(waiter("9", 2.0), reading))
+    (cycle,) = cycles([readers, lock("l", "2", waiter("1", 1.0))])
+    assert {wait.waiter.owner for wait in cycle} == {"1", "2"}
+
+
+def test_a_writer_of_another_program_is_in_the_way_of_a_reader() -> None:
+    reading = waiter("2", 3.0)._replace(mode="shared")
+    writing = Waiter("h", 1, "t", 0.0, None)
+    readers = shared("r", ["1"], mode="shared")._replace(waiters=(writing, reading))
+    assert len(cycles([readers, lock("l", "2", waiter("1", 1.0))])) == 1
+
+
+def test_a_hold_that_is_upgraded_waits_for_the_readers() -> None:
+    """It does not search, so it does not come first."""
+    upgrading = holder("1")._replace(mode="upgrading", since=9.0)
+    reader = holder("2")._replace(mode="shared")
+    locks = [
+        LockInfo("a", upgrading, (), (upgrading, reader)),
+        lock("l", "1", waiter("2", 1.0)),
+    ]
+    (cycle,) = cycles(locks)
+    assert names(cycle) == ["l", "a"]
+    assert cycles(locks[:1]) == []
+
+
+def test_many_readers_before_many_writers_are_no_work() -> None:
+    """None of them both holds and waits."""
+    readers = shared("a", [f"r{i}" for i in range(2000)], mode="shared")
+    waiting = tuple(waiter(f"w{i}") for i in range(2000))
+    assert cycles([readers._replace(waiters=waiting)]) == []
+
+
+def test_order_of_the_snapshot_does_not_matter() -> None:
+    locks = [lock(str(n), str(n), waiter(str((n + 1) % 6), float(n))) for n in range(6)]
+    expected = cycles(locks)
+    for seed in range(20):
+        shuffled = locks[:]
+        random.Random(seed).shuffle(shuffled)
+        assert cycles(shuffled) == expected

@@ -1,0 +1,356 @@
+"""Conversions and several locks, on a store that refuses, is silent, or replies late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.core.test_service import Scene
+from tests.simulation.world import Interrupted
+
+from leaselock.core import conversion
+from leaselock.core.backend import BreakLock, Convert, Converted, Release, Renew
+from leaselock.core.effects import FOREVER, Call
+from leaselock.core.hold import State
+from leaselock.core.local_handoff import LocalHandoff
+from leaselock.core.together import TogetherHandle
+from leaselock.core.validation import side_of
+from leaselock.errors import (
+    ClientClosed,
+    InvalidName,
+    LeaseLost,
+    LimitMismatch,
+    NotHeld,
+    OutcomeUnknown,
+    WouldDeadlock,
+)
+
+if TYPE_CHECKING:
+    from leaselock.core.backend import Mode
+    from leaselock.core.client_core import ClientCore
+    from leaselock.core.lease_handle import LeaseHandle
+    from leaselock.core.mutex import Mutex
+
+OPTIONS = {"lease": 3.0, "renew": True, "protocol": None, "label": None}
+
+
+def side(service: ClientCore, mode: Mode, **options: Any) -> Mutex:
+    terms = OPTIONS | {"reentrant": True, "timeout": None} | options
+    return service.rwlock("a", **terms)[mode]
+
+
+def modes_in_store(scene: Scene) -> list[str]:
+    return [hold.mode for hold in scene.store.table.entries["a"].holds.values()]
+
+
+def acquired(handle: LeaseHandle | None) -> LeaseHandle:
+    assert handle is not None
+    return handle
+
+
+async def written_and_read(service: ClientCore) -> tuple[LeaseHandle, LeaseHandle]:
+    write = acquired(await side(service, "exclusive").acquire(None))
+    return write, acquired(await side(service, "shared").acquire(None))
+
+
+def test_a_downgrade_that_is_not_answered_is_repeated_by_the_renewer() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    write, read = scene.do(machine, written_and_read(service))
+    scene.store.silent = (Convert,)
+    scene.do(machine, write.release())
+    assert read.hold.claim.mode == "shared"
+    assert read.hold.unsettled
+    assert modes_in_store(scene) == ["exclusive"]
+    scene.world.play(scene.world.time + 2.0)
+    scene.store.silent = ()
+    scene.world.play(scene.world.time + 3.0)
+    assert modes_in_store(scene) == ["shared"]
+    assert not read.hold.unsettled
+    assert not read.lost()
+
+
+async def upgraded_after_an_unanswered_downgrade(scene: Scene, service: ClientCore) -> LeaseHandle:
+    update = acquired(await side(service, "update").acquire(None))
+    write = acquired(await side(service, "exclusive").acquire(None))
+    scene.store.silent = (Convert,)
+    await write.release()
+    assert update.hold.unsettled
+    assert await conversion.upgrade(service.context(None).registry, update.hold, FOREVER)
+    return update
+
+
+def test_an_upgrade_takes_the_place_of_a_downgrade_that_is_in_doubt() -> None:
+    """The renewer must not repeat the downgrade under the number of the upgrade."""
+    scene = Scene()
+    machine, service = scene.client()
+    upgrading = scene.begin(machine, upgraded_after_an_unanswered_downgrade(scene, service))
+    scene.world.play(scene.world.time + 0.7)
+    (hold,) = service.context(None).registry.held()
+    assert not hold.unsettled, "the renewer has nothing to repeat"
+    scene.store.silent = ()
+    scene.world.play(scene.world.time + 3.0)
+    assert upgrading.ended
+    assert upgrading.result.hold.claim.mode == "exclusive"
+    assert modes_in_store(scene) == ["exclusive"]
+
+
+def test_a_lost_hold_is_not_converted_for_ever() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    write, read = scene.do(machine, written_and_read(service))
+    scene.store.silent = (Convert, Renew)
+    scene.do(machine, write.release(), 1.5)
+    scene.store.table.answer("", BreakLock("a", None))
+    scene.store.silent = ()
+    scene.world.play(scene.world.time + 5.0)
+    assert read.hold.state is State.LOST
+
+
+def test_a_conversion_during_one_that_is_repeated_is_repeated_in_turn() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    update = scene.do(machine, side(service, "update").acquire(None))
+    scene.store.silent = (Convert,)
+    with pytest.raises(OutcomeUnknown):
+        scene.do(machine, update.upgrade(None), 4.0)
+    assert update.hold.unsettled
+    update.hold.conversions += 1
+    scene.store.silent = ()
+    scene.world.play(scene.world.time + 3.0)
+    assert modes_in_store(scene) == ["update"]
+
+
+def test_an_upgrade_that_is_not_answered_leaves_an_update() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    update = scene.do(machine, side(service, "update").acquire(None))
+    scene.store.lost_replies = 100
+    with pytest.raises(OutcomeUnknown):
+        scene.do(machine, update.upgrade(None), 2.5)
+    scene.store.lost_replies = 0
+    scene.world.play(scene.world.time + 3.0)
+    assert modes_in_store(scene) == ["update"]
+    assert update.hold.claim.mode == "update"
+
+
+def test_an_upgrade_of_a_broken_hold_reports_the_loss() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    update = scene.do(machine, side(service, "update").acquire(None))
+    scene.store.table.answer("", BreakLock("a", None))
+    with pytest.raises(LeaseLost, match="broken by force"):
+        scene.do(machine, update.upgrade(None))
+
+
+def test_an_upgrade_that_outlasts_its_fixed_lease_reports_the_loss() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    other, rival = scene.client("two")
+    update = scene.do(machine, side(service, "update", renew=False).acquire(None), 0.5)
+    scene.do(other, side(rival, "shared").acquire(None), 0.5)
+    with pytest.raises(LeaseLost):
+        scene.do(machine, update.upgrade(None))
+    scene.world.play(scene.world.time + 3.0)
+    short = side(service, "update", renew=False, lease=0.6)
+    update = scene.do(machine, short.acquire(None), 0.2)
+    scene.store.silent = (Convert,)
+    with pytest.raises(LeaseLost) as lost:
+        scene.do(machine, update.upgrade(None))
+    assert isinstance(lost.value.__cause__, OutcomeUnknown)
+
+
+def test_closing_ends_an_upgrade_that_waits() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    other, rival = scene.client("two")
+    update = scene.do(machine, side(service, "update").acquire(None))
+    scene.do(other, side(rival, "shared").acquire(None), 0.5)
+    upgrade = scene.begin(machine, update.upgrade(None))
+    scene.do(machine, service.close())
+    assert isinstance(upgrade.error, ClientClosed | LeaseLost)
+
+
+def test_a_reader_that_writes_is_refused_before_any_request() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    stronger: tuple[Mode, ...] = ("exclusive", "update")
+
+    async def whole() -> None:
+        read = acquired(await side(service, "shared").acquire(None))
+        for mode in stronger:
+            with pytest.raises(WouldDeadlock):
+                await side(service, mode).acquire(None)
+        with pytest.raises(WouldDeadlock):
+            await read.upgrade(1.0)
+        assert side(service, "shared").owned()
+        assert not side(service, "exclusive").owned()
+
+    scene.do(machine, whole())
+    assert [request for request in scene.store.seen if isinstance(request, Convert)] == []
+
+
+def test_a_read_lease_inside_a_write_may_be_upgraded_without_a_request() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    _, read = scene.do(machine, written_and_read(service))
+    assert scene.do(machine, read.upgrade(0.0))
+    assert read.mode == "exclusive"
+    assert not [request for request in scene.store.seen if isinstance(request, Convert)]
+
+
+def test_permits_are_owned_by_the_one_that_acquired_them() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        semaphore = service.semaphore("s", 2, timeout=None, **OPTIONS)
+        assert not semaphore.owned()
+        lease = acquired(await semaphore.acquire(None))
+        assert semaphore.owned()
+        await lease.release()
+        assert not semaphore.owned()
+
+    scene.do(machine, whole())
+    with pytest.raises(TypeError, match="permits"):
+        service.semaphore("s", "2", timeout=None, **OPTIONS)
+    with pytest.raises(ValueError, match="from 1"):
+        service.semaphore("s", 0, timeout=None, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (LimitMismatch("s", 2, 0), "the semaphore 's' is new"),
+        (LimitMismatch("s", 0, 2, 3), "'s' has 2 permits: 3 can never be acquired"),
+        (LimitMismatch("s", 1, None), "in use as a lock, not as a semaphore of 1 permit"),
+        (LimitMismatch("s", 0, None), "in use as a lock, not as a semaphore"),
+        (LimitMismatch("s", None, 2), "in use as a semaphore of 2 permits, not as a lock"),
+    ],
+)
+def test_a_mismatch_names_both(error: LimitMismatch, words: str) -> None:
+    assert words in str(error)
+
+
+def test_a_hold_that_was_converted_again_meanwhile_stays_unsettled() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    update = scene.do(machine, side(service, "update").acquire(None))
+    hold, registry = update.hold, update.registry
+    for again, settled in ((1, False), (0, True)):
+        hold.unsettled = True
+        settling = conversion.settle(registry, hold)
+        assert isinstance(settling.send(None), Call)
+        hold.conversions += again
+        with pytest.raises(StopIteration):
+            settling.send(Converted(None, 1.0, ()))
+        assert hold.unsettled is not settled
+
+
+def test_a_layer_of_local_handoff_passes_conversions_on() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    registry = service.context(None).registry
+    registry.backend = LocalHandoff(machine, registry.backend, registry.with_new_id)
+
+    async def whole() -> None:
+        update = acquired(await side(service, "update").acquire(None))
+        assert await update.upgrade(1.0)
+        semaphore = service.semaphore("s", 2, timeout=None, **OPTIONS)
+        await semaphore.resize(3)
+        assert await semaphore.available() == 3
+        await update.release()
+
+    scene.do(machine, whole())
+
+
+def test_a_protocol_without_update_says_so() -> None:
+    scene = Scene()
+    _, service = scene.client()
+    backend = service.context(None).registry.backend
+    modes: frozenset[Mode] = frozenset({"exclusive", "shared"})
+    backend.capabilities = backend.capabilities._replace(modes=modes)
+    sides = service.rwlock("a", reentrant=True, timeout=None, **OPTIONS)
+    assert set(sides) == modes
+    with pytest.raises(ValueError, match=r"without .update.: .*SQLite"):
+        side_of(sides, "update")
+    with pytest.raises(ValueError, match="has no semaphores: memory, SQLite"):
+        service.semaphore("s", 2, timeout=None, **OPTIONS)
+
+
+# --- several locks --------------------------------------------------------------------------------
+
+
+def test_a_cancelled_acquire_of_several_locks_leaves_nothing() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    other, rival = scene.client("two")
+    scene.do(other, side(rival, "exclusive").acquire(None), 0.5)
+    locks = service.lock_all(["0", "a"], None, reentrant=True, **OPTIONS)
+    waiting = scene.begin(machine, locks.acquire(None))
+    scene.world.interrupt(waiting)
+    scene.world.play(scene.world.time + 2.0)
+    assert isinstance(waiting.error, Interrupted)
+    assert not scene.store.table.entries["0"].holds
+    assert not scene.store.table.entries["a"].queue
+
+
+def test_each_of_several_locks_is_released_whatever_fails() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    locks = service.lock_all(["b", "a", "b"], None, reentrant=True, **OPTIONS)
+    assert locks.names() == "'a', 'b'"
+
+    async def whole() -> None:
+        leases = await locks.acquire(None)
+        assert leases is not None
+        assert leases.remaining() > 0.0
+        assert leases.names() == "'a', 'b'"
+        scene.store.refused = (Release,)
+        await leases.release()
+
+    with pytest.raises(LeaseLost, match="'b'"):
+        scene.do(machine, whole())
+    scene.store.refused = ()
+    scene.world.play(scene.world.time + 3.0)
+    assert not any(entry.holds for entry in scene.store.table.entries.values())
+    assert TogetherHandle([]).remaining() == 0.0
+
+
+def test_a_body_on_several_locks_ends_once() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    locks = service.lock_all(["a", "b"], 1.0, reentrant=True, **OPTIONS)
+
+    async def whole() -> None:
+        await locks.enter()
+        await locks.leave(None)
+        with pytest.raises(NotHeld):
+            await locks.leave(None)
+        leases = await locks.acquire(None)
+        assert leases is not None
+        assert await leases.begin_body(leases) is leases
+        await leases.handles[0].release()
+        leases.drop()
+        assert not leases.lost()
+
+    scene.do(machine, whole())
+    scene.world.play(scene.world.time + 1.0)
+    assert not any(entry.holds for entry in scene.store.table.entries.values())
+
+
+def test_several_locks_are_checked_before_any_request() -> None:
+    scene = Scene()
+    _, service = scene.client()
+    _, rival = scene.client("two")
+    semaphore = service.semaphore("s", 2, timeout=None, **OPTIONS)
+    read, write = side(service, "shared"), side(service, "exclusive")
+    for wrong in ([], [semaphore, "s"], [semaphore] * 3, [side(rival, "shared")]):
+        with pytest.raises(ValueError, match=r"named|permits|client"):
+            service.lock_all(wrong, None, reentrant=True, **OPTIONS)
+    with pytest.raises(InvalidName):
+        service.lock_all([""], None, reentrant=True, **OPTIONS)
+    for mutexes in ([read, write], [write, read]):
+        (member,) = service.lock_all(mutexes, None, reentrant=True, **OPTIONS).members
+        assert member.mutex is write
+    assert scene.store.seen == []

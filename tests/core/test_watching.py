@@ -1,0 +1,191 @@
+"""Watching a lock on a simulated store: notifications, silence, and the end of the client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.core.test_service import Scene, mutex_of
+
+from leaselock.core.backend import WATCH_LASTS, Inspect, Watch, Watched
+from leaselock.core.effects import Sleep
+from leaselock.core.watching import LONGEST_INTERVAL, TOLERATED_SILENCE, or_stop
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.simulation.world import Machine
+
+    from leaselock.core.backend import Backend, Claim, LockState
+    from leaselock.core.client_core import ClientCore
+    from leaselock.core.watching import Watcher
+
+
+class Looking:
+    """A backend that sends no notifications of changes."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.capabilities = backend.capabilities
+        self.inspect = backend.inspect
+        self.forget = backend.forget
+        self.wake_all = backend.wake_all
+
+
+class Refused(Looking):
+    """A backend whose store refuses to send notifications, to this client at least."""
+
+    async def watch_lock(self, claim: Claim, until: float) -> Watched:
+        (state,) = await self.inspect(claim.name, "*", until)
+        return Watched(state, 0.0, notified=False)
+
+
+class Refusing(Looking):
+    """One whose server can be unreachable."""
+
+    refuses = True
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
+        self.inspect = self._inspect
+
+    async def _inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
+        if self.refuses:
+            raise NotApplied("nothing listens there")
+        return await self.backend.inspect(name, pattern, until=until)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def holders(scene: Scene, machine: Machine, watcher: Watcher, seen: list[Any]) -> None:
+    """Record each change and when it was reported, until the client is closed."""
+
+    async def follow() -> None:
+        while (change := await watcher.next()) is not None:
+            seen.append((scene.world.time, change.holder and change.holder.host))
+
+    machine.start(follow(), "watcher")
+
+
+def hold_for(scene: Scene, machine: Machine, core: ClientCore, seconds: float) -> None:
+    async def hold() -> None:
+        handle = await mutex_of(core).acquire(None)
+        assert handle is not None
+        await Sleep(machine.now() + seconds)
+        await handle.release()
+
+    machine.start(hold())
+
+
+@pytest.mark.parametrize("instead", [None, Looking, Refused])
+def test_changes_are_reported_until_the_client_is_closed(
+    scene: Scene, instead: type[Looking] | None
+) -> None:
+    machine, core = scene.client("watcher")
+    registry, notified = core.context(None).registry, instead is None
+    if instead is not None:
+        registry.backend = instead(registry.backend)  # type: ignore[assignment]
+    seen: list[Any] = []
+    holders(scene, machine, mutex_of(core).watch(), seen)
+    scene.world.play(3.0)
+    hold_for(scene, *scene.client("one"), 2.0)
+    scene.world.play(3.5)
+    hold_for(scene, *scene.client("two"), 2.0)
+    scene.world.play(12.0)
+    assert [host for _, host in seen] == [None, "one", "two", None]
+    late = 0.1 if notified else LONGEST_INTERVAL + 0.1
+    assert notified == (len(scene.store.table.entries["a"].watchers) == 1)
+    for (found, _), change in zip(seen, (0.0, 3.0, 5.0, 7.0), strict=True):
+        assert change <= found <= change + late
+    scene.do(machine, core.close())
+    assert "watcher" not in {run.name for run in machine.runs}
+
+
+def test_the_end_of_a_lease_is_seen_without_a_notification(scene: Scene) -> None:
+    machine, core = scene.client("watcher")
+    other, theirs = scene.client("one")
+    handle = scene.do(other, mutex_of(theirs, lease=20.0, renew=False).acquire(None))
+    assert handle is not None
+    seen: list[Any] = []
+    holders(scene, machine, mutex_of(core).watch(), seen)
+    scene.do(other, handle.detach())
+    scene.world.play(30.0)
+    assert [host for _, host in seen] == ["one", None]
+    assert 20.0 <= seen[1][0] <= 20.1
+
+
+def test_the_watcher_of_a_dead_client_is_forgotten(scene: Scene) -> None:
+    machine, core = scene.client("watcher")
+    holders(scene, machine, mutex_of(core).watch(), [])
+    scene.world.play(1.0)
+    machine.crash()
+    other, theirs = scene.client("one")
+    entry = scene.store.table.entries["a"]
+    assert len(entry.watchers) == 1
+    scene.do(other, mutex_of(theirs).acquire(None))
+    assert not entry.watchers
+
+
+def test_a_watcher_that_does_not_look_again_is_forgotten(scene: Scene) -> None:
+    machine, core = scene.client("watcher")
+    scene.do(machine, mutex_of(core).watch().next())
+    other, theirs = scene.client("one")
+    scene.world.play(WATCH_LASTS + 6.0)
+    scene.do(other, mutex_of(theirs).acquire(None))
+    assert not scene.store.table.entries["a"].watchers
+
+
+def test_the_first_look_is_answered_or_fails_as_any_request_does(scene: Scene) -> None:
+    machine, core = scene.client("watcher")
+    scene.store.silent = (Watch, Inspect)
+    with pytest.raises(OutcomeUnknown):
+        scene.do(machine, mutex_of(core).watch().next(), 3.0)
+
+
+def test_a_silent_store_is_tolerated_for_a_while(scene: Scene) -> None:
+    machine, core = scene.client("watcher")
+    watcher = mutex_of(core).watch()
+    scene.do(machine, watcher.next())
+    scene.store.silent = (Watch,)
+    run, began = machine.start(watcher.next()), scene.world.time
+    scene.world.play(began + TOLERATED_SILENCE - 1.0)
+    assert not run.ended
+    scene.world.play(began + TOLERATED_SILENCE + 2.0)
+    assert isinstance(run.error, StoreError)
+
+
+def test_a_store_that_refuses_connections_is_tolerated_as_a_silent_one(scene: Scene) -> None:
+    """It restarts, or another server takes over."""
+    machine, core = scene.client("watcher")
+    backend = Refusing(core.context(None).registry.backend)
+    core.context(None).registry.backend = backend  # type: ignore[assignment]
+    watcher = mutex_of(core).watch()
+    with pytest.raises(NotApplied):
+        scene.do(machine, watcher.next())
+    backend.refuses = False
+    scene.do(machine, watcher.next())
+    backend.refuses = True
+    run, began = machine.start(watcher.next()), scene.world.time
+    scene.world.play(began + TOLERATED_SILENCE / 2)
+    backend.refuses = False
+    hold_for(scene, *scene.client("one"), 10.0)
+    scene.world.play(began + TOLERATED_SILENCE / 2 + 2.0)
+    assert run.result.holder.host == "one"
+
+
+def test_a_look_that_fails_because_the_client_closes_ends_the_iteration(scene: Scene) -> None:
+    machine, core = scene.client("watcher")
+    watcher = mutex_of(core).watch()
+    scene.store.silent = (Watch,)
+    run = machine.start(watcher.next())
+    scene.world.play(0.1)
+    scene.do(machine, core.close(), 10.0)
+    assert run.ended
+    assert (run.error, run.result) == (None, None)
+    assert scene.do(machine, watcher.next()) is None
+    with pytest.raises(StopIteration):
+        or_stop(None, StopIteration)

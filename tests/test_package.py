@@ -1,0 +1,58 @@
+"""What users install: the types that checkers see, the scripts of a release, the licences."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import leaselock
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = ROOT / "tests" / "typing" / "program.py"
+SOURCE = Path(leaselock.__file__).parents[1]
+
+
+def run(*words: str | Path, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end."""
+    env = {**os.environ, "MYPYPATH": str(SOURCE)}
+    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def test_mypy_finds_the_types_of_a_program(tmp_path: Path) -> None:
+    ran = run(sys.executable, "-m", "mypy", "--strict", "--config-file=", PROGRAM, folder=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_pyright_finds_the_types_of_a_program(tmp_path: Path) -> None:
+    settings = {
+        "include": [str(PROGRAM)],
+        "extraPaths": [str(SOURCE)],
+        "typeCheckingMode": "strict",
+        "venvPath": str(Path(sys.prefix).parent),
+        "venv": Path(sys.prefix).name,
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    ran = run(sys.executable, "-m", "pyright", "--project", tmp_path, folder=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_licences_and_materials(tmp_path: Path) -> None:
+    target = tmp_path / "sbom.json"
+    run(sys.executable, ROOT / "scripts" / "sbom", target)
+    bill = json.loads(target.read_text("utf-8"))
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    packages = {component["purl"].partition("@")[0] for component in bill["components"]}
+    assert {"pkg:pypi/redis", "pkg:pypi/kazoo", "pkg:pypi/psycopg"} <= packages
+
+
+def test_a_release_is_dry_by_default() -> None:
+    before = run("git", "tag").stdout
+    ran = run("sh", ROOT / "scripts" / "release")
+    assert f"leaselock {leaselock.__version__}" in ran.stdout
+    assert "NOT ready: pyproject.toml has real project URLs" in ran.stdout
+    assert ran.returncode == 1
+    assert run("git", "tag").stdout == before
+    assert run("sh", ROOT / "scripts" / "release", "--rehearse").returncode == 64

@@ -1,0 +1,44 @@
+"""Take the screenshots of the documentation: `make screenshots`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tests.servers.chromium import Chromium
+from tests.servers.process import eventually
+from tests.web.scene import Scene
+from tests.web.serving import served
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+READS = 3
+
+
+def main() -> None:
+    """Write all images into a folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--into", type=Path, default=IMAGES)
+    folder = parser.parse_args().into
+    folder.mkdir(parents=True, exist_ok=True)
+    scene = Scene()
+    with served(lambda: scene) as url, Chromium() as browser:
+        browser.size(1280, 1200)
+        browser.open(url)
+        eventually(lambda: scene.reads > READS)
+        browser.wait("document.querySelectorAll('#graph svg').length")
+        browser.picture(folder / "web.png")
+        browser.size(1280, 900, dark=True)
+        browser.open(f"{url}#lock=order%3A5012")
+        browser.wait("document.querySelectorAll('#queue li').length === 7")
+        browser.value("document.getElementById('graph-box').open = false")
+        browser.value("document.querySelector('main').scrollIntoView()")
+        browser.picture(folder / "web-detail.png")
+        browser.size(390, 844, touch=True)
+        browser.open(f"{url}?narrow")
+        browser.wait("document.querySelectorAll('#rows tr').length > 5")
+        browser.picture(folder / "web-narrow.png")
+        assert not browser.problems, browser.problems
+
+
+if __name__ == "__main__":
+    main()
