@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -19,7 +19,10 @@ from benchmarks.workers.contender import HoldTimes
 from benchmarks.workers.process import WorkerProcess, python_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+EXCLUSIVE = ""
+"""The mode of a process that contends for an exclusive lock."""
 
 
 class ContentionSample(NamedTuple):
@@ -50,24 +53,27 @@ class ContentionSample(NamedTuple):
 
 
 class ContenderGroup:
-    """The processes of one contestant, in a prepared folder."""
+    """The processes of one contestant, one for each of *modes*, in a prepared folder."""
 
-    def __init__(self, name: str, size: int, prepare: Callable[[Path], object]) -> None:
+    def __init__(self, name: str, modes: Iterable[str], prepare: Callable[[Path], object]) -> None:
         self.name = name
-        self.stack = ExitStack()
-        self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
-        prepare(self.folder)
-        self.workers = [self.stack.enter_context(self._start()) for _ in range(size)]
+        self.modes = modes
+        self.prepare = prepare
 
-    def _start(self) -> WorkerProcess:
+    def _start(self, mode: str) -> WorkerProcess:
         kind = contestant(self.name)
         if issubclass(kind, Foreign):
-            return kind.start(self.folder)
-        return python_worker("benchmarks.workers.contender", self.name, self.folder)
+            return kind.start(self.folder, mode)
+        return python_worker("benchmarks.workers.contender", self.name, self.folder, mode)
 
     def __enter__(self) -> Self:
-        for worker in self.workers:
-            worker.receive()
+        with ExitStack() as stack:
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            self.prepare(self.folder)
+            self.workers = [stack.enter_context(self._start(mode)) for mode in self.modes]
+            for worker in self.workers:
+                worker.receive()
+            self.stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -78,14 +84,19 @@ class ContenderGroup:
     ) -> ContentionSample:
         """Let the processes contend for *seconds*; verify and return the figures."""
         counted, commands = self._counted(), count() if count else 0
+        by_process, cpu = self.contend(hold, seconds)
+        commands = count() - commands - 1 if count else 0
+        verify(self.name, by_process, self._counted() - counted)
+        figures = summary(by_process, cpu)
+        return figures._replace(commands=commands / sum(map(len, by_process)))
+
+    def contend(self, hold: float, seconds: float) -> tuple[list[list[HoldTimes]], float]:
+        """Let the processes contend; return the holds of each, and the CPU time of all."""
         for worker in self.workers:
             worker.send(f"contend {hold!r} {seconds!r}")
         reports = [worker.receive() for worker in self.workers]
-        commands = count() - commands - 1 if count else 0
         by_process = [[HoldTimes(*hold) for hold in report["holds"]] for report in reports]
-        verify(self.name, by_process, self._counted() - counted)
-        figures = summary(by_process, sum(report["cpu"] for report in reports))
-        return figures._replace(commands=commands / sum(map(len, by_process)))
+        return by_process, sum(report["cpu"] for report in reports)
 
     def _counted(self) -> int:
         return int.from_bytes(Path(self.folder, "counter").read_bytes(), "little")
@@ -97,6 +108,19 @@ def verify(name: str, by_process: Sequence[Sequence[HoldTimes]], counted: int) -
     overlaps = sum(after.granted < before.released for before, after in pairwise(holds))
     if overlaps or counted != len(holds):
         raise AssertionError(f"{name}: {overlaps} overlaps, {counted} counted of {len(holds)}")
+
+
+def verify_limit(name: str, weighted: Iterable[tuple[HoldTimes, int]], limit: int) -> None:
+    """Raise AssertionError if the weights of concurrent holds ever exceed the limit."""
+    changes = [
+        change
+        for hold, weight in weighted
+        for change in ((hold.granted, weight), (hold.released, -weight))
+    ]
+    # A release comes before a grant of the same moment.
+    most = max(accumulate(weight for _, weight in sorted(changes)))
+    if most > limit:
+        raise AssertionError(f"{name}: concurrent holds of {most}, the limit is {limit}")
 
 
 def in_order(by_process: Sequence[Sequence[HoldTimes]]) -> list[HoldTimes]:

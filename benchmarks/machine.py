@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.contestants import ALL, TITLES, contestant, present
 
 # The part of a contestant's name that is not the name of its library.
-VARIANT = r"^aio-|-(file|redis|fair|masters|zookeeper|sql)$"
+VARIANT = r"^aio-|-(file|redis|fair|expirable|masters|zookeeper|sql)$"
 
 
 def processor() -> str:

@@ -13,7 +13,7 @@ class Scale(NamedTuple):
     sample_seconds: float
     """Duration of one measurement with one thread."""
     contenders: int
-    """Processes that contend on a file."""
+    """Processes that contend on a file, or for permits, or read beside a writer."""
     contender_counts: tuple[int, ...]
     """Processes that contend on a server."""
     contention_rounds: int

@@ -18,41 +18,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import FrameType
 
 Calls = Counter[tuple[str, str]]
 
 
-def calls_of(action: Callable[[], object], root: str) -> Calls:
-    """The functions below *root* that *action* enters, in the order of the first entry."""
-    calls: Calls = Counter()
+def trace(package: str) -> dict[str, Calls]:
+    """The calls of one acquire and of one release, in the order of the first entry."""
+    module: Any = import_module(package)
+    root = os.path.dirname(module.__file__) + os.sep
+    parts: dict[str, Calls] = {"acquire": Counter(), "release": Counter()}
+    calls = parts["acquire"]
 
     def count(frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(root):
             calls[os.path.relpath(code.co_filename, root), code.co_qualname] += 1
 
-    sys.setprofile(count)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-    return calls
-
-
-def trace(package: str) -> dict[str, Calls]:
-    """The calls of one acquire and of one release."""
-    module: Any = import_module(package)
-    root = os.path.dirname(module.__file__) + os.sep
     with module.Client("memory://trace") as client:
         lock = client.lock("x")
         with lock:
             pass
-        return {
-            "acquire": calls_of(lock.__enter__, root),
-            "release": calls_of(lambda: lock.__exit__(None, None, None), root),
-        }
+        sys.setprofile(count)
+        try:
+            with lock:
+                calls = parts["release"]
+        finally:
+            sys.setprofile(None)
+    return parts
 
 
 def main() -> None:

@@ -52,6 +52,8 @@ ON_REDIS = {
     "redlock-py": "redlock_py:RedlockPy",
     "portalocker-redis": "portalocker_redis:PortaLockerRedis",
     "tooz-redis": "tooz_lock:Tooz",
+    "fencekit": "fencekit_lock:Fencekit",
+    "mithril": "mithril_lock:Mithril",
     "redisson": "redisson:Redisson",
     "redisson-fair": "redisson:Fair",
     "redsync": "redsync:Redsync",
@@ -97,7 +99,13 @@ ON_SQL = {
     "tooz-sql": "tooz_lock:Tooz",
 }
 
-ALL = CLASSES | ON_REDIS | ON_LOOP | ON_MASTERS | ON_ZOOKEEPER | ON_SQL
+# Measured as read/write locks and semaphores only: on a Redis, and on a PostgreSQL.
+SHARED_ON_REDIS = {"redisson-expirable": "redisson:Expirable"}
+SHARED_ON_POSTGRES = {"psycopg": "psycopg_lock:Advisory"}
+
+SHARED = SHARED_ON_REDIS | SHARED_ON_POSTGRES
+ALL = CLASSES | ON_REDIS | ON_LOOP | ON_MASTERS | ON_ZOOKEEPER | ON_SQL | SHARED
+
 TITLES = {
     "leaselock": "**leaselock**, SQLite",
     "filelock": "filelock",
@@ -112,6 +120,8 @@ TITLES = {
     "redlock-py": "redlock-py",
     "portalocker-redis": "portalocker's RedisLock",
     "tooz-redis": "tooz, Redis",
+    "fencekit": "fencekit's DistributedLock",
+    "mithril": "mithril's Lock",
     "redisson": "Redisson's RLock (Java)",
     "redisson-fair": "Redisson's RFairLock (Java)",
     "redsync": "redsync (Go)",
@@ -139,6 +149,35 @@ TITLES = {
     "bare-sql-advisory": "bare named lock, counter, record",
     "sqlalchemy-dlock": "sqlalchemy-dlock (no token)",
     "tooz-sql": "tooz (no token)",
+    "redisson-expirable": "Redisson's RPermitExpirableSemaphore (Java)",
+    "psycopg": "PostgreSQL's advisory locks, by psycopg",
+}
+
+# The contestants that have a read/write lock, and its title.
+READ_WRITE = {
+    "leaselock": "**leaselock**, SQLite",
+    "filelock": "filelock's ReadWriteLock",
+    "redis": "**leaselock**, Redis",
+    "redisson": "Redisson's RReadWriteLock (Java)",
+    "zookeeper": "**leaselock**, ZooKeeper",
+    "kazoo": "kazoo's ReadLock, WriteLock",
+    "curator": "Curator's InterProcessReadWriteLock (Java)",
+    "sql-lease": "**leaselock**, PostgreSQL, lease",
+    "sql-row": "**leaselock**, PostgreSQL, row",
+    "sql-advisory": "**leaselock**, PostgreSQL, advisory",
+    "psycopg": TITLES["psycopg"],
+}
+
+# The contestants that have a semaphore, and its title.
+SEMAPHORES = {
+    "leaselock": "**leaselock**, SQLite",
+    "redis": "**leaselock**, Redis",
+    "redisson": "Redisson's RSemaphore (Java)",
+    "redisson-expirable": TITLES["redisson-expirable"],
+    "zookeeper": "**leaselock**, ZooKeeper",
+    "kazoo": "kazoo's Semaphore",
+    "curator": "Curator's InterProcessSemaphoreV2 (Java)",
+    "sql-lease": "**leaselock**, PostgreSQL, lease",
 }
 
 

@@ -21,14 +21,16 @@ OWNER = "01234567-89ab-cdef-0123-456789abcdef:1"
 METADATA = '{"host": "a", "pid": 12345, "version": "0.1.0", "thread": "MainThread", "label": null}'
 MEMBER = f"{OWNER}\n{CLIENT}:1\n30000\n1795230000.123456\n{METADATA}"
 LEASE, CONFIRM, RECHECK = 30000, 3000, 3000
+TOKEN_TTL = 604_800_000
 
 
 def commands(name: str) -> tuple[bytes, bytes]:
     """Return the packed commands of acquire and release."""
-    keys = (*keys_of(name, divided=False), tombstone(name, OWNER))
-    wake, freed = wake_channel(name), release_channel(name)
-    acquire = (OWNER, LEASE, MEMBER, 0, "", CONFIRM, "PUBLISH", wake, RECHECK)
-    release = (OWNER, MEMBER, 0, CONFIRM, "PUBLISH", wake, freed, RECHECK)
+    own = keys_of(name)
+    keys = (*own[:4], tombstone(own.lock, OWNER))
+    last = (CONFIRM, RECHECK, "PUBLISH", wake_channel(own.lock), release_channel(own.lock))
+    acquire = (OWNER, LEASE, MEMBER, 1, "hash", TOKEN_TTL, 0, "", *last)
+    release = (OWNER, "", 0, "", "hash", TOKEN_TTL, *last)
     return (
         packed("EVALSHA", ACQUIRE.sha, len(keys), *keys, *acquire),
         packed("EVALSHA", RELEASE.sha, len(keys), *keys, *release),

@@ -1,4 +1,7 @@
-"""Curator, in Java: InterProcessMutex, first come, first served, held until the session ends."""
+"""Curator, in Java: InterProcessMutex, first come, first served, held until the session ends.
+
+It is also measured with InterProcessReadWriteLock and InterProcessSemaphoreV2.
+"""
 
 from __future__ import annotations
 

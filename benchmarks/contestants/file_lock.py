@@ -1,4 +1,7 @@
-"""filelock: FileLock with the default settings (polls every 50 ms)."""
+"""filelock: FileLock with the default settings (polls every 50 ms).
+
+It is also measured with ReadWriteLock, which waits in SQLite's busy handler.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import filelock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -18,11 +22,19 @@ class FileLock:
     waits: ClassVar[bool] = True
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lock: filelock.BaseFileLock | filelock.ReadWriteLock
         self.lock = filelock.FileLock(folder / "filelock.lock")
+        self.request: Callable[[], object] = self.lock.acquire
+
+    def use_side(self, side: str) -> None:
+        """Use a side of a read/write lock."""
+        self.lock = filelock.ReadWriteLock(self.folder / "filelock.db")
+        self.request = getattr(self.lock, f"acquire_{side}")
 
     def acquire(self) -> None:
         """Acquire the lock."""
-        self.lock.acquire()
+        self.request()
 
     def release(self) -> None:
         """Release the lock."""

@@ -28,9 +28,9 @@ class Foreign:
         self.worker.receive()
 
     @classmethod
-    def start(cls, folder: Path) -> WorkerProcess:
+    def start(cls, folder: Path, mode: str = "") -> WorkerProcess:
         """Start a process, which reports when it is ready."""
-        return WorkerProcess((*KINDS[cls.kind].run, cls.name, str(folder)), environment())
+        return WorkerProcess((*KINDS[cls.kind].run, cls.name, str(folder), mode), environment())
 
     def acquire(self) -> None:
         """Acquire the lock."""

@@ -1,4 +1,7 @@
-"""kazoo's lock: not reentrant; its loss is not reported."""
+"""kazoo's lock: not reentrant; its loss is not reported.
+
+It is also measured with ReadLock and WriteLock, and Semaphore.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,15 @@ class KazooLock:
         self.client = KazooClient(Path(folder, "hosts").read_text())
         self.client.start()
         self.lock = self.client.Lock("/bench/kazoo")
+
+    def use_side(self, side: str) -> None:
+        """Use a side of a read/write lock."""
+        kind = {"read": self.client.ReadLock, "write": self.client.WriteLock}[side]
+        self.lock = kind("/bench/kazoo-sides")
+
+    def use_permits(self, permits: int) -> None:
+        """Use a semaphore."""
+        self.lock = self.client.Semaphore("/bench/kazoo-permits", max_leases=permits)
 
     def acquire(self) -> None:
         """Acquire the lock."""

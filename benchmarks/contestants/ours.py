@@ -26,7 +26,20 @@ class Ours:
 
     def use_lock(self, name: str) -> None:
         """Use another lock of the client."""
-        self.lock = self.client.lock(name)
+        self.use(self.client.lock(name))
+
+    def use_side(self, side: str) -> None:
+        """Use a side of a read/write lock."""
+        sides = self.client.rwlock("leaselock")
+        self.use({"read": sides.read, "write": sides.write}[side])
+
+    def use_permits(self, permits: int) -> None:
+        """Use a semaphore."""
+        self.use(self.client.semaphore("leaselock", permits))
+
+    def use(self, lock: leaselock.Lock) -> None:
+        """Use that lock."""
+        self.lock = lock
         self.leases: list[leaselock.Lease] = []
 
     def acquire(self) -> None:

@@ -1,4 +1,8 @@
-"""Redisson, in Java: RLock serves waiters in no order, RFairLock first come, first served."""
+"""Redisson, in Java: RLock serves waiters in no order, RFairLock first come, first served.
+
+It is also measured with RReadWriteLock, RSemaphore, whose permits are not leases, and
+RPermitExpirableSemaphore, whose permits are leases of 30 s that are not renewed.
+"""
 
 from __future__ import annotations
 
@@ -22,3 +26,9 @@ class Fair(Redisson):
     """The same with a queue."""
 
     name: ClassVar[str] = "redisson-fair"
+
+
+class Expirable(Redisson):
+    """Its semaphore is RPermitExpirableSemaphore."""
+
+    name: ClassVar[str] = "redisson-expirable"

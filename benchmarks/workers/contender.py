@@ -1,8 +1,11 @@
-"""One of several contending processes: `python -m benchmarks.workers.contender NAME FOLDER`.
+"""One of several contending processes: `python -m benchmarks.workers.contender NAME FOLDER MODE`.
 
 The process reports when it is ready, and then obeys lines "contend HOLD SECONDS", each answered by
 one line; the programs in other languages do the same. Invariant: the times of a hold are taken
 after the acquire and before the release, so two intervals overlap only if there were two holders.
+
+MODE is empty for an exclusive lock, "read" or "write" for a side of a read/write lock, or a number
+of permits of which each hold takes one. The counter is meaningful for exclusive locks only.
 """
 
 from __future__ import annotations
@@ -11,13 +14,10 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol, cast
 
-from benchmarks.contestants import contestant
+from benchmarks.contestants import Contestant, contestant
 from benchmarks.workers.process import report
-
-if TYPE_CHECKING:
-    from benchmarks.contestants import Contestant
 
 COUNTER_SIZE = 8
 
@@ -28,6 +28,30 @@ class HoldTimes(NamedTuple):
     requested: int
     granted: int
     released: int
+
+
+class ReadWriteContestant(Contestant, Protocol):
+    """A contestant with a read/write lock."""
+
+    def use_side(self, side: str) -> None:
+        """Use the "read" or the "write" side of a lock instead."""
+
+
+class SemaphoreContestant(Contestant, Protocol):
+    """A contestant with a semaphore."""
+
+    def use_permits(self, permits: int) -> None:
+        """Use a semaphore with so many permits instead; each acquire takes one."""
+
+
+def opened(name: str, folder: Path, mode: str) -> Contestant:
+    """Open the lock of a contestant in that mode."""
+    lock = contestant(name)(folder)
+    if mode.isdigit():
+        cast("SemaphoreContestant", lock).use_permits(int(mode))
+    elif mode:
+        cast("ReadWriteContestant", lock).use_side(mode)
+    return lock
 
 
 def count_up(file: int) -> None:
@@ -51,9 +75,9 @@ def contend(lock: Contestant, file: int, hold: float, until: int) -> list[HoldTi
     return holds
 
 
-def main(name: str, folder: str) -> None:
+def main(name: str, folder: str, mode: str) -> None:
     """Get ready, wait for commands, contend and report."""
-    lock = contestant(name)(Path(folder))
+    lock = opened(name, Path(folder), mode)
     file = os.open(Path(folder, "counter"), os.O_RDWR | os.O_CREAT, 0o600)
     lock.acquire()
     lock.release()

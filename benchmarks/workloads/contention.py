@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from benchmarks.contender_group import ContenderGroup, ContentionSample
+from benchmarks.contender_group import EXCLUSIVE, ContenderGroup, ContentionSample
 from benchmarks.contestants import CLASSES, REFERENCE, TITLES, contestant, present
 from benchmarks.figures import ratio, spread
 from benchmarks.tables import Goal, Table
@@ -28,6 +28,7 @@ HEAD = [
 ]
 MAX_P99, MAX_WAIT = 2.0, 4.0
 Samples = dict[str, list[ContentionSample]]
+Figures = TypeVar("Figures")
 
 
 class ContentionSetup(NamedTuple):
@@ -56,17 +57,32 @@ def contend(
     setup: ContentionSetup, scale: Scale, size: int, holds: Sequence[float]
 ) -> dict[float, Samples]:
     """Measure all contestants, for each hold time; the other groups are idle meanwhile."""
-    found: dict[float, Samples] = {hold: {name: [] for name in setup.names} for hold in holds}
-    pending = [(hold, name) for hold in holds for name in setup.names]
+
+    def sample(group: ContenderGroup, hold: float) -> ContentionSample:
+        trip = setup.round_trip()
+        figures = group.sample(hold, scale.contention_seconds, setup.counter)
+        return figures._replace(round_trip=trip)
+
+    groups = [ContenderGroup(name, [EXCLUSIVE] * size, setup.prepare) for name in setup.names]
+    return alternate(groups, holds, scale.contention_rounds, sample)
+
+
+def alternate(
+    groups: Sequence[ContenderGroup],
+    holds: Sequence[float],
+    rounds: int,
+    sample: Callable[[ContenderGroup, float], Figures],
+) -> dict[float, dict[str, list[Figures]]]:
+    """Sample all groups with all hold times, in a different order in each round."""
+    found: dict[float, dict[str, list[Figures]]]
+    found = {hold: {group.name: [] for group in groups} for hold in holds}
+    pending = [(hold, group) for hold in holds for group in groups]
     with ExitStack() as stack:
-        groups = {
-            n: stack.enter_context(ContenderGroup(n, size, setup.prepare)) for n in setup.names
-        }
-        for _ in range(scale.contention_rounds):
-            for hold, name in random.sample(pending, len(pending)):
-                trip = setup.round_trip()
-                sample = groups[name].sample(hold, scale.contention_seconds, setup.counter)
-                found[hold][name].append(sample._replace(round_trip=trip))
+        for group in groups:
+            stack.enter_context(group)
+        for _ in range(rounds):
+            for hold, group in random.sample(pending, len(pending)):
+                found[hold][group.name].append(sample(group, hold))
     return found
 
 

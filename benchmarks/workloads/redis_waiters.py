@@ -124,8 +124,9 @@ def _hold_others(server: Redis, locks: int) -> None:
     """Hold all locks but the first, which is held already."""
     with server.wire() as wire:
         for number in range(1, locks):
-            wire.ask("HSET", f"{LOCK} {number}", "other:1", 1)
-            wire.ask("PEXPIRE", f"{LOCK} {number}", 600_000)
+            key = f"lock:{LOCK} {number}"
+            wire.ask("HSET", key, "0-0-0-0-0:1", 1)
+            wire.ask("PEXPIRE", key, 600_000)
 
 
 def idle(server: Redis, seconds: float) -> tuple[float, float]:
@@ -151,6 +152,6 @@ def clients(server: Redis) -> int:
 def queued(server: Redis, kind: str) -> int:
     """Return the number of queue entries; one entry may stand for several tasks of a process."""
     if kind == SHARED_LOCK:
-        return int(server.ask("ZCARD", f"leaselock:queue:{{{name_of(0, kind)}}}"))
+        return int(server.ask("ZCARD", f"leaselock:queue:{{lock:{name_of(0, kind)}}}"))
     queues = server.ask("EVAL", "return #redis.call('KEYS', 'leaselock:queue:*')", 0)
     return int(queues)

@@ -17,7 +17,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * A process in Java: arguments NAME FOLDER, then commands on its standard input, each answered by
+ * A process in Java: arguments NAME FOLDER MODE, then commands on its standard input, each answered by
  * one line of JSON, as in benchmarks/workers/contender.py.
  *
  * <p>Times are of System.nanoTime(), which on Linux is the clock of Python's time.monotonic_ns().
@@ -33,6 +33,12 @@ public class Contender {
     /** A library with one client, which creates locks. */
     interface Library {
         Lock lock(String name) throws Exception;
+
+        /** A side of a read/write lock: "read" or "write". */
+        Lock side(String name, String side) throws Exception;
+
+        /** A semaphore, of which each acquire takes one permit. */
+        Lock semaphore(String name, int permits) throws Exception;
     }
 
     /** How many operations the virtual machine needs to reach its full speed. */
@@ -40,14 +46,24 @@ public class Contender {
     private static final long WARM_UP_NANOS = 1_500_000_000L;
 
     private final Library library;
+    private final String mode;
     private final Lock lock;
     private final FileChannel counter;
 
-    private Contender(String name, Path folder) throws Exception {
+    private Contender(String name, Path folder, String mode) throws Exception {
         library = name.startsWith("curator") ? new Curators(read(folder, "hosts")) : new Redissons(read(folder, "url"), name);
-        lock = library.lock(name);
+        this.mode = mode;
+        lock = open(name);
         counter = FileChannel.open(folder.resolve("counter"),
                 StandardOpenOption.CREATE, StandardOpenOption.READ, StandardOpenOption.WRITE);
+    }
+
+    private Lock open(String name) throws Exception {
+        return switch (mode) {
+            case "" -> library.lock(name);
+            case "read", "write" -> library.side(name, mode);
+            default -> library.semaphore(name, Integer.parseInt(mode));
+        };
     }
 
     private static String read(Path folder, String file) throws IOException {
@@ -55,7 +71,7 @@ public class Contender {
     }
 
     public static void main(String[] words) throws Exception {
-        Contender contender = new Contender(words[0], Path.of(words[1]));
+        Contender contender = new Contender(words[0], Path.of(words[1]), words[2]);
         contender.warmUp(words[0] + " " + ProcessHandle.current().pid());
         report("true");
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
@@ -66,7 +82,7 @@ public class Contender {
     }
 
     private void warmUp(String name) throws Exception {
-        Lock own = library.lock(name);
+        Lock own = open(name);
         long until = System.nanoTime() + WARM_UP_NANOS;
         for (int i = 0; i < WARM_UP && System.nanoTime() < until; i++) {
             own.acquire();
