@@ -1,0 +1,87 @@
+"""How Sphinx builds the documentation: `make docs`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+
+from leaselock import __version__
+from leaselock.cli.commands import COMMANDS
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+project = "leaselock"
+author = "the leaselock authors"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+root_doc = "index"
+exclude_patterns = ["_build"]
+
+html_theme = "furo"
+html_title = f"leaselock {version}"
+html_show_copyright = False
+
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+# Names of private types, which the signatures of public functions mention.
+nitpicky = False
+
+
+HERE = Path(__file__).parent
+# Pages at the root of the repository, which the site has, too: the build copies them to project/.
+ROOT_PAGES = ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")
+TO_ROOT_PAGE = re.compile(rf"\]\((?:\.\./)*({'|'.join(ROOT_PAGES)})\.md\)")
+
+
+def copy_root_pages(*_: object) -> None:
+    """Write the pages of the repository's root to project/, with links that lead to the site."""
+    folder = HERE / "project"
+    folder.mkdir(exist_ok=True)
+    for page in ROOT_PAGES:
+        text = (HERE.parent / f"{page}.md").read_text("utf-8").replace("](docs/", "](/")
+        target = folder / f"{page.lower()}.md"
+        if not target.exists() or target.read_text("utf-8") != text:
+            target.write_text(text, "utf-8")
+
+
+def link_root_pages(_app: Sphinx, _name: str, source: list[str]) -> None:
+    """Let links to the pages of the repository's root lead to their copies."""
+    source[0] = TO_ROOT_PAGE.sub(lambda found: f"](/project/{found[1].lower()}.md)", source[0])
+
+
+class Commands(Directive):
+    """The help of every command, from its parser."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return a section for each command."""
+        sections: list[nodes.Node] = []
+        for command in COMMANDS:
+            printed = subprocess.run(
+                [sys.executable, "-m", "leaselock", command, "--help"],
+                env=os.environ | {"COLUMNS": "100", "NO_COLOR": "1"},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            section = nodes.section(ids=[command], names=[command])
+            section += nodes.title(text=command)
+            section += nodes.literal_block(printed, printed, language="text")
+            sections.append(section)
+        return sections
+
+
+def setup(app: Sphinx) -> None:
+    """Add the directive and the pages of the root."""
+    app.connect("config-inited", copy_root_pages)
+    app.connect("source-read", link_root_pages)
+    app.add_directive("commands", Commands)
