@@ -4,11 +4,13 @@ PY = .venv/bin/python
 READY = .venv/ready
 BENCH_READY = .venv/peers
 DEMO_READY = .demo-venv/ready
+DOCS_READY = .venv/docs
+PACKAGE_READY = .venv/package
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # Linted, formatted and type-checked alike.
-CODE = src tests benchmarks examples
+CODE = src tests benchmarks examples docs/conf.py
 # How many processes run the tests, and how many seeds the simulation tries.
-JOBS ?= $(CORES)
+JOBS ?= $(shell expr $(CORES) + $(CORES) / 2)
 N ?= 20000
 CORES ?= $(shell nproc)
 SECONDS ?= 28.5
@@ -18,7 +20,7 @@ TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 COVERED = src/leaselock/core/*,src/leaselock/drivers/*
 
 .DEFAULT_GOAL = help
-.PHONY: lua check verify chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate explore clean
+.PHONY: docs package lua man screenshots check checks verify chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate seeds explore clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -35,7 +37,7 @@ $(READY): pyproject.toml scripts/venv
 	@touch $@
 
 # Each test is in exactly one of the tiers `test` and `verify`: tests/tiers.py.
-test: lint types contracts ## lint, types, contracts, deterministic tests, coverage
+test: checks ## lint, types, contracts, deterministic tests, coverage
 	@scripts/servers
 	@rm -f .coverage .coverage.*
 	$(PY) -m pytest --tier test $(TOGETHER) -rfE --cov --cov-report=
@@ -46,8 +48,12 @@ verify: $(READY) ## all other tests: measured, statistical, long, with many serv
 	@scripts/servers
 	$(PY) -m tests.verify $(TOGETHER)
 
-check: lint types contracts ## what needs no server: lint, types, contracts, fast tests
+check: checks ## what needs no server: lint, types, contracts, fast tests
 	$(PY) -m pytest --tier check $(TOGETHER) -q
+
+# Side by side; each shows its output when it is done.
+checks: $(READY)
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target lint types contracts
 
 lint: $(READY) ## ruff: rules and format
 	$(PY) -m ruff check $(CODE)
@@ -72,20 +78,39 @@ $(DEMO_READY): pyproject.toml scripts/venv
 	@.demo-venv/bin/python $(PIP_INSTALL) --editable .
 	@touch $@
 
-bench: $(READY) $(BENCH_READY) ## measure, next to the peers: make bench, make bench QUICK=1
+bench: $(READY) $(BENCH_READY) ## measure, next to the peers: make bench, make bench QUICK=1, make bench NAMES="readers semaphore"
 	@$(PY) -m benchmarks.foreign
-	$(PY) -m benchmarks $(if $(QUICK),--quick --into build/benchmarks,--into docs/benchmarks)
+	$(PY) -m benchmarks $(NAMES) $(if $(QUICK),--quick) \
+		--into $(if $(QUICK)$(NAMES),build/benchmarks,docs/benchmarks)
+	$(if $(QUICK)$(NAMES),,mv docs/benchmarks/results.md docs/appendix/benchmark-results.md)
 
 $(BENCH_READY): pyproject.toml $(READY)
 	@echo "installing the peers into .venv"
 	@$(PY) $(PIP_INSTALL) --group bench
 	@touch $@
 
+docs: $(DOCS_READY) ## the documentation as a site, in docs/_build; warnings are errors
+	$(PY) -m sphinx -q -W --keep-going -b html docs docs/_build
+	@echo "open docs/_build/index.html"
+
+$(DOCS_READY): pyproject.toml $(READY)
+	@echo "installing Sphinx into .venv"
+	@$(PY) $(PIP_INSTALL) --group docs
+	@touch $@
+
+package: $(PACKAGE_READY) ## build wheel and sdist, and install them in empty environments
+	$(PY) scripts/package
+
+$(PACKAGE_READY): pyproject.toml $(READY)
+	@echo "installing build and twine into .venv"
+	@$(PY) $(PIP_INSTALL) --group package
+	@touch $@
+
 conformance: $(READY) ## the whole suite on every store, in threads and in asyncio
 	LEASELOCK_CONFORMANCE=all $(PY) -m pytest $(TOGETHER) tests/conformance
 
 interop: $(READY) ## a minute beside Redisson, Curator and kazoo on one lock
-	LEASELOCK_INTEROP_SECONDS=60 $(PY) -m pytest --timeout 300 tests/interop
+	LEASELOCK_INTEROP_TURNS=2000 $(PY) -m pytest --timeout 300 tests/interop
 
 race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none lost
 	LEASELOCK_INCREMENTS=500 $(PY) -m pytest -qs tests/sql/test_race.py
@@ -95,8 +120,8 @@ chaos: $(READY) ## storms on private servers: make chaos SECONDS=60
 
 hazards: $(READY) ## play every hazard on every way of locking, and write its page
 	@scripts/servers
-	$(PY) -m tests.hazards --markdown docs/explanation/hazard-table.md \
-		--picture docs/explanation/hazard-table.svg
+	$(PY) -m tests.hazards --markdown docs/appendix/hazard-table.md \
+		--picture docs/appendix/hazard-table.svg
 
 controls: $(READY) $(BENCH_READY) ## find the known defects of others, and write their page
 	@scripts/servers
@@ -104,6 +129,14 @@ controls: $(READY) $(BENCH_READY) ## find the known defects of others, and write
 
 lua: $(READY) ## write out the Redis scripts, for redis-cli --eval: build/scripts
 	@$(PY) -m leaselock.backends.redis.scripts build/scripts
+
+man: $(READY) ## write the manual page from the parsers of the command line
+	@$(PY) -m leaselock help --man > docs/reference/leaselock.1
+
+screenshots: $(READY) ## the pictures of `leaselock top` and of the page: docs/images
+	@scripts/servers
+	$(PY) scripts/screenshots
+	$(PY) -m tests.web.screenshots
 
 fuzz: $(READY) ## whatever anybody may write, as inputs of every parser: make fuzz SECONDS=600
 	$(PY) -m tests.fuzz --seconds $(SECONDS)
@@ -114,11 +147,14 @@ audit: $(READY) ## is any package that is installed here known to be vulnerable?
 simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
 	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(CORES)
 
+seeds: $(READY) ## find the seeds of the planted bugs again, after a change of the protocol
+	$(PY) -m tests.simulation.bugs --seeds
+
 explore: $(READY) ## every way in which two or three processes can meet, to a bound
 	$(PY) -m tests.simulation.explore
 
 clean: ## remove everything that make made
-	rm -rf .venv .demo-venv build dist .coverage .coverage.* htmlcov \
+	rm -rf .venv .demo-venv build dist docs/_build docs/project .coverage .coverage.* htmlcov \
 		tests/interop/redisson/target \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
