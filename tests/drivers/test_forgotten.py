@@ -21,12 +21,12 @@ from leaselock.errors import NotApplied
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOMS = itertools.count()
+NUMBERS = itertools.count()
 
 
 def room() -> str:
     """A store of the test's own."""
-    return f"memory://forgotten{next(ROOMS)}"
+    return f"memory://forgotten{next(NUMBERS)}"
 
 
 def ours() -> set[threading.Thread]:

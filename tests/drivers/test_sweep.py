@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from leaselock.core.effects import Effect, Process
     from leaselock.core.mutex import Mutex
 
-ROOMS = itertools.count()
+NUMBERS = itertools.count()
 LIMIT = 10.0
 
 
@@ -138,7 +138,7 @@ def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_threads_interrupted_by_ctrl_c(operation: str, after: bool) -> None:
     for strike in itertools.count(1):
-        if strike_threads(f"memory://sweep{next(ROOMS)}", operation, strike, after):
+        if strike_threads(f"memory://sweep{next(NUMBERS)}", operation, strike, after):
             break
     assert strike > 1, "nothing was struck"
 
@@ -200,7 +200,7 @@ async def strike_tasks(url: str, operation: str, strike: int, after: bool) -> bo
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_tasks_interrupted_by_cancellation(operation: str, after: bool) -> None:
     for strike in itertools.count(1):
-        url = f"memory://sweep{next(ROOMS)}"
+        url = f"memory://sweep{next(NUMBERS)}"
         if asyncio.run(strike_tasks(url, operation, strike, after)):
             break
     assert strike > 1, "nothing was struck"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tests.models.sqlite_model import Model
 
-from leaselock.backends.memory.store import Room, Table
+from leaselock.backends.memory.store import SharedDatabase, Table
 from leaselock.backends.memory.store import Store as MemoryStore
 from leaselock.backends.sqlite.file import File
 from leaselock.backends.sqlite.store import Listener
@@ -138,21 +138,21 @@ class Memory:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.room = Room(clock.now)
-        self.room.table.micros = clock.wall
+        self.database = SharedDatabase(clock.now)
+        self.database.table.micros = clock.wall
         self.clients: dict[str, MemoryStore] = {}
 
     def of(self, client: str) -> MemoryStore:
         if client not in self.clients:
             store = self.clients[client] = MemoryStore("", self.clock.now)
-            store.room = self.room
+            store.database = self.database
         return self.clients[client]
 
     def answer(self, client: str, request: Any) -> object:
         return self.of(client).call(request, self.clock.now())
 
     def heard(self, client: str) -> list[str]:
-        listener, words = self.room.messages.get(client), []
+        listener, words = self.database.messages.get(client), []
         while listener is not None and not listener.empty():
             word = listener.get()
             assert word is not None

@@ -300,7 +300,7 @@ class MemoryRow:
         return tuple(self.local)
 
 
-class Room:
+class SharedDatabase:
     """One store: a table, and the message queues of its clients. A client with one is alive."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -328,14 +328,14 @@ def _micros() -> int:
     return time.time_ns() // 1000
 
 
-ROOMS: dict[tuple[int, str], Room] = {}
-ROOMS_MUTEX = threading.Lock()
+DATABASES: dict[tuple[int, str], SharedDatabase] = {}
+DATABASES_MUTEX = threading.Lock()
 
 
-def room_of(name: str, now: Callable[[], float]) -> Room:
-    """The room of that name in this very process."""
-    with ROOMS_MUTEX:
-        return ROOMS.setdefault((os.getpid(), name), Room(now))
+def database_of(name: str, now: Callable[[], float]) -> SharedDatabase:
+    """The database of that name in this very process."""
+    with DATABASES_MUTEX:
+        return DATABASES.setdefault((os.getpid(), name), SharedDatabase(now))
 
 
 class Store:
@@ -345,41 +345,41 @@ class Store:
         self.name = name
         self.now = now
         self.client = ""
-        self.room = room_of(name, now)
+        self.database = database_of(name, now)
 
     def enter(self, client: str) -> SimpleQueue[str | None]:
         """Register *client* as alive; return its messages."""
         self.client = client
-        return self.room.messages.setdefault(client, SimpleQueue())
+        return self.database.messages.setdefault(client, SimpleQueue())
 
     def call(self, request: object, until: float) -> object:
         """Carry out one request. It takes no time worth a deadline."""
-        room = self.room
+        database = self.database
         if isinstance(request, (Acquire, Watch)):
             client = request.claim.client
-            with room.mutex:
-                if client not in room.messages:
+            with database.mutex:
+                if client not in database.messages:
                     self.enter(client)
                 self.client = client
-                return room.table.answer(client, request)
+                return database.table.answer(client, request)
         if type(request) in MAINTENANCE:
             return MAINTENANCE[type(request)]
-        with room.mutex:
-            return room.table.answer(self.client, request)
+        with database.mutex:
+            return database.table.answer(self.client, request)
 
     def interrupt(self) -> None:
         """No call here lasts."""
 
     def close(self) -> None:
         """The client ends."""
-        self.room.end(self.client)
+        self.database.end(self.client)
 
     def after_fork(self) -> None:
         """Enter the room of the child."""
-        global ROOMS_MUTEX
-        ROOMS_MUTEX = threading.Lock()
+        global DATABASES_MUTEX
+        DATABASES_MUTEX = threading.Lock()
         self.client = ""
-        self.room = room_of(self.name, self.now)
+        self.database = database_of(self.name, self.now)
 
 
 class Listener:
@@ -394,7 +394,7 @@ class Listener:
         """The next message."""
         if not isinstance(request, Listen):
             raise TypeError(f"not a request of a listener: {request!r}")
-        with self.store.room.mutex:
+        with self.store.database.mutex:
             messages = self.messages = self.store.enter(request.client)
         request.interrupt.wakers.append(self._wake)
         try:

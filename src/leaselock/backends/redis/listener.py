@@ -125,7 +125,7 @@ class Listener:
         # Ends the subscriptions that were kept long enough. It sleeps until `planned`.
         self.expiring = Background()
         self.planned = 0.0
-        self.hurry = Signal()
+        self.plan_changed = Signal()
         self.closing = False
 
     def listens_first(self, claim: Claim, wait: bool) -> bool:
@@ -393,12 +393,12 @@ class Listener:
             self._end(group)
         elif until < self.planned:
             self.planned = until
-            self.hurry.set()
+            self.plan_changed.set()
 
     async def _expire(self) -> None:
         """End the subscriptions that no claim has used for a while, until the client is closed."""
-        hurry = self.hurry
-        while self.hurry is hurry and not self.closing:
+        plan_changed = self.plan_changed
+        while self.plan_changed is plan_changed and not self.closing:
             now = self.now()
             for group, until in list(self.kept.items()):
                 if until > now:
@@ -411,8 +411,8 @@ class Listener:
                     self.kept[group] = now + KEEP
             # What is in use now is not kept before that for longer than this.
             self.planned = next(iter(self.kept.values()), now + KEEP if self.channels else FOREVER)
-            await Wait(hurry, self.planned)
-            hurry.clear()
+            await Wait(plan_changed, self.planned)
+            plan_changed.clear()
 
     def _end(self, group: Group) -> None:
         """End a subscription that no claim uses; its connection is in no use."""
@@ -434,7 +434,7 @@ class Listener:
     def wake_all(self) -> None:
         """Wake all waiting claims: the client is closing."""
         self.closing = True
-        self.hurry.set()
+        self.plan_changed.set()
         self.tracking.wake_all()
         for waiter in list(self.waiting.values()):
             waiter.signal.set()

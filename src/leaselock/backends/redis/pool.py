@@ -29,7 +29,7 @@ PLACES = 1000
 LEAST = 0.25
 
 
-class Turn:
+class QueuedRequest:
     """One task in a queue."""
 
     __slots__ = ("connection", "error", "left", "signal")
@@ -48,30 +48,30 @@ class FairMutex:
 
     def __init__(self) -> None:
         self.occupied = False
-        self.queue: deque[Turn] = deque()
+        self.queue: deque[QueuedRequest] = deque()
 
     async def enter(self, until: float) -> None:
         """Wait for the turn; Unreachable if it does not come by *until*."""
         if not self.occupied:
             self.occupied = True
             return
-        turn = Turn()
-        self.queue.append(turn)
+        queued = QueuedRequest()
+        self.queue.append(queued)
         try:
-            if not await Wait(turn.signal, until) and not turn.signal.is_set:
+            if not await Wait(queued.signal, until) and not queued.signal.is_set:
                 raise Unreachable("another transaction takes too long")
         except BaseException:
-            turn.left = True
-            if turn.signal.is_set:
+            queued.left = True
+            if queued.signal.is_set:
                 self.leave()
             raise
 
     def leave(self) -> None:
         """Let the next one in."""
-        turn = _next(self.queue)
-        self.occupied = turn is not None
-        if turn is not None:
-            turn.signal.set()
+        queued = _next(self.queue)
+        self.occupied = queued is not None
+        if queued is not None:
+            queued.signal.set()
 
 
 class Pool:
@@ -95,7 +95,7 @@ class Pool:
         self.idle: dict[Address, list[Connection]] = {}
         self.connections: set[Connection] = set()
         self.connecting: set[Address] = set()
-        self.queues: dict[Address, deque[Turn]] = {}
+        self.queues: dict[Address, deque[QueuedRequest]] = {}
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -162,19 +162,19 @@ class Pool:
                 return
             if connection.users >= PLACES:
                 return
-            turn = _next(queue)
-            if turn is not None:
+            queued = _next(queue)
+            if queued is not None:
                 connection.users += 1
-                turn.connection = connection
-                turn.signal.set()
+                queued.connection = connection
+                queued.signal.set()
         self.queues.pop(address, None)
 
     def _pass_on(self, address: Address) -> None:
         """Let the first in the queue connect, unless another task is connecting."""
-        turn = None if address in self.connecting else _next(self.queues.get(address, deque()))
-        if turn is not None:
+        queued = None if address in self.connecting else _next(self.queues.get(address, deque()))
+        if queued is not None:
             self.connecting.add(address)
-            turn.signal.set()
+            queued.signal.set()
 
     # --- waiting --------------------------------------------------------------------------------
 
@@ -194,26 +194,26 @@ class Pool:
 
     async def _queue(self, address: Address, until: float) -> Connection | None:
         """Wait for a place; None is the right to connect."""
-        turn = Turn()
-        self.queues.setdefault(address, deque()).append(turn)
+        queued = QueuedRequest()
+        self.queues.setdefault(address, deque()).append(queued)
         began = self.now()
         time = max(LEAST, until - began)
         try:
-            while not await Wait(turn.signal, began + time) and not turn.signal.is_set:
+            while not await Wait(queued.signal, began + time) and not queued.signal.is_set:
                 if not self._has_answered(address, began):
                     raise Unreachable(f"{address} does not answer those who asked before")
                 began = self.now()
-            if turn.error is not None:
-                raise Unreachable(str(turn.error)) from turn.error
+            if queued.error is not None:
+                raise Unreachable(str(queued.error)) from queued.error
         except BaseException:
-            turn.left = True
-            if turn.connection is not None:
-                self.put(turn.connection)
-            elif turn.signal.is_set and turn.error is None:
+            queued.left = True
+            if queued.connection is not None:
+                self.put(queued.connection)
+            elif queued.signal.is_set and queued.error is None:
                 self.connecting.discard(address)
                 self._pass_on(address)
             raise
-        return turn.connection
+        return queued.connection
 
     def _has_answered(self, address: Address, since: float) -> bool:
         return any(connection.last_used > since for connection in self.idle.get(address, ()))
@@ -289,15 +289,15 @@ class Exchange(Call[list[Any]]):
         return replies
 
 
-def _next(queue: deque[Turn]) -> Turn | None:
+def _next(queue: deque[QueuedRequest]) -> QueuedRequest | None:
     while queue:
-        turn = queue.popleft()
-        if not turn.left:
-            return turn
+        queued = queue.popleft()
+        if not queued.left:
+            return queued
     return None
 
 
-def _fail(queue: deque[Turn], error: Exception) -> None:
-    while (turn := _next(queue)) is not None:
-        turn.error = error
-        turn.signal.set()
+def _fail(queue: deque[QueuedRequest], error: Exception) -> None:
+    while (queued := _next(queue)) is not None:
+        queued.error = error
+        queued.signal.set()

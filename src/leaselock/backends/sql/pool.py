@@ -31,7 +31,7 @@ T = TypeVar("T")
 SPARE = 2
 
 
-class Place:
+class Slot:
     """The right of one operation to run. It ends with its last reference at the latest: an
     interrupt such as Ctrl-C may strike before the operation can give it back.
     """
@@ -39,17 +39,17 @@ class Place:
     __slots__ = ("__weakref__",)
 
 
-class Turn(Signal):
-    """An operation that waits for a place."""
+class QueuedOperation(Signal):
+    """An operation that waits for a slot."""
 
-    __slots__ = ("place",)
+    __slots__ = ("slot",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.place: Place | None = None
+        self.slot: Slot | None = None
 
 
-class Room:
+class ConcurrencyLimit:
     """Limits how many operations run at once. Waiters enter first in, first out.
 
     *spare* more may run for urgent operations, which also enter before all others.
@@ -58,55 +58,55 @@ class Room:
     def __init__(self, limit: int, spare: int = 0) -> None:
         self.limit = limit
         self.spare = spare
-        self.places: weakref.WeakSet[Place] = weakref.WeakSet()
-        self.urgent: deque[Turn] = deque()
-        self.ordinary: deque[Turn] = deque()
+        self.slots: weakref.WeakSet[Slot] = weakref.WeakSet()
+        self.urgent: deque[QueuedOperation] = deque()
+        self.ordinary: deque[QueuedOperation] = deque()
 
-    def enter_now(self, urgent: bool = False) -> Place | None:
-        """Enter without waiting, if there is room and none waits for it."""
+    def enter_now(self, urgent: bool = False) -> Slot | None:
+        """Enter without waiting, if a slot is free and none waits for it."""
         if urgent:
-            if self.urgent or len(self.places) >= self.limit + self.spare:
+            if self.urgent or len(self.slots) >= self.limit + self.spare:
                 return None
-        elif self.ordinary or len(self.places) >= self.limit:
+        elif self.ordinary or len(self.slots) >= self.limit:
             return None
-        return self._place()
+        return self._occupy()
 
-    def _place(self) -> Place:
-        place = Place()
-        self.places.add(place)
-        return place
+    def _occupy(self) -> Slot:
+        slot = Slot()
+        self.slots.add(slot)
+        return slot
 
-    async def enter(self, until: float, urgent: bool = False) -> Place | None:
-        """Enter as soon as there is room; None if there is none in time."""
-        queue, turn = self.urgent if urgent else self.ordinary, Turn()
-        queue.append(turn)
+    async def enter(self, until: float, urgent: bool = False) -> Slot | None:
+        """Enter as soon as a slot is free; None if there is none in time."""
+        queue, queued = self.urgent if urgent else self.ordinary, QueuedOperation()
+        queue.append(queued)
         self._admit()
         try:
-            await Wait(turn, until)
+            await Wait(queued, until)
         except BaseException:
-            if turn.place is not None:
-                self.leave(turn.place)
+            if queued.slot is not None:
+                self.leave(queued.slot)
             else:
-                queue.remove(turn)
+                queue.remove(queued)
             raise
-        if turn.place is None:
-            queue.remove(turn)
-        return turn.place
+        if queued.slot is None:
+            queue.remove(queued)
+        return queued.slot
 
-    def leave(self, place: Place) -> None:
+    def leave(self, slot: Slot) -> None:
         """An operation has ended."""
-        self.places.discard(place)
+        self.slots.discard(slot)
         self._admit()
 
     def _admit(self) -> None:
         self._admit_from(self.urgent, self.limit + self.spare)
         self._admit_from(self.ordinary, self.limit)
 
-    def _admit_from(self, queue: deque[Turn], limit: int) -> None:
-        while queue and len(self.places) < limit:
-            turn = queue.popleft()
-            turn.place = self._place()
-            turn.set()
+    def _admit_from(self, queue: deque[QueuedOperation], limit: int) -> None:
+        while queue and len(self.slots) < limit:
+            queued = queue.popleft()
+            queued.slot = self._occupy()
+            queued.set()
 
 
 class Pool:
@@ -123,7 +123,7 @@ class Pool:
         """Begin without connections."""
         self.connections: set[Connection] = set()
         self.idle: list[Connection] = []
-        self.room = Room(self.target.pool, SPARE)
+        self.limit = ConcurrencyLimit(self.target.pool, SPARE)
 
     async def run(
         self,
@@ -140,9 +140,9 @@ class Pool:
         idle. A *bare* one gets a new connection that has not looked at the tables, which is closed
         afterwards.
         """
-        room = self.room
-        place = room.enter_now(urgent) or await room.enter(until, urgent)
-        if place is None:
+        limit = self.limit
+        slot = limit.enter_now(urgent) or await limit.enter(until, urgent)
+        if slot is None:
             raise PoolExhausted(f"all connections to {self.target.shown} were busy")
         try:
             unknown: OutcomeUnknown | None = None
@@ -165,7 +165,7 @@ class Pool:
                         raise unknown from None
                     raise
         finally:
-            room.leave(place)
+            limit.leave(slot)
 
     async def converse(
         self, connection: Connection, work: Callable[[Executor], Awaitable[T]], until: float

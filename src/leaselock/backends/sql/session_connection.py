@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sql.pool import Room
+from leaselock.backends.sql.pool import ConcurrencyLimit
 
 if TYPE_CHECKING:
     from leaselock.backends.sql.connection import Connection
@@ -18,5 +18,5 @@ class SessionConnection:
         self.connection = connection
         self.session = session
         self.settings: set[str] = set()
-        self.room = Room(1)
+        self.limit = ConcurrencyLimit(1)
         self.ended = False

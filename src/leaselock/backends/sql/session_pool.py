@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from leaselock.backends.sql.executor import Executor
-    from leaselock.backends.sql.pool import Place, Pool
+    from leaselock.backends.sql.pool import Pool, Slot
     from leaselock.core.backend import (
         Acquire,
         BreakLock,
@@ -131,38 +131,38 @@ class SessionPool:
         answer does not delay the others.
         """
         answers: dict[str, bool | None] = {}
-        asked: list[tuple[Claim, SessionConnection, Place]] = []
+        asked: list[tuple[Claim, SessionConnection, Slot]] = []
         try:
             # Sessions with another request in progress come last.
             for claim in sorted(claims, key=self._is_busy):
                 answers[claim.id] = await self._send_ping(claim, asked, until)
             while asked:
-                claim, found, place = asked[-1]
+                claim, found, slot = asked[-1]
                 answers[claim.id] = await self._received(claim, found, Receive(), until)
                 asked.pop()
-                found.room.leave(place)
+                found.limit.leave(slot)
         finally:
-            for claim, found, place in asked:
+            for claim, found, slot in asked:
                 self._drop(claim, found)
-                found.room.leave(place)
+                found.limit.leave(slot)
         return tuple(answers[claim.id] for claim in claims)
 
     def _is_busy(self, claim: Claim) -> bool:
         found = self.sessions.get(claim.id)
-        return found is not None and bool(found.room.places)
+        return found is not None and bool(found.limit.slots)
 
     async def _send_ping(
-        self, claim: Claim, asked: list[tuple[Claim, SessionConnection, Place]], until: float
+        self, claim: Claim, asked: list[tuple[Claim, SessionConnection, Slot]], until: float
     ) -> bool | None:
         found = self.sessions.get(claim.id)
         if found is None or found.ended:
             return False
         if self.now() >= until:
             return None
-        place = found.room.enter_now() or await found.room.enter(until)
-        if place is None:
+        slot = found.limit.enter_now() or await found.limit.enter(until)
+        if slot is None:
             return None
-        asked.append((claim, found, place))
+        asked.append((claim, found, slot))
         text, _ = self.pool.dialect.text(("ping",), None)
         return await self._received(claim, found, Send(text), until)
 
@@ -199,8 +199,8 @@ class SessionPool:
         until: float,
     ) -> T:
         """Run an operation on the connection of a claim; if it fails, close the connection."""
-        place = found.room.enter_now() or await found.room.enter(until)
-        if place is None:
+        slot = found.limit.enter_now() or await found.limit.enter(until)
+        if slot is None:
             raise NotApplied(f"another request for the claim to {claim.name!r} was in progress")
         try:
             self._check_owner(claim, found)
@@ -210,7 +210,7 @@ class SessionPool:
             self._drop(claim, found)
             raise
         finally:
-            found.room.leave(place)
+            found.limit.leave(slot)
         return answer
 
     def _check_owner(self, claim: Claim, found: SessionConnection) -> None:
