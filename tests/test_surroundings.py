@@ -36,9 +36,11 @@ environment = os.environ | settings
 del environment["HOME"]
 os.execve(sys.argv[2], sys.argv[2:], environment)
 """
+# Where a .pth file names a folder that the locale cannot express, Python 3.11.2 does not start.
+LOCALE = "C" if str(ROOT).isascii() else "C.UTF-8"
 SETTINGS = {
-    "LANG": "C",
-    "LC_ALL": "C",
+    "LANG": LOCALE,
+    "LC_ALL": LOCALE,
     "TZ": "Asia/Tokyo",
     "LEASELOCK_URL": "redis://nowhere",
     "PGOPTIONS": "-c nonsense=1",
