@@ -45,10 +45,11 @@ SETTINGS = {
     "LEASELOCK_URL": "redis://nowhere",
     "PGOPTIONS": "-c nonsense=1",
     "PGHOST": "nowhere",
+    "PYTHONDONTWRITEBYTECODE": "1",
 }
 # What a child process of a test finds.
 LOOK = """
-import json, os, resource, signal
+import json, os, resource, signal, sys
 blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
 with open("/proc/self/status") as file:
     masks = dict(line.split(":") for line in file if line.startswith(("SigIgn", "SigBlk")))
@@ -60,6 +61,7 @@ print(json.dumps({
     "descriptors": resource.getrlimit(resource.RLIMIT_NOFILE),
     "personal": [n for n in os.environ if n in ("LEASELOCK_URL", "PGOPTIONS", "PGHOST")],
     "home": os.environ["HOME"],
+    "compiles again": sys.dont_write_bytecode,
 }))
 """
 
@@ -84,6 +86,7 @@ def test_a_child_of_a_test_finds_what_the_tests_expect() -> None:
     soft, hard = found["descriptors"]
     assert soft == -1 or soft >= 1200 or soft == hard
     assert not found["personal"]
+    assert not found["compiles again"]
     assert Path(found["home"]).is_dir()
 
 
