@@ -54,7 +54,8 @@ def do_run(options: argparse.Namespace) -> int:
         options.min_hold = options.once_per
     with Signals() as signals, open_client(options) as client:
         lock, spec = prepared(client, command, options)
-        return run_under_lock(client, lock, spec, options, signals, on_lost).code
+        wait = InteractiveWait(client, lock, options, signals)
+        return run_under_lease(client, wait, wait.acquire(), spec, on_lost).code
 
 
 def prepared(
@@ -70,21 +71,19 @@ def prepared(
     return lock, spec
 
 
-def run_under_lock(
+def run_under_lease(
     client: Client,
-    lock: Lock | SeveralLocks,
+    wait: InteractiveWait,
+    lease: Lease | SeveralLeases,
     spec: CommandSpec,
-    options: argparse.Namespace,
-    signals: Signals,
     on_lost: signal.Signals | None,
 ) -> Outcome:
-    """Acquire the lock, run the command, and release it."""
-    wait = InteractiveWait(client, lock, options, signals)
-    lease = wait.acquire()
+    """Run the command under the lease that *wait* has acquired, and release it."""
+    options = wait.options
     acquired = time.monotonic()
     spec.inherited = lease.make_inheritable()
     spec.env = command_environment(lease, options.lease, client.url)
-    supervisor = Supervisor(lease, options, signals, on_lost)
+    supervisor = Supervisor(lease, options, wait.signals, on_lost)
     outcome = supervisor.run(spec)
     if _release(lease, reported=supervisor.lost):
         outcome = Outcome(exit_codes.LOST, f"the lease on {lease.name!r} in {client.url} was lost")
