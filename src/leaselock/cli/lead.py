@@ -12,6 +12,7 @@ from leaselock.cli.exit_codes import Usage
 from leaselock.cli.interactive import InteractiveWait
 from leaselock.cli.output import say
 from leaselock.cli.run import on_lost_signal, parse_command, prepared, run_under_lease
+from leaselock.cli.several import blocking
 from leaselock.cli.signals import Signals
 from leaselock.cli.store import open_client
 
@@ -34,7 +35,7 @@ def do_lead(options: argparse.Namespace) -> int:
         raise Usage("lead ends the command when the leadership is lost: --on-lost names a signal")
     with Signals() as signals, open_client(options) as client:
         lock, spec = prepared(client, command, options)
-        lock.holder()  # a store that cannot be used at all is an error
+        blocking(lock).holder()  # a store that cannot be used at all is an error
         while True:
             wait, lease = _campaign(client, lock, options, signals)
             outcome = run_under_lease(client, wait, lease, spec, on_lost)
