@@ -107,7 +107,8 @@ ADMIN = """
     form = {"name": lease.name, "token": lease.token}
     assert read.post(page, form).status_code == 403 and not lease.lost
     assert web.post(page, {"name": lease.name}).status_code == 400
-    assert web.post(page, {"name": lease.name, "token": "x"}).status_code == 400
+    for token in ("x", "-5", "9" * 30):
+        assert web.post(page, {"name": lease.name, "token": token}).status_code == 400
     assert "was broken" not in web.post(page, {**form, "token": 1}, follow=True).content.decode()
     assert client().lock("order:<5>").locked()
     assert "was broken" in web.post(page, form, follow=True).content.decode()
