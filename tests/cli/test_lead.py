@@ -151,3 +151,26 @@ def test_candidates_outlive_an_outage_of_the_store(shell: Shell) -> None:
         # That the store cannot be reached at all is an error.
         refused = shell.run("lead", "--op-timeout", "1s", "e", "--", "true")
         assert refused.returncode == 69
+
+
+@pytest.mark.heavy
+def test_watching_a_pattern_outlives_an_outage_of_the_store(shell: Shell) -> None:
+    with Redis() as server:
+        shell.env["LEASELOCK_URL"] = server.url
+        with leaselock.Client(server.url) as client:
+            lease = client.lock("a", lease=3600.0, renew=False).acquire()
+            assert lease is not None
+            lease.detach()
+        watching = shell.start("--op-timeout", "1s", "watch", "a*")
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert json.loads(watching.stdout.readline())["event"] == "held"
+        server.kill()
+        assert "cannot read the locks, and tries again: " in watching.stderr.readline()
+        server.restart(keep_data=False)
+        assert json.loads(watching.stdout.readline())["event"] == "free"
+        watching.send_signal(signal.SIGTERM)
+        assert ended(watching) == 143
+        server.kill()
+        refused = shell.run("--op-timeout", "1s", "watch", "a*")
+        assert refused.returncode == 69
