@@ -128,7 +128,8 @@ def test_wait_until_held_is_notified(shell: Shell) -> None:
 
 
 @pytest.mark.heavy
-def test_candidates_outlive_an_outage_of_the_store(shell: Shell) -> None:
+@pytest.mark.parametrize("outage", ["killed", "refuses"])
+def test_candidates_outlive_an_outage_of_the_store(shell: Shell, outage: str) -> None:
     with Redis() as server:
         shell.env["LEASELOCK_URL"] = shell.url = server.url
         with leaselock.Client(server.url) as client:
@@ -137,7 +138,10 @@ def test_candidates_outlive_an_outage_of_the_store(shell: Shell) -> None:
             lease.detach()
         candidate, file = lead(shell, "--op-timeout", "1s", script="exec sleep 60")
         until(lambda: shell.waiting("e"))
-        server.kill()
+        if outage == "killed":
+            server.kill()
+        else:
+            server.ask("ACL", "SETUSER", "default", "-evalsha", "-eval")
         assert candidate.stderr is not None
         for line in candidate.stderr:
             if "cannot campaign for 'e', and tries again: " in line:

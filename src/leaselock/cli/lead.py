@@ -51,8 +51,8 @@ def do_lead(options: argparse.Namespace) -> int:
 def _campaign(
     client: Client, lock: Lock | SeveralLocks, options: argparse.Namespace, signals: Signals
 ) -> tuple[InteractiveWait, Lease | SeveralLeases]:
-    """Wait until this process leads. A store that cannot be reached is asked again until it
-    answers: its restart must not end every candidate.
+    """Wait until this process leads. A store that fails is asked again until it answers: its
+    restart, or a failover during which it only reads, must not end every candidate.
     """
     reported = False
     while True:
@@ -60,8 +60,6 @@ def _campaign(
         try:
             return wait, wait.acquire()
         except StoreError as error:
-            if exit_codes.exit_code(error) != exit_codes.UNREACHABLE:
-                raise
             if not reported:
                 say(f"cannot campaign for {lock.name!r}, and tries again: {error}")
             reported = True
