@@ -58,6 +58,8 @@ def single(
     default $LEASELOCK_URL. If another task holds the lock for longer than *timeout* seconds, the
     task is retried after *countdown* seconds, as often as its `max_retries` allows (None: without
     limit); or, as *busy* says, ignored or rejected (with `acks_late`: given back to the broker).
+    The broker delivers a rejected task again at once: without a *timeout* of some seconds, it goes
+    around hundreds of times a second while the lock is busy.
     *options* are those of `Client.lock`.
     """
     if busy not in ("retry", "ignore", "reject"):
