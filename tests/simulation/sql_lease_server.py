@@ -91,7 +91,7 @@ class LeaseServer:
             session.locked, session.saved = wanted, self.tables.saved(wanted)
             self.owners.update(dict.fromkeys(wanted, session))
         results = [self._do(session, part) for part in script]
-        if "begin" not in script:
+        if "begin" not in script or "commit" in script:
             self._end_transaction(session)
         self._await_more(session)
         answer(results)

@@ -42,7 +42,7 @@ from leaselock.core.backend import (
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from leaselock.backends.sql.executor import Executor
     from leaselock.backends.sql.lock_row import Requester
@@ -146,10 +146,31 @@ class Lease:
     ) -> tuple[bool, ...]:
         # In the order of the names, so that two renewals of many locks cannot deadlock.
         claims = sorted(request.claims, key=lambda claim: claim.name)
-        parts = [(claim, part) for claim in claims for part in _renewals(claim)]
-        results = await executor.execute(tuple(part for _, part in parts))
-        renewed = {c.id for (c, _), result in zip(parts, results, strict=True) if result.amount}
+        exclusive = [claim for claim in claims if claim.mode == "exclusive"]
+        renewed: set[str] = set()
+        if exclusive:
+            script = tuple(("renew", _renewal(claim)) for claim in exclusive)
+            renewed = _renewed(zip(exclusive, await executor.execute(script), strict=True))
+        left = [claim for claim in claims if claim.id not in renewed]
+        if left:
+            renewed |= await self._renew_locked(left, executor)
         return tuple(claim.id in renewed for claim in request.claims)
+
+    async def _renew_locked(self, claims: list[Claim], executor: Executor) -> set[str]:
+        """Renew holds that may be in either table. A conversion moves a hold from one to the other,
+        with the end that it has read: the row of the lock is locked, so that none runs meanwhile.
+        """
+        parts: list[tuple[Claim, Part]] = []
+        for claim in claims:
+            values = _renewal(claim)
+            parts += [(claim, (title, values)) for title in ("lock", "renew", "renew hold")]
+        script: Script = ("begin", *(part for _, part in parts), "commit")
+        results = await self._repeat(lambda: executor.execute(script), executor)
+        return _renewed(
+            (claim, result)
+            for (claim, part), result in zip(parts, results[1:-1], strict=True)
+            if part[0] != "lock"
+        )
 
     async def _set_lifetime(
         self, request: SetLifetime, requester: Requester, executor: Executor
@@ -191,9 +212,15 @@ class Lease:
         executor: Executor,
     ) -> T:
         """Run *work* in a transaction that locks the row; repeat it after a conflict."""
+        return await self._repeat(
+            lambda: self._transaction(name, claim_id, requester, work, executor), executor
+        )
+
+    async def _repeat(self, transact: Callable[[], Awaitable[T]], executor: Executor) -> T:
+        """Run a transaction; repeat it after a conflict."""
         for left in reversed(range(MOST_TRIES)):
             try:
-                return await self._transaction(name, claim_id, requester, work, executor)
+                return await transact()
             except SqlError as error:
                 await executor.execute(("rollback",))
                 if error.state not in self.dialect.contended or not left:
@@ -272,12 +299,9 @@ def _renewal(claim: Claim) -> dict[str, Value]:
     return {"name": claim.name, "id": claim.id, "lease": micros(claim.lease)}
 
 
-def _renewals(claim: Claim) -> list[Part]:
-    """The statements that renew a hold. One that is being converted may be in either table."""
-    values = _renewal(claim)
-    if claim.mode == "exclusive":
-        return [("renew", values)]
-    return [("renew", values), ("renew hold", values)]
+def _renewed(results: Iterable[tuple[Claim, Result]]) -> set[str]:
+    """The ids of the claims whose statements have changed a row."""
+    return {claim.id for claim, result in results if result.amount}
 
 
 def _by_name(rows: list[Row]) -> dict[str, list[Row]]:

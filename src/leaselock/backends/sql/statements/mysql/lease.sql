@@ -39,10 +39,12 @@ UPDATE leaselock_lock SET id = NULL, free_from = NULL
 WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
+-- A hold that has ended is not renewed.
 -- The extra microsecond makes it a change: the server counts changed rows, not matching rows.
 UPDATE leaselock_lock SET offered = 0, expires = 1 + GREATEST(expires,
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease)
 WHERE name = :name AND id = :id
+  AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- create lock
 -- Creates the row of a name, so that it can be locked.

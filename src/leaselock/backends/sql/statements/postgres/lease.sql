@@ -48,9 +48,11 @@ UPDATE leaselock_lock SET id = NULL, free_from = NULL
 WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
+-- A hold that has ended is not renewed.
 UPDATE leaselock_lock SET offered = 0, expires = greatest(expires,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
 WHERE name = :name AND id = :id
+  AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- create lock
 -- Creates the row of a name, so that it can be locked.

@@ -1,0 +1,154 @@
+"""Renewals that reach the database while another request converts the hold."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.backends.session_worlds import BLOCKED
+from tests.backends.sessions import Direct, finished
+from tests.servers.databases import emptied
+from tests.servers.process import eventually
+
+from leaselock.backends.sql.lease import Lease
+from leaselock.backends.sql.lock_row import Requester
+from leaselock.backends.sql.store import store_of
+from leaselock.backends.sql.url import parsed
+from leaselock.core.backend import (
+    Acquire,
+    Claim,
+    Convert,
+    Inspect,
+    LockState,
+    Mode,
+    Release,
+    Renew,
+)
+from leaselock.drivers import system_env
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.servers.mariadb import MariaDB
+    from tests.servers.postgres import Postgres
+
+    from leaselock.backends.sql.statements import Result, Script
+
+LEASE = 600.0
+LONGER = 900.0
+
+
+class Side:
+    """One connection, which stops where the test says."""
+
+    def __init__(self, direct: Direct) -> None:
+        self.direct = direct
+        self.connection = direct.connect()
+        self.lease = Lease(direct.dialect)
+        self.before: dict[str, Callable[[], None]] = {}
+
+    async def execute(self, script: Script) -> list[Result]:
+        """Execute a script; before one with a statement of that name, call the test."""
+        for part in script:
+            action = self.before.pop(part if isinstance(part, str) else part[0], None)
+            if action is not None:
+                action()
+        return self.direct.execute(self.connection, script)
+
+    def ask(self, request: Any) -> Any:
+        """Carry out a request, as the client that its claim names."""
+        claim = getattr(request, "claim", None)
+        requester = Requester(claim.client if claim else "", self.direct.dialect.interrupts, None)
+        return finished(self.lease.answer(request, requester, self))  # type: ignore[arg-type]
+
+
+class Pair:
+    """Two connections, and an administrator."""
+
+    def __init__(self, server: Postgres | MariaDB) -> None:
+        self.server = server
+        self.direct = Direct(store_of(parsed(emptied(server)), system_env.now))
+        self.one, self.other = Side(self.direct), Side(self.direct)
+        self.replies: list[Any] = []
+        self.thread = threading.Thread()
+
+    def begin(self, request: Any) -> None:
+        """Begin a request on the other connection; return when it is answered or blocked."""
+        self.thread = threading.Thread(target=lambda: self.replies.append(self.other.ask(request)))
+        self.thread.start()
+        eventually(lambda: self.replies or self._blocked())
+
+    def _blocked(self) -> bool:
+        text = BLOCKED[self.direct.dialect.name].format(self.other.connection.backend)
+        return bool(self.server.query(text)[0][0])
+
+    def reply(self) -> Any:
+        """What it was answered."""
+        self.thread.join()
+        (reply,) = self.replies
+        return reply
+
+    def state(self) -> LockState:
+        """The lock as the server has it."""
+        (state,) = self.one.ask(Inspect("x", "*"))
+        assert isinstance(state, LockState)
+        return state
+
+    def remaining(self) -> float:
+        """How long the server still has the only hold."""
+        (hold,) = self.state().holds
+        assert hold.remaining is not None
+        return hold.remaining
+
+
+@pytest.fixture
+def pair(server: Postgres | MariaDB) -> Iterator[Pair]:
+    made = Pair(server)
+    yield made
+    made.direct.close()
+
+
+def claim(mode: Mode, client: str) -> Claim:
+    return Claim("x", f"{client}:1", client, LEASE, "{}", 0.0, mode=mode)
+
+
+def test_a_renewal_during_the_completion_of_an_upgrade_counts(pair: Pair) -> None:
+    reader, writer = claim("shared", "a"), claim("update", "b")
+    pair.one.ask(Acquire(reader, False))
+    pair.one.ask(Acquire(writer, False))
+    pair.one.ask(Convert(writer, 1, "exclusive"))
+    renewal = Renew([writer._replace(lease=LONGER)])
+    pair.one.before["commit"] = lambda: pair.begin(renewal)
+    pair.one.ask(Release(reader, False))
+    assert pair.reply() == (True,)
+    assert pair.remaining() > LEASE
+
+
+@pytest.mark.parametrize(
+    ("mode", "to"), [("exclusive", "shared"), ("exclusive", "update"), ("update", "exclusive")]
+)
+def test_a_renewal_during_a_conversion_counts(pair: Pair, mode: Mode, to: Mode) -> None:
+    held = claim(mode, "a")
+    pair.one.ask(Acquire(held, False))
+    pair.one.before["commit"] = lambda: pair.begin(Renew([held._replace(lease=LONGER)]))
+    pair.one.ask(Convert(held, 1, to))
+    assert pair.reply() == (True,)
+    assert pair.remaining() > LEASE
+
+
+def test_a_renewal_of_an_exclusive_hold_counts_after_its_conversion(pair: Pair) -> None:
+    """Its claim was read before the conversion, and it has arrived later."""
+    held = claim("exclusive", "a")
+    pair.one.ask(Acquire(held, False))
+    pair.one.ask(Convert(held, 1, "shared"))
+    assert pair.one.ask(Renew([held._replace(lease=LONGER)])) == (True,)
+    assert pair.remaining() > LEASE
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "shared", "permits"])
+def test_a_hold_that_has_ended_is_not_renewed(pair: Pair, mode: Mode) -> None:
+    ended = claim(mode, "a")._replace(lease=0.0, limit=1)
+    pair.one.ask(Acquire(ended, False))
+    assert pair.one.ask(Renew([ended._replace(lease=LEASE)])) == (False,)
+    assert not pair.state().holds
