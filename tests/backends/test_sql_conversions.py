@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,11 +103,17 @@ class Pair:
         return hold.remaining
 
 
-@pytest.fixture
-def pair(server: Postgres | MariaDB) -> Iterator[Pair]:
+@contextmanager
+def pair_on(server: Postgres | MariaDB) -> Iterator[Pair]:
     made = Pair(server)
     yield made
     made.direct.close()
+
+
+@pytest.fixture
+def pair(server: Postgres | MariaDB) -> Iterator[Pair]:
+    with pair_on(server) as made:
+        yield made
 
 
 def claim(mode: Mode, client: str) -> Claim:
@@ -152,3 +159,21 @@ def test_a_hold_that_has_ended_is_not_renewed(pair: Pair, mode: Mode) -> None:
     pair.one.ask(Acquire(ended, False))
     assert pair.one.ask(Renew([ended._replace(lease=LEASE)])) == (False,)
     assert not pair.state().holds
+
+
+@pytest.mark.parametrize(("mode", "to"), [("update", "exclusive"), ("exclusive", "shared")])
+def test_a_hold_is_seen_once_while_it_is_converted(postgres: Postgres, mode: Mode, to: Mode) -> None:
+    """The look reads the row of the lock before the conversion, and the table of holds after it."""
+    with pair_on(postgres) as pair:
+        held = claim(mode, "a")
+        pair.one.ask(Acquire(held, False))
+
+        def look() -> None:
+            text = "LOCK TABLE leaselock_hold IN ACCESS EXCLUSIVE MODE"
+            pair.direct.execute(pair.one.connection, (("raw", {"text": text}),))
+            pair.begin(Inspect("x", "*"))
+
+        pair.one.before["commit"] = look
+        pair.one.ask(Convert(held, 1, to))
+        (state,) = pair.reply()
+        assert [hold.record.mode for hold in state.holds] == [mode]

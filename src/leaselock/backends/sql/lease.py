@@ -269,10 +269,10 @@ class Lease:
     ) -> tuple[LockState, ...]:
         if request.name is not None:
             values = {"name": request.name}
-            script: Script = ("now", ("one", values), ("one holds", values), ("queue", values))
-            now, held, others, queue = await executor.execute(script)
+            parts: Script = (("one", values), ("one holds", values), ("queue", values))
+            now, held, others, queue = await _snapshot(parts, executor)
             return (_state(request.name, now, held.rows, others.rows, queue.rows),)
-        now, held, others, queue = await executor.execute(("now", "all", "all holds", "queues"))
+        now, held, others, queue = await _snapshot(("all", "all holds", "queues"), executor)
         names = {row[0] for row in (*held.rows, *others.rows, *queue.rows)}
         wanted = sorted(name for name in names if fnmatch.fnmatchcase(name, request.pattern))
         tables = [_by_name(result.rows) for result in (held, others, queue)]
@@ -302,6 +302,11 @@ def _renewal(claim: Claim) -> dict[str, Value]:
 def _renewed(results: Iterable[tuple[Claim, Result]]) -> set[str]:
     """The ids of the claims whose statements have changed a row."""
     return {claim.id for claim, result in results if result.amount}
+
+
+async def _snapshot(parts: Script, executor: Executor) -> list[Result]:
+    """The time, and what the tables have at one moment: a hold is in one of them at any time."""
+    return (await executor.execute(("begin snapshot", "now", *parts, "commit")))[1:-1]
 
 
 def _by_name(rows: list[Row]) -> dict[str, list[Row]]:

@@ -2,6 +2,10 @@
 -- A client that stops inside a transaction must not block the row for long.
 SET SESSION wait_timeout = 3; START TRANSACTION
 
+-- begin snapshot
+-- All statements see the same state of the tables.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY
+
 -- commit
 COMMIT; SET SESSION wait_timeout = 3600
 

@@ -2,6 +2,10 @@
 -- A client that stops inside a transaction must not block the row for long.
 BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '3s'; SET LOCAL lock_timeout = '3s'
 
+-- begin snapshot
+-- All statements see the same state of the tables.
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
+
 -- commit
 COMMIT
 
