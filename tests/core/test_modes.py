@@ -295,6 +295,48 @@ def test_a_cancelled_acquire_of_several_locks_leaves_nothing() -> None:
     assert not scene.store.table.entries["a"].queue
 
 
+def test_a_dropped_write_inside_an_update_lets_readers_in_again() -> None:
+    """Here `lock_all` is interrupted, and the owner had one of the locks for update before."""
+    scene = Scene()
+    machine, service = scene.client()
+    other, rival = scene.client("two")
+    busy = {**OPTIONS, "timeout": None, "reentrant": True}
+    scene.do(other, rival.mutex("b", **busy).acquire(None), 0.5)
+    found: list[LeaseHandle] = []
+
+    async def whole() -> None:
+        found.append(acquired(await side(service, "update").acquire(None)))
+        locks = service.lock_all([side(service, "exclusive"), "b"], None, reentrant=True, **OPTIONS)
+        await locks.acquire(None)
+
+    waiting = scene.begin(machine, whole())
+    scene.world.play(scene.world.time + 0.5)
+    assert modes_in_store(scene) == ["exclusive"]
+    scene.world.interrupt(waiting)
+    scene.world.play(scene.world.time + 2.0)
+    assert isinstance(waiting.error, Interrupted)
+    assert modes_in_store(scene) == ["update"]
+    assert not found[0].lost()
+
+
+def test_a_minimum_time_of_a_write_is_kept_when_a_read_goes_on() -> None:
+    """Nobody else may have the lock within this time, so the store keeps it exclusive."""
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        options = {**OPTIONS, "timeout": None, "reentrant": True, "min_hold": 60.0}
+        write = acquired(await service.mutex("a", **options).acquire(None))
+        read = acquired(await side(service, "shared").acquire(None))
+        await write.release()
+        assert modes_in_store(scene) == ["exclusive"]
+        await read.release()
+
+    scene.do(machine, whole())
+    (hold,) = scene.store.table.entries["a"].holds.values()
+    assert hold.lifetime == "cooling"
+
+
 def test_each_of_several_locks_is_released_whatever_fails() -> None:
     scene = Scene()
     machine, service = scene.client()
