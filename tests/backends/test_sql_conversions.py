@@ -162,7 +162,9 @@ def test_a_hold_that_has_ended_is_not_renewed(pair: Pair, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize(("mode", "to"), [("update", "exclusive"), ("exclusive", "shared")])
-def test_a_hold_is_seen_once_while_it_is_converted(postgres: Postgres, mode: Mode, to: Mode) -> None:
+def test_a_hold_is_seen_once_while_it_is_converted(
+    postgres: Postgres, mode: Mode, to: Mode
+) -> None:
     """The look reads the row of the lock before the conversion, and the table of holds after it."""
     with pair_on(postgres) as pair:
         held = claim(mode, "a")
