@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Scene
+from tests.core.test_service import Scene, mutex_of
 from tests.simulation.world import Interrupted
 
 from leaselock.core import conversion
@@ -375,8 +375,7 @@ def test_a_dropped_write_inside_an_update_lets_readers_in_again() -> None:
     scene = Scene()
     machine, service = scene.client()
     other, rival = scene.client("two")
-    busy = {**OPTIONS, "timeout": None, "reentrant": True}
-    scene.do(other, rival.mutex("b", **busy).acquire(None), 0.5)
+    scene.do(other, mutex_of(rival, "b").acquire(None), 0.5)
     found: list[LeaseHandle] = []
 
     async def whole() -> None:
@@ -400,8 +399,7 @@ def test_a_minimum_time_of_a_write_is_kept_when_a_read_goes_on() -> None:
     machine, service = scene.client()
 
     async def whole() -> None:
-        options = {**OPTIONS, "timeout": None, "reentrant": True, "min_hold": 60.0}
-        write = acquired(await service.mutex("a", **options).acquire(None))
+        write = acquired(await mutex_of(service, min_hold=60.0).acquire(None))
         read = acquired(await side(service, "shared").acquire(None))
         await write.release()
         assert modes_in_store(scene) == ["exclusive"]

@@ -35,8 +35,8 @@ async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
     """Make an update hold exclusive, when the present readers have released; return whether that
     was so before the deadline.
 
-    Several threads or tasks may upgrade the same hold. Their upgrade is one conversion, and the last
-    one that gives up converts back.
+    Several threads or tasks may upgrade the same hold. Their upgrade is one conversion, and the
+    last one that gives up converts back.
     """
     hold.upgrading += 1
     registry.in_flight.active += 1

@@ -31,8 +31,8 @@ RAW = "raw"
 NUMBERS = frozenset(
     ("backend", "before", "expires", "key", "lease", "liveness_key", "now", "pending", "polls")
 ) | {"doubt", "free_from", "offered", "permits", "since", "step", "ticket", "token"}
-# Statements after "begin snapshot". They are not prepared: PostgreSQL refuses another isolation level
-# after a PREPARE in the same message.
+# Statements after "begin snapshot". They are not prepared: PostgreSQL refuses another isolation
+# level after a PREPARE in the same message.
 IN_SNAPSHOT = frozenset(("one", "one holds", "queue"))
 _HERE = os.path.dirname(__file__)
 # Neither the second colon of a cast nor ":=".
