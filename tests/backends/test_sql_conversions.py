@@ -14,12 +14,14 @@ from tests.servers.process import eventually
 
 from leaselock.backends.sql.lease import Lease
 from leaselock.backends.sql.lock_row import Requester
+from leaselock.backends.sql.statements import SqlError
 from leaselock.backends.sql.store import store_of
 from leaselock.backends.sql.url import parsed
 from leaselock.core.backend import (
     Acquire,
     Claim,
     Convert,
+    Grant,
     Inspect,
     LockState,
     Mode,
@@ -179,3 +181,20 @@ def test_a_hold_is_seen_once_while_it_is_converted(
         pair.one.ask(Convert(held, 1, to))
         (state,) = pair.reply()
         assert [hold.record.mode for hold in state.holds] == [mode]
+
+
+def refuse() -> None:
+    raise SqlError("1047", "WSREP has not yet prepared node for application use")
+
+
+def test_a_refused_interrupt_does_not_make_a_grant_look_refused(mariadb: MariaDB) -> None:
+    """The grant is committed before the listeners of other clients are interrupted. A node of a
+    cluster may refuse all statements from one moment on.
+    """
+    with pair_on(mariadb) as pair:
+        pair.one.ask(Acquire(claim("exclusive", "a"), False))
+        pair.one.ask(Acquire(claim("shared", "b"), True))
+        mariadb.do("UPDATE locks.leaselock_lock SET expires = 1")
+        pair.other.before["listener connection"] = refuse
+        assert isinstance(pair.other.ask(Acquire(claim("shared", "c"), False)), Grant)
+        assert [hold.record.client for hold in pair.state().holds] == ["b", "c"]

@@ -252,17 +252,20 @@ class Lease:
         return result
 
     async def _interrupt(self, clients: list[str], executor: Executor) -> None:
-        """Interrupt the sleep of listeners. A listener that is not found polls."""
+        """Interrupt the sleep of listeners. A listener that is not found polls.
+
+        The request was applied: an error here must not make it look refused.
+        """
         for client in clients:
             key = ("listener connection", {"liveness_key": word(CLIENT, client)})
-            (found,) = await executor.execute((key,))
-            number = found.rows[0][0]
-            if number is not None:
-                try:
+            try:
+                (found,) = await executor.execute((key,))
+                number = found.rows[0][0]
+                if number is not None:
                     await executor.execute((("interrupt", {"number": number}),))
-                except SqlError:
-                    # The listener is gone or belongs to another user: it finds the stored wake-up.
-                    continue
+            except SqlError:
+                # The listener is gone or belongs to another user: it finds the stored wake-up.
+                continue
 
     async def _inspect(
         self, request: Inspect, requester: Requester, executor: Executor
