@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.backends.sql.keys import CLIENT, word
 from leaselock.backends.sql.lock_row import (
+    HEAD,
+    WAITERS,
+    MoreWaiters,
     SqlLockRow,
     hold_of,
     micros,
     reading,
+    reading_waiters,
     shared_hold,
 )
 from leaselock.backends.sql.statements import SqlError
@@ -244,8 +248,16 @@ class Lease:
             found = results[1].one()
             if found is None:
                 raise NotApplied(f"the table has no row for {name!r}, and none could be created")
-        row = SqlLockRow(name, requester, found, results)
-        result = work(row)
+        head = HEAD
+        while True:
+            row = SqlLockRow(name, requester, found, results, head)
+            try:
+                result = work(row)
+                break
+            except MoreWaiters:
+                head *= 4
+                part = reading_waiters(name, claim_id, head)
+                (results[WAITERS],) = await executor.execute((part,))
         await executor.execute(row.writing())
         if row.to_interrupt and self.dialect.interrupts:
             await self._interrupt(row.to_interrupt, executor)
