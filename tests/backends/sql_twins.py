@@ -105,7 +105,8 @@ class SqlTwins:
             _title(p) == "store wakeup" for p in script
         )
         self.tables.notifications.clear()
-        self._in_transaction = "begin" in script
+        over = "commit" in script or "rollback" in script
+        self._in_transaction = not over and ("begin" in script or self._in_transaction)
         self._check_moment(now, ends + self._ends())
         for part, one, other in zip(script, real, model, strict=True):
             self._compare(part, one, other)

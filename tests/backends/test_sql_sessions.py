@@ -9,18 +9,27 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from tests.backends.rivals import Waiter, take
+from tests.backends.sessions import Direct
 from tests.backends.sql import PROTOCOLS, Stage
 from tests.pace import pace
+from tests.servers.databases import emptied
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.process import eventually
 
 import leaselock
 from leaselock.backends.sql.keys import ADVISORY, number, word
+from leaselock.backends.sql.session_locks import Session, SessionLocks
+from leaselock.backends.sql.store import store_of
+from leaselock.backends.sql.url import parsed
+from leaselock.core.backend import Acquire, Busy, Claim, Grant, Mode
+from leaselock.drivers import system_env
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
+
+    from leaselock.backends.sql.executor import Executor
 
 # The maximal length of a name.
 LONG = "n" * 255
@@ -265,3 +274,29 @@ def test_the_librarys_transactions_are_independent_of_the_users(postgres: Postgr
         with pytest.raises(psycopg.errors.UndefinedTable):
             mine.execute("SELECT * FROM t")
     stage.close()
+
+
+def test_a_writer_that_has_waited_becomes_a_reader(postgres: Postgres) -> None:
+    """The wait has taken the lock, and the try after it once more: the server counts both."""
+    direct = Direct(store_of(parsed(emptied(postgres)), system_env.now))
+    locks = SessionLocks(direct.dialect)
+
+    def begin(mode: Mode) -> tuple[Session, Acquire, Executor]:
+        connection = direct.connect()
+        session = Session(f"session {connection.backend}", connection.backend)
+        claim = Claim("x", f"{mode}:1", mode, 30.0, "{}", 0.0, mode=mode)
+        session.claim, session.protocol = claim, "advisory"
+        return session, Acquire(claim, True), direct.executor(connection)
+
+    def tried(session: Session, request: Acquire, own: Executor) -> object:
+        return direct.run(locks.acquire(session, request, own, own.execute))
+
+    try:
+        writer, write, own = begin("exclusive")
+        direct.run(locks.wait(writer, 60.0, own))
+        assert isinstance(tried(writer, write, own), Grant)
+        assert isinstance(tried(*begin("shared")), Busy)
+        direct.run(locks.weaken(writer, own))
+        assert isinstance(tried(*begin("shared")), Grant)
+    finally:
+        direct.close()

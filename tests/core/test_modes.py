@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Scene
+from tests.core.test_service import Scene, mutex_of
 from tests.simulation.world import Interrupted
 
 from leaselock.core import conversion
@@ -13,6 +13,7 @@ from leaselock.core.backend import BreakLock, Convert, Converted, Release, Renew
 from leaselock.core.effects import FOREVER, Call
 from leaselock.core.hold import State
 from leaselock.core.local_handoff import LocalHandoff
+from leaselock.core.queue import Queue
 from leaselock.core.together import TogetherHandle
 from leaselock.core.validation import side_of
 from leaselock.errors import (
@@ -26,6 +27,8 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
+    from tests.simulation.world import Run
+
     from leaselock.core.backend import Mode
     from leaselock.core.client_core import ClientCore
     from leaselock.core.lease_handle import LeaseHandle
@@ -93,6 +96,78 @@ def test_an_upgrade_takes_the_place_of_a_downgrade_that_is_in_doubt() -> None:
     assert upgrading.ended
     assert upgrading.result.hold.claim.mode == "exclusive"
     assert modes_in_store(scene) == ["exclusive"]
+
+
+def test_a_downgrade_is_one_request_and_leaves_nothing_behind() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    write, read = scene.do(machine, written_and_read(service))
+    scene.do(machine, write.release())
+    assert modes_in_store(scene) == ["shared"]
+    scene.do(machine, read.release())
+    assert [type(request) for request in scene.store.seen].count(Convert) == 1
+    backend = service.context(None).registry.backend
+    assert isinstance(backend, Queue)
+    assert not backend.signals
+
+
+def two_upgrades(scene: Scene, timeout: float) -> tuple[LeaseHandle, LeaseHandle, Run, Run]:
+    """A hold beside a reader, and two upgrades of it: the first one waits for *timeout* only."""
+    machine, service = scene.client()
+    other, rival = scene.client("two")
+    update = acquired(scene.do(machine, side(service, "update").acquire(None), 0.5))
+    read = acquired(scene.do(other, side(rival, "shared").acquire(None), 0.5))
+    first = scene.begin(machine, update.upgrade(timeout))
+    second = scene.begin(machine, update.upgrade(None))
+    return update, read, first, second
+
+
+def test_an_upgrade_goes_on_when_another_of_the_same_hold_gives_up() -> None:
+    scene = Scene()
+    update, read, first, second = two_upgrades(scene, 1.0)
+    scene.world.play(scene.world.time + 1.5)
+    assert first.result is False
+    assert not second.ended
+    assert "upgrading" in modes_in_store(scene)
+    scene.store.table.answer("", Release(read.hold.claim, False))
+    scene.world.play(scene.world.time + 2.5)
+    assert second.result is True
+    assert modes_in_store(scene) == ["exclusive"]
+    assert update.hold.claim.mode == "exclusive"
+
+
+def test_an_upgrade_that_is_interrupted_leaves_the_other_one_exclusive() -> None:
+    scene = Scene()
+    update, read, first, second = two_upgrades(scene, 60.0)
+    scene.world.play(scene.world.time + 0.5)
+    scene.world.interrupt(first)
+    scene.world.play(scene.world.time + 0.5)
+    scene.store.table.answer("", Release(read.hold.claim, False))
+    scene.world.play(scene.world.time + 2.5)
+    assert isinstance(first.error, Interrupted)
+    assert second.result is True
+    assert modes_in_store(scene) == ["exclusive"]
+    assert update.hold.claim.mode == "exclusive"
+
+
+def test_an_upgrade_ends_when_its_update_lease_is_released_meanwhile() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    other, rival = scene.client("two")
+    scene.do(other, side(rival, "shared").acquire(None), 0.5)
+
+    async def nested() -> tuple[LeaseHandle, LeaseHandle]:
+        update = acquired(await side(service, "update").acquire(None))
+        return update, acquired(await side(service, "shared").acquire(None))
+
+    update, read = scene.do(machine, nested(), 0.5)
+    upgrade = scene.begin(machine, update.upgrade(None))
+    scene.world.play(scene.world.time + 0.5)
+    scene.do(machine, update.release())
+    scene.world.play(scene.world.time + 2.5)
+    assert isinstance(upgrade.error, WouldDeadlock)
+    assert modes_in_store(scene) == ["shared", "shared"]
+    assert not read.lost()
 
 
 def test_a_lost_hold_is_not_converted_for_ever() -> None:
@@ -293,6 +368,46 @@ def test_a_cancelled_acquire_of_several_locks_leaves_nothing() -> None:
     assert isinstance(waiting.error, Interrupted)
     assert not scene.store.table.entries["0"].holds
     assert not scene.store.table.entries["a"].queue
+
+
+def test_a_dropped_write_inside_an_update_lets_readers_in_again() -> None:
+    """Here `lock_all` is interrupted, and the owner had one of the locks for update before."""
+    scene = Scene()
+    machine, service = scene.client()
+    other, rival = scene.client("two")
+    scene.do(other, mutex_of(rival, "b").acquire(None), 0.5)
+    found: list[LeaseHandle] = []
+
+    async def whole() -> None:
+        found.append(acquired(await side(service, "update").acquire(None)))
+        locks = service.lock_all([side(service, "exclusive"), "b"], None, reentrant=True, **OPTIONS)
+        await locks.acquire(None)
+
+    waiting = scene.begin(machine, whole())
+    scene.world.play(scene.world.time + 0.5)
+    assert modes_in_store(scene) == ["exclusive"]
+    scene.world.interrupt(waiting)
+    scene.world.play(scene.world.time + 2.0)
+    assert isinstance(waiting.error, Interrupted)
+    assert modes_in_store(scene) == ["update"]
+    assert not found[0].lost()
+
+
+def test_a_minimum_time_of_a_write_is_kept_when_a_read_goes_on() -> None:
+    """Nobody else may have the lock within this time, so the store keeps it exclusive."""
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        write = acquired(await mutex_of(service, min_hold=60.0).acquire(None))
+        read = acquired(await side(service, "shared").acquire(None))
+        await write.release()
+        assert modes_in_store(scene) == ["exclusive"]
+        await read.release()
+
+    scene.do(machine, whole())
+    (hold,) = scene.store.table.entries["a"].holds.values()
+    assert hold.lifetime == "cooling"
 
 
 def test_each_of_several_locks_is_released_whatever_fails() -> None:

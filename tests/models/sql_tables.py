@@ -97,15 +97,12 @@ class Tables:
 
     def do_confirm(self, values: dict[str, Any]) -> list[Any]:
         """The fast path from a hand-off to a whole lease."""
-        row = self._held_by(values)
-        if row is None or row["expires"] <= self.micros():
-            return []
         return self.do_renew(values)
 
     def do_renew(self, values: dict[str, Any]) -> list[Any]:
-        """Renew: the hold ends at the end of a lease from now, or later."""
+        """Renew: the hold ends at the end of a lease from now, or later, unless it has ended."""
         row = self._held_by(values)
-        if row is None:
+        if row is None or row["expires"] <= self.micros():
             return []
         row["expires"] = max(row["expires"], self.micros() + values["lease"])
         row["offered"] = 0

@@ -81,7 +81,8 @@ class LeaseServer:
             session.channels.add(script.removeprefix("LISTEN ").strip('"'))
             answer([Result([], 0)])
             return
-        wanted = () if session.locked else names_of(script)
+        inside = session.in_transaction
+        wanted = () if inside else names_of(script)
         if any(name in self.owners for name in wanted):
             until = self.now() + TIMEOUT if "begin" in script else float("inf")
             self.queue.append((session, script, wanted, until, answer))
@@ -91,7 +92,8 @@ class LeaseServer:
             session.locked, session.saved = wanted, self.tables.saved(wanted)
             self.owners.update(dict.fromkeys(wanted, session))
         results = [self._do(session, part) for part in script]
-        if "begin" not in script:
+        ends = "commit" in script or "rollback" in script
+        if ends or not (inside or "begin" in script):
             self._end_transaction(session)
         self._await_more(session)
         answer(results)

@@ -16,7 +16,7 @@ from leaselock.core import timing
 from leaselock.core.backend import STRENGTH
 from leaselock.core.hold import TAKEN, State
 from leaselock.core.timing import Retry
-from leaselock.errors import ClientClosed, LeaseLost, StoreError
+from leaselock.errors import ClientClosed, LeaseLost, StoreError, WouldDeadlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,20 +34,32 @@ def strongest(modes: Iterable[Mode]) -> Mode:
 async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
     """Make an update hold exclusive, when the present readers have released; return whether that
     was so before the deadline.
+
+    Several threads or tasks may upgrade the same hold. Their upgrade is one conversion, and the
+    last one that gives up converts back.
     """
-    hold.conversions += 1
-    # What is unsettled is superseded: it must not be repeated under the number of this one.
-    hold.unsettled = False
+    hold.upgrading += 1
     registry.in_flight.active += 1
     try:
         while True:
             hold.check(registry.env.now(), registry.store)
+            if hold.claim.mode == "shared":
+                # Its update lease was released meanwhile.
+                raise WouldDeadlock(hold.claim.name, "exclusive")
+            if hold.conversions != hold.upgrade_step:
+                # What is unsettled is superseded: it must not be repeated under this number.
+                hold.conversions += 1
+                hold.upgrade_step, hold.unsettled = hold.conversions, False
+            step = hold.conversions
             retry, reply = await _request(registry, hold, "exclusive", deadline)
+            if hold.conversions != step:
+                continue  # Another conversion was requested, which this reply does not show.
             _apply(registry, hold, reply)
             if hold.claim.mode == "exclusive":
                 return True
             if registry.env.now() >= deadline:
-                await weaken(registry, hold, "update")
+                if hold.upgrading == 1:
+                    await weaken(registry, hold, "update")
                 return False
             until = min(deadline, hold.valid_until, retry.asked + reply.retry_after)
             await registry.backend.await_wakeup(hold.claim, until)
@@ -56,11 +68,13 @@ async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
     except BaseException as error:
         if isinstance(error, StoreError):
             with_cause(registry, hold, registry.env.now(), error)
-        if hold.state is State.HELD:
+        if hold.state is State.HELD and hold.upgrading == 1 and hold.claim.mode == "update":
             unsettle(registry, hold, "update")
         raise
     finally:
-        registry.backend.forget(hold.claim)
+        hold.upgrading -= 1
+        if not hold.upgrading:
+            registry.backend.forget(hold.claim)
         registry.in_flight.exit()
 
 
@@ -68,13 +82,20 @@ async def weaken(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
     """Convert to a weaker mode. If the store does not answer, the renewer goes on asking."""
     # From now on the owner counts on no more than this, whether it is applied or not.
     unsettle(registry, hold, mode)
+    step = hold.conversions
+    hold.weakening += 1
     try:
         now = registry.env.now()
         _, reply = await _request(registry, hold, mode, now + registry.op_timeout)
+        if hold.conversions == step:
+            hold.unsettled = False
+            _apply(registry, hold, reply)
     except StoreError:
         return
-    hold.unsettled = False
-    _apply(registry, hold, reply)
+    finally:
+        hold.weakening -= 1
+        if hold.unsettled:
+            registry.wake_renewer(registry.env.now())
 
 
 def with_cause(registry: HoldRegistry, hold: Hold, now: float, error: StoreError) -> None:

@@ -81,6 +81,12 @@ class Hold:
     """How many conversions were requested."""
     unsettled = False
     """The outcome of the last one is unknown."""
+    weakening = 0
+    """How many conversions to a weaker mode are in flight: the renewer does not repeat them yet."""
+    upgrading = 0
+    """How many threads or tasks wait for the hold to become exclusive."""
+    upgrade_step = -1
+    """The number of the conversion that they wait for."""
     next_check = FOREVER
     """When the renewer must look at the hold."""
     uncertain = False

@@ -29,7 +29,7 @@ from leaselock.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.core.backend import Lifetime
+    from leaselock.core.backend import Lifetime, Mode
     from leaselock.core.effects import Guard, Owner
     from leaselock.core.hold_registry import HoldRegistry
 
@@ -133,9 +133,8 @@ class LeaseHandle:
         if not self._end():
             self.failed = not hold.is_valid(now)
             hold.check(now, registry.store)
-            left = conversion.strongest(hold.modes)
-            if left != hold.claim.mode and hold.claim.tokens == 1:
-                await conversion.weaken(registry, hold, left)
+            if (mode := self._weaker_mode()) is not None:
+                await conversion.weaken(registry, hold, mode)
             return
         registry.remove(hold)
         if hold.is_valid(now):
@@ -180,10 +179,13 @@ class LeaseHandle:
 
     def drop(self) -> None:
         """Release this acquisition where nothing can be awaited: through the renewer."""
+        hold, registry = self.hold, self.registry
         if self._end():
-            self.registry.remove(self.hold)
-            self.hold.step("release")
-            self.registry.release_later(self.hold.claim)
+            registry.remove(hold)
+            hold.step("release")
+            registry.release_later(hold.claim)
+        elif hold.state is State.HELD and (mode := self._weaker_mode()) is not None:
+            conversion.unsettle(registry, hold, mode)
 
     def _end(self) -> bool:
         """Mark this handle as released; return whether it was the last one of its hold."""
@@ -193,6 +195,15 @@ class LeaseHandle:
         self.released = True
         self.hold.modes.remove(self.mode)
         return not self.hold.modes
+
+    def _weaker_mode(self) -> Mode | None:
+        """The mode to convert the hold to, now that this lease has ended. None if it stays as it
+        is: the tokens that a grant has reserved are for writers, and with `min_hold` nobody else
+        may have the lock for a while.
+        """
+        claim, left = self.hold.claim, conversion.strongest(self.hold.modes)
+        keeps = left == claim.mode or claim.tokens > 1 or claim.min_hold > 0
+        return None if keeps else left
 
     def _lost(self) -> LeaseLost:
         self.failed = self.released

@@ -116,9 +116,8 @@ class Queue(StoreMaintenance):
 
     async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
         """Change the mode of a hold. One that waits to become exclusive is notified."""
-        signal = self.signals.setdefault(claim.id, Signal())
-        signal.is_set = False
         if mode == "exclusive":
+            self.signals.setdefault(claim.id, Signal()).is_set = False
             await self.start_listening(claim.client)
         reply = await self.request(Convert(claim, step, mode), until)
         self.wake(reply.notified)

@@ -72,7 +72,7 @@ class Renewer:
 
     async def _settle(self) -> None:
         for hold in self.registry.held():
-            if hold.unsettled and hold.state is State.HELD:
+            if hold.unsettled and not hold.weakening and hold.state is State.HELD:
                 await conversion.settle(self.registry, hold)
 
     async def _renew(self) -> None:

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.backends.sql.keys import CLIENT, word
 from leaselock.backends.sql.lock_row import (
+    HEAD,
+    WAITERS,
+    MoreWaiters,
     SqlLockRow,
     hold_of,
     micros,
     reading,
+    reading_waiters,
     shared_hold,
 )
 from leaselock.backends.sql.statements import SqlError
@@ -42,7 +46,7 @@ from leaselock.core.backend import (
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from leaselock.backends.sql.executor import Executor
     from leaselock.backends.sql.lock_row import Requester
@@ -146,10 +150,31 @@ class Lease:
     ) -> tuple[bool, ...]:
         # In the order of the names, so that two renewals of many locks cannot deadlock.
         claims = sorted(request.claims, key=lambda claim: claim.name)
-        parts = [(claim, part) for claim in claims for part in _renewals(claim)]
-        results = await executor.execute(tuple(part for _, part in parts))
-        renewed = {c.id for (c, _), result in zip(parts, results, strict=True) if result.amount}
+        exclusive = [claim for claim in claims if claim.mode == "exclusive"]
+        renewed: set[str] = set()
+        if exclusive:
+            script = tuple(("renew", _renewal(claim)) for claim in exclusive)
+            renewed = _renewed(zip(exclusive, await executor.execute(script), strict=True))
+        left = [claim for claim in claims if claim.id not in renewed]
+        if left:
+            renewed |= await self._renew_locked(left, executor)
         return tuple(claim.id in renewed for claim in request.claims)
+
+    async def _renew_locked(self, claims: list[Claim], executor: Executor) -> set[str]:
+        """Renew holds that may be in either table. A conversion moves a hold from one to the other,
+        with the end that it has read: the row of the lock is locked, so that none runs meanwhile.
+        """
+        parts: list[tuple[Claim, Part]] = []
+        for claim in claims:
+            values = _renewal(claim)
+            parts += [(claim, (title, values)) for title in ("lock", "renew", "renew hold")]
+        script: Script = ("begin", *(part for _, part in parts), "commit")
+        results = await self._repeat(lambda: executor.execute(script), executor)
+        return _renewed(
+            (claim, result)
+            for (claim, part), result in zip(parts, results[1:-1], strict=True)
+            if part[0] != "lock"
+        )
 
     async def _set_lifetime(
         self, request: SetLifetime, requester: Requester, executor: Executor
@@ -191,9 +216,15 @@ class Lease:
         executor: Executor,
     ) -> T:
         """Run *work* in a transaction that locks the row; repeat it after a conflict."""
+        return await self._repeat(
+            lambda: self._transaction(name, claim_id, requester, work, executor), executor
+        )
+
+    async def _repeat(self, transact: Callable[[], Awaitable[T]], executor: Executor) -> T:
+        """Run a transaction; repeat it after a conflict."""
         for left in reversed(range(MOST_TRIES)):
             try:
-                return await self._transaction(name, claim_id, requester, work, executor)
+                return await transact()
             except SqlError as error:
                 await executor.execute(("rollback",))
                 if error.state not in self.dialect.contended or not left:
@@ -217,35 +248,46 @@ class Lease:
             found = results[1].one()
             if found is None:
                 raise NotApplied(f"the table has no row for {name!r}, and none could be created")
-        row = SqlLockRow(name, requester, found, results)
-        result = work(row)
+        head = HEAD
+        while True:
+            row = SqlLockRow(name, requester, found, results, head)
+            try:
+                result = work(row)
+                break
+            except MoreWaiters:
+                head *= 4
+                part = reading_waiters(name, claim_id, head)
+                (results[WAITERS],) = await executor.execute((part,))
         await executor.execute(row.writing())
         if row.to_interrupt and self.dialect.interrupts:
             await self._interrupt(row.to_interrupt, executor)
         return result
 
     async def _interrupt(self, clients: list[str], executor: Executor) -> None:
-        """Interrupt the sleep of listeners. A listener that is not found polls."""
+        """Interrupt the sleep of listeners. A listener that is not found polls.
+
+        The request was applied: an error here must not make it look refused.
+        """
         for client in clients:
             key = ("listener connection", {"liveness_key": word(CLIENT, client)})
-            (found,) = await executor.execute((key,))
-            number = found.rows[0][0]
-            if number is not None:
-                try:
+            try:
+                (found,) = await executor.execute((key,))
+                number = found.rows[0][0]
+                if number is not None:
                     await executor.execute((("interrupt", {"number": number}),))
-                except SqlError:
-                    # The listener is gone or belongs to another user: it finds the stored wake-up.
-                    continue
+            except SqlError:
+                # The listener is gone or belongs to another user: it finds the stored wake-up.
+                continue
 
     async def _inspect(
         self, request: Inspect, requester: Requester, executor: Executor
     ) -> tuple[LockState, ...]:
         if request.name is not None:
             values = {"name": request.name}
-            script: Script = ("now", ("one", values), ("one holds", values), ("queue", values))
-            now, held, others, queue = await executor.execute(script)
+            parts: Script = (("one", values), ("one holds", values), ("queue", values))
+            now, held, others, queue = await _snapshot(parts, executor)
             return (_state(request.name, now, held.rows, others.rows, queue.rows),)
-        now, held, others, queue = await executor.execute(("now", "all", "all holds", "queues"))
+        now, held, others, queue = await _snapshot(("all", "all holds", "queues"), executor)
         names = {row[0] for row in (*held.rows, *others.rows, *queue.rows)}
         wanted = sorted(name for name in names if fnmatch.fnmatchcase(name, request.pattern))
         tables = [_by_name(result.rows) for result in (held, others, queue)]
@@ -272,12 +314,14 @@ def _renewal(claim: Claim) -> dict[str, Value]:
     return {"name": claim.name, "id": claim.id, "lease": micros(claim.lease)}
 
 
-def _renewals(claim: Claim) -> list[Part]:
-    """The statements that renew a hold. One that is being converted may be in either table."""
-    values = _renewal(claim)
-    if claim.mode == "exclusive":
-        return [("renew", values)]
-    return [("renew", values), ("renew hold", values)]
+def _renewed(results: Iterable[tuple[Claim, Result]]) -> set[str]:
+    """The ids of the claims whose statements have changed a row."""
+    return {claim.id for claim, result in results if result.amount}
+
+
+async def _snapshot(parts: Script, executor: Executor) -> list[Result]:
+    """The time, and what the tables have at one moment: a hold is in one of them at any time."""
+    return (await executor.execute(("begin snapshot", "now", *parts, "commit")))[1:-1]
 
 
 def _by_name(rows: list[Row]) -> dict[str, list[Row]]:

@@ -12,11 +12,19 @@ from leaselock.core.backend import WATCH_LASTS, Claim, HoldRecord
 from leaselock.core.rules import RECHECK_INTERVAL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leaselock.backends.sql.statements import Part, Result, Row, Script, Value
 
 TOMBSTONE_LASTS = 120.0
 # A waiter asks again every RECHECK_INTERVAL. One that has not asked for so long is dead.
 WAITER_LASTS = 7 * RECHECK_INTERVAL
+# So many exclusive waiters are read from the head of the queue on. Behind a living one no other
+# waiter is granted the lock.
+HEAD = 3
+LAST_TICKET = 2**63 - 1
+# The place of the waiters in the results of `reading`.
+WAITERS = 6
 # The prefixes of watchers in the table of tombstones: of a client that listens, and of one that
 # polls for stored wake-ups.
 LISTENS, POLLS = "watch:", "watch-by-polling:"
@@ -49,6 +57,15 @@ class Waiter(NamedTuple):
     polls: bool
 
 
+class MoreWaiters(Exception):
+    """The decision depends on waiters that were not read: those that were are dead or stopped."""
+
+
+def reading_waiters(name: str, claim_id: str, head: int) -> Part:
+    """Read the queue up to that many exclusive waiters, its tail, and the neighbours of a claim."""
+    return "waiters", {"name": name, "id": claim_id, "exclusives": head - 1}
+
+
 def reading(name: str, claim_id: str) -> Script:
     """Begin the transaction and read everything that `SqlLockRow` needs."""
     values = {"name": name, "id": claim_id}
@@ -59,7 +76,7 @@ def reading(name: str, claim_id: str) -> Script:
         ("expire tombstones", values),
         "now",
         ("tombstone", values),
-        ("waiters", values),
+        reading_waiters(name, claim_id, HEAD),
         ("holds", values),
     )
 
@@ -67,7 +84,9 @@ def reading(name: str, claim_id: str) -> Script:
 class SqlLockRow:
     """The lock of one name; `leaselock.core.rules.LockRow` describes the methods."""
 
-    def __init__(self, name: str, requester: Requester, row: Row, results: list[Result]) -> None:
+    def __init__(
+        self, name: str, requester: Requester, row: Row, results: list[Result], head: int
+    ) -> None:
         self.name = name
         self.requester = requester
         self.token: int = row[0]
@@ -83,10 +102,13 @@ class SqlLockRow:
         self.clock: int = results[4].rows[0][0]
         self.now = self.wall = self.clock / 1e6
         self.tombstones: set[str] = {row[0] for row in results[5].rows}
-        self.waiters = sorted(_waiter(name, row) for row in results[6].rows)
+        self.waiters = sorted(_waiter(name, row) for row in results[WAITERS].rows)
+        exclusive = [each.ticket for each in self.waiters if each.claim.mode == "exclusive"]
+        # Waiters may be missing behind this ticket.
+        self.head_end = exclusive[head - 1] if len(exclusive) >= head else LAST_TICKET
         # A waiter may be skipped by mistake if only its listener is gone. The holder may not.
         spared = {requester.client, *(hold.client for hold in self.kept)}
-        self.dead = {row[2] for row in results[6].rows if row[11]} - spared
+        self.dead = {row[2] for row in results[WAITERS].rows if row[11]} - spared
         self.writes: list[Part] = []
         self.local: list[str] = []
         self.polling: set[str] = {w.claim.id for w in self.waiters if w.polls}
@@ -140,9 +162,12 @@ class SqlLockRow:
         found = (i for i, waiter in enumerate(self.waiters) if waiter.claim.id == claim_id)
         return next(found, None)
 
-    def queue(self) -> list[Claim]:
-        """The waiters that were read: the head, the tail and the neighbours."""
-        return [waiter.claim for waiter in self.waiters]
+    def queue(self) -> Iterator[Claim]:
+        """The waiters at the head; MoreWaiters if there are others behind those that were read."""
+        for waiter in list(self.waiters):
+            if waiter.ticket > self.head_end:
+                raise MoreWaiters
+            yield waiter.claim
 
     def idle(self) -> bool:
         """Whether there is neither a hold nor a waiter."""
@@ -156,9 +181,15 @@ class SqlLockRow:
         """Whether the claim waits."""
         return self._find(claim_id) is not None
 
-    def ahead(self, claim_id: str) -> list[Claim]:
-        """The waiters ahead, the nearest first."""
-        return self.queue()[: self._find(claim_id)][::-1]
+    def ahead(self, claim_id: str) -> Iterator[Claim]:
+        """The waiters ahead that were read, the nearest first; then MoreWaiters if there may be
+        others.
+        """
+        ahead = self.waiters[: self._find(claim_id)]
+        for waiter in reversed(ahead):
+            yield waiter.claim
+        if ahead and ahead[-1].ticket > self.head_end:
+            raise MoreWaiters
 
     def behind(self, claim_id: str) -> Claim | None:
         """The waiter directly behind."""

@@ -66,6 +66,9 @@ class Session:
         self.claim: Claim | None = None
         self.waits = False
         self.has_row = False
+        # How many times it has the advisory lock: a wait that is granted and the try after it each
+        # take it once, and the server counts them.
+        self.times = 0
         self.token: int | None = None
 
 
@@ -144,6 +147,7 @@ class SessionLocks:
                 return taken.number
         (result,) = await own.execute((("advisory acquire", values),))
         row = result.one()
+        session.times += row is not None
         session.recorded = session.recorded or row is not None
         return None if row is None else int(row[0])
 
@@ -202,7 +206,9 @@ class SessionLocks:
             # The time may have been up just when the lock was granted (hazard J2).
             release: Script = ("advisory release",) if session.protocol == "advisory" else ()
             await own.execute(("roll back", *release, ("mark alive", values)))
+            session.times = 0
             return
+        session.times += session.protocol == "advisory"
         session.has_row = session.protocol == "row" and bool(result.rows)
         if session.protocol == "row" and not session.has_row:
             await own.execute(("roll back",))
@@ -217,8 +223,11 @@ class SessionLocks:
         """Let a writer become a reader, where the server can do that."""
         assert session.claim is not None
         session.claim = session.claim._replace(mode="shared")
-        if session.protocol == "advisory":
-            await own.execute((("advisory weaken", self.values(session)),))
+        if session.protocol == "advisory" and session.times:
+            values = self.values(session)
+            unlocks: list[Part] = [("advisory unlock", values)] * (session.times - 1)
+            await own.execute((("advisory weaken", values), *unlocks))
+            session.times = 0
 
     async def ping(self, own: Executor) -> None:
         """Prove that the session is alive, and show the server that the client is."""

@@ -30,7 +30,10 @@ RAW = "raw"
 # Parameters that are numbers. The others are texts.
 NUMBERS = frozenset(
     ("backend", "before", "expires", "key", "lease", "liveness_key", "now", "pending", "polls")
-) | {"doubt", "free_from", "offered", "permits", "since", "step", "ticket", "token"}
+) | {"doubt", "exclusives", "free_from", "offered", "permits", "since", "step", "ticket", "token"}
+# Statements after "begin snapshot". They are not prepared: PostgreSQL refuses another isolation
+# level after a PREPARE in the same message.
+IN_SNAPSHOT = frozenset(("one", "one holds", "queue"))
 _HERE = os.path.dirname(__file__)
 # Neither the second colon of a cast nor ":=".
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
@@ -161,10 +164,11 @@ def _named(blocks: list[str]) -> dict[str, str]:
 
 
 def _preparable(statements: Mapping[str, str]) -> dict[str, Prepared]:
-    """All single statements with parameters."""
+    """All single statements with parameters, except those of a snapshot."""
     made = {}
     for title, body in statements.items():
-        if ";" not in body and title != RAW and _PARAMETER.search(body):
+        single = ";" not in body and title != RAW and title not in IN_SNAPSHOT
+        if single and _PARAMETER.search(body):
             made[title] = _prepared(title, body)
     return made
 

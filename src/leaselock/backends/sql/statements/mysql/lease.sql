@@ -2,6 +2,10 @@
 -- A client that stops inside a transaction must not block the row for long.
 SET SESSION wait_timeout = 3; START TRANSACTION
 
+-- begin snapshot
+-- All statements see the same state of the tables.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY
+
 -- commit
 COMMIT; SET SESSION wait_timeout = 3600
 
@@ -39,10 +43,12 @@ UPDATE leaselock_lock SET id = NULL, free_from = NULL
 WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
+-- A hold that has ended is not renewed.
 -- The extra microsecond makes it a change: the server counts changed rows, not matching rows.
 UPDATE leaselock_lock SET offered = 0, expires = 1 + GREATEST(expires,
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :lease)
 WHERE name = :name AND id = :id
+  AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- create lock
 -- Creates the row of a name, so that it can be locked.
@@ -70,7 +76,7 @@ SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE 'watch%')
 
 -- waiters
--- The head of the queue, up to the third exclusive waiter, its tail, the neighbours of the waiter :id, and
+-- The head of the queue, up to the exclusive waiter behind :exclusives others, its tail, the neighbours of the waiter :id, and
 -- whether each is dead.
 -- The UNION has only tickets: a temporary table with text columns would use the storage engine Aria,
 -- in which MariaDB 10.11 crashed in tests that kill connections at random moments.
@@ -80,7 +86,7 @@ SELECT w.ticket, w.id, w.client, w.lease, w.metadata, w.since, w.polls, w.livene
 FROM (
     (SELECT ticket FROM leaselock_waiter WHERE name = :name AND ticket <= COALESCE(
        (SELECT o.ticket FROM leaselock_waiter o WHERE o.name = :name AND o.mode = 'exclusive'
-        ORDER BY o.ticket LIMIT 2, 1), 9223372036854775807) ORDER BY ticket LIMIT 1000)
+        ORDER BY o.ticket LIMIT :exclusives, 1), 9223372036854775807) ORDER BY ticket LIMIT 1000)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name
        AND ticket < (SELECT o.ticket FROM leaselock_waiter o WHERE o.id = :id)

@@ -2,6 +2,10 @@
 -- A client that stops inside a transaction must not block the row for long.
 BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '3s'; SET LOCAL lock_timeout = '3s'
 
+-- begin snapshot
+-- All statements see the same state of the tables.
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
+
 -- commit
 COMMIT
 
@@ -48,9 +52,11 @@ UPDATE leaselock_lock SET id = NULL, free_from = NULL
 WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
+-- A hold that has ended is not renewed.
 UPDATE leaselock_lock SET offered = 0, expires = greatest(expires,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
 WHERE name = :name AND id = :id
+  AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- create lock
 -- Creates the row of a name, so that it can be locked.
@@ -79,14 +85,14 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE 'watch%')
 
 -- waiters
--- The head of the queue, up to the third exclusive waiter, its tail, the neighbours of the waiter :id, and
+-- The head of the queue, up to the exclusive waiter behind :exclusives others, its tail, the neighbours of the waiter :id, and
 -- whether each is dead.
 SELECT q.*, liveness_key IS NOT NULL AND pg_try_advisory_xact_lock_shared(liveness_key)
 FROM (
     (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
      FROM leaselock_waiter WHERE name = :name AND ticket <= coalesce(
        (SELECT w.ticket FROM leaselock_waiter w WHERE w.name = :name AND w.mode = 'exclusive'
-        ORDER BY w.ticket OFFSET 2 LIMIT 1), 9223372036854775807) ORDER BY ticket LIMIT 1000)
+        ORDER BY w.ticket OFFSET :exclusives LIMIT 1), 9223372036854775807) ORDER BY ticket LIMIT 1000)
     UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
      FROM leaselock_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
     UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires

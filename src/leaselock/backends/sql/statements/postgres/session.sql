@@ -46,6 +46,10 @@ BEGIN; SET LOCAL lock_timeout = :timeout; SELECT CASE WHEN :mode = 'shared'
 SELECT pg_advisory_lock_shared(:key); SELECT pg_advisory_unlock(:key);
 UPDATE leaselock_session SET mode = 'shared' WHERE session = :session AND id = :id
 
+-- advisory unlock
+-- For each further time that the writer has taken its lock.
+SELECT pg_advisory_unlock(:key)
+
 -- advisory release
 SELECT pg_advisory_unlock_all()
 

@@ -1,0 +1,97 @@
+"""The order of a queue in the database whose first waiters are dead or stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.backends.sessions import Direct, finished
+from tests.servers.databases import emptied
+from tests.servers.process import eventually
+
+from leaselock.backends.sql.keys import CLIENT, number, word
+from leaselock.backends.sql.lease import Lease
+from leaselock.backends.sql.lock_row import Requester
+from leaselock.backends.sql.store import store_of
+from leaselock.backends.sql.url import parsed
+from leaselock.core.backend import Acquire, Claim, Inspect, Release
+from leaselock.drivers import system_env
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers.mariadb import MariaDB
+    from tests.servers.postgres import Postgres
+
+    from leaselock.backends.sql.statements import Result, Script
+    from leaselock.core.backend import LockState
+
+DEAD = 5
+
+
+class Requests:
+    """Requests of several clients on one connection."""
+
+    def __init__(self, server: Postgres | MariaDB) -> None:
+        self.direct = Direct(store_of(parsed(emptied(server)), system_env.now))
+        self.connection = self.direct.connect()
+
+    async def execute(self, script: Script) -> list[Result]:
+        """Execute a script."""
+        return self.direct.execute(self.connection, script)
+
+    def key(self, client: str) -> str | int:
+        """The key that shows that a client listens."""
+        return (word if self.direct.dialect.interrupts else number)(CLIENT, client)
+
+    def is_free(self, key: str | int) -> bool:
+        """Whether no session has the key."""
+        text = f"SELECT pg_try_advisory_xact_lock({key})"
+        if self.direct.dialect.interrupts:
+            text = f"SELECT IS_USED_LOCK('{key}') IS NULL"
+        return bool(self.direct.execute(self.connection, (("raw", {"text": text}),))[0].rows[0][0])
+
+    def ask(self, request: Any, client: str, *, listens: bool = False) -> Any:
+        """Carry out a request of a client."""
+        polls = self.direct.dialect.interrupts
+        key = self.key(client) if listens else None
+        requester = Requester(client, polls, key)
+        lease = Lease(self.direct.dialect)
+        return finished(lease.answer(request, requester, self))  # type: ignore[arg-type]
+
+    def state(self) -> LockState:
+        """The lock as it is."""
+        state: LockState = self.ask(Inspect("x", "*"), "")[0]
+        return state
+
+
+@pytest.fixture
+def requests(server: Postgres | MariaDB) -> Iterator[Requests]:
+    made = Requests(server)
+    yield made
+    made.direct.close()
+
+
+def claim(client: str, serial: int) -> Claim:
+    return Claim("x", f"{client}:{serial}", client, 600.0, "{}", 0.0)
+
+
+def test_dead_waiters_do_not_change_the_order_of_the_others(requests: Requests) -> None:
+    """A process that is killed may have had more waiters than are read at once."""
+    holder = claim("holder", 1)
+    requests.ask(Acquire(holder, False), "holder")
+    listener = requests.direct.connect()
+    requests.direct.execute(
+        listener, (("lock liveness key", {"liveness_key": requests.key("dead")}),)
+    )
+    for serial in range(DEAD):
+        requests.ask(Acquire(claim("dead", serial), True), "dead", listens=True)
+    for serial in range(DEAD):
+        requests.ask(Acquire(claim(f"living{serial}", serial), True), f"living{serial}")
+    listener.cut()
+    eventually(lambda: requests.is_free(requests.key("dead")))
+    requests.ask(Release(holder, False), "holder")
+    assert [hold.record.client for hold in requests.state().holds] == ["living0"]
+    assert [waiter.client for waiter in requests.state().waiting] == [
+        f"living{serial}" for serial in range(1, DEAD)
+    ]
