@@ -98,6 +98,7 @@ class SqlTwins:
         """Execute a script on both sides, compare, and return the real results."""
         opens = "begin" not in script and self._in_transaction
         now = self.micros = self.micros if opens else self._moment()
+        ends = self._ends()
         real = self.direct.execute(self.connection, script)
         model = [self.tables.do(part) for part in script]
         self.notified += len(self.tables.notifications) + sum(
@@ -105,7 +106,7 @@ class SqlTwins:
         )
         self.tables.notifications.clear()
         self._in_transaction = "begin" in script
-        self._check_moment(now)
+        self._check_moment(now, ends + self._ends())
         for part, one, other in zip(script, real, model, strict=True):
             self._compare(part, one, other)
         if not self._in_transaction:
@@ -124,12 +125,13 @@ class SqlTwins:
             now = self._time()
             if not any(now - APART <= end <= now + 2 * APART for end in self._ends()):
                 return now
+            # Only the server's clock can end this, and it notifies nobody.
             time.sleep(0.005)
 
-    def _check_moment(self, began: int) -> None:
+    def _check_moment(self, began: int, ends: list[int]) -> None:
         """Set the permitted difference of times; raise `Unlucky` if a row has expired meanwhile."""
         since, until = began - 2000, self._time() + 2000
-        if any(since <= end <= until for end in self._ends()):
+        if any(since <= end <= until for end in ends):
             raise Unlucky
         self.apart = max(APART, until - since)
 

@@ -161,6 +161,7 @@ def test_a_waiter_that_gives_up_leaves_nothing(stage: Stage) -> None:
     for n in range(20):
         lease = take(holder, LOCK)
         waiter = Waiter(rival, LOCK, timeout=0.05)
+        # The release shall come shortly before, with or after the end of the wait.
         time.sleep(0.03 + 0.002 * n)
         lease.release()
         waiter.thread.join()

@@ -490,10 +490,11 @@ def resize(row: LockRow, request: Resize) -> Resized:
     refused.
     """
     before = seen(row)
-    expire_and_grant(row)
+    expire(row)
     used = in_use(row)
     if used is not None and used.mode != "permits":
         return Resized(None, concluded(row, before, ""))
+    # Before anything is granted: a claim that fits only the number so far stays where it is.
     row.limit = request.limit
     for claim in row.queue():
         if claim.permits > row.limit:

@@ -21,16 +21,19 @@ local record = nil
 
 local wrong = load()
 if wrong then return wrong end
-settle(false)
-if is_semaphore() == false then return -1 end
-limit = tonumber(ARGV[1])
-remember_limit()
-if mode then redis.call('HSET', lock, 'limit', limit) end
-for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-  if claim_of(member).permits > limit then
-    redis.call('ZREM', queue, member)
-    wake(member)
+collect()
+local semaphore = is_semaphore() ~= false
+if semaphore then
+  -- Before anything is granted: a claim that fits only the number so far stays where it is.
+  limit = tonumber(ARGV[1])
+  remember_limit()
+  if mode then redis.call('HSET', lock, 'limit', limit) end
+  for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+    if claim_of(member).permits > limit then
+      redis.call('ZREM', queue, member)
+      wake(member)
+    end
   end
 end
-promote('', false)
-return limit
+settle(false)
+return semaphore and limit or -1
