@@ -11,6 +11,7 @@ import contextlib
 import os
 import resource
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def prepare() -> None:
     os.umask(UMASK)
     _descriptors()
     _variables()
+    _bytecode()
 
 
 def _signals() -> None:
@@ -75,6 +77,15 @@ def _variables() -> None:
     home = os.environ.get("HOME", "")
     if not (os.path.isabs(home) and os.access(home, os.W_OK | os.X_OK)):
         os.environ["HOME"] = tempfile.mkdtemp(prefix="home-")
+
+
+def _bytecode() -> None:
+    """Let modules be compiled once, although images of containers often forbid to write them.
+
+    Else each process that runs tests, and each command line that they start, compiles all modules.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def reachable() -> str:

@@ -36,17 +36,20 @@ environment = os.environ | settings
 del environment["HOME"]
 os.execve(sys.argv[2], sys.argv[2:], environment)
 """
+# Where a .pth file names a folder that the locale cannot express, Python 3.11.2 does not start.
+LOCALE = "C" if str(ROOT).isascii() else "C.UTF-8"
 SETTINGS = {
-    "LANG": "C",
-    "LC_ALL": "C",
+    "LANG": LOCALE,
+    "LC_ALL": LOCALE,
     "TZ": "Asia/Tokyo",
     "LEASELOCK_URL": "redis://nowhere",
     "PGOPTIONS": "-c nonsense=1",
     "PGHOST": "nowhere",
+    "PYTHONDONTWRITEBYTECODE": "1",
 }
 # What a child process of a test finds.
 LOOK = """
-import json, os, resource, signal
+import json, os, resource, signal, sys
 blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
 with open("/proc/self/status") as file:
     masks = dict(line.split(":") for line in file if line.startswith(("SigIgn", "SigBlk")))
@@ -58,6 +61,7 @@ print(json.dumps({
     "descriptors": resource.getrlimit(resource.RLIMIT_NOFILE),
     "personal": [n for n in os.environ if n in ("LEASELOCK_URL", "PGOPTIONS", "PGHOST")],
     "home": os.environ["HOME"],
+    "compiles again": sys.dont_write_bytecode,
 }))
 """
 
@@ -82,6 +86,7 @@ def test_a_child_of_a_test_finds_what_the_tests_expect() -> None:
     soft, hard = found["descriptors"]
     assert soft == -1 or soft >= 1200 or soft == hard
     assert not found["personal"]
+    assert not found["compiles again"]
     assert Path(found["home"]).is_dir()
 
 

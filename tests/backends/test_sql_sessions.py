@@ -85,7 +85,7 @@ def test_long_names_and_names_in_other_letters_are_different_locks(stage: Stage)
         lease.release()
 
 
-@pytest.mark.parametrize("protocol", ["row", "advisory"])
+@pytest.mark.parametrize("protocol", [pytest.param("row", marks=pytest.mark.variant), "advisory"])
 def test_settings_that_end_idle_sessions_are_overridden(
     protocol: str, server: Postgres | MariaDB
 ) -> None:

@@ -6,7 +6,9 @@ import json
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.cli.processes import LOOP, Shell, ended, gone, paced, said, until
+from tests.servers.redis import Redis
 
 import leaselock
 
@@ -123,3 +125,56 @@ def test_wait_until_held_is_notified(shell: Shell) -> None:
         with lock:
             assert ended(waiting) == 0
     assert shell.run("wait", "--until", "held", "-w", "50ms", "a").returncode == 75
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("outage", ["killed", "refuses"])
+def test_candidates_outlive_an_outage_of_the_store(shell: Shell, outage: str) -> None:
+    with Redis() as server:
+        shell.env["LEASELOCK_URL"] = shell.url = server.url
+        with leaselock.Client(server.url) as client:
+            lease = client.lock("e", lease=3600.0, renew=False).acquire()
+            assert lease is not None
+            lease.detach()
+        candidate, file = lead(shell, "--op-timeout", "1s", script="exec sleep 60")
+        until(lambda: shell.waiting("e"))
+        if outage == "killed":
+            server.kill()
+        else:
+            server.ask("ACL", "SETUSER", "default", "-evalsha", "-eval")
+        assert candidate.stderr is not None
+        for line in candidate.stderr:
+            if "cannot campaign for 'e', and tries again: " in line:
+                break
+        assert candidate.poll() is None
+        server.restart(keep_data=False)
+        until(lambda: terms(file))
+        candidate.send_signal(signal.SIGTERM)
+        assert ended(candidate) == 143
+        server.kill()
+        # That the store cannot be reached at all is an error.
+        refused = shell.run("lead", "--op-timeout", "1s", "e", "--", "true")
+        assert refused.returncode == 69
+
+
+@pytest.mark.heavy
+def test_watching_a_pattern_outlives_an_outage_of_the_store(shell: Shell) -> None:
+    with Redis() as server:
+        shell.env["LEASELOCK_URL"] = server.url
+        with leaselock.Client(server.url) as client:
+            lease = client.lock("a", lease=3600.0, renew=False).acquire()
+            assert lease is not None
+            lease.detach()
+        watching = shell.start("--op-timeout", "1s", "watch", "a*")
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert json.loads(watching.stdout.readline())["event"] == "held"
+        server.kill()
+        assert "cannot read the locks, and tries again: " in watching.stderr.readline()
+        server.restart(keep_data=False)
+        assert json.loads(watching.stdout.readline())["event"] == "free"
+        watching.send_signal(signal.SIGTERM)
+        assert ended(watching) == 143
+        server.kill()
+        refused = shell.run("--op-timeout", "1s", "watch", "a*")
+        assert refused.returncode == 69

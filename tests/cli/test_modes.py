@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.processes import LEASELOCK, paced, said
 
 if TYPE_CHECKING:
     from tests.cli.processes import Shell
@@ -48,8 +49,39 @@ def test_several_locks_are_held_together(shell: Shell) -> None:
         assert shell.run("run", "-n", name, "true").returncode == 75
     busy = shell.run("run", "-n", "--with", "b", "d", "true")
     assert busy.returncode == 75
-    assert "held by" in busy.stderr
+    assert "'b' is busy: held by" in busy.stderr
+    busy = shell.run("--json", "run", "-n", "--with", "d", "--with", "b", "e", "true")
+    assert json.loads(busy.stderr)["name"] == "b"
     assert shell.run("run", "-n", "d", "true").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [(("--with", "b", "a"), ("b",)), (("a",), ("--with", "a", "b"))],
+    ids=["of the enclosing --with", "by the own --with"],
+)
+def test_waiting_for_an_enclosing_lock_of_several_is_refused(
+    shell: Shell, outer: tuple[str, ...], inner: tuple[str, ...]
+) -> None:
+    # The limit bounds a failure only: without the refusal, the command waits for ever.
+    command = ("timeout", "60", *LEASELOCK, "run", *inner, "true")
+    done = shell.run("run", *outer, "--", *command)
+    assert done.returncode == 64, done.stderr
+    assert "this runs under the lock" in done.stderr
+
+
+def test_the_environment_names_all_locks(shell: Shell) -> None:
+    done = shell.run("run", "--with", "b", "--with", "c", "-c", 'echo "$LEASELOCK_STACK"', "a")
+    assert sorted(done.stdout.split()) == ["a", "b", "c"]
+    assert done.stdout.split()[-1] == "a"
+
+
+def test_the_lock_of_several_that_was_lost_is_named(shell: Shell) -> None:
+    job = shell.job("a", "--with", "b", "--lease", paced(1.0))
+    assert shell.run("break", "b", "--yes", "--message", "test").returncode == 0
+    code, errors = said(job.wrapper)
+    assert code == 76
+    assert "the lease on 'b' in " in errors
 
 
 @pytest.mark.parametrize("words", [("--shared", "--slots", "2"), ("--slots", "0")])

@@ -94,9 +94,9 @@ def test_quiet_wait_prints_nothing(shell: Shell) -> None:
 
 
 def test_command_that_cannot_run_leaves_nothing_held(shell: Shell, tmp_path: Path) -> None:
-    missing = shell.run("run", "a", "--", "/nonexistent/command")
+    missing = shell.run("run", "a", "--", "/usr/nonexistent/command")
     assert missing.returncode == 127
-    assert "cannot run '/nonexistent/command': No such file or directory" in missing.stderr
+    assert "cannot run '/usr/nonexistent/command': No such file or directory" in missing.stderr
     assert shell.run("run", "a", "no-such-command-anywhere").returncode == 127
     assert shell.run("run", "a", "--", "/etc/passwd").returncode == 126
     assert shell.run("run", "a", "--", str(tmp_path)).returncode == 126

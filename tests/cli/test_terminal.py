@@ -159,7 +159,7 @@ def test_a_check_that_takes_long_says_so(shell: Shell, terminal: Terminal) -> No
         assert re.search(r"s\r\x1b\[K.*ok ", terminal.shows("fail")), "erased"
 
 
-@pytest.mark.parametrize("how", ["--no-color", "NO_COLOR"])
+@pytest.mark.parametrize("how", ["--no-color", pytest.param("NO_COLOR", marks=pytest.mark.variant)])
 def test_no_color_sends_no_escapes(shell: Shell, terminal: Terminal, how: str) -> None:
     go = shell.folder / "go"
     shell.job("a", script=UNTIL.format(go=go))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         (["--url", "nosuch://x", "run", "a", "true"], 78, "no store is known for 'nosuch'"),
         (["--url", "sqlite://host/x", "ls"], 78, "three slashes"),
         (["--url", "memory://", "ls"], 78, "end with this very command"),
-        (["--url", "sqlite:////nonexistent/dir/x.db", "ls"], 69, "/nonexistent/dir"),
+        (["--url", "sqlite:////usr/nonexistent/dir/x.db", "ls"], 69, "/usr/nonexistent/dir"),
     ],
     ids=lambda value: " ".join(value)[:30] if isinstance(value, list) else None,
 )

@@ -1,10 +1,11 @@
 """Which part of the suite runs on which store, and in which tier.
 
 In memory and on SQLite everything runs in the first tier, with few waiters where a scenario is
-about many; those with many are in the second. On each kind of server every scenario
-runs there with threads or asyncio, in alternation; the other driver is in the second tier. So are
-the variants of a store: each scenario runs on one or several of them, in rotation. With
-LEASELOCK_CONFORMANCE=all, which `make conformance` sets, each runs on every variant and driver.
+about many; those with many are in the second. Every scenario runs there on two of the three
+kinds of servers, in rotation, with threads or asyncio, in alternation; the third server and the
+other driver are in the second tier. So are the variants of a store: each scenario runs on one or
+several of them, in rotation. With LEASELOCK_CONFORMANCE=all, which `make conformance` sets, each
+runs on every variant and driver.
 """
 
 from __future__ import annotations
@@ -32,19 +33,27 @@ def drivers(scenario: Scenario) -> Sequence[str]:
 EVERY = [(scenario, driver) for scenario in SCENARIOS for driver in drivers(scenario)]
 # Those about many waiters.
 CROWDS = [each for each in EVERY if ".many_waiters_" in each[0].name]
+SERVERS = ("redis", "postgres", "zookeeper")
 
 
-def in_turn(*first: object) -> list[Any]:
-    """Return parameters (*first*, scenario, driver); one driver of each is in the first tier."""
-    return list(_in_turn(first))
+def rests(server: str, n: int) -> bool:
+    """Return whether the n-th scenario is left to the other two servers in the first tier."""
+    return SERVERS[n % len(SERVERS)] == server
 
 
-def _in_turn(first: tuple[object, ...]) -> Iterator[Any]:
+def in_turn(server: str, *first: object) -> list[Any]:
+    """Return parameters (*first*, scenario, driver); one driver of each is in the first tier,
+    unless the server rests.
+    """
+    return list(_in_turn(server, first))
+
+
+def _in_turn(server: str, first: tuple[object, ...]) -> Iterator[Any]:
     for n, scenario in enumerate(SCENARIOS):
         own = drivers(scenario)
         for driver in own:
             # Consecutive scenarios of a module alternate between the drivers.
-            its_turn = driver == own[n % len(own)]
+            its_turn = driver == own[n % len(own)] and not rests(server, n)
             marks = () if its_turn else pytest.mark.variant
             yield pytest.param(*first, scenario, driver, marks=marks)
 

@@ -107,7 +107,7 @@ VARIANTS = ("string", "sentinel", "cluster", "local_handoff", "replicated")
 
 
 @pytest.mark.parametrize(
-    ("topology", "scenario", "driver"), in_turn("single") + shared(VARIANTS), ids=name
+    ("topology", "scenario", "driver"), in_turn("redis", "single") + shared(VARIANTS), ids=name
 )
 def test_redis(
     topology: str,

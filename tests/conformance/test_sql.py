@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.conformance.share import ALL, drivers, name, run
+from tests.conformance.share import ALL, drivers, name, rests, run
 from tests.servers.databases import emptied
 
 from leaselock.core.rules import RECHECK_INTERVAL
@@ -73,7 +73,8 @@ def combinations() -> Iterator[Any]:
             every = [(d, p) for d in DATABASES for p in PROTOCOLS]
             yield from (variant(d, p, scenario, driver) for d, p in every for driver in own)
             continue
-        yield pytest.param("postgres", "lease", scenario, own[n % len(own)])
+        first = "postgres", "lease", scenario, own[n % len(own)]
+        yield variant(*first) if rests("postgres", n) else pytest.param(*first)
         yield variant("mariadb", "lease", scenario, own[(n + 1) % len(own)])
         for m, protocol in enumerate(PROTOCOLS[1:]):
             yield variant(DATABASES[(n + m) % 2], protocol, scenario, own[n // 2 % len(own)])

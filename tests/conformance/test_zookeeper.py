@@ -43,7 +43,7 @@ def _store(url: Callable[..., str], *protocols: str) -> Store:
 
 
 @pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning", SLASH)
-@pytest.mark.parametrize(("scenario", "driver"), in_turn(), ids=name)
+@pytest.mark.parametrize(("scenario", "driver"), in_turn("zookeeper"), ids=name)
 def test_zookeeper(
     scenario: Scenario,
     driver: str,

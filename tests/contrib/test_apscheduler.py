@@ -91,3 +91,18 @@ def test_a_store_that_does_not_answer_is_an_error() -> None:
     with pytest.raises(leaselock.StoreError), leading(scheduler, "redis://127.0.0.1:1/0"):
         pass
     assert not scheduler.running
+
+
+def test_a_scheduler_that_the_block_has_shut_down_hides_no_error() -> None:
+    scheduler = BackgroundScheduler()
+    url = f"memory://{uuid.uuid4().hex}"
+
+    def body() -> None:
+        with leading(scheduler, url) as election:
+            eventually(lambda: leader(election) is not None)
+            scheduler.shutdown()
+            raise KeyError("of the body")
+
+    with pytest.raises(KeyError, match="of the body"):
+        body()
+    assert not [one for one in threading.enumerate() if one.name == "apscheduler leader"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from celery import Celery
-from celery.exceptions import Ignore, Reject, Retry
+from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 from tests.servers.process import eventually
 from tests.servers.redis import Redis
 
@@ -167,3 +167,34 @@ def test_errors_of_a_task_stay_its_own(url: str) -> None:
 def test_a_wrong_word_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="'retry', 'ignore' or 'reject'"):
         task_of(url, busy="skip")
+
+
+def test_a_task_without_retries_left_names_the_lock_and_its_holder(url: str) -> None:
+    app = Celery("here", set_as_current=False)
+
+    @app.task(bind=True, max_retries=0)  # type: ignore[untyped-decorator]
+    @single("sync", store=url)
+    def sync(self: Any) -> None: ...
+
+    other = leaselock.Client(url, label="the other")
+    with other, other.lock("sync"):
+        failed = sync.apply().result
+    assert isinstance(failed, MaxRetriesExceededError)
+    assert "could not acquire 'sync'" in str(failed)
+    assert "the other" in str(failed)
+
+
+def test_a_task_that_is_not_bound_is_refused_at_once(url: str) -> None:
+    app = Celery("here", set_as_current=False)
+
+    @app.task  # type: ignore[untyped-decorator]
+    @single("sync:{account}", store=url)
+    def sync(account: str) -> None: ...
+
+    @app.task  # type: ignore[untyped-decorator]
+    @single("all", store=url)
+    def everything() -> None: ...
+
+    for call in (lambda: sync("a"), everything):
+        with pytest.raises(TypeError, match="bind=True"):
+            call()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 from django.conf import settings
 
 import leaselock
@@ -105,7 +107,8 @@ ADMIN = """
     form = {"name": lease.name, "token": lease.token}
     assert read.post(page, form).status_code == 403 and not lease.lost
     assert web.post(page, {"name": lease.name}).status_code == 400
-    assert web.post(page, {"name": lease.name, "token": "x"}).status_code == 400
+    for token in ("x", "-5", "9" * 30):
+        assert web.post(page, {"name": lease.name, "token": token}).status_code == 400
     assert "was broken" not in web.post(page, {**form, "token": 1}, follow=True).content.decode()
     assert client().lock("order:<5>").locked()
     assert "was broken" in web.post(page, form, follow=True).content.decode()
@@ -184,3 +187,52 @@ def test_a_function_is_guarded_by_the_client_of_the_settings(configured: str) ->
     with leaselock.Client(configured) as other, other.lock("order:5"):
         assert charge(5) is None
         assert charge(order=6) == "charged 6"
+
+
+REDIS = "redis://127.0.0.1:1/0"
+
+
+@pytest.mark.parametrize(
+    ("setting", "url"),
+    [
+        ({}, None),
+        ({"op_timeout": 2.0}, None),
+        ({"store": REDIS}, REDIS),
+        ({"store": REDIS, "prefix": "app:"}, f"{REDIS}?prefix=app%3A"),
+        ({"store": REDIS, "prefix": ""}, f"{REDIS}?prefix="),
+        ({"store": f"{REDIS}?prefix=a", "prefix": "b"}, f"{REDIS}?prefix=a"),
+        ({"store": REDIS, "protocol": "string"}, f"{REDIS}?protocol=string"),
+        ({"store": Path("/srv/a b.db")}, "sqlite:////srv/a%20b.db"),
+        (
+            {"store": [f"redis://{host}:1/0" for host in "abc"], "prefix": "app:"},
+            ",".join(f"redis://{host}:1/0?prefix=app%3A" for host in "abc"),
+        ),
+    ],
+)
+def test_commands_use_the_locks_of_the_settings(
+    setting: dict[str, Any], url: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from leaselock.contrib.django.management.commands.leaselock import url_of
+
+    monkeypatch.delenv("LEASELOCK_URL", raising=False)
+    assert url_of(setting) == url
+    if url is not None:
+        leaselock.Client(url).close()
+
+
+def test_the_prefix_of_the_settings_counts_for_the_store_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from leaselock.contrib.django.management.commands.leaselock import url_of
+
+    monkeypatch.setenv("LEASELOCK_URL", REDIS)
+    assert url_of({"prefix": "app:"}) == f"{REDIS}?prefix=app%3A"
+
+
+def test_commands_refuse_a_store_without_a_url() -> None:
+    from django.core.management.base import CommandError
+
+    from leaselock.contrib.django.management.commands.leaselock import url_of
+
+    with pytest.raises(CommandError, match="the setting LEASELOCK has a Redis"):
+        url_of({"store": redis.Redis()})

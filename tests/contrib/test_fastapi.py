@@ -56,6 +56,14 @@ async def serving(url: str) -> AsyncIterator[httpx.AsyncClient]:
         async with request.app.state.leaselock.lock("another", timeout=0):
             return "done"
 
+    @app.post("/inner/{order}")
+    async def inner(request: Request, lease: Held) -> str:
+        client = request.app.state.leaselock
+        async with client.lock("inner") as other:
+            await client.break_lock("inner")
+            await other.extend(60.0)
+        return "done"
+
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
@@ -98,3 +106,56 @@ def test_errors_of_the_function_stay_its_own(url: str) -> None:
             assert (await web.post("/nested/5")).status_code == 200
 
     asyncio.run(play())
+
+
+def test_a_lost_lock_of_the_function_is_not_taken_for_that_of_the_request(url: str) -> None:
+    async def play() -> None:
+        async with serving(url) as web:
+            assert (await web.post("/inner/5")).status_code == 500
+
+    asyncio.run(play())
+
+
+def test_a_name_that_the_request_makes_too_long_is_an_error_of_the_request(url: str) -> None:
+    app = FastAPI(lifespan=lifespan(url))
+
+    @app.get("/files/{name}", dependencies=[locked("file:{name}")])
+    async def file(name: str) -> str:
+        return name
+
+    async def play() -> None:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://test") as web,
+        ):
+            assert (await web.get("/files/a")).status_code == 200
+            refused = await web.get(f"/files/{'a' * 300}")
+            assert (refused.status_code, "255 bytes" in refused.text) == (422, True)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("path", "with_client", "message"),
+    [
+        ("/orders/{order}", False, "no client of leaselock"),
+        ("/orders/{number}", True, "needs 'order', which is no parameter of the path"),
+    ],
+)
+def test_a_wrong_application_is_told_what_is_wrong(
+    url: str, path: str, with_client: bool, message: str
+) -> None:
+    app = FastAPI(lifespan=lifespan(url) if with_client else None)
+    app.get(path, dependencies=[ORDER])(lambda: None)
+
+    async def play() -> None:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://test") as web,
+        ):
+            await web.get("/orders/5")
+
+    with pytest.raises(RuntimeError, match=message):
+        asyncio.run(play())

@@ -21,6 +21,8 @@ TIMEOUT = 60.0
 # Multiplied by the pace: the time of the lease and that of a request.
 LEASE = 0.5
 FAULTS = ["kill", "pause"]
+# A server that is frozen shows in the first tier at the end of a body, in threads.
+KILLED_FIRST = ["kill", pytest.param("pause", marks=pytest.mark.variant)]
 
 
 def strike(redis: Redis, fault: str) -> Callable[[], None]:
@@ -39,7 +41,7 @@ def test_end_of_with_after_loss_raises_lease_lost(redis: Redis, fault: str) -> N
     assert isinstance(raised.value.__cause__, leaselock.StoreError)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", KILLED_FIRST)
 def test_release_after_loss_raises_lease_lost(redis: Redis, fault: str) -> None:
     with leaselock.Client(redis.url, op_timeout=LEASE * pace()) as client:
         lease = client.lock("a", lease=LEASE * pace()).acquire()
@@ -73,7 +75,7 @@ def test_the_error_of_the_body_stays(redis: Redis) -> None:
             raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", KILLED_FIRST)
 def test_body_in_asyncio_is_cancelled_and_ends_with_lease_lost(redis: Redis, fault: str) -> None:
     async def main() -> None:
         client = leaselock.AsyncClient(redis.url, op_timeout=LEASE * pace())

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+from tests.simulation.halves import HALVES
 from tests.simulation.seeds import must_pass
 from tests.simulation.stories import play, report
 
-SEEDS, SHOWN, MODES = 80, 60, 40
+# How many of each half.
+SEEDS, MODES, PERSISTENT = 40, 20, 10
+SHOWN = 60
 
 
-def test_seeds_pass() -> None:
-    must_pass("redis", 0, SEEDS)
+@pytest.mark.parametrize("half", HALVES)
+def test_seeds_pass(half: int) -> None:
+    must_pass("redis", half * SEEDS, SEEDS)
 
 
-def test_seeds_with_readers_writers_and_permits_pass() -> None:
-    must_pass("redis modes", 0, MODES)
-    must_pass("redis modes persistent", 0, MODES // 2)
+@pytest.mark.parametrize("half", HALVES)
+def test_seeds_with_readers_writers_and_permits_pass(half: int) -> None:
+    must_pass("redis modes", half * MODES, MODES)
+    must_pass("redis modes persistent", half * PERSISTENT, PERSISTENT)
 
 
 def test_after_data_loss_two_leases_overlap_and_tokens_still_increase() -> None:

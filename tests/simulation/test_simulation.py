@@ -6,25 +6,29 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.simulation.halves import HALVES
 from tests.simulation.planted import no_local_expiry
 from tests.simulation.seeds import chunks, line, must_pass, play_all, total
 from tests.simulation.stories import KINDS, play, report
 
-SEEDS = 800
+# How many of each half, in pieces.
+SEEDS, PIECE = 400, 200
 ENOUGH = 3000
 HERE = Path(__file__).parent
 # The story and the seed.
 ONCE_FAILED = re.findall(r"^(\w[\w ]*) (\d+)$", (HERE / "seeds.txt").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 200))
-def test_seeds_pass(first: int) -> None:
-    must_pass("sqlite", first, 200)
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("first", range(0, SEEDS, PIECE))
+def test_seeds_pass(first: int, half: int) -> None:
+    must_pass("sqlite", half * SEEDS + first, PIECE)
 
 
-def test_seeds_with_readers_writers_and_permits_pass() -> None:
-    must_pass("modes", 0, 50)
-    must_pass("modes persistent", 0, 50)
+@pytest.mark.parametrize("half", HALVES)
+def test_seeds_with_readers_writers_and_permits_pass(half: int) -> None:
+    must_pass("modes", half * 25, 25)
+    must_pass("modes persistent", half * 25, 25)
 
 
 @pytest.mark.parametrize(("kind", "seed"), ONCE_FAILED)

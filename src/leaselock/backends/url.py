@@ -152,13 +152,15 @@ def _is_malformed(text: str, login: str, path: str, query: str, fragment: str) -
 
     try:
         # urlsplit() refuses letters of other scripts that are equivalent to reserved characters;
-        # its errors, like those of encode(), quote the URL.
-        urlsplit(text)
+        # its errors, like those of encode(), quote the URL. Later versions of it refuse brackets
+        # behind the first host; `_host` checks them.
+        urlsplit(text.replace("[", "").replace("]", ""))
         text.encode()
     except ValueError:
         return True
     options = [option for option in query.split("&") if not option.startswith("auth=")]
-    return bool({*"[]"} & {*login}) or any("@" in part for part in (path, fragment, *options))
+    odd = {*"[]"} & {*login} or text.count("[") != text.count("]")
+    return bool(odd) or any("@" in part for part in (path, fragment, *options))
 
 
 def _options(query: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from leaselock.cli import exit_codes
 from leaselock.cli.exit_codes import CannotRun, Usage
 from leaselock.cli.output import say
+from leaselock.cli.several import names_of
 from leaselock.cli.store import EMBEDDED, OUTER_URL, URL
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def command_environment(
     elif _has_relative_path(env.get(URL, "")):
         # The command may run in another directory.
         env[URL] = f"sqlite:///{quote(os.getcwd())}/{env[URL][len(RELATIVE) :]}"
-    names, stores = zip(*enclosing_locks(), (lease.name, backend), strict=True)
+    held = [*enclosing_locks(), *((name, backend) for name in names_of(lease))]
+    names, stores = zip(*held, strict=True)
     return env | {
         "LEASELOCK_NAME": lease.name,
         "LEASELOCK_TOKEN": str(lease.token),

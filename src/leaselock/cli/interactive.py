@@ -17,6 +17,7 @@ from leaselock.cli import exit_codes
 from leaselock.cli.exit_codes import Interrupted, Negative
 from leaselock.cli.formatting import describe, format_duration, short_name, time_held
 from leaselock.cli.output import StatusLine, say
+from leaselock.cli.several import blocking
 from leaselock.cli.store import wait_timeout
 from leaselock.documents import holder_document
 
@@ -94,18 +95,19 @@ class InteractiveWait:
     def _busy(self) -> Negative:
         timeout = wait_timeout(self.options)
         waited = f" after {format_duration(timeout)}" if timeout else ""
-        holder = self.lock.holder()
+        lock = blocking(self.lock)
+        holder = lock.holder()
         if holder is None:
-            text = f"{self.lock.name!r} was busy{waited}; it has become free just now"
+            text = f"{lock.name!r} was busy{waited}; it has become free just now"
         elif holder.cooling_down and holder.remaining is not None:
             left = format_duration(holder.remaining)
-            text = f"{self.lock.name!r} is cooling down for {left}: it has run already"
+            text = f"{lock.name!r} is cooling down for {left}: it has run already"
         else:
             held = f"held by {describe(holder)}, in {self.client.url}"
-            text = f"{self.lock.name!r} is busy{waited}: {held}"
-        details: dict[str, object] = {"name": self.lock.name, "holder": holder_document(holder)}
+            text = f"{lock.name!r} is busy{waited}: {held}"
+        details: dict[str, object] = {"name": lock.name, "holder": holder_document(holder)}
         if self.options.json:
-            details["waiters"] = [holder_document(waiter) for waiter in self.lock.waiters()]
+            details["waiters"] = [holder_document(waiter) for waiter in lock.waiters()]
         code = getattr(self.options, "conflict", exit_codes.BUSY)
         if getattr(self.options, "skip_ok", False):
             code = 0
@@ -130,16 +132,17 @@ class InteractiveWait:
 
     def _inspect(self) -> None:
         try:
-            holder, waiters = self.lock.holder(), self.lock.waiters()
+            lock = blocking(self.lock)
+            holder, waiters = lock.holder(), lock.waiters()
         except LeaselockError as error:
             # The wait itself continues, or ends with the same error.
             self._show(f"waiting, but cannot read the holder of {self.lock.name!r}: {error}")
             return
         self.last_holder = holder or self.last_holder
         if not self.finished:
-            self._show(self._waiting_message(holder, waiters))
+            self._show(self._waiting_message(lock.name, holder, waiters))
 
-    def _waiting_message(self, holder: Holder | None, waiters: list[Waiter]) -> str:
+    def _waiting_message(self, name: str, holder: Holder | None, waiters: list[Waiter]) -> str:
         this_process = os.uname().nodename, os.getpid()
         places = [i for i, w in enumerate(waiters, 1) if (w.host, w.pid) == this_process]
         # What is longer than a terminal is cut at its end. So the holder comes first, and the name,
@@ -147,10 +150,10 @@ class InteractiveWait:
         place = f", place {places[0]} of {len(waiters)}" if places else ""
         waited = f"waiting {format_duration(time.monotonic() - self.began)}{place}"
         if holder is None:
-            return f"{waited} for {self.lock.name!r}"
+            return f"{waited} for {name!r}"
         label = f" ({holder.label})" if holder.label else ""
         by = f"held by {short_name(holder)} {time_held(holder)}"
-        return f"{waited}; {by}: {self.lock.name!r}{label}"
+        return f"{waited}; {by}: {name!r}{label}"
 
     def _show(self, text: str) -> None:
         if self.options.quiet or time.monotonic() < self.began + FIRST_MESSAGE:

@@ -6,15 +6,21 @@ import random
 import time
 from typing import TYPE_CHECKING
 
+from leaselock import StoreError
 from leaselock.cli import exit_codes
 from leaselock.cli.exit_codes import Usage
+from leaselock.cli.interactive import InteractiveWait
 from leaselock.cli.output import say
-from leaselock.cli.run import on_lost_signal, parse_command, prepared, run_under_lock
+from leaselock.cli.run import on_lost_signal, parse_command, prepared, run_under_lease
+from leaselock.cli.several import blocking
 from leaselock.cli.signals import Signals
 from leaselock.cli.store import open_client
 
 if TYPE_CHECKING:
     import argparse
+
+    from leaselock import Client, Lease, Lock
+    from leaselock.cli.several import SeveralLeases, SeveralLocks
 
 # Seconds after the end of the command, and at most after a loss, until the next campaign.
 RESTART = 1.0
@@ -29,18 +35,39 @@ def do_lead(options: argparse.Namespace) -> int:
         raise Usage("lead ends the command when the leadership is lost: --on-lost names a signal")
     with Signals() as signals, open_client(options) as client:
         lock, spec = prepared(client, command, options)
+        blocking(lock).holder()  # a store that cannot be used at all is an error
         while True:
-            outcome = run_under_lock(client, lock, spec, options, signals, on_lost)
+            wait, lease = _campaign(client, lock, options, signals)
+            outcome = run_under_lease(client, wait, lease, spec, on_lost)
             if options.once or signals.ending is not None:
                 return outcome.code
-            _rest(outcome.code, options, signals)
+            code = outcome.code
+            lost = code == exit_codes.LOST
+            if not (lost or options.quiet):
+                say(f"the command ended with exit code {code}; it runs again in the next term")
+            _rest(JITTER * random.random() if lost else RESTART, signals)
 
 
-def _rest(code: int, options: argparse.Namespace, signals: Signals) -> None:
-    lost = code == exit_codes.LOST
-    if not (lost or options.quiet):
-        say(f"the command ended with exit code {code}; it runs again in the next term")
-    until = time.monotonic() + (JITTER * random.random() if lost else RESTART)
+def _campaign(
+    client: Client, lock: Lock | SeveralLocks, options: argparse.Namespace, signals: Signals
+) -> tuple[InteractiveWait, Lease | SeveralLeases]:
+    """Wait until this process leads. A store that fails is asked again until it answers: its
+    restart, or a failover during which it only reads, must not end every candidate.
+    """
+    reported = False
+    while True:
+        wait = InteractiveWait(client, lock, options, signals)
+        try:
+            return wait, wait.acquire()
+        except StoreError as error:
+            if not reported:
+                say(f"cannot campaign for {lock.name!r}, and tries again: {error}")
+            reported = True
+        _rest(RESTART + JITTER * random.random(), signals)
+
+
+def _rest(seconds: float, signals: Signals) -> None:
+    until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         signals.wait(left)
         signals.check()

@@ -20,7 +20,7 @@ from leaselock.cli.exit_codes import Usage
 from leaselock.cli.formatting import format_duration
 from leaselock.cli.interactive import InteractiveWait
 from leaselock.cli.output import say
-from leaselock.cli.several import locks_of
+from leaselock.cli.several import failing, locks_of, names_of
 from leaselock.cli.signals import Signals
 from leaselock.cli.store import open_client, wait_timeout
 from leaselock.cli.supervisor import Outcome, Supervisor
@@ -54,7 +54,8 @@ def do_run(options: argparse.Namespace) -> int:
         options.min_hold = options.once_per
     with Signals() as signals, open_client(options) as client:
         lock, spec = prepared(client, command, options)
-        return run_under_lock(client, lock, spec, options, signals, on_lost).code
+        wait = InteractiveWait(client, lock, options, signals)
+        return run_under_lease(client, wait, wait.acquire(), spec, on_lost).code
 
 
 def prepared(
@@ -70,24 +71,24 @@ def prepared(
     return lock, spec
 
 
-def run_under_lock(
+def run_under_lease(
     client: Client,
-    lock: Lock | SeveralLocks,
+    wait: InteractiveWait,
+    lease: Lease | SeveralLeases,
     spec: CommandSpec,
-    options: argparse.Namespace,
-    signals: Signals,
     on_lost: signal.Signals | None,
 ) -> Outcome:
-    """Acquire the lock, run the command, and release it."""
-    wait = InteractiveWait(client, lock, options, signals)
-    lease = wait.acquire()
+    """Run the command under the lease that *wait* has acquired, and release it."""
+    options = wait.options
     acquired = time.monotonic()
     spec.inherited = lease.make_inheritable()
     spec.env = command_environment(lease, options.lease, client.url)
-    supervisor = Supervisor(lease, options, signals, on_lost)
+    supervisor = Supervisor(lease, options, wait.signals, on_lost)
     outcome = supervisor.run(spec)
     if _release(lease, reported=supervisor.lost):
-        outcome = Outcome(exit_codes.LOST, f"the lease on {lease.name!r} in {client.url} was lost")
+        outcome = Outcome(
+            exit_codes.LOST, f"the lease on {failing(lease).name!r} in {client.url} was lost"
+        )
     _report(options, wait, lease, outcome, time.monotonic() - acquired)
     return outcome
 
@@ -174,11 +175,14 @@ def _lock(
 
 def _check_nesting(lock: Lock | SeveralLocks, client: Client, options: argparse.Namespace) -> None:
     """Refuse to wait for a lock that this command runs under."""
-    if (lock.name, client.url) in enclosing_locks() and wait_timeout(options) is None:
-        raise Usage(
-            f"this runs under the lock {lock.name!r} of the same store ({client.url}) already: "
-            "waiting for it would never end"
-        )
+    if wait_timeout(options) is not None:
+        return
+    for name in names_of(lock):
+        if (name, client.url) in enclosing_locks():
+            raise Usage(
+                f"this runs under the lock {name!r} of the same store ({client.url}) already: "
+                "waiting for it would never end"
+            )
 
 
 def _release(lease: Lease | SeveralLeases, *, reported: bool) -> bool:

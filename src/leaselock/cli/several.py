@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+from leaselock import AcquireTimeout
 from leaselock.cli.exit_codes import Usage
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from leaselock import Client, Holder, Leases, Lock, Waiter
+    from leaselock import Client, Lease, Leases, Lock
 
 
 def locks_of(
@@ -44,23 +46,33 @@ class SeveralLocks:
     """
 
     def __init__(self, client: Client, lock: Lock, others: list[Lock]) -> None:
+        self.client = client
         self.locks = [lock, *others]
-        self.together = client.lock_all(self.locks)
+        client.lock_all(self.locks)  # locks that do not go together are an error here
         self.name = lock.name
+        # The name of the lock that was not acquired in time.
+        self.timed_out = ""
 
     def acquire(self, timeout: float | None) -> SeveralLeases | None:
         """Acquire all; None when the time has passed."""
-        leases = self.together.acquire(timeout) if timeout is not None else self.together.acquire()
-        return None if leases is None else SeveralLeases(leases, self.name)
+        try:
+            leases = self.client.lock_all(self.locks, timeout=timeout).acquire()
+        except AcquireTimeout as error:
+            self.timed_out = error.name
+            return None
+        return SeveralLeases(leases, self.name)
 
-    def holder(self) -> Holder | None:
-        """The holder of the first lock that has one."""
-        holders = (lock.holder() for lock in self.locks)
-        return next((holder for holder in holders if holder is not None), None)
-
-    def waiters(self) -> list[Waiter]:
-        """The waiters for the first lock that has any."""
-        return next((found for lock in self.locks if (found := lock.waiters())), [])
+    def blocking(self) -> Lock:
+        """The lock that this process waits for, or has waited for in vain. The others are free, or
+        it holds them already.
+        """
+        if self.timed_out:
+            return next(lock for lock in self.locks if lock.name == self.timed_out)
+        this_process = os.uname().nodename, os.getpid()
+        for lock in self.locks:
+            if this_process in [(waiter.host, waiter.pid) for waiter in lock.waiters()]:
+                return lock
+        return self.locks[0]
 
 
 class SeveralLeases:
@@ -73,6 +85,10 @@ class SeveralLeases:
         self.token = self.main.token
         self.release = leases.release
         self.on_lost: Callable[[Callable[[Leases], object]], None] = leases.on_lost
+
+    def failing(self) -> Lease:
+        """The lease that was lost, or that ends first."""
+        return min(self.leases.leases, key=lambda lease: (not lease.lost, lease.remaining))
 
     @property
     def renewals(self) -> int:
@@ -93,3 +109,23 @@ class SeveralLeases:
         """The descriptors that the command must inherit."""
         found = [number for lease in self.leases.leases for number in lease.make_inheritable()]
         return tuple(dict.fromkeys(found))
+
+
+def blocking(lock: Lock | SeveralLocks) -> Lock:
+    """The lock that is waited for."""
+    return lock.blocking() if isinstance(lock, SeveralLocks) else lock
+
+
+def failing(lease: Lease | SeveralLeases) -> Lease:
+    """The lease that was lost, or that ends first."""
+    return lease.failing() if isinstance(lease, SeveralLeases) else lease
+
+
+def names_of(held: Lock | SeveralLocks | Lease | SeveralLeases) -> list[str]:
+    """The names of all of them, that of the command's lock last."""
+    if isinstance(held, SeveralLocks):
+        return [lock.name for lock in reversed(held.locks)]
+    if isinstance(held, SeveralLeases):
+        names = [lease.name for lease in held.leases.leases]
+        return [*(name for name in names if name != held.name), held.name]
+    return [held.name]

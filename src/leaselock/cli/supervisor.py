@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leaselock.cli import exit_codes
 from leaselock.cli.formatting import format_duration
 from leaselock.cli.output import say
+from leaselock.cli.several import failing
 from leaselock.cli.signals import FORWARDED, Signals
 
 if TYPE_CHECKING:
@@ -159,11 +160,12 @@ class Supervisor:
         return f"{self.lease.name!r} was held for {format_duration(self.options.max_hold)}"
 
     def _loss_message(self) -> str:
+        name = failing(self.lease).name
         if self.lease.lost:
-            return f"the lease on {self.lease.name!r} in {self.options.store} is lost"
+            return f"the lease on {name!r} in {self.options.store} is lost"
         if self.options.no_renew:
-            return f"the fixed lease on {self.lease.name!r} is nearly over"
-        return f"the lease on {self.lease.name!r} could not be renewed and is nearly over"
+            return f"the fixed lease on {name!r} is nearly over"
+        return f"the lease on {name!r} could not be renewed and is nearly over"
 
     def _end(self, number: int, kill_at: float) -> None:
         self.kill_at = min(self.kill_at, kill_at)

@@ -8,11 +8,12 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from leaselock import LeaselockError, LockChange
+from leaselock import LeaselockError, LockChange, StoreError
 from leaselock.cli import exit_codes
 from leaselock.cli.answer import answer
 from leaselock.cli.exit_codes import Negative
 from leaselock.cli.formatting import describe
+from leaselock.cli.output import say
 from leaselock.cli.signals import Signals
 from leaselock.cli.store import open_client
 from leaselock.documents import holder_document, utc_time
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 NEVER = float("inf")
 # Seconds between two looks at all locks that match a pattern: stores notify of single names.
 INTERVAL = 0.5
+# For so many seconds after an answer the store may be silent, as for one name: a restart.
+TOLERATED_SILENCE = 30.0
 WILDCARDS = re.compile(r"[*?[]")
 
 
@@ -58,10 +61,23 @@ def do_watch(options: argparse.Namespace) -> int:
 
 def _watch_pattern(client: Client, options: argparse.Namespace, signals: Signals) -> None:
     known: dict[str, LockChange] = {}
+    answered, silent = float("-inf"), False
     while True:
+        try:
+            locks = client.locks(options.pattern)
+        except StoreError as error:
+            if time.monotonic() > answered + TOLERATED_SILENCE:
+                raise
+            if not silent:
+                say(f"cannot read the locks, and tries again: {error}")
+            silent = True
+            signals.wait(INTERVAL)
+            signals.check()
+            continue
+        answered, silent = time.monotonic(), False
         found = {
             lock.name: LockChange(lock.name, lock.holder)
-            for lock in client.locks(options.pattern)
+            for lock in locks
             if lock.holder is not None
         }
         for name, change in ({name: LockChange(name, None) for name in known} | found).items():

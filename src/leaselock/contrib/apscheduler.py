@@ -44,6 +44,10 @@ def leading(
     does not answer. At the end of the block the scheduler is shut down, after the jobs that run;
     then the next process leads. A loss of the leadership starts no further job, and stops none that
     runs: a job that must not overlap with the next leader's takes a lock of its own.
+
+    Each process counts the times of its jobs itself. A new leader also runs the jobs that were due
+    within their `misfire_grace_time` (1 second) before, which the former one may have run already.
+    A job that must run once per period takes a lock with `min_hold`.
     """
     with Client(store, label=label or "apscheduler") as client:
         election = client.election(name, lease=lease)
@@ -55,11 +59,14 @@ def leading(
         try:
             yield election
         finally:
-            scheduler.pause()
-            scheduler.shutdown()
-            term.stop()
-            client.close()  # ends a campaign that waits
-            thread.join()
+            try:
+                if scheduler.running:  # the block may have shut it down itself
+                    scheduler.pause()
+                    scheduler.shutdown()
+            finally:
+                term.stop()
+                client.close()  # ends a campaign that waits
+                thread.join()
 
 
 class _Term:
@@ -73,12 +80,12 @@ class _Term:
     def lead(self, lease: Lease) -> None:
         """Let the scheduler run jobs, until the lease is lost."""
         lease.on_lost(lambda _: self.changed.set())
-        if not self.stopped:
+        if not self.stopped and self.scheduler.running:
             self.scheduler.resume()
         while not (self.stopped or lease.lost):
             self.changed.wait()
             self.changed.clear()
-        if not self.stopped:
+        if not self.stopped and self.scheduler.running:
             self.scheduler.pause()
 
     def stop(self) -> None:

@@ -17,6 +17,7 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeVar
 
+from celery import Task
 from celery.exceptions import Ignore, Reject
 
 from leaselock import AcquireTimeout, Client
@@ -57,6 +58,8 @@ def single(
     default $LEASELOCK_URL. If another task holds the lock for longer than *timeout* seconds, the
     task is retried after *countdown* seconds, as often as its `max_retries` allows (None: without
     limit); or, as *busy* says, ignored or rejected (with `acks_late`: given back to the broker).
+    The broker delivers a rejected task again at once: without a *timeout* of some seconds, it goes
+    around hundreds of times a second while the lock is busy.
     *options* are those of `Client.lock`.
     """
     if busy not in ("retry", "ignore", "reject"):
@@ -69,27 +72,37 @@ def single(
         def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
+            task = bound.args[0] if bound.args else None
+            if not isinstance(task, Task):
+                raise TypeError(
+                    f"{function.__qualname__} is no bound task, and could not be retried while "
+                    f"{name!r} is busy: write @app.task(bind=True), and self as its first parameter"
+                )
             lock = client_of(store).lock(name.format(**bound.arguments), timeout=timeout, **options)
             entered = False
             try:
                 with lock:
                     entered = True
                     return function(*args, **kwargs)
-            except AcquireTimeout:
+            except AcquireTimeout as error:
                 if entered:  # an error of the task, about a lock of its own
                     raise
-            _put_off(bound.args[0], lock.name, busy, countdown)
+                late = error
+            _put_off(task, late, busy, countdown)
 
         return under_lock
 
     return decorate
 
 
-def _put_off(task: Any, name: str, busy: IfBusy, countdown: float) -> NoReturn:
-    """Raise what makes Celery retry, ignore or reject the task."""
-    reason = f"{name!r} is held by another task"
+def _put_off(task: Any, late: AcquireTimeout, busy: IfBusy, countdown: float) -> NoReturn:
+    """Raise what makes Celery retry, ignore or reject the task; *late* says who holds the lock."""
     if busy == "ignore":
-        raise Ignore(reason)
+        raise Ignore(str(late))
     if busy == "reject":
-        raise Reject(reason, requeue=True)
-    raise task.retry(countdown=countdown, throw=False)
+        raise Reject(str(late), requeue=True)
+    try:
+        again = task.retry(countdown=countdown, throw=False)
+    except task.MaxRetriesExceededError as error:
+        raise type(error)(f"{error}: {late}") from None
+    raise again

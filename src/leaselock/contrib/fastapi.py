@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, HTTPException, Request
 
-from leaselock import AcquireTimeout, AsyncClient, LeaseLost
+from leaselock import AcquireTimeout, AsyncClient, InvalidName, LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -58,10 +58,17 @@ def locked(name: str, *, timeout: float | None = TIMEOUT, **options: Any) -> Any
     """
 
     async def held(request: Request) -> AsyncIterator[AsyncLease]:
-        client: AsyncClient = request.app.state.leaselock
-        lock = client.lock(
-            name.format(**request.path_params), timeout=timeout, owner="lock", **options
-        )
+        client: AsyncClient | None = getattr(request.app.state, "leaselock", None)
+        if client is None:
+            raise RuntimeError(
+                "this application has no client of leaselock: give it lifespan=lifespan(...); "
+                "that of an application in which it is mounted does not count"
+            )
+        rendered = _rendered(name, request)
+        try:
+            lock = client.lock(rendered, timeout=timeout, owner="lock", **options)
+        except InvalidName as error:  # by a parameter of the path, which the client has chosen
+            raise HTTPException(422, str(error)) from error
         entered = False
         try:
             async with lock as lease:
@@ -72,7 +79,21 @@ def locked(name: str, *, timeout: float | None = TIMEOUT, **options: Any) -> Any
                 raise
             raise HTTPException(423, f"{lock.name!r} is locked", AGAIN) from error
         except LeaseLost as error:
+            if error.name != lock.name:  # as above
+                raise
             raise HTTPException(503, f"{lock.name!r} was lost", AGAIN) from error
 
     # Before the response is sent: what has lost its lock is not answered with success.
     return Depends(held, scope="function")
+
+
+def _rendered(name: str, request: Request) -> str:
+    """The name of the lock for a request."""
+    try:
+        return name.format(**request.path_params)
+    except LookupError as error:
+        known = ", ".join(request.path_params) or "none"
+        raise RuntimeError(
+            f"the lock's name {name!r} needs {error}, which is no parameter of the path: it has "
+            f"{known}"
+        ) from error

@@ -63,6 +63,8 @@ class LockAdmin(admin.ModelAdmin):
         except LeaselockError as error:
             messages.error(request, str(error))
             return
+        except ValueError as error:
+            raise BadRequest(str(error)) from error
         if broken is None:
             messages.info(request, f"{name!r} is free")
         else:

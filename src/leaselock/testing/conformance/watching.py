@@ -56,8 +56,10 @@ async def the_present_holder_is_reported_at_once(world: World) -> None:
     later = await world.must_acquire(world.client().lock("a"))
     # A format that writes its record after it took the lock shows a holder without a token first.
     await world.wait_until(
-        lambda: [c.holder.token for c in changes if c.holder and c.holder.token]
-        == [lease.token, later.token]
+        lambda: (
+            [c.holder.token for c in changes if c.holder and c.holder.token]
+            == [lease.token, later.token]
+        )
     )
     await watcher.close()
     assert await peer.end() is None
