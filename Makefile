@@ -1,4 +1,4 @@
-# The front door. Every target makes what it needs first; `make` alone says what there is.
+# Every target makes what it needs first; `make` alone lists the targets.
 
 PY = .venv/bin/python
 READY = .venv/ready
@@ -23,7 +23,7 @@ COVERED = src/leaselock/core/*,src/leaselock/drivers/*
 .PHONY: docs package lua man screenshots check checks verify chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate seeds explore clean
 .DELETE_ON_ERROR:
 
-help: ## say what there is
+help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
 
 env: $(READY) ## make .venv with everything that the tests need
@@ -62,7 +62,7 @@ lint: $(READY) ## ruff: rules and format
 types: $(READY) ## mypy, strict
 	$(PY) -m mypy
 
-contracts: $(READY) ## who may import whom
+contracts: $(READY) ## import rules
 	.venv/bin/lint-imports --no-logo
 
 format: $(READY) ## let ruff arrange the code
@@ -115,7 +115,7 @@ interop: $(READY) ## a minute beside Redisson, Curator and kazoo on one lock
 race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none lost
 	LEASELOCK_INCREMENTS=500 $(PY) -m pytest -qs tests/sql/test_race.py
 
-chaos: $(READY) ## storms on private servers: make chaos SECONDS=60
+chaos: $(READY) ## faults injected into private servers and workers: make chaos SECONDS=60
 	$(PY) -m tests.storms --seconds $(SECONDS)
 
 hazards: $(READY) ## play every hazard on every way of locking, and write its page
@@ -138,10 +138,10 @@ screenshots: $(READY) ## the pictures of `leaselock top` and of the page: docs/i
 	$(PY) scripts/screenshots
 	$(PY) -m tests.web.screenshots
 
-fuzz: $(READY) ## whatever anybody may write, as inputs of every parser: make fuzz SECONDS=600
+fuzz: $(READY) ## generated input for every parser of text that others write: make fuzz SECONDS=600
 	$(PY) -m tests.fuzz --seconds $(SECONDS)
 
-audit: $(READY) ## is any package that is installed here known to be vulnerable?
+audit: $(READY) ## check the installed packages for known vulnerabilities
 	@$(PY) scripts/audit
 
 simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
@@ -150,7 +150,7 @@ simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
 seeds: $(READY) ## find the seeds of the planted bugs again, after a change of the protocol
 	$(PY) -m tests.simulation.bugs --seeds
 
-explore: $(READY) ## every way in which two or three processes can meet, to a bound
+explore: $(READY) ## all interleavings of two or three processes, to a bound
 	$(PY) -m tests.simulation.explore
 
 clean: ## remove everything that make made

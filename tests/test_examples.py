@@ -22,7 +22,7 @@ def programs(page: Path) -> list[str]:
 PROGRAMS = programs(ROOT / "README.md")
 PRINTED = {
     "threads": ["deposited 5, token", "deposited 10, token", "deposited 20, token", "balance: 35"],
-    "kinds": ["leading, term", "the report of this quarter of an hour"],
+    "kinds": ["leading, term", "the statistics of this quarter of an hour"],
     "asyncio": ["ann writes the report, token", "ben writes the report, token"],
 }
 MAX_LINES = 40

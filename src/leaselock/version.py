@@ -1,3 +1,3 @@
-"""Which leaselock this is; it stands alone, so that everything may know it."""
+"""The version of leaselock. This module imports nothing, so every other module may import it."""
 
 __version__ = "0.1.0"

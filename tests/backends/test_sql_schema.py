@@ -42,7 +42,7 @@ def test_missing_tables_are_an_error_that_names_the_command(bare: str, protocol:
     with (
         leaselock.Client(f"{bare}?protocol={protocol}") as client,
         pytest.raises(
-            NotApplied, match="no tables of leaselock's: run `leaselock init '"
+            NotApplied, match="no tables of leaselock's: run `leaselock setup '"
         ) as caught,
     ):
         client.lock("a").acquire(timeout=0)
@@ -88,7 +88,7 @@ def test_two_concurrent_setups(bare: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "words"),
-    [("0", "version 0, not 1: run `leaselock init '"), ("2", "a newer leaselock made them")],
+    [("0", "version 0, not 1: run `leaselock setup '"), ("2", "a newer leaselock made them")],
 )
 def test_tables_of_another_version_are_refused(
     server: Postgres | MariaDB, version: str, words: str

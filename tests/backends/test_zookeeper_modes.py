@@ -121,7 +121,7 @@ def test_an_interrupted_downgrade_is_not_forgotten(ensemble: Ensemble, then: str
         sides, readers = client.rwlock("a"), other.rwlock("a")
         with sides.update as update:
             writing = sides.write.acquire()
-            backend: Any = client._service.context(None).registry.backend
+            backend: Any = client._core.context(None).registry.backend
             batch = backend.batch
 
             async def applied(until: float, *requests: Any, **terms: Any) -> Any:

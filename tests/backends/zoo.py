@@ -72,7 +72,7 @@ class Zoo:
 
 def has_pending_releases(client: leaselock.Client | leaselock.AsyncClient) -> bool:
     """Whether the client has pending releases."""
-    return any(context.registry.pending_releases for context in client._service.contexts.values())
+    return any(context.registry.pending_releases for context in client._core.contexts.values())
 
 
 def connection_of(client: leaselock.Client | leaselock.AsyncClient) -> Any:

@@ -26,7 +26,7 @@ BRIEF = 1.0
 # The exception for each state or number (hazard D14).
 POSTGRES = {
     "42501": "lacks a right",
-    "42P01": "run `leaselock init",
+    "42P01": "run `leaselock setup",
     "53200": "has no memory",
     "25006": "is a standby",
     "40001": "was in the way of others, ten times",
@@ -34,7 +34,7 @@ POSTGRES = {
 }
 MYSQL = {
     1142: "lacks a right",
-    1146: "run `leaselock init",
+    1146: "run `leaselock setup",
     1037: "has no memory",
     1290: "may not be written to",
     1213: "was in the way of others, ten times",
@@ -105,7 +105,7 @@ def test_what_a_database_refuses_was_not_done(kind: str, code: object, protocol:
     for answered in databases.answers(kind, databases.asking(protocol)[:1], TIMEOUT):
         (answer,) = answered
         assert isinstance(answer, NotApplied)
-        assert str(code) in str(answer) or "leaselock init" in str(answer)
+        assert str(code) in str(answer) or "leaselock setup" in str(answer)
 
 
 @pytest.mark.parametrize(

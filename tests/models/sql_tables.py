@@ -175,7 +175,7 @@ class Tables:
                 )
         return [()]
 
-    def do_hear_waiter(self, values: dict[str, Any]) -> list[Any]:
+    def do_touch_waiter(self, values: dict[str, Any]) -> list[Any]:
         """Note that the waiter has asked."""
         for waiter in self.waiters.get(values["name"], []):
             if waiter["id"] == values["id"]:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from tests.models.sql_tables import Tables
 from tests.simulation.halves import HALVES
 from tests.simulation.seeds import must_pass
 from tests.simulation.stories import play, report
 
+from leaselock.backends.sql.statements import dialect_of
+
 SHOWN = 60
+
+
+def test_every_statement_of_the_model_exists() -> None:
+    # The model ignores a statement that it does not know, so a wrong name would be hidden.
+    modelled = {name.removeprefix("do_") for name in vars(Tables) if name.startswith("do_")}
+    statements = {title.replace(" ", "_") for title in dialect_of("postgres").statements}
+    assert modelled <= statements
 
 
 @pytest.mark.parametrize("half", HALVES)

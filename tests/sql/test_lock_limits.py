@@ -264,7 +264,7 @@ def test_a_table_that_is_missing_is_named_with_its_cure(mariadb: Database) -> No
     for _ in range(2):
         with engine.begin() as connection, pytest.raises(NotApplied) as raised:
             wanted(connection)
-        assert "no table leaselock_row: run `leaselock init URL`, or CREATE" in str(raised.value)
+        assert "no table leaselock_row: run `leaselock setup URL`, or CREATE" in str(raised.value)
     mariadb.do(str(raised.value).partition(", or ")[2])
     with engine.begin() as connection, lock(connection, NAME):
         assert not free(engine, NAME)

@@ -73,7 +73,7 @@ class AsyncClient:
     ) -> None:
         opened = connect(store, now, protocol=protocol, prefix=prefix, aio=True)
         self._driver = Aio(opened.stores, opened.blocking)
-        self._service = ClientCore(
+        self._core = ClientCore(
             self._driver,
             opened.backend,
             protocol=opened.protocol,
@@ -85,11 +85,11 @@ class AsyncClient:
             deadlock_timeout=deadlock_timeout,
             label_from=label_from,
         )
-        self._driver.forgotten = self._service.abandon
-        self._driver.last = self._service.close
-        self._driver.unreleased = self._service.unreleased
+        self._driver.forgotten = self._core.abandon
+        self._driver.last = self._core.close
+        self._driver.unreleased = self._core.unreleased
         self._url = self._driver.store = opened.shown
-        attach(self._service, opened.shown)
+        attach(self._core, opened.shown)
 
     @property
     def url(self) -> str:
@@ -137,7 +137,7 @@ class AsyncClient:
         """
         return AsyncLock(
             self,
-            self._service.mutex(
+            self._core.mutex(
                 name,
                 lease=lease,
                 renew=renew,
@@ -195,7 +195,7 @@ class AsyncClient:
         """
         return AsyncRWLock(
             self,
-            self._service.rwlock(
+            self._core.rwlock(
                 name,
                 lease=lease,
                 renew=renew,
@@ -228,7 +228,7 @@ class AsyncClient:
         """
         return AsyncSemaphore(
             self,
-            self._service.semaphore(
+            self._core.semaphore(
                 name,
                 permits,
                 lease=lease,
@@ -261,7 +261,7 @@ class AsyncClient:
         """
         return AsyncLockAll(
             self,
-            self._service.lock_all(
+            self._core.lock_all(
                 [getattr(lock, "_mutex", lock) for lock in locks],
                 timeout,
                 lease=lease,
@@ -297,7 +297,7 @@ class AsyncClient:
         return AsyncLease.of(
             self,
             await self._driver.run(
-                self._service.once(name, every, align, lease=lease, protocol=protocol, label=label)
+                self._core.once(name, every, align, lease=lease, protocol=protocol, label=label)
             ),
         )
 
@@ -320,7 +320,7 @@ class AsyncClient:
         """
         return AsyncElection(
             self,
-            self._service.election(name, lease=lease, protocol=protocol, label=label),
+            self._core.election(name, lease=lease, protocol=protocol, label=label),
         )
 
     async def adopt(self, name: str, token: int) -> AsyncLease:
@@ -330,11 +330,11 @@ class AsyncClient:
         `extend`. This method, `locks` and `break_lock` see the locks of the client's default
         protocol.
         """
-        return AsyncLease(self, await self._driver.run(self._service.adopt(name, token)))
+        return AsyncLease(self, await self._driver.run(self._core.adopt(name, token)))
 
     async def locks(self, pattern: str = "*") -> list[LockInfo]:
         """List the locks that are held or waited for and whose names match the shell *pattern*."""
-        return await self._driver.run(self._service.locks(pattern))
+        return await self._driver.run(self._core.locks(pattern))
 
     async def break_lock(self, name: str, *, token: int | None = None) -> Holder | None:
         """End the hold of a lock by force; return its holder, or None if the lock was free.
@@ -343,7 +343,7 @@ class AsyncClient:
         another one. The holder learns of it at its next renewal. Until then it works on, and only
         its fencing token can stop it.
         """
-        return await self._driver.run(self._service.break_lock(name, token))
+        return await self._driver.run(self._core.break_lock(name, token))
 
     async def deadlocks(self) -> list[Deadlock]:
         """Return the deadlocks of the store: cycles of owners, each of which waits for the next.
@@ -352,11 +352,11 @@ class AsyncClient:
         the youngest wait: break the lock that its waiter holds, or end its process. Threads and
         tasks of any process and host are found, if their clients use this protocol.
         """
-        return await self._driver.run(self._service.deadlocks())
+        return await self._driver.run(self._core.deadlocks())
 
     async def doctor(self) -> list[Finding]:
         """Examine the configuration of the store; return what was found."""
-        return await self._driver.run(self._service.doctor())
+        return await self._driver.run(self._core.doctor())
 
     async def setup(self, *, dry: bool = False) -> list[str]:
         """Create what the store needs, such as tables; return the statements that were executed.
@@ -364,15 +364,15 @@ class AsyncClient:
         With *dry* nothing is executed, and the statements are those that would be. Empty where the
         store needs nothing. Calling it again does no harm.
         """
-        return await self._driver.run(self._service.setup(dry))
+        return await self._driver.run(self._core.setup(dry))
 
     async def gc(self) -> int:
         """Remove records that are no longer needed; return how many."""
-        return await self._driver.run(self._service.gc())
+        return await self._driver.run(self._core.gc())
 
     async def close(self) -> None:
         """Release all locks, end all waits, and disconnect from the store."""
-        await self._driver.end(self._service.close())
+        await self._driver.end(self._core.close())
 
     def on_event(self, listener: Callable[[Event], object]) -> None:
         """Call *listener* with each Event of this client: acquire, grant, renewal, loss, release.
@@ -380,7 +380,7 @@ class AsyncClient:
         It is called by the thread or task to which the event happens, and must be quick. An
         exception of it is reported and changes nothing.
         """
-        self._service.listen(listener)
+        self._core.listen(listener)
 
     def annotate(self, note: Callable[[], str]) -> None:
         """Store what *note* returns with each acquire; `Holder.note` and `Waiter.note` show it.
@@ -388,7 +388,7 @@ class AsyncClient:
         It is called before the first request of an acquire, by the same thread or task: to store
         the identity of a trace or a request, for example. At most 255 bytes are kept.
         """
-        self._service.annotate(note)
+        self._core.annotate(note)
 
     async def aclose(self) -> None:
         """Release all locks, end all waits, and disconnect from the store."""
@@ -404,7 +404,7 @@ class AsyncClient:
         end_forgotten(self)
 
     def __repr__(self) -> str:
-        return f"<leaselock.AsyncClient {self._url}{self._service.state()}>"
+        return f"<leaselock.AsyncClient {self._url}{self._core.state()}>"
 
 
 class AsyncLock:

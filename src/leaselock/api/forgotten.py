@@ -11,7 +11,7 @@ def end_forgotten(client: Any) -> None:
 
     The constructor may have failed.
     """
-    core = getattr(client, "_service", None)
+    core = getattr(client, "_core", None)
     if core is not None and core.is_open():
         try:
             text = f"{client!r} was never closed"

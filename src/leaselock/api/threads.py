@@ -73,7 +73,7 @@ class Client:
     ) -> None:
         opened = connect(store, now, protocol=protocol, prefix=prefix)
         self._driver = Threads(opened.stores, opened.blocking)
-        self._service = ClientCore(
+        self._core = ClientCore(
             self._driver,
             opened.backend,
             protocol=opened.protocol,
@@ -85,10 +85,10 @@ class Client:
             deadlock_timeout=deadlock_timeout,
             label_from=label_from,
         )
-        self._driver.forgotten = self._service.abandon
-        self._driver.last = self._service.close
+        self._driver.forgotten = self._core.abandon
+        self._driver.last = self._core.close
         self._url = self._driver.store = opened.shown
-        attach(self._service, opened.shown)
+        attach(self._core, opened.shown)
 
     @property
     def url(self) -> str:
@@ -136,7 +136,7 @@ class Client:
         """
         return Lock(
             self,
-            self._service.mutex(
+            self._core.mutex(
                 name,
                 lease=lease,
                 renew=renew,
@@ -194,7 +194,7 @@ class Client:
         """
         return RWLock(
             self,
-            self._service.rwlock(
+            self._core.rwlock(
                 name,
                 lease=lease,
                 renew=renew,
@@ -227,7 +227,7 @@ class Client:
         """
         return Semaphore(
             self,
-            self._service.semaphore(
+            self._core.semaphore(
                 name,
                 permits,
                 lease=lease,
@@ -260,7 +260,7 @@ class Client:
         """
         return LockAll(
             self,
-            self._service.lock_all(
+            self._core.lock_all(
                 [getattr(lock, "_mutex", lock) for lock in locks],
                 timeout,
                 lease=lease,
@@ -296,7 +296,7 @@ class Client:
         return Lease.of(
             self,
             self._driver.run(
-                self._service.once(name, every, align, lease=lease, protocol=protocol, label=label)
+                self._core.once(name, every, align, lease=lease, protocol=protocol, label=label)
             ),
         )
 
@@ -319,7 +319,7 @@ class Client:
         """
         return Election(
             self,
-            self._service.election(name, lease=lease, protocol=protocol, label=label),
+            self._core.election(name, lease=lease, protocol=protocol, label=label),
         )
 
     def adopt(self, name: str, token: int) -> Lease:
@@ -329,11 +329,11 @@ class Client:
         `extend`. This method, `locks` and `break_lock` see the locks of the client's default
         protocol.
         """
-        return Lease(self, self._driver.run(self._service.adopt(name, token)))
+        return Lease(self, self._driver.run(self._core.adopt(name, token)))
 
     def locks(self, pattern: str = "*") -> list[LockInfo]:
         """List the locks that are held or waited for and whose names match the shell *pattern*."""
-        return self._driver.run(self._service.locks(pattern))
+        return self._driver.run(self._core.locks(pattern))
 
     def break_lock(self, name: str, *, token: int | None = None) -> Holder | None:
         """End the hold of a lock by force; return its holder, or None if the lock was free.
@@ -342,7 +342,7 @@ class Client:
         another one. The holder learns of it at its next renewal. Until then it works on, and only
         its fencing token can stop it.
         """
-        return self._driver.run(self._service.break_lock(name, token))
+        return self._driver.run(self._core.break_lock(name, token))
 
     def deadlocks(self) -> list[Deadlock]:
         """Return the deadlocks of the store: cycles of owners, each of which waits for the next.
@@ -351,11 +351,11 @@ class Client:
         the youngest wait: break the lock that its waiter holds, or end its process. Threads and
         tasks of any process and host are found, if their clients use this protocol.
         """
-        return self._driver.run(self._service.deadlocks())
+        return self._driver.run(self._core.deadlocks())
 
     def doctor(self) -> list[Finding]:
         """Examine the configuration of the store; return what was found."""
-        return self._driver.run(self._service.doctor())
+        return self._driver.run(self._core.doctor())
 
     def setup(self, *, dry: bool = False) -> list[str]:
         """Create what the store needs, such as tables; return the statements that were executed.
@@ -363,11 +363,11 @@ class Client:
         With *dry* nothing is executed, and the statements are those that would be. Empty where the
         store needs nothing. Calling it again does no harm.
         """
-        return self._driver.run(self._service.setup(dry))
+        return self._driver.run(self._core.setup(dry))
 
     def gc(self) -> int:
         """Remove records that are no longer needed; return how many."""
-        return self._driver.run(self._service.gc())
+        return self._driver.run(self._core.gc())
 
     def on_event(self, listener: Callable[[Event], object]) -> None:
         """Call *listener* with each Event of this client: acquire, grant, renewal, loss, release.
@@ -375,7 +375,7 @@ class Client:
         It is called by the thread or task to which the event happens, and must be quick. An
         exception of it is reported and changes nothing.
         """
-        self._service.listen(listener)
+        self._core.listen(listener)
 
     def annotate(self, note: Callable[[], str]) -> None:
         """Store what *note* returns with each acquire; `Holder.note` and `Waiter.note` show it.
@@ -383,11 +383,11 @@ class Client:
         It is called before the first request of an acquire, by the same thread or task: to store
         the identity of a trace or a request, for example. At most 255 bytes are kept.
         """
-        self._service.annotate(note)
+        self._core.annotate(note)
 
     def close(self) -> None:
         """Release all locks, end all waits, and disconnect from the store."""
-        self._driver.end(self._service.close())
+        self._driver.end(self._core.close())
 
     def __enter__(self) -> Self:
         return self
@@ -399,7 +399,7 @@ class Client:
         end_forgotten(self)
 
     def __repr__(self) -> str:
-        return f"<leaselock.Client {self._url}{self._service.state()}>"
+        return f"<leaselock.Client {self._url}{self._core.state()}>"
 
 
 class Lock:

@@ -1,4 +1,4 @@
-"""Where the truth lives: from a URL, or a client that the user has, to a backend.
+"""The backends: which one serves a URL, or a client that the user has.
 
 A backend is loaded when a store of its kind is opened, and its client library not before that.
 """

@@ -1,4 +1,4 @@
-"""The addresses of a host, as far as the time to connect goes."""
+"""The addresses of a host, and how much of the time to connect each of them gets."""
 
 from __future__ import annotations
 

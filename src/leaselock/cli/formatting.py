@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from leaselock import Holder, Waiter
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
+QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
 NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
 MAIN_THREAD = "MainThread"
 
@@ -22,11 +22,11 @@ def parse_duration(text: str) -> float:
     stripped = text.strip()
     if NUMBER.fullmatch(stripped):
         return float(stripped)
-    if not stripped or PART.sub("", stripped):
+    if not stripped or QUANTITY.sub("", stripped):
         raise ValueError(
             f"{text!r} is not a duration such as 500ms, 10s, 5m, 1h30m or 2.5 (seconds)"
         )
-    return sum(float(number) * UNITS[unit] for number, unit in PART.findall(stripped))
+    return sum(float(number) * UNITS[unit] for number, unit in QUANTITY.findall(stripped))
 
 
 def format_duration(seconds: float) -> str:

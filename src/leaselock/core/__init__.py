@@ -1,1 +1,1 @@
-"""What we do: no I/O, no clock, no threads, no event loop."""
+"""What a client does: no I/O, no clock, no threads, no event loop."""

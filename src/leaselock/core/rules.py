@@ -7,14 +7,14 @@ memory store and the SQLite file run these functions in production; so do the si
 A lock has any number of holds, and a queue of claims in the order of their arrival. A claim is
 granted if and only if it is compatible with all holds and with every claim ahead of it: no claim is
 overtaken by a later one that conflicts with it. Every request first removes the holds that have
-ended and grants what can be granted then (`settle`); and it notifies once, from the state before
-against the state after (`notify_changes`).
+ended and grants what can be granted then (`expire_and_grant`); and it notifies once, from the state
+before against the state after (`notify_changes`).
 
 A waiter is granted a lock for CONFIRM_WITHIN seconds. It is notified and asks again, which confirms
 the grant for the whole lease. So a dead waiter delays no other. Stopped waiters, however many they
 are, delay the others by no more than CONFIRM_WITHIN in all: a living waiter asks at least that
 often, and after a grant that was not confirmed, claims that have not asked since it are passed
-over until their client is heard of again.
+over until their client sends a request again.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class LockRow(Protocol):
         """Take out of the queue; return whether it was there."""
         ...
 
-    def hear(self, client: str) -> None:
+    def touch(self, client: str) -> None:
         """All queued claims of *client* have asked now; `doubt` is 0 if no claim is older."""
         ...
 
@@ -220,7 +220,7 @@ def seen(row: LockRow) -> Seen:
     return Seen({hold.id: hold.mode for hold in row.holds()}, head.id if head else None)
 
 
-def settle(row: LockRow) -> None:
+def expire_and_grant(row: LockRow) -> None:
     """Remove the holds that have ended, and grant what can be granted."""
     expire(row)
     promote(row)
@@ -297,7 +297,7 @@ def notify_changes(row: LockRow, before: Seen, asker: str) -> None:
 
 def concluded(row: LockRow, before: Seen, asker: str) -> tuple[str, ...]:
     """End a request that may have freed something; return the clients to notify by the reply."""
-    settle(row)
+    expire_and_grant(row)
     notify_changes(row, before, asker)
     return row.notified()
 
@@ -315,7 +315,7 @@ def acquire(row: LockRow, request: Acquire) -> Grant | Busy | Mismatch:
     before = seen(row)
     expire(row)
     if row.doubt:
-        row.hear(claim.client)  # before others are granted what it would be passed over for
+        row.touch(claim.client)  # before others are granted what it would be passed over for
     promote(row)
     reply = _acquire(row, request)
     notify_changes(row, before, claim.id)
@@ -475,7 +475,7 @@ def set_lifetime(row: LockRow, claim_id: str, lifetime: Lifetime) -> LifetimeSet
 def break_lock(row: LockRow, request: BreakLock) -> Broken:
     """End the hold with that token, or all holds."""
     before = seen(row)
-    settle(row)
+    expire_and_grant(row)
     holds, token = row.holds(), request.token
     broken = [hold for hold in holds if hold.is_meant(token)]
     for hold in broken:

@@ -50,7 +50,7 @@ def lock(
     transactions may deadlock, which the database ends with an error.
 
     PostgreSQL: `pg_advisory_xact_lock` with a key of 64 bits (`postgres.key`). MySQL 8 and
-    MariaDB 10.6: the name's row in the table ``leaselock_row``, which ``leaselock init URL`` makes.
+    MariaDB 10.6: the name's row in the table ``leaselock_row``, made by ``leaselock setup URL``.
 
     *timeout* is how long to wait, in seconds: None without limit, 0 not at all. The limits of the
     database (`lock_timeout`, `innodb_lock_wait_timeout`) do not apply, and are unchanged

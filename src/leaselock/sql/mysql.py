@@ -71,7 +71,7 @@ def take(name: str, until: float) -> Steps:
 
 def no_table() -> str:
     """The message for a missing table."""
-    return f"there is no table leaselock_row: run `leaselock init URL`, or {SCHEMA}"
+    return f"there is no table leaselock_row: run `leaselock setup URL`, or {SCHEMA}"
 
 
 def _take(name: str, until: float, limit: int) -> Steps:

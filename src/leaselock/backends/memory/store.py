@@ -258,7 +258,7 @@ class MemoryRow:
         """Take out of the queue; return whether it was there."""
         return self.entry.queue.pop(claim_id, None) is not None
 
-    def hear(self, client: str) -> None:
+    def touch(self, client: str) -> None:
         """All queued claims of *client* have asked now."""
         queue = self.entry.queue
         for claim in self.queue():

@@ -89,10 +89,10 @@ class RedisBackend:
         except PRIVATE as error:
             raise public_error(error) from error
 
-    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
+    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
         with PUBLIC_ERRORS:
-            return await self.locks.set_lifetime(claim, tie, until)
+            return await self.locks.set_lifetime(claim, lifetime, until)
 
     async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
         """Change the mode of a hold."""

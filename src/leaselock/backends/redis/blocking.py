@@ -1,6 +1,6 @@
 """A blocking connection for threads: one request at a time.
 
-redis-py does what it is best at: TLS, ACL, the handshake. After that only its socket and hiredis's
+redis-py opens the connection: TLS, ACL, the handshake. After that only its socket and hiredis's
 parser are used, with a deadline for each request and no retries. A connection on which anything
 went wrong is closed, because a reply that was not read would be taken for the next one (hazard D4).
 """

@@ -244,10 +244,10 @@ class Redlock:
         self.undone.pop(claim.id, None)
         self.uncertain.discard(claim.id)
 
-    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
+    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold, on every master that has it."""
         votes = await self.all.poll(
-            self.all.each(SetLifetime(claim, tie)),
+            self.all.each(SetLifetime(claim, lifetime)),
             until,
             lambda v: v.is_decided(changed_on(self._valid_answers(v, claim))),
         )

@@ -76,8 +76,8 @@ def _checked(opened: Sequence[Opened]) -> list[VotingStore]:
 def _capabilities(masters: Sequence[Master]) -> Capabilities:
     """The least of what the masters can promise."""
     each = [master.locks.capabilities for master in masters]
-    drift, margin = max(c.clock_drift for c in each), max(c.clock_margin for c in each)
-    return Capabilities(drift, margin, detects_death=False, inheritable=False)
+    clock_drift, clock_margin = max(c.clock_drift for c in each), max(c.clock_margin for c in each)
+    return Capabilities(clock_drift, clock_margin, detects_death=False, inheritable=False)
 
 
 def _random() -> float:

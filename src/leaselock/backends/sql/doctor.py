@@ -37,7 +37,7 @@ async def _tables(server: ServerInfo, executor: Executor) -> Finding:
     except SqlError as error:
         if error.state not in server.dialect.missing:
             return Finding("fail", f"the tables cannot be read: {error.text}", "grant the rights")
-        return Finding("fail", "the tables of leaselock are not there", "run `leaselock init URL`")
+        return Finding("fail", "the tables of leaselock are not there", "run `leaselock setup URL`")
     row = version.one()
     return Finding("ok", f"the tables of leaselock are there, version {row[0] if row else '?'}")
 

@@ -238,17 +238,17 @@ class SqlLockRow:
         self.writes.append(("dequeue", {"name": self.name, "id": claim_id}))
         return True
 
-    def hear(self, client: str) -> None:
+    def touch(self, client: str) -> None:
         """All waiters of *client* that were read have asked now."""
         for place, waiter in enumerate(self.waiters):
             if waiter.claim.client == client and waiter.claim.asked < self.doubt:
-                heard = waiter.claim._replace(asked=self.now)
-                self.waiters[place] = waiter._replace(claim=heard)
-                self.writes.append(("hear waiter", self._heard(waiter.claim.id)))
+                touched = waiter.claim._replace(asked=self.now)
+                self.waiters[place] = waiter._replace(claim=touched)
+                self.writes.append(("touch waiter", self._touched(waiter.claim.id)))
         if all(waiter.claim.asked >= self.doubt for waiter in self.waiters):
             self.doubt = 0.0
 
-    def _heard(self, claim_id: str) -> dict[str, Value]:
+    def _touched(self, claim_id: str) -> dict[str, Value]:
         expires = self.clock + micros(WAITER_LASTS)
         return {"name": self.name, "id": claim_id, "expires": expires}
 

@@ -1,7 +1,7 @@
 """Maintenance of the database: doctor, setup, garbage collection.
 
-The tables are created by `setup()` or `leaselock init` only. Creating them takes rights that a
-program which only locks does not need, and belongs to the migrations (hazard J19).
+The tables are created by `Client.setup` and `leaselock setup` only. Creating them takes rights that
+a program which only locks does not need, and belongs to the migrations (hazard J19).
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ async def _collect_garbage(server: ServerInfo, executor: Executor) -> int:
     for (name,) in names.rows:
         await lease.transaction(name, "", Requester("", False, None), _collect, executor)
     recent = {"before": clock - micros(rules.RECHECK_INTERVAL)}
-    swept = await executor.execute((("sweep wakeups", values), ("sweep sessions", recent)))
+    collected = await executor.execute((("collect wakeups", values), ("collect sessions", recent)))
     rows = await _sweep_rows(server, values, executor)
-    _, locks = await executor.execute((("raise floor", values), ("sweep locks", values)))
-    return len(names.rows) + sum(result.amount for result in swept) + rows + locks.amount
+    _, locks = await executor.execute((("raise floor", values), ("collect locks", values)))
+    return len(names.rows) + sum(result.amount for result in collected) + rows + locks.amount
 
 
 async def _sweep_rows(server: ServerInfo, values: Values, executor: Executor) -> int:
@@ -84,7 +84,7 @@ async def _sweep_rows(server: ServerInfo, values: Values, executor: Executor) ->
     count = 0
     for (name,) in unused.rows:
         try:
-            (result,) = await executor.execute((("sweep row", {"name": name}),))
+            (result,) = await executor.execute((("collect row", {"name": name}),))
         except SqlError as error:
             if error.state not in server.dialect.contended:
                 raise
@@ -97,4 +97,4 @@ def _collect(row: SqlLockRow) -> None:
     """Remove holds that have ended, and grant what can be granted. The transaction itself removes
     dead waiters.
     """
-    rules.settle(row)
+    rules.expire_and_grant(row)

@@ -1,6 +1,6 @@
 """The connections that serve requests: each is used by one operation at a time.
 
-Invariant: a connection returns to the idle ones only if it owes no answer and is outside a
+Invariant: a connection returns to the idle ones only if all answers were read and it is outside a
 transaction. Otherwise it is closed (hazard D7). So a cancelled statement costs one connection.
 
 Requests that keep or release a hold never wait for connections that acquiring ones use (hazard D6).

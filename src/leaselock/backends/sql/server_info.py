@@ -78,7 +78,7 @@ def check_version(server: ServerInfo, found: str) -> None:
 
 
 def _command(server: ServerInfo) -> str:
-    return f"run `leaselock init '{server.target.shown}'`, or client.setup()"
+    return f"run `leaselock setup '{server.target.shown}'`, or client.setup()"
 
 
 def refusal(error: SqlError, server: ServerInfo) -> NotApplied:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leaselock.backends.sql.session_locks import SLICE
+from leaselock.backends.sql.session_locks import MAX_SERVER_WAIT
 from leaselock.core.backend import (
     Acquire,
     BreakLock,
@@ -151,11 +151,11 @@ class SessionBackend(StoreMaintenance):
     async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait in the server for a while."""
         now = self.now()
-        if self.coarse and until - now < SLICE:
+        if self.coarse and until - now < MAX_SERVER_WAIT:
             await Sleep(min(until, now + POLL))
             return
         try:
-            await self.sessions.wait(claim, min(until, self.now() + SLICE))
+            await self.sessions.wait(claim, min(until, self.now() + MAX_SERVER_WAIT))
         except OutcomeUnknown:
             # The connection has ended: the next request uses another one.
             return
@@ -185,7 +185,7 @@ class SessionBackend(StoreMaintenance):
         """Let a writer become a reader: the only conversion between the modes there are."""
         return await self.sessions.convert(claim, mode, until)
 
-    async def set_lifetime(self, claim: Claim, tie: Lifetime, until: float) -> LifetimeSet:
+    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Refused: no hold outlives its session."""
         raise NotApplied(
             f"the hold on {claim.name!r} cannot be detached: by protocol {self.protocol!r} it "

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Shared = Callable[[Script], Awaitable[list[Result]]]
 
 # A waiting statement lasts this long at most, in seconds; then it is sent again.
-SLICE = 1.0
+MAX_SERVER_WAIT = 1.0
 RECHECK_INTERVAL = 60.0
 
 

@@ -208,10 +208,10 @@ class FileLockRow:
         """Remove the claim with this id from the queue."""
         return self.execute(SQL["quit"], (claim_id,)).rowcount > 0
 
-    def hear(self, client: str) -> None:
+    def touch(self, client: str) -> None:
         """All waiters of *client* have asked now."""
-        self.execute(SQL["hear"], (self.now, self.name, client))
-        if self.execute(SQL["unheard"], (self.name, self.doubt)).fetchone() is None:
+        self.execute(SQL["touch"], (self.now, self.name, client))
+        if self.execute(SQL["find untouched"], (self.name, self.doubt)).fetchone() is None:
             self.doubt = 0.0
 
     def length(self) -> int:

@@ -91,12 +91,12 @@ LOG = logging.getLogger("leaselock.zookeeper")
 LOG.addHandler(logging.NullHandler())
 
 
-Ready = tuple[list[Any], list[Any], list[Any]]
+SelectResult = tuple[list[Any], list[Any], list[Any]]
 
 
 def poll(
     readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
-) -> Ready:
+) -> SelectResult:
     """select.select() for any number of descriptors.
 
     kazoo calls it five times per request. Its own version creates an epoll object each time, which
@@ -133,7 +133,7 @@ def _handler(connection: Connection) -> Any:
 
         def select(
             self, readers: Any, writers: Any, errors: Any, timeout: float | None = None
-        ) -> Ready:
+        ) -> SelectResult:
             if not connection.unanswered or self.socket_in_use not in readers:
                 return poll(readers, writers, errors, timeout)
             return connection.poll_for_reply(self, readers, timeout)
@@ -468,7 +468,9 @@ class Connection:
         client = self.client
         return client is not None and client.connected
 
-    def poll_for_reply(self, handler: Any, readers: Sequence[Any], timeout: float | None) -> Ready:
+    def poll_for_reply(
+        self, handler: Any, readers: Sequence[Any], timeout: float | None
+    ) -> SelectResult:
         """Wait as select.select(), while the server owes a reply. End the connection if it has been
         silent for a third of the session, unless there is something to read: after a freeze of
         this process the reply may have arrived.

@@ -88,10 +88,10 @@ VALUES (:name, 1 + coalesce((SELECT max(ticket) FROM waiter WHERE name = :name),
         :id, :client, :lease, :metadata, :since, :mode, :permits, :asked)
 ON CONFLICT (id) DO UPDATE SET asked = excluded.asked
 
--- hear
+-- touch
 UPDATE waiter SET asked = ? WHERE name = ? AND client = ?
 
--- unheard
+-- find untouched
 SELECT 1 FROM waiter WHERE name = ? AND asked < ? LIMIT 1
 
 -- length

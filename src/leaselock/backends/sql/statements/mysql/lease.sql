@@ -147,7 +147,7 @@ VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, :poll
 UPDATE leaselock_waiter SET expires = :expires, polls = :polls, liveness_key = :liveness_key
 WHERE name = :name AND id = :id
 
--- hear waiter
+-- touch waiter
 UPDATE leaselock_waiter SET expires = :expires WHERE name = :name AND id = :id
 
 -- dequeue
@@ -217,18 +217,18 @@ WHERE fact = 'floor'
 SELECT r.name FROM leaselock_row r LEFT JOIN leaselock_lock l ON l.name = r.name
 WHERE COALESCE(l.since, 0) < :before AND r.name NOT IN (SELECT name FROM leaselock_session)
 
--- sweep row
+-- collect row
 -- A locked row makes this fail by timeout.
 DELETE FROM leaselock_row WHERE name = :name
 
--- sweep locks
+-- collect locks
 DELETE FROM leaselock_lock WHERE id IS NULL AND pending = 0 AND COALESCE(since, 0) < :before
   AND name NOT IN (SELECT name FROM leaselock_session)
 
--- sweep wakeups
+-- collect wakeups
 DELETE FROM leaselock_wake WHERE expires < :now
 
--- sweep sessions
+-- collect sessions
 DELETE FROM leaselock_session WHERE since < :before AND IS_USED_LOCK(liveness_key) IS NULL
 
 -- expired names

@@ -157,7 +157,7 @@ VALUES (:name, :ticket, :id, :client, :lease, :metadata, :since, :expires, :poll
 UPDATE leaselock_waiter SET expires = :expires, polls = (:polls = 1), liveness_key = :liveness_key
 WHERE name = :name AND id = :id
 
--- hear waiter
+-- touch waiter
 UPDATE leaselock_waiter SET expires = :expires WHERE name = :name AND id = :id
 
 -- dequeue
@@ -219,16 +219,16 @@ WHERE key = 'floor'
 SELECT r.name FROM leaselock_row r LEFT JOIN leaselock_lock l ON l.name = r.name
 WHERE coalesce(l.since, 0) < :before AND r.name NOT IN (SELECT name FROM leaselock_session)
 
--- sweep row
+-- collect row
 -- Skips rows that are locked.
 DELETE FROM leaselock_row WHERE name IN (
     SELECT name FROM leaselock_row WHERE name = :name FOR UPDATE SKIP LOCKED)
 
--- sweep locks
+-- collect locks
 DELETE FROM leaselock_lock WHERE id IS NULL AND pending = 0 AND coalesce(since, 0) < :before
   AND name NOT IN (SELECT name FROM leaselock_session)
 
--- sweep wakeups
+-- collect wakeups
 DELETE FROM leaselock_wake WHERE expires < :now
 
 -- expired names
@@ -237,7 +237,7 @@ SELECT name FROM leaselock_waiter WHERE expires < :now
 UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
 UNION SELECT name FROM leaselock_hold WHERE expires < :now
 
--- sweep sessions
+-- collect sessions
 DELETE FROM leaselock_session s WHERE since < :before AND NOT EXISTS (
     SELECT 1 FROM pg_locks p WHERE p.locktype = 'advisory' AND p.objsubid = 1
       AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key AND p.pid = s.backend)
