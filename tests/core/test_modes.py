@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.core.test_service import Scene, mutex_of
+from tests.core.test_service import LATE, Scene, mutex_of
 from tests.simulation.world import Interrupted
 
 from leaselock.core import conversion
@@ -168,6 +168,46 @@ def test_an_upgrade_ends_when_its_update_lease_is_released_meanwhile() -> None:
     assert isinstance(upgrade.error, WouldDeadlock)
     assert modes_in_store(scene) == ["shared", "shared"]
     assert not read.lost()
+
+
+def test_an_upgrade_ends_when_its_update_lease_is_released_before_the_reply() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def nested() -> tuple[LeaseHandle, LeaseHandle]:
+        update = acquired(await side(service, "update").acquire(None))
+        return update, acquired(await side(service, "shared").acquire(None))
+
+    update, read = scene.do(machine, nested(), 0.5)
+    scene.store.late = (Convert,)
+    upgrade = machine.start(update.upgrade(None))
+    scene.world.play(scene.world.time + LATE / 3)
+    release = machine.start(update.release())
+    scene.world.play(scene.world.time + 4.0)
+    assert isinstance(upgrade.error, WouldDeadlock)
+    assert release.ended
+    assert modes_in_store(scene) == ["shared"]
+    assert not read.lost()
+
+
+def test_an_upgrade_during_a_downgrade_is_what_counts() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def nested() -> tuple[LeaseHandle, LeaseHandle]:
+        update = acquired(await side(service, "update").acquire(None))
+        return update, acquired(await side(service, "exclusive").acquire(None))
+
+    update, write = scene.do(machine, nested(), 0.5)
+    scene.store.late = (Convert,)
+    release = machine.start(write.release())
+    scene.world.play(scene.world.time + LATE / 3)
+    upgrade = machine.start(update.upgrade(None))
+    scene.world.play(scene.world.time + 4.0)
+    assert release.ended
+    assert upgrade.result is True
+    assert modes_in_store(scene) == ["exclusive"]
+    assert update.hold.claim.mode == "exclusive"
 
 
 def test_a_lost_hold_is_not_converted_for_ever() -> None:

@@ -46,13 +46,19 @@ if TYPE_CHECKING:
     from leaselock.core.mutex import Mutex
 
 
+# Seconds by which some replies are delayed.
+LATE = 0.3
+
+
 class Store(Model):
     """A model that refuses, loses or delays the kinds of request that a test names."""
 
     def __init__(self, world: World) -> None:
         super().__init__(lambda: world.time, lambda: int((EPOCH + world.time) * 1e6))
+        self.after = world.after
         self.refused: tuple[type, ...] = ()
         self.silent: tuple[type, ...] = ()
+        self.late: tuple[type, ...] = ()
         self.lost_replies = 0
         self.crowded = False
         self.seen: list[Any] = []
@@ -65,6 +71,8 @@ class Store(Model):
         if self.lost_replies and not hasattr(request, "client"):
             self.lost_replies -= 1
             super().ask(machine, request, lambda answer: None)
+        elif isinstance(request, self.late):
+            super().ask(machine, request, lambda answer: self.after(LATE, lambda: reply(answer)))
         else:
             super().ask(machine, request, reply)
 
