@@ -55,7 +55,8 @@ class Contender:
         self.node: Node | None = None
         self.lease_end = FOREVER
         self.ended = False
-        # The token that a grant has, and whether a greater one was granted since it was drawn.
+        # The token that a grant has, and whether a greater one was granted since it was drawn, or
+        # may have been.
         self.token = 0
         self.outdated = False
         # The upgrade of which its node says that it waits for it.

@@ -239,10 +239,12 @@ class QueueBackend(EnteringBackend):
         ahead, first = f"{path}/{place.ahead.node}", f"{path}/{place.first.node}"
         if wait:
             self.watch(contender, ahead, holder=place.is_next)
+        # Without the reply, the node ahead may have drawn its token after the list was read.
+        outdated, contender.outdated = contender.outdated, True
         found, holder = await self.batch(until, Read(ahead, watch=wait), Read(first))
         if not isinstance(found, Node):
             return None
-        contender.outdated |= found.written > contender.token
+        contender.outdated = outdated or found.written > contender.token
         if not wait:
             await self.release(contender.claim, tombstone=True, until=until)
         elif place.upgrades and place.own.mode == "shared":
@@ -258,6 +260,10 @@ class QueueBackend(EnteringBackend):
         known = contender.paths if contender is not None and not contender.attempt else []
         paths = known if known and not tombstone else await self._nodes_of(claim, until)
         deleted = await self.delete(until, paths)
+        # The renewer may have been converting the hold, and have created another node meanwhile.
+        while contender is not None and (more := [p for p in contender.paths if p not in paths]):
+            paths = [*paths, *more]
+            deleted += await self.delete(until, paths)
         self.drop(claim)
         return held and deleted > 0
 
