@@ -126,7 +126,7 @@ class SqlTwins:
             now = self._time()
             if not any(now - APART <= end <= now + 2 * APART for end in self._ends()):
                 return now
-            # Only the server's clock can end this, and it notifies nobody.
+            # Only the server's clock can end this, and it sends no notification.
             time.sleep(0.005)
 
     def _check_moment(self, began: int, ends: list[int]) -> None:

@@ -229,7 +229,7 @@ class Twins:
             ms, ends = now // 1000, self.model.data.ends.values()
             if not any(ms - 2 <= end <= ms + APART for end in ends):
                 return now
-            # Only the server's clock can end this, and it notifies nobody.
+            # Only the server's clock can end this, and it sends no notification.
             time.sleep(0.002)
 
     def _check_moment(self, began: int, ends: Sequence[float]) -> None:

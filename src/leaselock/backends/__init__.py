@@ -86,11 +86,18 @@ def open_store(
     return opened
 
 
-def _several(urls: str) -> object:
-    # A comma may also stand between the hosts of one URL: only before a scheme does it part two.
+def split_urls(text: str) -> list[str]:
+    """The URLs in a text: one, or those of the masters of a Redlock with commas in between.
+
+    A comma may also stand between the hosts of one URL: only before a scheme does it part two.
+    """
     import re
 
-    found = re.split(r",(?=[a-z][a-z+]*://)", urls)
+    return re.split(r",(?=[a-z][a-z+]*://)", text)
+
+
+def _several(urls: str) -> object:
+    found = split_urls(urls)
     return found if len(found) > 1 else urls
 
 

@@ -63,7 +63,7 @@ class SeveralLocks:
         return SeveralLeases(leases, self.name)
 
     def blocking(self) -> Lock:
-        """The lock that this process waits for, or has waited for in vain. The others are free, or
+        """The lock that this process waits for, or did not acquire in time. The others are free, or
         it holds them already.
         """
         if self.timed_out:

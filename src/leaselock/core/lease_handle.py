@@ -198,8 +198,8 @@ class LeaseHandle:
 
     def _weaker_mode(self) -> Mode | None:
         """The mode to convert the hold to, now that this lease has ended. None if it stays as it
-        is: the tokens that a grant has reserved are for writers, and with `min_hold` nobody else
-        may have the lock for a while.
+        is: the tokens that a grant has reserved are for writers, and with `min_hold` no other
+        client may have the lock for a while.
         """
         claim, left = self.hold.claim, conversion.strongest(self.hold.modes)
         keeps = left == claim.mode or claim.tokens > 1 or claim.min_hold > 0

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_from_bytes
 
 from django.core.management.base import BaseCommand, CommandError
 
+from leaselock.backends import split_urls
 from leaselock.cli import main
+from leaselock.cli.store import URL
 from leaselock.contrib.django import options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-VARIABLE = "LEASELOCK_URL"
-# A comma before a scheme separates the masters of a Redlock.
-BETWEEN_URLS = re.compile(r",(?=[a-z][a-z+]*://)")
 
 
 class Command(BaseCommand):
@@ -34,7 +31,7 @@ class Command(BaseCommand):
         """Run the command, and exit with its code."""
         url = url_of(options())
         if url is not None:
-            os.environ[VARIABLE] = url
+            os.environ[URL] = url
         if code := main(words):
             raise SystemExit(code)
 
@@ -47,14 +44,14 @@ def url_of(settings: Mapping[str, Any]) -> str | None:
     store = settings.get("store")
     choices = {name: settings.get(name) for name in ("prefix", "protocol")}
     if store is None:
-        store = os.environ.get(VARIABLE)
+        store = os.environ.get(URL)
         if store is None and any(choice is not None for choice in choices.values()):
             store = "sqlite:///"
     if store is None:
         return None
     if isinstance(store, os.PathLike):
         store = f"sqlite:///{quote_from_bytes(os.fsencode(os.path.abspath(store)))}"
-    urls = BETWEEN_URLS.split(store) if isinstance(store, str) else store
+    urls = split_urls(store) if isinstance(store, str) else store
     if not (isinstance(urls, list | tuple) and all(isinstance(url, str) for url in urls)):
         raise CommandError(
             "manage.py leaselock needs a store that a URL names, and the setting LEASELOCK has a "
