@@ -147,8 +147,8 @@ audit: $(READY) ## check the installed packages for known vulnerabilities
 simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
 	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(CORES)
 
-seeds: $(READY) ## find the seeds of the planted bugs again, after a change of the protocol
-	$(PY) -m tests.simulation.bugs --seeds
+seeds: $(READY) ## find the seeds of planted bugs again: make seeds, make seeds NAMES=redis/no_expiry
+	$(PY) -m tests.simulation.bugs --seeds $(NAMES)
 
 explore: $(READY) ## all interleavings of two or three processes, to a bound
 	$(PY) -m tests.simulation.explore

@@ -98,7 +98,6 @@ LONG = (
     "tests/test_benchmarks.py",
     "tests/chaos/test_redis_cluster.py",
     "tests/backends/test_redis_lines.py",
-    "tests/simulation/test_planted.py",
 )
 # Of the tests in these that are played in threads and in asyncio, one of the two is in the second
 # tier, by turns.

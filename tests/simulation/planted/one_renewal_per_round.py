@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.hold import Hold
 
-# Not long before the first seed that finds it, which takes its time.
 FIRST = 21652
 
 

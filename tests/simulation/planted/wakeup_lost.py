@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Busy, Claim, Grant
 
-# Not long before the first seed that finds it, which takes its time.
 FIRST = 4395
 
 

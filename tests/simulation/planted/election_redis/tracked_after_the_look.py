@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Claim
 
-# Not long before the first seed that finds it.
-FIRST = 0
+FIRST = 2
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from leaselock.backends.zookeeper.contender import Contender
 
 
+FIRST = 4
+
+
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = SessionBackend.granted

@@ -9,7 +9,6 @@ from leaselock.core import rules
 if TYPE_CHECKING:
     import pytest
 
-# Shortly before the first seed that finds it.
 FIRST = 327
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Convert, Converted
 
-# Shortly before the first seed that finds it.
 FIRST = 162
 
 

@@ -9,7 +9,7 @@ from leaselock.core import rules
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 3644
+FIRST = 22470
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

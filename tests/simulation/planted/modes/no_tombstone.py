@@ -9,7 +9,6 @@ from leaselock.backends.memory.store import MemoryRow
 if TYPE_CHECKING:
     import pytest
 
-# Shortly before the first seed that finds it.
 FIRST = 68
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Claim, HoldRecord
 
-# The first seed that finds it.
 FIRST = 54
 
 

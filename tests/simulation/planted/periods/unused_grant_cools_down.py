@@ -9,7 +9,6 @@ from leaselock.core.backend import Claim
 if TYPE_CHECKING:
     import pytest
 
-# The first seed that finds it.
 FIRST = 61
 
 

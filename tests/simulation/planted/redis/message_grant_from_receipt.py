@@ -11,11 +11,8 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Grant
 
-FIRST = 20015
 FAULTS = {"freeze": 0.05, "freeze_mean": 4.0}
 
-
-# Not long before the first seed that finds it.
 FIRST = 255
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.messages import Subscription
 
 
-# Not long before the first seed that finds it, which takes its time.
 FIRST = 20128
 
 

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-# Not long before the first seed that finds it, which takes its time.
 FIRST = 20040
 FAULTS = {"slow": 0.02, "freeze": 0.05, "freeze_mean": 1.0}
 

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-# Not long before the first seed that finds it, which takes its time.
 FIRST = 20080
 
 

@@ -9,7 +9,6 @@ from tests.simulation.lua import rewrite
 if TYPE_CHECKING:
     import pytest
 
-# Shortly before the first seed that finds it.
 FIRST = 45
 
 

@@ -9,7 +9,6 @@ from leaselock.backends.redlock.votes import Votes
 if TYPE_CHECKING:
     import pytest
 
-# Not long before the first seed that finds it, which takes its time.
 FIRST = 20231
 
 
