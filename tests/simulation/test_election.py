@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation.quarters import QUARTERS
 from tests.simulation.seeds import must_pass
 
 
+@pytest.mark.parametrize("quarter", QUARTERS)
 @pytest.mark.parametrize(
     ("kind", "seeds"),
     [
-        ("election", 20),
-        ("election redis", 6),
-        ("election zookeeper", 8),
-        ("periods", 60),
-        ("periods redis", 20),
-        ("sql periods", 20),
+        ("election", 10),
+        ("election redis", 3),
+        ("election zookeeper", 3),
+        ("periods", 30),
+        ("periods redis", 10),
+        ("sql periods", 10),
     ],
 )
-def test_seeds_pass(kind: str, seeds: int) -> None:
-    must_pass(kind, 0, seeds)
+def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:
+    must_pass(kind, quarter * seeds, seeds)

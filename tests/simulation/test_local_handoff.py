@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.halves import HALVES
+from tests.simulation.quarters import QUARTERS
 from tests.simulation.seeds import must_pass
 
-KINDS = [("local handoff", 40), ("local handoff redis", 15), ("cached", 40), ("cached redis", 15)]
+KINDS = [("local handoff", 20), ("local handoff redis", 8), ("cached", 20), ("cached redis", 8)]
 
 
 # The later seeds include stories with forks.
 @pytest.mark.parametrize("first", [0, 20_000])
-@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("quarter", QUARTERS)
 @pytest.mark.parametrize(("kind", "seeds"), KINDS)
-def test_seeds_pass(kind: str, seeds: int, half: int, first: int) -> None:
-    must_pass(kind, first + half * seeds, seeds)
+def test_seeds_pass(kind: str, seeds: int, quarter: int, first: int) -> None:
+    must_pass(kind, first + quarter * seeds, seeds)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.halves import HALVES
+from tests.simulation.quarters import QUARTERS
 from tests.simulation.seeds import must_pass
 from tests.simulation.stories import play, report
 
-# How many of each half.
-SEEDS, MODES, PERSISTENT = 40, 20, 10
+# How many of each quarter.
+SEEDS, MODES, PERSISTENT = 20, 10, 5
 SHOWN = 60
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_seeds_pass(half: int) -> None:
-    must_pass("redis", half * SEEDS, SEEDS)
+@pytest.mark.parametrize("quarter", QUARTERS)
+def test_seeds_pass(quarter: int) -> None:
+    must_pass("redis", quarter * SEEDS, SEEDS)
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_seeds_with_readers_writers_and_permits_pass(half: int) -> None:
-    must_pass("redis modes", half * MODES, MODES)
-    must_pass("redis modes persistent", half * PERSISTENT, PERSISTENT)
+@pytest.mark.parametrize("quarter", QUARTERS)
+def test_seeds_with_readers_writers_and_permits_pass(quarter: int) -> None:
+    must_pass("redis modes", quarter * MODES, MODES)
+    must_pass("redis modes persistent", quarter * PERSISTENT, PERSISTENT)
 
 
 def test_after_data_loss_two_leases_overlap_and_tokens_still_increase() -> None:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.halves import HALVES
+from tests.simulation.quarters import QUARTERS
 from tests.simulation.seeds import must_pass
 from tests.simulation.stories import play
 
-# How many of each half.
-SEEDS = 13
+# How many of each quarter.
+SEEDS = 7
 # Seeds that show an overlap, which is about one in forty.
 MAJORITY_LOSS = (47, 146, 152, 163)
 MINORITY_LOSS = (20621, 20633, 20684)
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_seeds_pass(half: int) -> None:
-    must_pass("redlock", half * SEEDS, SEEDS)
+@pytest.mark.parametrize("quarter", QUARTERS)
+def test_seeds_pass(quarter: int) -> None:
+    must_pass("redlock", quarter * SEEDS, SEEDS)
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_a_minority_may_lose_data_that_a_majority_of_the_others_has(half: int) -> None:
-    must_pass("redlock survivable loss", 20000 + half * SEEDS, SEEDS)
+@pytest.mark.parametrize("quarter", QUARTERS)
+def test_a_minority_may_lose_data_that_a_majority_of_the_others_has(quarter: int) -> None:
+    must_pass("redlock survivable loss", 20000 + quarter * SEEDS, SEEDS)
 
 
 def test_lost_data_on_a_majority_grants_twice() -> None:

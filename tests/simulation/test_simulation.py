@@ -6,29 +6,28 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.simulation.halves import HALVES
 from tests.simulation.planted import no_local_expiry
+from tests.simulation.quarters import QUARTERS
 from tests.simulation.seeds import chunks, line, must_pass, play_all, total
 from tests.simulation.stories import KINDS, play, report
 
-# How many of each half, in pieces.
-SEEDS, PIECE = 400, 200
+# How many of each quarter.
+SEEDS, MODES = 200, 13
 ENOUGH = 3000
 HERE = Path(__file__).parent
 # The story and the seed.
 ONCE_FAILED = re.findall(r"^(\w[\w ]*) (\d+)$", (HERE / "seeds.txt").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("half", HALVES)
-@pytest.mark.parametrize("first", range(0, SEEDS, PIECE))
-def test_seeds_pass(first: int, half: int) -> None:
-    must_pass("sqlite", half * SEEDS + first, PIECE)
+@pytest.mark.parametrize("quarter", QUARTERS)
+def test_seeds_pass(quarter: int) -> None:
+    must_pass("sqlite", quarter * SEEDS, SEEDS)
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_seeds_with_readers_writers_and_permits_pass(half: int) -> None:
-    must_pass("modes", half * 25, 25)
-    must_pass("modes persistent", half * 25, 25)
+@pytest.mark.parametrize("quarter", QUARTERS)
+def test_seeds_with_readers_writers_and_permits_pass(quarter: int) -> None:
+    must_pass("modes", quarter * MODES, MODES)
+    must_pass("modes persistent", quarter * MODES, MODES)
 
 
 @pytest.mark.parametrize(("kind", "seed"), ONCE_FAILED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.models.sql_tables import Tables
-from tests.simulation.halves import HALVES
+from tests.simulation.quarters import QUARTERS
 from tests.simulation.seeds import must_pass
 from tests.simulation.stories import play, report
 
@@ -20,13 +20,13 @@ def test_every_statement_of_the_model_exists() -> None:
     assert modelled <= statements
 
 
-@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("quarter", QUARTERS)
 @pytest.mark.parametrize(
     ("kind", "seeds"),
-    [("sql", 35), ("sql sessions", 25), ("sql modes", 10), ("sql sessions modes", 15)],
+    [("sql", 18), ("sql sessions", 13), ("sql modes", 5), ("sql sessions modes", 8)],
 )
-def test_seeds_pass(kind: str, seeds: int, half: int) -> None:
-    must_pass(kind, half * seeds, seeds)
+def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:
+    must_pass(kind, quarter * seeds, seeds)
 
 
 def test_after_a_terminated_session_two_leases_overlap_until_the_loss_is_reported() -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.halves import HALVES
+from tests.simulation.quarters import QUARTERS
 from tests.simulation.seeds import must_pass
 
 KINDS = ("zookeeper", "zookeeper single", "zookeeper ensemble", "zookeeper ensemble single")
 
 
-@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("quarter", QUARTERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_seeds_pass(kind: str, half: int) -> None:
-    must_pass(kind, half * 40, 40)
+def test_seeds_pass(kind: str, quarter: int) -> None:
+    must_pass(kind, quarter * 20, 20)
 
 
+@pytest.mark.parametrize("quarter", QUARTERS)
 @pytest.mark.parametrize(
     "kind", ["zookeeper modes", "zookeeper ensemble modes", "zookeeper modes persistent"]
 )
-def test_seeds_of_modes_pass(kind: str) -> None:
-    must_pass(kind, 0, 20)
+def test_seeds_of_modes_pass(kind: str, quarter: int) -> None:
+    must_pass(kind, quarter * 10, 10)
