@@ -69,6 +69,7 @@ UNCOVERED = (
     "tests/simulation/",
     "tests/models/",
     "tests/testing/",
+    "tests/backends/",
     "tests/chaos/",
     "tests/cli/",
     "tests/sql/",

@@ -155,14 +155,15 @@ def test_a_failing_statement_on_the_same_server(stage: Stage) -> None:
     eventually(lambda: not stage.left(LOCK))
 
 
-def test_a_waiter_that_gives_up_leaves_nothing(stage: Stage) -> None:
+@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.statistical)])
+def test_a_waiter_that_gives_up_leaves_nothing(stage: Stage, times: int) -> None:
     """A wait that timed out is no hold, even if the lock was released at that moment (J2)."""
     holder, rival = stage.client(), stage.client()
-    for n in range(20):
+    for n in range(times):
         lease = take(holder, LOCK)
         waiter = Waiter(rival, LOCK, timeout=0.05)
         # The release shall come shortly before, with or after the end of the wait.
-        time.sleep(0.03 + 0.002 * n)
+        time.sleep(0.03 + 0.04 / times * n)
         lease.release()
         waiter.thread.join()
         if waiter.lease is not None:

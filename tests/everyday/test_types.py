@@ -54,30 +54,35 @@ client.lock("a", owner="me")
 """
 
 
-def checked(folder: Path, text: str) -> list[str]:
-    """Return mypy's output for a program."""
-    program = folder / "program.py"
-    program.write_text(text)
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What mypy says of both programs, in one run."""
+    folder = tmp_path_factory.mktemp("programs")
+    programs = folder / "right.py", folder / "wrong.py"
+    for program, text in zip(programs, (RIGHT, WRONG), strict=True):
+        program.write_text(text)
     config = folder / "mypy.ini"
     config.write_text("[mypy]\nstrict = True\n")
-    words = ("--config-file", str(config), "--cache-dir", str(folder / "cache"), str(program))
-    said = subprocess.run(
-        [sys.executable, "-m", "mypy", *words],
+    words = ("--config-file", str(config), "--cache-dir", str(folder / "cache"))
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", *words, *map(str, programs)],
         env=environment({"MYPYPATH": SOURCE}),
         capture_output=True,
         text=True,
         timeout=LIMIT,
         check=False,
     )
-    return [line for line in said.stdout.splitlines() if "program.py" in line]
+    assert "checked 2 source files" in checked.stdout, checked.stdout + checked.stderr
+    return checked.stdout.splitlines()
 
 
-def test_right_programs_are_right(tmp_path: Path) -> None:
-    assert checked(tmp_path, RIGHT) == []
+def test_right_programs_are_right(said: list[str]) -> None:
+    assert [line for line in said if "right.py" in line] == []
 
 
-def test_wrong_programs_are_wrong_in_every_line(tmp_path: Path) -> None:
-    lines = {int(line.split(":")[1]) for line in checked(tmp_path, WRONG) if ": error:" in line}
+def test_wrong_programs_are_wrong_in_every_line(said: list[str]) -> None:
+    errors = [line for line in said if "wrong.py" in line and ": error:" in line]
+    lines = {int(line.split(":")[1]) for line in errors}
     assert lines == {4, 5, 7, 8, 9, 10}
 
 

@@ -34,7 +34,7 @@ QUICK = settings(
 PROTOCOLS = [
     "queue",
     "single",
-    "queue single",
+    pytest.param("queue single", marks=pytest.mark.variant),
     pytest.param("queue modes", marks=pytest.mark.variant),
 ]
 MODES: tuple[Mode, ...] = ("shared", "update", "exclusive")
