@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Postgres
 
 BILLION = 1_000_000_000
-LEASE = 2.0
+LEASE = 1.0
 # What may be added; both are multiplied by the pace.
 SLACK = 2.0
 
