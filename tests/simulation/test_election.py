@@ -13,10 +13,10 @@ from tests.simulation.seeds import must_pass
     [
         ("election", 10),
         ("election redis", 3),
-        ("election zookeeper", 3),
+        ("election zookeeper", 6),
         ("periods", 30),
-        ("periods redis", 10),
-        ("sql periods", 10),
+        ("periods redis", 20),
+        ("sql periods", 20),
     ],
 )
 def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:
