@@ -15,7 +15,7 @@ from tests.backends.sessions import ANSWERED
 from tests.servers.process import eventually
 
 from leaselock.backends.sql.statements import SqlError
-from leaselock.core.backend import BreakLock, Broken, Grant, HoldRecord, LockState, Release
+from leaselock.core.backend import BreakLock, Broken, Busy, Grant, HoldRecord, LockState, Release
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -196,7 +196,10 @@ class SessionTwins:
         if type(answer) is tuple:
             return [self.plain(part, tokens) for part in answer]
         held = getattr(answer, "held", None)
-        return answer if held is None else answer._replace(held=self.plain(held, tokens))
+        if held is None:
+            return answer
+        field = "record" if isinstance(answer, Busy) else "held"
+        return answer._replace(**{field: self.plain(held, tokens)})
 
     def forget(self, claim: Claim) -> None:
         """Do nothing: no state is kept of a claim."""

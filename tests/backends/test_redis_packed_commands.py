@@ -54,15 +54,17 @@ def locks_of(form: str, url: str = "redis://localhost") -> ScriptedLock:
     return locks
 
 
-@given(CLAIMS, st.sampled_from(["hash", "string", "vote"]), URLS)
-def test_a_first_try_is_what_would_be_packed(claim: Claim, form: str, url: str) -> None:
+@given(CLAIMS, st.sampled_from(["hash", "string", "vote"]), URLS, st.booleans())
+def test_a_first_try_is_what_would_be_packed(
+    claim: Claim, form: str, url: str, waits: bool
+) -> None:
     locks = kept_locks_of(form, url)
     owner = keys.owner_of(claim.id)
     member = keys.member_of(claim, claim.id)
     command = locks._acquire_command(
-        claim.name, owner, round(claim.lease * 1000), member, claim.tokens
+        claim.name, owner, round(claim.lease * 1000), member, claim.tokens, int(waits), b""
     )
-    assert locks.packed.acquire(claim) == (command[3], packed([command]))
+    assert locks.packed.acquire(claim, waits) == (command[3], packed([command]))
 
 
 @given(CLAIMS, st.sampled_from(["hash", "string", "vote"]), URLS)
@@ -80,7 +82,7 @@ def test_commands_follow_what_the_cluster_turns_out_to_be() -> None:
 
     def verb() -> bytes:
         reader = hiredis.Reader()
-        reader.feed(locks.packed.acquire(claim)[1])
+        reader.feed(locks.packed.acquire(claim, False)[1])
         return next(bytes(word) for word in reader.gets() if word.endswith(b"PUBLISH"))
 
     assert verb() == b"SPUBLISH"

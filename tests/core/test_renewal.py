@@ -12,6 +12,7 @@ from leaselock.core.backend import Grant, Renew
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, Signal, Sleep, Wait
 from leaselock.core.hold import TAKEN
+from leaselock.core.mutex import as_handle
 from leaselock.core.singleton_process import Background
 from leaselock.errors import LeaseLost, NotHeld
 
@@ -185,7 +186,7 @@ def test_the_end_of_a_body_raises_the_loss() -> None:
     mutex = mutex_of(service)
 
     async def whole() -> None:
-        await mutex.enter()
+        await mutex.enter(as_handle)
         await service.break_lock("a", None)
         with pytest.raises(LeaseLost, match="no longer had this hold"):
             await mutex.leave(None)

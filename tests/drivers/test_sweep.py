@@ -22,6 +22,7 @@ from leaselock.backends.sqlite.store import CAPABILITIES
 from leaselock.core import rules
 from leaselock.core.client_core import ClientCore
 from leaselock.core.lease_handle import LeaseHandle
+from leaselock.core.mutex import as_handle
 from leaselock.core.queue import NodeQueue
 from leaselock.drivers.aio import Aio
 from leaselock.drivers.system_env import now
@@ -44,7 +45,7 @@ def mutex_of(service: ClientCore) -> Mutex:
 
 
 async def with_body(mutex: Mutex) -> None:
-    handle = await mutex.enter()
+    handle = await mutex.enter(as_handle)
     try:
         handle.ensure()
     except BaseException as error:

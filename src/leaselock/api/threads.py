@@ -421,6 +421,7 @@ class Lock:
         self._client = client
         self._driver = client._driver
         self._mutex = mutex
+        self._lease = functools.partial(Lease, client)
 
     @property
     def name(self) -> str:
@@ -488,7 +489,7 @@ class Lock:
         return Changes(self._client, self._mutex.watch())
 
     def __enter__(self) -> Lease:
-        return Lease(self._client, self._driver.run(self._mutex.enter(id(sys._getframe(1)))))
+        return self._driver.run(self._mutex.enter(self._lease, id(sys._getframe(1))))
 
     def __exit__(
         self,

@@ -139,13 +139,14 @@ class Acquisition(Retry):
                     await self._report("timed out", holder=reply.held)
                     return reply
                 else:
-                    if not self.queued:
+                    if not self.queued and registry.listeners.all:
                         await self._report("busy", holder=reply.held)
                     self.queued = True
                     until = self._ask_again_at(reply)
                     del reply  # its record of the holder: thousands of tasks may wait
                     await self.backend.await_wakeup(self.claim, until)
-                    await self._check_wait()
+                    if self.cancelled or registry.closed or self.env.now() >= self.next_search:
+                        await self._check_wait()
         except BaseException as error:
             # Cancelled, interrupted, dropped or refused: the claim must not stay behind.
             if self.placed:

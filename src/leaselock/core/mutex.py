@@ -38,6 +38,11 @@ WORDS: dict[Mode, str] = {"exclusive": "write", "update": "update", "shared": "r
 
 
 T = TypeVar("T")
+L = TypeVar("L")
+
+
+def as_handle(handle: LeaseHandle) -> LeaseHandle:
+    return handle
 
 
 def _as_it_is(mutex: Mutex, busy: Busy) -> Busy:
@@ -83,20 +88,20 @@ class Mutex:
         refuse("acquire", unknown)
         limit, permits = checked_timeout(timeout), checked_permits(permits, self.options.limit)
         if limit is None:
-            return self._acquire(self.options.timeout, permits, _time_out)
-        return self._acquire(limit, permits, _nothing)
+            return self._acquire(self.options.timeout, permits, _time_out, as_handle)
+        return self._acquire(limit, permits, _nothing, as_handle)
 
-    def enter(self, place: object = None) -> Process[LeaseHandle]:
+    def enter(self, granted: Callable[[LeaseHandle], L], place: object = None) -> Process[L]:
         """Acquire the lock for the body of a `with`, which is interrupted when the lease is lost;
-        AcquireTimeout when the time has passed.
+        AcquireTimeout when the time has passed. The result is what *granted* makes of the lease.
 
         *place* is something that `leave` has, too, when it is called for the same body.
         """
-        return self._acquire(self.options.timeout, 1, _time_out, True, place)
+        return self._acquire(self.options.timeout, 1, _time_out, granted, True, place)
 
     def obtain(self, deadline: float, permits: int) -> Process[LeaseHandle | Busy]:
         """Acquire the lock until *deadline*: a lease, or why there is none."""
-        return self._acquire(deadline - self.registry.env.now(), permits, _as_it_is)
+        return self._acquire(deadline - self.registry.env.now(), permits, _as_it_is, as_handle)
 
     def _owner(self) -> Owner:
         return self.itself or self.registry.env.owner()
@@ -106,9 +111,10 @@ class Mutex:
         limit: float | None,
         permits: int,
         refused: Callable[[Mutex, Busy], T],
+        granted: Callable[[LeaseHandle], L],
         body: bool = False,
         place: object = None,
-    ) -> LeaseHandle | T:
+    ) -> L | T:
         """Acquire the lock within *limit* seconds. One coroutine for all ways to ask for a lease:
         while thousands of tasks wait, each one more counts.
         """
@@ -159,7 +165,7 @@ class Mutex:
             handle.owner, handle.place = holder.reference, place
             self.entries.append(handle)
             handle.guard_body()
-        return handle
+        return granted(handle)
 
     def cancel(self) -> int:
         """End the acquisitions through this object that are waiting; return how many."""

@@ -167,7 +167,9 @@ class Aio(SystemEnv):
 
     async def run(self, process: Process[T]) -> T:
         """Step *process* to its end in this task; return its result."""
-        self._bind(process)
+        loop = asyncio._get_running_loop()
+        if loop is None or loop is not self.loop:
+            self._bind(process)
         answer: Any = None
         error: BaseException | None = None
         while True:

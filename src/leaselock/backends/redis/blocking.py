@@ -64,7 +64,8 @@ class BlockingConnection:
     SHARED = False
     __slots__ = (
         *("__weakref__", "address", "busy", "connecting", "generation", "kernel_keeps_time"),
-        *("last_used", "now", "open", "pending", "push_type", "pushes", "reader", "refused"),
+        *("last_used", "now", "open", "pending", "poll", "push_type", "pushes", "reader"),
+        *("refused",),
         *("settings", "sock", "spoiled", "timeout", "transactions", "unsubscribed", "users"),
     )
 
@@ -94,6 +95,7 @@ class BlockingConnection:
         self.unsubscribed = False
         self.kernel_keeps_time = False
         self.timeout = -1.0
+        self.poll: Any = None
         self.sock: Any = None
         # redis-py's connection while it says who we are, which a thread may do when another forks.
         self.connecting: Any = None
@@ -141,6 +143,8 @@ class BlockingConnection:
         if self.kernel_keeps_time:
             self.sock.settimeout(None)
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval(KERNEL_LIMIT))
+            self.poll = select.poll()
+            self.poll.register(self.sock, select.POLLIN)
         self.open = True
 
     # --- requests -------------------------------------------------------------------------------
@@ -237,7 +241,11 @@ class BlockingConnection:
     def _read_push(self, until: float) -> bool:
         """Read what arrives by then, if anything does; True at the end of the connection."""
         try:
-            self._limit_to(until)
+            if not self.kernel_keeps_time:
+                self._limit_to(until)
+            # A wait is usually longer than the kernel's limit: not even try without `poll`.
+            elif not self._is_readable_by(until):
+                return False
             return self._read(until)
         except (TimeoutError, BlockingIOError):
             return False
@@ -285,9 +293,7 @@ class BlockingConnection:
     def _is_readable_by(self, until: float) -> bool:
         if self.sock.fileno() < 0:
             raise ConnectionError("it was closed")
-        poll = select.poll()
-        poll.register(self.sock, select.POLLIN)
-        return bool(poll.poll(math.ceil(self._left(until) * 1000)))
+        return bool(self.poll.poll(math.ceil(self._left(until) * 1000)))
 
     def _feed(self, data: bytes) -> bool:
         """Parse what has arrived; True at the end of the connection."""

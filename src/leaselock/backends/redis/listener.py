@@ -98,6 +98,36 @@ class Waiter:
         self.signal = Signal()
 
 
+class WaitersRequest(Call[list[Any]]):
+    """A request of a waiting claim, on the connection where it listens; to be awaited at once."""
+
+    __slots__ = ("holder", "listener", "waiter")
+
+    def __init__(
+        self,
+        listener: Listener,
+        holder: str,
+        waiter: Waiter,
+        message: Send | bytes,
+        until: float,
+    ) -> None:
+        self.listener = listener
+        self.holder = holder
+        self.waiter = waiter
+        self.node = waiter.group.connection
+        self.request: Any = message
+        self.until = until
+
+    def __await__(self) -> Generator[WaitersRequest, Any, list[Any]]:
+        self.waiter.signal.clear()
+        try:
+            replies: list[Any] = yield self
+        except BaseException:
+            self.listener.done(self.holder, self.waiter, failed=True)
+            raise
+        return self.listener.answered(self.holder, self.waiter, replies)
+
+
 class Listener:
     """All waiting claims of a client, and the subscriptions that it keeps."""
 
@@ -190,35 +220,68 @@ class Listener:
             first = waiter is None
             connection, until = await self.pool.get(address, until, limited=first)
             waiter = self._join(waiting, connection)
-        group, connection = waiter.group, waiter.group.connection
-        waiter.signal.clear()
-        subscriptions = self._missing(group)
+        subscriptions = self._missing(waiter.group)
         data = packed([*subscriptions, *commands] if subscriptions else commands)
-        try:
-            message = Send(data, len(commands), subscriptions)
-            replies = await Call(connection, message, until)
-        except BaseException:
-            self._done(claim.id, waiter, failed=True)
-            raise
+        return await self.send(claim, waiter, Send(data, len(commands), subscriptions), until)
+
+    def ready(self, claim: Claim, address: Address) -> Waiter | None:
+        """The claim as a waiter whose channels are listened to already, for a request that is sent
+        now. None: it takes more than that, and `ask` does it.
+        """
+        if not self.expiring.running:
+            return None
+        waiter = self.waiting.get(claim.id)
+        if self.pool.shared:
+            return self._ready_on_shared(claim, waiter, address)
+        if waiter is None:
+            self.take_address(claim)
+            waiter = self.waiting.get(claim.id)
+        if waiter is None or waiter.group.connection.refused or not self._is_at(waiter, address):
+            return None
+        return waiter
+
+    def _ready_on_shared(
+        self, claim: Claim, waiter: Waiter | None, address: Address
+    ) -> Waiter | None:
+        group = self.groups.get(claim.name)
+        if group is None or (waiter is not None and waiter.group is not group):
+            return None
+        connection = self.pool.take(address, limited=waiter is None)
+        if connection is None:
+            return None
+        if connection is not group.connection or self._missing(group):
+            self.pool.put(connection)
+            return None
+        return waiter or self._add(claim, group)
+
+    def send(
+        self, claim: Claim, waiter: Waiter, message: Send | bytes, until: float
+    ) -> Awaitable[list[Any]]:
+        """Send a message of a claim that waits; to be awaited at once."""
+        return WaitersRequest(self, claim.id, waiter, message, until)
+
+    def answered(self, holder: str, waiter: Waiter, replies: list[Any]) -> list[Any]:
+        """The replies to a waiter's request, unless its subscription was refused."""
+        connection = waiter.group.connection
         # What was read before the reply counts for less than the reply.
         self._drop_read(connection)
         refused = connection.refused
         refusal = None
         if refused:
-            refusal = next(filter(None, map(refused.get, group.channels)), None)
-        self._done(claim.id, waiter, failed=refusal is not None)
-        if refusal is not None:
-            if str(refusal).startswith("NOPERM"):
-                raise SubscribeFailed(f"{address}: permission denied: {refusal}")
-            # Another server has the slot: its error stands for each reply.
-            return [refusal] * len(replies)
-        return replies
+            refusal = next(filter(None, map(refused.get, waiter.group.channels)), None)
+        self.done(holder, waiter, failed=refusal is not None)
+        if refusal is None:
+            return replies
+        if str(refusal).startswith("NOPERM"):
+            raise SubscribeFailed(f"{connection.address}: permission denied: {refusal}")
+        # Another server has the slot: its error stands for each reply.
+        return [refusal] * len(replies)
 
     def _is_at(self, waiter: Waiter, address: Address) -> bool:
         connection = waiter.group.connection
         return connection.open and connection.address == address
 
-    def _done(self, holder: str, waiter: Waiter, *, failed: bool) -> None:
+    def done(self, holder: str, waiter: Waiter, *, failed: bool) -> None:
         """The request is over; a shared connection has a place free again."""
         connection = waiter.group.connection
         if self.pool.shared:

@@ -39,14 +39,14 @@ class PackedCommands:
         prefix: str,
         topology: Topology,
         address_of: Callable[[Claim], str],
-        acquire_command: Callable[[str, str, int, str, int], Command],
+        acquire_command: Callable[[str, str, int, str, int, int, bytes], Command],
         release_command: Callable[[str, str], Command],
     ) -> None:
         # Whether a cluster has sharded channels is found out later, and changes keys and verbs.
         def acquire_parts(
-            name: str, length: int, ms: int, tokens: int, sharded: bool
+            name: str, length: int, ms: int, tokens: int, waits: bool, sharded: bool
         ) -> tuple[Any, ...]:
-            words = (OWNER * length, ms, MEMBER, tokens)
+            words = (OWNER * length, ms, MEMBER, tokens, int(waits), b"")
             key, text = self._packed(acquire_command, name, sharded, *words)
             start, between, rest = text.split((OWNER * length).encode())
             before, after = rest.split(f"1\r\n{MEMBER}".encode())
@@ -80,14 +80,14 @@ class PackedCommands:
         template = self.of_length(command_of, len(text), sharded, *words)
         return key, template.replace(NAME.encode() * len(text), text)
 
-    def acquire(self, claim: Claim) -> tuple[str, bytes]:
-        """A try that does not wait, of a claim that is not in the queue."""
+    def acquire(self, claim: Claim, waits: bool) -> tuple[str, bytes]:
+        """A try of a claim that is not in the queue, and enters it if it *waits*."""
         name, holder, _, lease, metadata, since, tokens = claim[:7]
         owner, ms = owner_of(holder), round(lease * 1000)
         terms = ms if tokens == 1 else terms_of(claim)
         member = f"{owner}\n{self.address_of(claim)}\n{terms}\n{since}\n{metadata}".encode()
         key, start, between, before, after = self.acquire_parts(
-            name, len(owner), ms, tokens, self.topology.sharded
+            name, len(owner), ms, tokens, waits, self.topology.sharded
         )
         word, size = owner.encode(), b"%d\r\n" % len(member)
         return key, b"".join((start, word, between, word, before, size, member, after))

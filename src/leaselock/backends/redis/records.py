@@ -31,6 +31,11 @@ def held_of(owner: bytes, record: bytes, left: int) -> HoldRecord | None:
     return _hold(owner, record)._replace(expires=left / 1000)
 
 
+def is_foreign(owner: bytes, record: bytes) -> bool:
+    """Whether another program holds the lock."""
+    return bool(owner) and not _hold(owner, record).client
+
+
 # Thousands may wait for one holder: they share one parsed record.
 @lru_cache(maxsize=64)
 def _hold(owner: bytes, record: bytes) -> HoldRecord:

@@ -23,7 +23,7 @@ from leaselock.backends.redis.messages import (
 )
 from leaselock.backends.redis.packed_commands import PackedCommands
 from leaselock.backends.redis.pool import Exchange
-from leaselock.backends.redis.records import held_of, waiter_of
+from leaselock.backends.redis.records import held_of, is_foreign, waiter_of
 from leaselock.backends.redis.scan import matching
 from leaselock.backends.redis.scripts import (
     ACQUIRE,
@@ -121,11 +121,14 @@ class ScriptedLock:
             answer: Grant | Busy | Mismatch | None = None
             listen = listener.listens_first(claim, wait)
             packed = claim.mode == "exclusive" and not self.replicas
-            if packed and not listen and not (wait and claim.cached):
+            if packed and not (wait and claim.cached):
                 reply = None
                 # One command that nearly always settles it; None or an error: more has to be done.
-                if claim.id not in self.queue.tickets:
-                    key, data = self.packed.acquire(claim)
+                if listen:
+                    if self.form != VOTE:
+                        answer = await self._queue(claim, until)
+                elif claim.id not in self.queue.tickets:
+                    key, data = self.packed.acquire(claim, False)
                     (reply,) = await self._send_packed(key, data, until, limited=True)
                 if type(reply) is list:
                     if reply[0] == 1:
@@ -135,6 +138,7 @@ class ScriptedLock:
                     listen = True
             if answer is None:
                 answer = await self._acquire(claim, wait, listen, until)
+            if listen:
                 if type(answer) is Busy:
                     return listener.watched(claim, answer)
                 listener.forget_address(claim)
@@ -179,6 +183,33 @@ class ScriptedLock:
             return UNSETTLED
         return await Exchange(self.pool, connection, data, until)
 
+    async def _queue(self, claim: Claim, until: float) -> Grant | Busy | Mismatch | None:
+        """Wait, with at most one command: where a message has told of the grant already, or where
+        the claim takes over a subscription. None: more has to be done.
+        """
+        self.listener.drain_for(claim)
+        granted = self.queue.grant(claim.id)
+        if granted is not None:
+            return granted
+        if claim.id in self.queue.tickets:
+            return None
+        address = self.topology.known(self._keys(claim.name).lock)
+        waiter = None if address is None else self.listener.ready(claim, address)
+        if waiter is None:
+            return None
+        data = self.packed.acquire(claim, True)[1]
+        asked = self.queue.now()
+        try:
+            (reply,) = await self.listener.send(claim, waiter, data, until)
+        except OutcomeUnknown:
+            self.topology.forget(address)
+            raise
+        if type(reply) is not list or reply[0] < 0:
+            return None
+        if reply[0] == 0:
+            self.queue.enqueue(claim.id, reply[3], asked)
+        return self._answer(reply)
+
     async def _acquire(
         self, claim: Claim, wait: bool, listen: bool, until: float
     ) -> Grant | Busy | Mismatch:
@@ -215,9 +246,9 @@ class ScriptedLock:
         if reply[0] == -2:
             return Mismatch(None if reply[1] < 0 else reply[1])
         _, left, rank, _, owner, record, *holds = reply
-        held = held_of(owner, record, left)
+        held = partial(held_of, owner, record, left)
         recheck = _recheck(left, rank)
-        if self.form == "string" and rank in (0, 1) and held is not None and not held.client:
+        if self.form == "string" and rank in (0, 1) and is_foreign(owner, record):
             recheck = min(recheck, RECHECK_FOREIGN)
         return Busy(held, recheck, (), holds=holds[0] if holds else 1)
 
