@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 1244
+FIRST = 1499
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
