@@ -72,7 +72,7 @@ def test_a_sound_server_has_no_problems() -> None:
         ),
     ],
 )
-def test_each_hazard_is_found(facts: dict[str, str], problem: str) -> None:
+def test_each_hazard_is_found(facts: dict[str, Any], problem: str) -> None:
     assert Answers(**facts).problems() == [problem]
 
 
