@@ -17,6 +17,7 @@ from leaselock.backends.redis import listener, queue_state
 from leaselock.backends.redis.codec import shifts_replies
 from leaselock.backends.redis.connecting import new_connection, refusal
 from leaselock.backends.redis.keys import COUNTER, lock_in, name_of, slot_of
+from leaselock.backends.redis.legacy_formats import FORMS
 from leaselock.backends.redis.messages import Address, Connect, Unreachable, protocol_error
 from leaselock.backends.redis.pool import PLACES, FairMutex
 from leaselock.backends.redis.queue_state import QueueState
@@ -481,3 +482,65 @@ def test_a_reply_that_may_belong_to_another_request_is_an_error() -> None:
     with pytest.raises(ValueError, match="NOPERM"):
         shifts_replies(REFUSED)
     assert "malformed: ValueError: no" in str(protocol_error(ValueError("no")))
+
+
+# --- other requests -------------------------------------------------------------------------------
+
+
+def test_doctor_finds_what_is_no_lock() -> None:
+    scene = Scene()
+    scene.ask(Acquire(mine(1), False))
+    scene.line.do(("SET", "lock:text", "of the application"))
+    scene.line.do(("ZADD", "lock:set", "NX", "1", "of the application"))
+    scene.line.do(("SET", "leaselock:holder:{another}", "x"))
+    findings = scene.runner.run(scene.backend.doctor(0.0))
+    assert [f.what.partition(": ")[2] for f in findings if f.level == "warn"] == [
+        "2 keys under 'lock:' are not locks: 'lock:set'",
+        "1 locks are held without 'lock:': 'another'",
+    ]
+
+
+def test_counters_that_do_not_expire_are_found_and_removed() -> None:
+    scene = Scene()
+    counter = f"{COUNTER}:{{lock:a}}"
+    scene.line.do(("SET", counter, "7"))
+    found = [f.what for f in scene.runner.run(scene.backend.doctor(0.0)) if f.level == "warn"]
+    assert found == ["nowhere:6379: 1 of 1 token counters never expire"]
+    assert scene.runner.run(scene.backend.collect_garbage(0.0)) >= 0
+    keeping = Runner("redis://nowhere?token_ttl=0", scene._send).store.backend("hash")
+    assert scene.runner.run(keeping.collect_garbage(0.0)) == 0
+
+
+@pytest.mark.parametrize("form", ["hash", "string", *FORMS])
+def test_each_format_is_held_inspected_released_and_broken(form: str) -> None:
+    scene = Scene(form)
+    for _ in range(2):
+        assert isinstance(scene.ask(Acquire(mine(1), False)), Grant)
+        assert isinstance(scene.ask(Acquire(RIVAL, False)), Busy)
+        (state,) = scene.ask(Inspect(None, "*"))
+        assert state.held.id == mine(1).id
+        for name, pattern in (("a", "*"), (None, "a")):
+            assert [each.held for each in scene.ask(Inspect(name, pattern))] == [state.held]
+        assert scene.ask(Inspect(None, "b*")) == ()
+        assert scene.ask(Renew((mine(1), RIVAL))) == (True, False)
+        assert scene.ask(Release(RIVAL, False)).was != "held"
+        assert scene.ask(Release(mine(1), False)).was == "held"
+    grant = scene.ask(Acquire(mine(2), False))
+    assert not scene.ask(BreakLock("a", grant.token + 1)).done
+    assert scene.ask(BreakLock("a", None)).done
+    assert not scene.ask(BreakLock("a", None)).done
+    assert scene.ask(Inspect(None, "*")) == ()
+    scene.backend.forget(mine(2))
+    scene.runner.run(scene.backend.await_wakeup(mine(2), 0.0))
+    scene.backend.wake_all()
+    scene.runner.run(scene.backend.await_wakeup(mine(2), 0.0))
+
+
+def test_a_client_that_closes_waits_no_more() -> None:
+    scene = Scene()
+    scene.busy(1)
+    signal = scene.listener.waiting[mine(1).id].signal
+    scene.store.interrupt()
+    assert signal.is_set
+    scene.store.abandon()
+    assert not scene.listener.waiting

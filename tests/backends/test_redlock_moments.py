@@ -163,9 +163,8 @@ def test_a_lock_that_most_masters_do_not_let_be_broken_is_not(world: World) -> N
     def silent_later(address: Any, message: Any) -> list[Any]:
         nonlocal inspected
         inspected += 1
-        if (
-            address.host != "m1" and inspected > len(HOSTS) * 2
-        ):  # each of them is sent the text of the script first
+        # Each of them is sent the text of the script first.
+        if address.host != "m1" and inspected > len(HOSTS) * 2:
             raise OutcomeUnknown("no answer")
         return Client._send(other, address, message)
 
