@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONG, TIMEOUT = 60.0, 20.0
+# Opening a connection takes fewer iterations of the loop.
+LAST = 30
 FEW = [word for word in additional("the [legacy formats](redis-formats.md)") if word != "+watch"]
 USERS = (
     "user default on nopass ~* &* +@all",
@@ -203,6 +205,27 @@ def test_a_forked_child_has_no_connection_that_was_in_use(server: Redis) -> None
         server.cont()
         thread.join()
         client.close()
+
+
+def test_a_cancelled_connection_is_not_left_open(server: Redis) -> None:
+    """Cancelled at any iteration of the loop: asyncio 3.11 may drop the cancellation."""
+    settings = settings_of(server.url)
+
+    async def cancel_after(iterations: int) -> None:
+        connection = MultiplexedConnection(settings, settings.addresses[0], now, nothing)
+        task = asyncio.ensure_future(connection.call(Connect(), now() + TIMEOUT))
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        if connection.connecting is not None:
+            await asyncio.wait([connection.connecting])
+        assert connection.open is not task.cancelled()
+        connection.close()
+
+    for iterations in range(LAST):
+        asyncio.run(cancel_after(iterations))
+        assert connections(server.port) == 0
 
 
 def connections(port: int) -> int:

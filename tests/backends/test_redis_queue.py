@@ -11,9 +11,9 @@ from tests.models.redis_runner import Runner, commands_of
 from tests.models.redis_server import Connection, Server
 from tests.models.worlds import claim_of
 
-from leaselock.backends.redis.keys import RECORD, keys_of
+from leaselock.backends.redis.keys import RECORD, keys_of, message_of
 from leaselock.backends.redis.scripted_lock import CONFIRM_WITHIN_MS
-from leaselock.core.backend import Acquire, Busy, Claim, Grant, Release, Released
+from leaselock.core.backend import Acquire, Busy, Claim, Grant, Release, Released, ReleaseGrant
 
 if TYPE_CHECKING:
     from leaselock.backends.redis.messages import Address, Send
@@ -196,3 +196,42 @@ def test_hold_of_the_default_format_is_one_key() -> None:
     found = {key.decode() for key in world.server.data.values}
     assert found == {"lock:a", "redisson_lock_token:{lock:a}"}
     assert not any(key.startswith(RECORD) for key in found)
+
+
+# --- a vote of a Redlock that is given back: its claim waits on -----------------------------------
+
+
+def give_back(client: Client, serial: int, grant: object) -> None:
+    request = ReleaseGrant(client.claim(serial), token(grant))
+    assert client.runner.run(client.backend.handle(request, 0.0)).was == "held"
+
+
+def test_a_claim_whose_vote_was_given_back_keeps_its_connection() -> None:
+    world = World("vote")
+    rival, client = world.client(1), world.client(2)
+    rival.acquire(1)
+    for serial in (1, 2):
+        assert isinstance(client.acquire(serial), Busy)
+    client.release(2)  # its subscription is kept for the next claim
+    rival.release(1)
+    give_back(client, 1, client.acquire(1))
+    rival.acquire(2)
+    assert isinstance(client.acquire(1), Busy)
+    client.release(1)
+    assert not any(line.users for line in client.runner.store.pool.connections)
+
+
+def test_a_claim_whose_vote_was_given_back_is_notified() -> None:
+    world = World("vote")
+    rival, client = world.client(1), world.client(2)
+    rival.acquire(1)
+    client.acquire(1)
+    client.release(1)
+    client.acquire(2)  # it takes the subscription of the claim before over
+    rival.release(1)
+    give_back(client, 2, client.acquire(2))
+    rival.acquire(2)
+    assert isinstance(client.acquire(2), Busy)
+    client.messages.clear()
+    rival.release(2)
+    assert [message_of(message)[0] for message in client.messages] == [client.claim(2).id]

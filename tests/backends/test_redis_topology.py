@@ -12,8 +12,8 @@ from tests.models.redis_runner import Runner, commands_of
 
 import leaselock
 from leaselock.backends.redis.keys import slot_of
-from leaselock.backends.redis.messages import Address
-from leaselock.backends.redis.topology import Cluster, Sentinels
+from leaselock.backends.redis.messages import Address, Unreachable
+from leaselock.backends.redis.topology import Cluster, Sentinels, Single
 from leaselock.core.backend import Acquire, Claim, Renew
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
@@ -170,3 +170,91 @@ def test_a_subscription_refused_during_a_move_is_repeated() -> None:
     with pytest.raises(NotApplied, match="ASK"):
         runner.run(backend.handle(Acquire(CLAIMS[0], True), 0.0))
     assert len(asked) > 2
+
+
+# --- strange answers ------------------------------------------------------------------------------
+
+
+def answering(replies: dict[str, Any]) -> Any:
+    """Return a sender that answers each command by its first word."""
+
+    async def send(address: Address, commands: Sequence[Command], until: float) -> list[Any]:
+        found = replies[str(commands[0][0])]
+        return list(found) if isinstance(found, list) else [found]
+
+    return send
+
+
+def result(process: Any) -> Any:
+    """Return the result of a process that waits for nothing."""
+    with pytest.raises(StopIteration) as ended:
+        process.send(None)
+    return ended.value.value
+
+
+REFUSED = Exception("NOPERM")
+NAMED = [[b"first", b"2"]]
+
+
+@pytest.mark.parametrize(
+    ("replies", "reason"),
+    [
+        ({"SENTINEL": REFUSED}, "NOPERM"),
+        ({"SENTINEL": [None]}, "it knows no such master"),
+        ({"SENTINEL": NAMED, "ROLE": REFUSED}, "NOPERM"),
+        ({"SENTINEL": NAMED, "ROLE": [[b"slave"]]}, "first:2 is no master yet"),
+    ],
+)
+def test_a_sentinel_that_names_no_master_says_why(replies: dict[str, Any], reason: str) -> None:
+    topology = Sentinels((SECOND,), "main", lambda: 0.0)
+    with pytest.raises(Unreachable, match=f"'main' .*{reason}"):
+        result(topology.find("a", answering(replies), 0.0))
+
+
+def test_sentinels_have_one_master() -> None:
+    topology = Sentinels((SECOND,), "main", lambda: 0.0)
+    sender = answering({"SENTINEL": NAMED, "ROLE": [[b"master"]]})
+    assert result(topology.masters(sender, 0.0)) == (FIRST,)
+    assert result(topology.masters(sender, 0.0)) == (FIRST,)
+    assert not topology.is_silent("a")
+    with pytest.raises(NotApplied, match="part of a cluster"):
+        topology.moved(1, SECOND)
+
+
+def test_a_single_server_is_the_only_one() -> None:
+    topology = Single(FIRST)
+    assert result(topology.find("a", answering({}), 0.0)) == FIRST
+    assert not topology.is_silent("a")
+    with pytest.raises(NotApplied, match=r"write redis\+cluster://first:2"):
+        topology.moved(1, SECOND)
+
+
+@pytest.mark.parametrize(
+    ("slots", "reason"),
+    [
+        ([[b"zero", 5, [b"first", 2]]], "not known here"),
+        ([[0, 16384, [b"first", 2]]], "a slot 16384"),
+        ([[0, 5, b"first"]], "not known here"),
+    ],
+)
+def test_a_map_that_makes_no_sense_is_refused(slots: Any, reason: str) -> None:
+    with pytest.raises(NotApplied, match=reason):
+        result(Cluster((FIRST,)).find("a", answering({"CLUSTER": [slots, [b"0", 0]]}), 0.0))
+
+
+def test_a_cluster_without_the_slot_or_the_map_cannot_be_reached() -> None:
+    topology = Cluster((FIRST,))
+    with pytest.raises(Unreachable, match="no node of the cluster has slot"):
+        result(topology.find("a", answering({"CLUSTER": [[], [b"0", 0]]}), 0.0))
+    with pytest.raises(Unreachable, match=r"no node of the cluster answers .*NOPERM"):
+        result(topology.find("a", answering({"CLUSTER": [REFUSED, [b"0", 0]]}), 0.0))
+
+
+def test_the_masters_of_a_cluster_are_those_of_its_slots() -> None:
+    slots = [[0, 99, [b"first", 2]], [100, 16383, [None, 3]]]
+    topology = Cluster((SECOND,))
+    found = result(topology.masters(answering({"CLUSTER": [slots, REFUSED]}), 0.0))
+    assert found == [FIRST, SECOND]
+    assert not topology.sharded
+    topology.moved(slot_of("a"), DEAD)
+    assert topology.known("a") == DEAD

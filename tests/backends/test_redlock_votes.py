@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.models.worlds import claim_of
 
 from leaselock.backends.redis.backend import CAPABILITIES
+from leaselock.backends.redlock import pending_releases
 from leaselock.backends.redlock.master import Master
 from leaselock.backends.redlock.protocol import Redlock
 from leaselock.core.backend import (
@@ -27,6 +28,8 @@ from leaselock.core.effects import Effect, Spawn, Wait
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
+    import pytest
+
     from leaselock.core.effects import Process
 
 CLAIM = claim_of("0" * 32, "a", 1, 4.0)
@@ -172,3 +175,13 @@ def test_no_state_is_kept_of_a_try() -> None:
     masters.locks.forget(CLAIM)
     known = (masters.locks.latest, masters.locks.undone, masters.locks.uncertain)
     assert not any(known)
+
+
+def test_releases_for_a_silent_master_are_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pending_releases, "MOST", 1)
+    pending = Masters().locks.pending_releases
+    for serial in (1, 2):
+        pending.add(0, claim_of("0" * 32, "a", serial, 4.0))
+    assert list(pending.requests[0]) == [claim_of("0" * 32, "a", 2, 4.0).id]

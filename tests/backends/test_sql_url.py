@@ -7,6 +7,8 @@ import sys
 import pytest
 
 import leaselock
+from leaselock.backends.sql.keys import ADVISORY, lock_word, short_word
+from leaselock.backends.sql.url import parsed
 
 WRONG = {
     "postgresql://h/d?protocol=queue": "it knows lease, row, advisory",
@@ -54,3 +56,16 @@ def test_half_a_character_in_a_url_does_not_reveal_its_password() -> None:
     with pytest.raises(ValueError, match="percent-encoding") as caught:
         leaselock.Client("postgresql://me:hidden@h/d\ud800")
     assert "hidden" not in repr(caught.value)
+
+
+def test_a_target_is_shown_without_its_password() -> None:
+    target = parsed("postgresql://me:hidden@h/d")  # pragma: allowlist secret
+    assert repr(target).startswith("<Target postgresql://")
+    assert "hidden" not in repr(target)
+
+
+def test_names_of_locks_in_mysql_are_not_truncated() -> None:
+    """GET_LOCK takes 64 characters, and ignores their case."""
+    names = [lock_word("a"), lock_word("A"), short_word(ADVISORY, "a"), short_word(ADVISORY, "A")]
+    assert len(set(names)) == len(names)
+    assert all(len(name) <= 64 and name == name.lower() for name in names)

@@ -10,11 +10,12 @@ from tests.simulation.world import Faults, Machine, World
 from tests.simulation.zoo_connection import SimulatedConnection
 
 from leaselock.backends.zookeeper.queue import QueueBackend
-from leaselock.backends.zookeeper.queue_order import KAZOO
+from leaselock.backends.zookeeper.queue_order import CURATOR, KAZOO
 from leaselock.backends.zookeeper.requests import Delete, Read
+from leaselock.backends.zookeeper.semaphores import MOST_AT_ONCE
 from leaselock.core.backend import Busy, Claim, Converted, Grant
 from leaselock.core.effects import FOREVER, Signal, Wait
-from leaselock.errors import OutcomeUnknown
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -36,8 +37,10 @@ class Client:
     def acquire(self, *, wait: bool = True) -> Coroutine[Any, Any, Grant | Busy]:
         return self.backend.acquire(self.claim, wait=wait, until=FOREVER)
 
-    def convert(self, mode: Mode) -> Coroutine[Any, Any, Converted]:
-        return self.backend.convert(self.claim, 1, mode, FOREVER)
+    def convert(
+        self, mode: Mode, step: int = 1, until: float = FOREVER
+    ) -> Coroutine[Any, Any, Converted]:
+        return self.backend.convert(self.claim, step, mode, until)
 
     def release(self, *, tombstone: bool = False) -> Coroutine[Any, Any, bool]:
         return self.backend.release(self.claim, tombstone=tombstone, until=FOREVER)
@@ -53,6 +56,17 @@ class Scene:
 
     def client(self, name: str, mode: Mode) -> Client:
         return Client(self.world, self.model, name, mode)
+
+    def holder(self, name: str, mode: Mode) -> Client:
+        """Return a client that holds the lock."""
+        client = self.client(name, mode)
+        assert isinstance(self.do(client, client.acquire(wait=False)), Grant)
+        return client
+
+    def delete(self) -> None:
+        """Delete the nodes of all clients, as an operator may."""
+        for node in [node for node in self.model.tree.nodes.values() if node.session]:
+            self.model.tree.remove(node.path)
 
     def play(self) -> None:
         self.world.play(self.world.time + 0.5)
@@ -126,3 +140,103 @@ def test_a_release_deletes_what_a_conversion_creates_meanwhile(
     assert scene.do(client, client.release(tombstone=tombstone))
     assert [one.held.mode for one in converted if one.held] == [then]
     assert not [node.path for node in scene.model.tree.nodes.values() if node.session]
+
+
+def test_what_does_not_hold_is_not_converted() -> None:
+    scene = Scene()
+    client = scene.client("c", "update")
+    assert scene.do(client, client.convert("exclusive")).held is None
+
+
+def test_conversions_of_one_hold_are_done_one_after_the_other() -> None:
+    scene = Scene()
+    client = scene.holder("c", "update")
+    batch, answered = client.backend.batch, Signal()
+
+    async def late(until: float, *requests: Any, **terms: Any) -> Any:
+        await Wait(answered, FOREVER)
+        return await batch(until, *requests, **terms)
+
+    client.backend.batch = late  # type: ignore[method-assign]
+    first = client.machine.start(client.convert("exclusive"))
+    scene.play()
+    second = client.machine.start(client.convert("update", 2))
+    hasty = client.machine.start(client.convert("update", 2, client.machine.now() + 0.1))
+    scene.play()
+    assert isinstance(hasty.error, OutcomeUnknown)
+    assert "still being converted" in str(hasty.error)
+    assert not first.ended
+    answered.set()
+    scene.play()
+    assert first.result.held.mode == "exclusive"
+    assert second.result.held.mode == "update"
+
+
+def test_an_earlier_conversion_that_is_repeated_changes_nothing() -> None:
+    scene = Scene()
+    client = scene.holder("c", "update")
+    upgraded = scene.do(client, client.convert("exclusive", 2))
+    assert scene.do(client, client.convert("update", 1)).held == upgraded.held
+    # So does the same conversion, again.
+    assert scene.do(client, client.convert("exclusive", 3)).held.mode == "exclusive"
+
+
+@pytest.mark.parametrize(("mode", "then"), [("exclusive", "shared"), ("update", "exclusive")])
+def test_a_hold_whose_node_was_deleted_has_ended(mode: Mode, then: Mode) -> None:
+    scene = Scene()
+    client = scene.holder("c", mode)
+    scene.delete()
+    assert scene.do(client, client.convert(then)).held is None
+
+
+def test_a_replacement_that_was_not_confirmed_is_finished_first() -> None:
+    """Its nodes were deleted meanwhile: the hold has ended."""
+    scene = Scene()
+    client = scene.holder("c", "exclusive")
+    batch = client.backend.batch
+
+    async def lost(until: float, *requests: Any, **terms: Any) -> Any:
+        raise OutcomeUnknown("the reply was lost")
+
+    client.backend.batch = lost  # type: ignore[method-assign]
+    with pytest.raises(OutcomeUnknown):
+        scene.do(client, client.convert("shared"))
+    client.backend.batch = batch  # type: ignore[method-assign]
+    scene.delete()
+    assert scene.do(client, client.convert("exclusive", 2)).held is None
+
+
+# --- nodes of others ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [("_c_1-lock-0000000000", "shared with Curator"), ("_c_1-__WRIT__0000000000", "read-write")],
+)
+def test_a_lock_is_not_shared_with_programs_that_do_not_wait_for_it(node: str, reason: str) -> None:
+    scene = Scene()
+    for path in ("/locks", "/locks/a", f"/locks/a/{node}"):
+        assert scene.model.tree.make(path, b"", 0)
+    client = scene.client("c", "exclusive")
+    with pytest.raises(NotApplied, match=reason):
+        scene.do(client, client.acquire())
+    assert not [one for one in scene.model.tree.nodes.values() if one.session]
+
+
+def test_a_read_write_lock_of_curator_is_not_shared_with_other_locks() -> None:
+    scene = Scene()
+    for path in ("/locks", "/locks/a", "/locks/a/_c_1-lock-0000000000"):
+        assert scene.model.tree.make(path, b"", 0)
+    client = scene.client("c", "exclusive")
+    client.backend = QueueBackend(client.backend.connection, "/locks", CURATOR, client.machine.now)
+    client.claim = client.claim._replace(sides=True)
+    with pytest.raises(NotApplied, match="that a read-write lock of Curator does not wait for"):
+        scene.do(client, client.acquire())
+
+
+def test_more_permits_than_fit_into_one_request_are_refused() -> None:
+    scene = Scene()
+    client = scene.client("c", "permits")
+    client.claim = client.claim._replace(permits=MOST_AT_ONCE + 1, limit=MOST_AT_ONCE + 1)
+    with pytest.raises(NotApplied, match="do not fit into one transaction"):
+        scene.do(client, client.acquire())

@@ -123,3 +123,9 @@ def test_patterns_of_the_url() -> None:
     assert parsed(f"{url}__mine__,-x-").extra == ("__mine__", "-x-")
     with pytest.raises(ValueError, match=r"\?extra_lock_patterns= must be a list of patterns"):
         parsed(f"{url}(")
+
+
+def test_a_target_is_shown_without_credentials() -> None:
+    target = parsed("zookeeper://me:s3cret@zoo")  # pragma: allowlist secret
+    assert repr(target).startswith("<Target zookeeper://")
+    assert "s3cret" not in repr(target)

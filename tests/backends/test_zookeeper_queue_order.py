@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.models.worlds import claim_of
 
 from leaselock.backends.zookeeper.queue_order import (
     CONTENDER,
@@ -21,6 +22,7 @@ from leaselock.backends.zookeeper.queue_order import (
     entry,
     in_order,
     incompatible,
+    own_mark,
     position,
 )
 
@@ -207,3 +209,13 @@ def test_the_sides_of_curator_ignore_all_other_formats() -> None:
     assert incompatible(queue, CURATOR_WRITE) is None
     for mark in (KAZOO, KAZOO_READ, CURATOR):
         assert incompatible([*queue, written("c", mark, 3)], CURATOR_READ) is not None
+
+
+def test_the_mark_of_a_claim_follows_from_its_mode_and_the_names() -> None:
+    claim = claim_of("0" * 32, "a", 1, 4.0)
+    reader = claim._replace(mode="shared")
+    assert own_mark(claim, KAZOO) == KAZOO
+    assert own_mark(reader, KAZOO) == KAZOO_READ
+    assert own_mark(claim, CURATOR) == CURATOR
+    assert own_mark(claim._replace(sides=True), CURATOR) == CURATOR_WRITE
+    assert own_mark(reader._replace(sides=True), CURATOR) == CURATOR_READ

@@ -182,8 +182,11 @@ class Listener:
             return self.address_of(claim)
         address = self.addresses.get(claim.id)
         if address is None:
-            group = self._vacant_group(claim.name)
-            if group is not None:
+            waiter = self.waiting.get(claim.id)
+            if waiter is not None:
+                # A vote was granted and given back; the claim has listened all the time.
+                group: Group | None = waiter.group
+            elif group := self._vacant_group(claim.name):
                 self._add(claim, group)
             address = self.addresses[claim.id] = claim.id if group is None else group.address
             if len(self.addresses) > MOST_ADDRESSES:

@@ -134,9 +134,14 @@ class MultiplexedConnection(asyncio.Protocol):
         try:
             async with asyncio.timeout(seconds):
                 await connection.connect()
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                # redis-py sends through `asyncio.wait_for`, which drops a cancellation in 3.11 if
+                # all was sent in the same iteration of the loop.
+                raise asyncio.CancelledError
         except BaseException as error:
-            if connection._writer is not None:
-                connection._writer.transport.abort()  # redis-py leaves it open when cancelled
+            writer, connection._writer = connection._writer, None
+            if writer is not None:
+                writer.transport.abort()  # redis-py leaves it open when cancelled
             if isinstance(error, (library("redis.exceptions", "redis").RedisError, OSError)):
                 raise refusal(self.address, error) from error
             raise

@@ -134,8 +134,7 @@ class Pool:
         """A request is done: its connection, or its place on it, is free for the next."""
         connection.users -= 1
         if not connection.open or connection.generation is not self.generation:
-            if not self.shared or not connection.open:
-                self._discard(connection)
+            self._discard(connection)
         elif not self.shared:
             if connection.pushes:
                 connection.pushes.clear()

@@ -1,0 +1,554 @@
+"""The text of the Redis backend at moments that servers seldom bring about: a subscription that the
+server ends, a client that is closed while it connects, a lock that changes between two requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+from tests.models.redis_runner import Runner, commands_of
+from tests.models.redis_server import Connection, Server
+from tests.models.worlds import claim_of
+
+from leaselock.backends.redis import listener, queue_state
+from leaselock.backends.redis.backend import CAPABILITIES, RedisBackend
+from leaselock.backends.redis.codec import shifts_replies
+from leaselock.backends.redis.connecting import new_connection, refusal
+from leaselock.backends.redis.keys import COUNTER, lock_in, name_of, slot_of
+from leaselock.backends.redis.legacy_formats import FORMS, LegacyLock
+from leaselock.backends.redis.messages import Address, Connect, Unreachable, protocol_error
+from leaselock.backends.redis.pool import PLACES, FairMutex
+from leaselock.backends.redis.queue_state import QueueState
+from leaselock.backends.redis.records import waiter_of
+from leaselock.backends.redis.scan import keys_on
+from leaselock.backends.redis.scripts import __main__ as scripts
+from leaselock.backends.redis.settings import settings_of
+from leaselock.core.backend import (
+    Acquire,
+    BreakLock,
+    Busy,
+    Claim,
+    Grant,
+    Inspect,
+    Release,
+    Renew,
+    SetLifetime,
+)
+from leaselock.core.effects import Call
+from leaselock.errors import NotApplied, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from leaselock.backends.redis.messages import Send
+
+HERE = Address("nowhere", 6379)
+RIVAL = claim_of("9" * 32, "a", 1, 30.0)
+REFUSED = Exception("NOPERM")
+GETSET, INCR = "getset", "incr"
+
+
+def mine(serial: int) -> Claim:
+    return claim_of("0" * 32, "a", serial, 30.0)
+
+
+class Scene:
+    """One client and a server; *before* is called with the first command of each message."""
+
+    def __init__(self, form: str = "hash", *, shared: bool = False) -> None:
+        self.wall = 1_700_000_000.0
+        self.server = Server(lambda: int(self.wall * 1e6))
+        self.line = Connection(self.server, lambda channel, word: None)
+        self.runner = Runner("redis://nowhere", self._send, shared=shared)
+        self.store = self.runner.store
+        self.backend = self.store.backend(form)
+        if form in FORMS:
+            # The formats of others use the wall clock.
+            others = LegacyLock(self.store, form, lambda: self.wall)
+            self.backend = RedisBackend(self.store, others, CAPABILITIES)
+        self.listener = self.store.listener
+        self.before: Callable[[tuple[Any, ...]], object] = lambda command: None
+        self.sent: list[Send] = []
+
+    def _send(self, address: Address, message: Send) -> list[Any]:
+        self.sent.append(message)
+        commands = commands_of(message)
+        self.before(tuple(commands[0]))
+        return [self.line.do(command) for command in commands]
+
+    def ask(self, request: Any) -> Any:
+        return self.runner.run(self.backend.handle(request, 0.0))
+
+    def wait(self, serial: int) -> Any:
+        """Let a claim wait for the lock; returns its connection."""
+        assert isinstance(self.ask(Acquire(mine(serial), True)), Busy)
+        return self.listener.waiting[mine(serial).id].group.connection
+
+    def busy(self, *serials: int) -> list[Any]:
+        assert isinstance(self.ask(Acquire(RIVAL, False)), Grant)
+        return [self.wait(serial) for serial in serials]
+
+    def warnings(self) -> list[str]:
+        """Return what `doctor` warns of, the clock apart, which is not this machine's."""
+        found = self.runner.run(self.backend.doctor(0.0))
+        texts = [f.what.partition(": ")[2] for f in found if f.level == "warn"]
+        return [text for text in texts if "clock" not in text]
+
+    def channel(self, serial: int) -> str:
+        return self.listener.waiting[mine(serial).id].group.channels[0]
+
+
+# --- subscriptions --------------------------------------------------------------------------------
+
+
+def test_a_claim_whose_subscription_was_ended_asks_and_subscribes_anew() -> None:
+    scene = Scene()
+    (connection,) = scene.busy(1)
+    signal = scene.listener.waiting[mine(1).id].signal
+    connection.pushes += [("another", None), (scene.channel(1), None)]
+    scene.listener.drain(connection)
+    assert signal.is_set
+    assert not scene.listener.waiting
+    scene.wait(1)
+    assert scene.sent[-1].subscriptions
+
+
+def test_a_kept_subscription_that_was_ended_is_not_used() -> None:
+    scene = Scene()
+    (connection,) = scene.busy(1)
+    connection.pushes.append((scene.channel(1), None))
+    scene.backend.forget(mine(1))
+    # Taken back by the pool, it has lost what it had read.
+    connection.pushes.append((next(iter(scene.listener.kept)).channels[0], None))
+    scene.listener.drain(connection)
+    assert not scene.listener.kept
+    scene.wait(2)
+    assert scene.sent[-1].subscriptions
+
+
+def test_an_end_that_is_read_before_a_reply_counts() -> None:
+    scene = Scene()
+    (connection,) = scene.busy(1)
+    ended = scene.channel(1)
+    scene.before = lambda command: connection.pushes.append((ended, None))
+    scene.ask(Acquire(mine(1), True))
+    assert not scene.listener.waiting
+
+
+def test_a_claim_that_asks_twice_at_once_waits_on_one_connection() -> None:
+    scene = Scene()
+    scene.busy()
+    pool = scene.store.pool
+    idle = pool.take(HERE)
+    assert idle is not None
+    scene.store.queue.note_contention("a")
+    first = scene.backend.handle(Acquire(mine(1), True), 0.0).__await__()
+    effect = next(first)
+    while not (isinstance(effect, Call) and isinstance(effect.request, Connect)):
+        effect = first.send(scene.runner._answer(effect))
+    scene.wait(1)
+    answer: Any = None
+    while not isinstance(answer, Busy):
+        try:
+            effect = first.send(scene.runner._answer(effect))
+        except StopIteration as ended:
+            answer = ended.value
+    pool.put(idle)
+    assert sum(connection.users for connection in pool.connections) == 1
+    scene.backend.forget(mine(1))
+    assert sum(connection.users for connection in pool.connections) == 0
+
+
+def test_addresses_of_claims_that_gave_up_are_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "MOST_ADDRESSES", 2)
+    scene = Scene()
+    scene.busy(1, 2, 3)
+    assert list(scene.listener.addresses) == [mine(2).id, mine(3).id]
+
+
+def test_a_subscription_that_cannot_be_ended_costs_the_connection() -> None:
+    scene = Scene()
+    (connection,) = scene.busy(1)
+    connection.tell = lambda data, subscriptions: False
+    scene.backend.forget(mine(1))
+    scene.runner.time += 2 * listener.KEEP
+    scene.runner.run(scene.listener._expire(), background=True)
+    assert not scene.listener.kept
+    assert not connection.open
+
+
+def test_a_group_without_claims_wakes_none() -> None:
+    scene = Scene()
+    scene.busy(1)
+    group = scene.listener.waiting[mine(1).id].group
+    scene.backend.forget(mine(1))
+    group.wake_first()
+    assert not group.waiters
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_closing_ends_the_connections_of_waiters_and_watchers(shared: bool) -> None:
+    scene = Scene(shared=shared)
+    waiting = scene.busy(1)
+    scene.runner.run(scene.backend.watch_lock(mine(2), 0.0))
+    watching = [watch.connection for watch in scene.backend.tracking.watches.values()]
+    assert watching
+    scene.store.close()
+    assert not any(connection.open for connection in (*waiting, *watching))
+
+
+# --- the pool -------------------------------------------------------------------------------------
+
+
+def test_transactions_on_one_connection_take_turns() -> None:
+    mutex = FairMutex()
+    turns = [mutex.enter(1.0) for _ in range(5)]
+    with pytest.raises(StopIteration):
+        turns[0].send(None)
+    for turn in turns[1:]:
+        turn.send(None)
+    with pytest.raises(Unreachable, match="takes too long"):
+        turns[1].send(False)
+    mutex.leave()
+    # It is cancelled just as its turn has come, and passes it on.
+    with pytest.raises(KeyboardInterrupt):
+        turns[2].throw(KeyboardInterrupt)
+    with pytest.raises(StopIteration):
+        turns[3].send(True)
+    # It has not waited for its turn any more.
+    turns[4].close()
+    mutex.leave()
+    assert not mutex.occupied
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_client_that_is_closed_while_it_connects_keeps_no_connection(shared: bool) -> None:
+    pool = Scene(shared=shared).store.pool
+    first, second = pool.get(HERE, 1.0), pool.get(HERE, 1.0)
+    connection = first.send(None).node
+    second.send(None)
+    pool.close()
+    connection.open = True
+    with pytest.raises(Unreachable, match="closed meanwhile"):
+        first.send(None)
+    assert not connection.open
+    reason = "the client was closed" if shared else "closed meanwhile"
+    with pytest.raises(Unreachable, match=reason):
+        second.send(None)
+    assert not pool.connections
+
+
+def test_a_request_in_the_queue_of_a_server_that_answers_others_waits_on() -> None:
+    scene = Scene(shared=True)
+    pool, (connection, _) = scene.store.pool, scene.runner.run(scene.store.pool.get(HERE, 1.0))
+    connection.users = PLACES
+    request = pool.get(HERE, 1.0, limited=True)
+    request.send(None)
+    connection.last_used = 1.0
+    request.send(False)
+    pool.put(connection)
+    with pytest.raises(StopIteration) as ended:
+        request.send(True)
+    assert ended.value.value[0] is connection
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def test_parts_that_all_servers_refuse_are_an_error() -> None:
+    async def refused() -> None:
+        raise NotApplied("no")
+
+    scene = Scene()
+    with pytest.raises(NotApplied, match="no"):
+        scene.runner.run(scene.store.executor.each([("a", refused)]))
+
+
+def guarded(answers: list[list[Any]]) -> bool:
+    """Delete a key if it has the value, on a server that gives these replies."""
+    runner = Runner("redis://nowhere", lambda address, message: answers.pop(0))
+    found: bool = runner.run(runner.store.executor.guarded("k", b"v", (("DEL", "k"),), 0.0))
+    assert not runner.store.pool.connections or not answers
+    return found
+
+
+def test_a_change_that_meets_another_one_is_repeated() -> None:
+    again, done = [b"OK", b"QUEUED", None], [b"OK", b"QUEUED", [1]]
+    assert guarded([[b"OK", b"v"], again, [b"OK", b"v"], done])
+    assert not guarded([[b"OK", b"other"], [b"OK"]])
+
+
+def test_a_change_that_is_refused_is_an_error() -> None:
+    with pytest.raises(NotApplied, match="NOPERM"):
+        guarded([[b"OK", b"v"], [b"OK", REFUSED, REFUSED]])
+
+
+def test_a_change_without_a_reply_costs_the_connection() -> None:
+    def silent(address: Address, message: Send) -> list[Any]:
+        raise OutcomeUnknown("no answer")
+
+    runner = Runner("redis://nowhere", silent)
+    with pytest.raises(OutcomeUnknown):
+        runner.run(runner.store.executor.guarded("k", b"v", (), 0.0))
+    assert not runner.store.pool.connections
+
+
+def test_a_lock_that_was_broken_before_its_period_began_is_not_acquired() -> None:
+    scene = Scene()
+
+    def break_lock(command: tuple[Any, ...]) -> None:
+        if command[:1] == (b"EVALSHA",) and command[2] == b"1":  # the script that keeps it taken
+            scene.line.do(("DEL", "lock:a"))
+
+    scene.before = break_lock
+    assert isinstance(scene.ask(Acquire(mine(1)._replace(min_hold=10.0), False)), Busy)
+
+
+def test_a_lock_that_changes_hands_while_it_is_broken_is_not_broken() -> None:
+    scene = Scene()
+    scene.ask(Acquire(mine(1), False))
+    scene.ask(Inspect("a", "*"))
+    sent = len(scene.sent)
+
+    def hand_over(command: tuple[Any, ...]) -> None:
+        if len(scene.sent) == sent + 2:
+            scene.before = lambda command: None
+            scene.line.do(("DEL", "lock:a"))
+            scene.ask(Acquire(RIVAL, False))
+
+    scene.before = hand_over
+    broken = scene.ask(BreakLock("a", None))
+    assert not broken.done
+    assert broken.held is not None
+    assert broken.held.id == RIVAL.id
+
+
+def test_a_lock_that_another_program_holds_is_asked_for_soon() -> None:
+    scene = Scene("string")
+    scene.line.do(("SET", "lock:a", "another"))
+    busy = scene.ask(Acquire(mine(1), True))
+    assert isinstance(busy, Busy)
+    assert busy.retry_after <= 0.1
+    assert busy.held is not None
+    assert busy.held.metadata
+
+
+def test_a_lock_whose_owner_is_an_empty_text_has_no_holder() -> None:
+    scene = Scene("string")
+    scene.line.do(("SET", "lock:a", ""))
+    (state,) = scene.ask(Inspect("a", "*"))
+    assert state.held is None
+
+
+def test_a_master_that_refuses_ends_no_lease_on_another() -> None:
+    claims = [mine(1), mine(2)._replace(name="b")]
+    slots = [slot_of(f"lock:{claim.name}") for claim in claims]
+    places = [[slot, slot, [b"nowhere", port]] for port, slot in enumerate(slots)]
+
+    def answer(address: Address, message: Send) -> list[Any]:
+        if commands_of(message)[0][0] == b"CLUSTER":
+            return [places, [b"0", 0]]
+        return [[1] if address.port else REFUSED]
+
+    runner = Runner("redis+cluster://nowhere", answer)
+    backend = runner.store.backend("hash")
+    assert runner.run(backend.handle(Renew(claims), 0.0)) == (None, True)
+
+
+# --- formats of others ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [GETSET, INCR])
+def test_a_repeated_request_is_granted_again(form: str) -> None:
+    scene = Scene(form)
+    for _ in range(2):
+        assert isinstance(scene.ask(Acquire(mine(1), False)), Grant)
+    busy = scene.ask(Acquire(RIVAL, False))
+    assert isinstance(busy, Busy)
+    assert busy.held is not None
+    assert busy.held.id == mine(1).id
+    scene.backend.reset_identity()
+
+
+@pytest.mark.parametrize("form", [GETSET, INCR, "setnx"])
+def test_a_hold_is_renewed_until_another_program_ends_it(form: str) -> None:
+    scene = Scene(form)
+    scene.ask(Acquire(mine(1), False))
+    assert scene.ask(Renew((mine(1),))) == (True,)
+    assert scene.ask(SetLifetime(mine(1), "lease")).held
+    scene.line.do(("DEL", "lock:a"))
+    assert scene.ask(Renew((mine(1),))) == (False,)
+    assert not scene.ask(SetLifetime(mine(1), "lease")).held
+
+
+def test_a_time_that_has_passed_is_no_hold() -> None:
+    scene = Scene(GETSET)
+    scene.line.do(("SET", "lock:a", "1"))
+    (state,) = scene.ask(Inspect("a", "*"))
+    assert state.held is None
+    assert isinstance(scene.ask(Acquire(mine(1), False)), Grant)
+
+
+def test_of_two_programs_that_find_the_time_over_one_acquires() -> None:
+    scene = Scene(GETSET)
+    scene.line.do(("SET", "lock:a", "1"))
+
+    def be_first(command: tuple[Any, ...]) -> None:
+        if command[0] == b"GETSET":
+            scene.before = lambda command: None
+            scene.line.do(("SET", "lock:a", str(int(scene.wall * 1000) + 60_000)))
+
+    scene.before = be_first
+    assert isinstance(scene.ask(Acquire(mine(1), False)), Busy)
+
+
+def test_a_record_of_another_type_is_refused() -> None:
+    scene = Scene(INCR)
+    scene.line.do(("HSET", "leaselock:holder:{lock:a}", "f", "v"))
+    with pytest.raises(NotApplied, match="WRONGTYPE"):
+        scene.ask(Release(mine(1), False))
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def test_an_escaped_lock_is_found() -> None:
+    scene = Scene()
+    runner = Runner("redis://nowhere?prefix=", scene._send)
+    backend = runner.store.backend("hash")
+    held = mine(1)._replace(name="leaselock:a")
+    assert isinstance(runner.run(backend.handle(Acquire(held, False), 0.0)), Grant)
+    (state,) = runner.run(backend.handle(Inspect(None, "*"), 0.0))
+    assert state.name == held.name
+
+
+def test_a_socket_in_the_file_system_is_connected_to() -> None:
+    settings = settings_of("unix:///run/redis")
+    connection = new_connection(redis.connection, settings, settings.addresses[0], 1.0)
+    assert connection.path == "/run/redis"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (redis.exceptions.AuthenticationError("HELLO: already authenticated"), "wants a password"),
+        (redis.exceptions.AuthenticationError("WRONGPASS"), "permission denied: WRONGPASS"),
+        (redis.exceptions.ResponseError("unknown command 'HELLO'"), "Redis 6 or later"),
+    ],
+)
+def test_a_server_that_lets_no_one_in_is_not_asked_again(error: Exception, reason: str) -> None:
+    found = refusal(HERE, error)
+    assert isinstance(found, NotApplied)
+    assert reason in str(found)
+
+
+def test_the_scripts_can_be_written_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scripts.main([str(tmp_path / "all")]) == 0
+    assert len(list((tmp_path / "all").glob("*.lua"))) == len(scripts.NAMES)
+    assert scripts.main([]) == 2
+    assert "DIRECTORY" in capsys.readouterr().err
+
+
+def test_keys_of_others_are_no_locks() -> None:
+    assert name_of("leaselock:queue:{lock:a}", "") is None
+    assert name_of("app:a", "lock:") is None
+    assert name_of("leaselock:lock:{leaselock%3Aa}", "leaselock:") == "a"
+    assert lock_in("another", COUNTER) is None
+    assert lock_in(f"{COUNTER}:a{{b}}", COUNTER) == "a{b}"
+
+
+def test_a_waiter_of_another_program_has_no_start() -> None:
+    assert waiter_of("a", b"other\naddress\n1000\nlong ago\n").since == 0.0
+    assert waiter_of("a", b"other").id == "other"
+
+
+def test_notes_of_contention_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_state, "MOST_CONTENDED", 1)
+    queue = QueueState(lambda: 0.0)
+    for name in ("a", "b", "c"):
+        queue.note_contention(name)
+    assert list(queue.contended) == ["c"]
+
+
+def test_keys_are_read_in_pages_up_to_a_number() -> None:
+    pages = {b"0": [b"7", [b"one"]], b"7": [b"0", [b"two"]]}
+
+    def answer(address: Address, message: Send) -> list[Any]:
+        return [pages[commands_of(message)[0][1]]]  # type: ignore[index]
+
+    runner = Runner("redis://nowhere", answer)
+    executor = runner.store.executor
+    assert runner.run(keys_on(executor, HERE, "*", 0.0)) == ["one", "two"]
+    assert runner.run(keys_on(executor, HERE, "*", 0.0, pages=1)) == ["one"]
+
+
+def test_a_reply_that_may_belong_to_another_request_is_an_error() -> None:
+    assert not shifts_replies(1)
+    with pytest.raises(ValueError, match="NOPERM"):
+        shifts_replies(REFUSED)
+    assert "malformed: ValueError: no" in str(protocol_error(ValueError("no")))
+
+
+# --- other requests -------------------------------------------------------------------------------
+
+
+def test_doctor_finds_what_is_no_lock() -> None:
+    scene = Scene()
+    scene.ask(Acquire(mine(1), False))
+    scene.line.do(("SET", "lock:text", "of the application"))
+    scene.line.do(("ZADD", "lock:set", "NX", "1", "of the application"))
+    scene.line.do(("SET", "leaselock:holder:{another}", "x"))
+    assert scene.warnings() == [
+        "2 keys under 'lock:' are not locks: 'lock:set'",
+        "1 locks are held without 'lock:': 'another'",
+    ]
+
+
+def test_counters_that_do_not_expire_are_found_and_removed() -> None:
+    scene = Scene()
+    counter = f"{COUNTER}:{{lock:a}}"
+    scene.line.do(("SET", counter, "7"))
+    assert scene.warnings() == ["1 of 1 token counters never expire"]
+    assert scene.runner.run(scene.backend.collect_garbage(0.0)) >= 0
+    keeping = Runner("redis://nowhere?token_ttl=0", scene._send).store.backend("hash")
+    assert scene.runner.run(keeping.collect_garbage(0.0)) == 0
+
+
+@pytest.mark.parametrize("form", ["hash", "string", *FORMS])
+def test_each_format_is_held_inspected_released_and_broken(form: str) -> None:
+    scene = Scene(form)
+    for _ in range(2):
+        assert isinstance(scene.ask(Acquire(mine(1), False)), Grant)
+        assert isinstance(scene.ask(Acquire(RIVAL, False)), Busy)
+        (state,) = scene.ask(Inspect(None, "*"))
+        assert state.held.id == mine(1).id
+        for name, pattern in (("a", "*"), (None, "a")):
+            assert [each.held for each in scene.ask(Inspect(name, pattern))] == [state.held]
+        assert scene.ask(Inspect(None, "b*")) == ()
+        assert scene.ask(Renew((mine(1), RIVAL))) == (True, False)
+        assert scene.ask(Release(RIVAL, False)).was != "held"
+        assert scene.ask(Release(mine(1), False)).was == "held"
+    grant = scene.ask(Acquire(mine(2), False))
+    assert not scene.ask(BreakLock("a", grant.token + 1)).done
+    assert scene.ask(BreakLock("a", None)).done
+    assert not scene.ask(BreakLock("a", None)).done
+    assert scene.ask(Inspect(None, "*")) == ()
+    scene.backend.forget(mine(2))
+    scene.runner.run(scene.backend.await_wakeup(mine(2), 0.0))
+    scene.backend.wake_all()
+    scene.runner.run(scene.backend.await_wakeup(mine(2), 0.0))
+
+
+def test_a_client_that_closes_waits_no_more() -> None:
+    scene = Scene()
+    scene.busy(1)
+    signal = scene.listener.waiting[mine(1).id].signal
+    scene.store.interrupt()
+    assert signal.is_set
+    scene.store.abandon()
+    assert not scene.listener.waiting

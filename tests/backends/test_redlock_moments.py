@@ -1,0 +1,378 @@
+"""A Redlock of three models of a server, step by step: masters that do not answer, votes that
+differ, and what the others say of a lock. Time passes only where a test lets it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.models.redis_runner import Runner, commands_of
+from tests.models.redis_server import Connection, Server
+from tests.models.worlds import claim_of
+
+from leaselock.backends.redlock.master import Master
+from leaselock.backends.redlock.protocol import BLOCKED_FOR, Redlock
+from leaselock.backends.redlock.quorum import SEVERAL, SKIPPED_FOR
+from leaselock.backends.redlock.votes import Votes, has_enough
+from leaselock.core.backend import Busy, Claim, Grant
+from leaselock.core.effects import Spawn, Wait
+from leaselock.errors import NotApplied, OutcomeUnknown
+
+HOSTS = ("m0", "m1", "m2")
+LEASE = 30.0
+
+
+class World:
+    """The servers, their clock, and which of them do not answer."""
+
+    def __init__(self) -> None:
+        self.time = 1_700_000_000.0
+        self.servers = {host: Server(lambda: int(self.time * 1e6)) for host in HOSTS}
+        self.silent: set[str] = set()
+        # Those that carry a request out, and whose reply is lost.
+        self.deaf: set[str] = set()
+        self.refusing: set[str] = set()
+
+
+class LateRunner(Runner):
+    """It can put off the requests to other masters than the first."""
+
+    late: list[Any] | None = None
+    waits = False
+
+    def _answer(self, effect: Any) -> Any:
+        if isinstance(effect, Wait) and self.waits and self.late:
+            self.run(self.late.pop(0), background=True)
+            return True
+        if isinstance(effect, Spawn) and effect.name == "vote" and self.late is not None:
+            self.late.append(effect.process)
+            return None
+        return super()._answer(effect)
+
+
+class Client:
+    """One client, and its claims."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.id = f"{number:032x}"
+        self.lines = {
+            host: Connection(server, lambda channel, word: None)
+            for host, server in world.servers.items()
+        }
+        self.runners = [LateRunner(f"redis://{host}", self._send) for host in HOSTS]
+        masters = [
+            Master(host, runner.store.voting_locks())
+            for host, runner in zip(HOSTS, self.runners, strict=True)
+        ]
+        capabilities: Any = masters[0].locks.capabilities
+        self.locks = Redlock(masters, capabilities, lambda: world.time, lambda: 0.5)
+
+    def _send(self, address: Any, message: Any) -> list[Any]:
+        host = address.host
+        if host in self.world.refusing:
+            raise NotApplied("it refuses")
+        if host in self.world.silent:
+            raise OutcomeUnknown("no answer")
+        for _, channel in message.subscriptions:
+            self.lines[host].subscribe(channel)
+        replies = [self.lines[host].do(command) for command in commands_of(message)]
+        if host in self.world.deaf:
+            raise OutcomeUnknown("the reply was lost")
+        return replies
+
+    def claim(self, serial: int = 1) -> Claim:
+        return claim_of(self.id, "a", serial, LEASE)
+
+    def run(self, process: Any) -> Any:
+        # Deadlines are far away: the runner's own clock moves where the text waits for a retry.
+        for runner in self.runners:
+            runner.time = 0.0
+        return self.runners[0].run(process)
+
+    def until(self) -> float:
+        return self.world.time + 5.0
+
+    def acquire(self, serial: int = 1, *, wait: bool = True) -> Any:
+        return self.run(self.locks.acquire(self.claim(serial), wait=wait, until=self.until()))
+
+    def release(self, serial: int = 1, *, tombstone: bool = False) -> Any:
+        process = self.locks.release(self.claim(serial), tombstone=tombstone, until=self.until())
+        return self.run(process)
+
+    def renew(self, serial: int = 1) -> Any:
+        (kept,) = self.run(self.locks.renew((self.claim(serial),), self.until()))
+        return kept
+
+    def inspect(self, name: str | None = "a") -> Any:
+        return self.run(self.locks.inspect(name, "*", self.until()))
+
+    def break_lock(self, token: int | None = None) -> Any:
+        return self.run(self.locks.break_lock("a", token, self.until()))
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a world whose servers know the scripts."""
+    world = World()
+    first = Client(world, 9)
+    first.acquire()
+    first.release()
+    return world
+
+
+def test_a_lock_is_held_by_whom_a_majority_names(world: World) -> None:
+    holder, waiter = Client(world, 1), Client(world, 2)
+    grant = holder.acquire()
+    assert isinstance(grant, Grant)
+    busy = waiter.acquire()
+    assert isinstance(busy, Busy)
+    assert busy.held is not None
+    assert busy.held.id == holder.claim().id
+    waiter.run(waiter.locks.await_wakeup(waiter.claim(), waiter.until()))
+    (state,) = waiter.inspect()
+    assert state.held.token == grant.token
+    assert [claim.id for claim in state.waiting] == [waiter.claim().id]
+    assert waiter.inspect(None) == (state,)
+    assert holder.renew() is True
+    assert holder.release()
+    waiter.locks.wake_all()
+    assert isinstance(waiter.acquire(), Grant)
+
+
+def test_breaking_ends_the_hold_of_the_majority(world: World) -> None:
+    holder, other = Client(world, 1), Client(world, 2)
+    grant = holder.acquire()
+    assert not other.break_lock(grant.token + 1).done
+    broken = other.break_lock(grant.token)
+    assert broken.done
+    assert broken.held.token == grant.token
+    assert not other.break_lock().done
+    assert holder.renew() is False
+    assert not holder.release()
+    assert other.inspect(None) == ()
+
+
+def test_a_lock_that_most_masters_do_not_let_be_broken_is_not(world: World) -> None:
+    holder, other = Client(world, 1), Client(world, 2)
+    holder.acquire()
+    process = other.locks.break_lock("a", None, other.until())
+    inspected = 0
+
+    def silent_later(address: Any, message: Any) -> list[Any]:
+        nonlocal inspected
+        inspected += 1
+        # Each of them is sent the text of the script first.
+        if address.host != "m1" and inspected > len(HOSTS) * 2:
+            raise OutcomeUnknown("no answer")
+        return Client._send(other, address, message)
+
+    other.runners[0].answer = silent_later
+    with pytest.raises(OutcomeUnknown, match="could not be broken on most masters"):
+        other.run(process)
+
+
+def test_a_minority_that_does_not_answer_is_released_later(world: World) -> None:
+    client = Client(world, 1)
+    world.deaf = {"m2"}
+    assert isinstance(client.acquire(), Grant)
+    assert client.release()
+    pending = client.locks.pending_releases
+    assert list(pending.requests[2]) == [client.claim().id]
+    assert not client.run(pending.send(2))
+    world.deaf = set()
+    assert client.run(pending.send(2))
+    assert not pending.requests[2]
+    # It is not asked for a while, and then again.
+    world.time += SKIPPED_FOR
+    other = Client(world, 2)
+    assert isinstance(other.acquire(), Grant)
+
+
+def test_releases_are_given_up_when_the_lease_is_over(world: World) -> None:
+    client = Client(world, 1)
+    world.silent = {"m2"}
+    client.acquire()
+    client.release()
+    world.time += 1000.0
+    assert client.run(client.locks.pending_releases.send(2))
+
+
+def test_without_a_majority_nothing_is_known(world: World) -> None:
+    client, other = Client(world, 1), Client(world, 2)
+    client.acquire()
+    world.silent = {"m0", "m1"}
+    for request in (other.acquire, client.renew, client.release, client.inspect):
+        with pytest.raises(OutcomeUnknown, match="2 of 3 masters did not answer"):
+            request()
+    world.silent, world.refusing = set(), set(HOSTS)
+    world.time += SKIPPED_FOR
+    with pytest.raises(NotApplied, match=r"3 of 3 masters did not answer .*it refuses"):
+        Client(world, 3).acquire()
+
+
+def test_votes_of_a_lost_try_are_given_back(world: World) -> None:
+    """Two clients have one vote each: neither has a majority."""
+    first, second, third = (Client(world, number) for number in (1, 2, 3))
+    for client, voting in ((first, "m1"), (second, "m2")):
+        world.deaf, world.silent = {voting}, set(HOSTS) - {voting}
+        with pytest.raises(OutcomeUnknown):
+            client.acquire()
+    world.deaf, world.silent = set(), set()
+    busy = third.acquire(wait=False)
+    assert isinstance(busy, Busy)
+    assert busy.retry_after <= 0.1
+    (state,) = third.inspect()
+    assert state.held is None
+
+
+def test_a_token_that_differs_is_written_to_a_majority(world: World) -> None:
+    first, second = Client(world, 1), Client(world, 2)
+    world.silent = {"m2"}
+    for serial in (1, 2):
+        first.acquire(serial)
+        first.release(serial)
+    world.silent = {"m0"}
+    world.time += SKIPPED_FOR
+    grant = second.acquire()
+    assert isinstance(grant, Grant)
+    assert grant.token == 4
+
+
+def test_a_token_that_cannot_be_written_is_no_grant(world: World) -> None:
+    first, second = Client(world, 1), Client(world, 2)
+    world.silent = {"m2"}
+    first.acquire()
+    first.release()
+    world.silent = {"m0"}
+    world.time += SKIPPED_FOR
+    send = second._send
+
+    def refuse_tokens(address: Any, message: Any) -> list[Any]:
+        (command, *_) = commands_of(message)
+        if len(command) == 8 and command[2] == b"3":
+            raise OutcomeUnknown("no answer")
+        return send(address, message)
+
+    second.runners[0].answer = refuse_tokens
+    assert isinstance(second.acquire(wait=False), Busy)
+
+
+def test_a_hold_that_only_the_queue_master_has_blocks_for_a_while(world: World) -> None:
+    first, second = Client(world, 1), Client(world, 2)
+    world.deaf, world.silent = {"m0"}, {"m1", "m2"}
+    with pytest.raises(OutcomeUnknown):
+        first.acquire()
+    world.deaf, world.silent = set(), set()
+    assert isinstance(second.acquire(), Busy)
+    world.time += BLOCKED_FOR + 0.1
+    assert isinstance(second.acquire(), Grant)
+
+
+def test_the_queue_moves_when_its_master_does_not_answer(world: World) -> None:
+    holder, waiter = Client(world, 1), Client(world, 2)
+    holder.acquire()
+    assert isinstance(waiter.acquire(), Busy)
+    assert waiter.locks.queued_at[waiter.claim().id] == 0
+    world.silent = {"m0", "m1"}
+    with pytest.raises(OutcomeUnknown):
+        waiter.acquire()
+    world.silent = {"m0"}
+    waiter.locks.all.failed.pop(1)
+    assert isinstance(waiter.acquire(), Busy)
+    assert waiter.locks.queued_at[waiter.claim().id] == 1
+    waiter.locks.forget(waiter.claim())
+    waiter.run(waiter.locks.await_wakeup(waiter.claim(), 0.0))
+
+
+def test_a_master_with_many_requests_outstanding_is_not_asked(world: World) -> None:
+    client = Client(world, 1)
+    masters = client.locks.all
+    masters.outstanding = [1, SEVERAL, 0]
+    masters.answered[1] = world.time - 1.0
+    votes = client.run(masters.poll(masters.each(None), 0.0, lambda votes: False))
+    assert "not asked" in str(votes.errors[1])
+
+
+def test_the_lifetime_is_changed_on_a_majority(world: World) -> None:
+    client = Client(world, 1)
+    client.acquire()
+    process = client.locks.set_lifetime(client.claim(), "lease", client.until())
+    assert client.run(process).held
+
+
+def test_votes_that_come_one_after_the_other_are_waited_for(world: World) -> None:
+    client = Client(world, 1)
+    runner = client.runners[0]
+    runner.late, runner.waits = [], True
+    assert isinstance(client.acquire(), Grant)
+    assert len(runner.late) == 1  # a majority is enough
+    assert len(client.inspect()) == 1
+
+
+def test_votes_that_come_after_a_lost_try_are_given_back(world: World) -> None:
+    client = Client(world, 1)
+    runner = client.runners[0]
+    runner.late = []
+    with pytest.raises(OutcomeUnknown):
+        client.acquire(wait=False)
+    late, runner.late = runner.late, None
+    client.run(late[0])
+    assert {master for master, _ in client.locks.undone[client.claim().id]} == {0, 1}
+    client.locks.forget(client.claim())  # nothing is known of the try any more
+    client.run(late[1])
+    assert isinstance(Client(world, 2).acquire(wait=False), Grant)
+
+
+def test_what_a_late_answer_means_depends_on_the_try(world: World) -> None:
+    client = Client(world, 1)
+    client.acquire()
+    votes, world.silent = client.locks.latest[client.claim().id], {"m1"}
+    pending = client.locks.pending_releases
+    client.run(client.locks._late(votes, client.claim(), 1, None))
+    assert not pending.requests
+    votes.final = True
+    client.run(client.locks._late(votes, client.claim(), 1, None))
+    assert client.claim().id in pending.requests[1]
+    # A newer try finds it by itself.
+    client.locks.latest[client.claim().id] = client.locks.all.new_votes()
+    client.run(client.locks._late(votes, client.claim(), 0, None))
+    assert 0 not in pending.requests
+
+
+def test_a_release_that_is_asked_for_again_while_it_is_sent_is_repeated(world: World) -> None:
+    client = Client(world, 1)
+    pending = client.locks.pending_releases
+    pending.add(2, client.claim())
+    sent: list[Any] = []
+
+    def again(address: Any, message: Any) -> list[Any]:
+        sent.append(message)
+        if len(sent) == 1:
+            world.time += 1.0
+            pending.add(2, client.claim())
+        return client._send(address, message)
+
+    client.runners[0].answer = again
+    assert client.run(pending.send(2))
+    assert len(sent) == 2
+    assert not pending.requests[2]
+
+
+def test_a_majority_counts_with_the_master_of_the_queue_or_without_it() -> None:
+    votes = Votes(3)
+    votes.answer(1, Grant(1, ()))
+    assert not has_enough(0, votes)
+    votes.answer(2, Grant(1, ()))
+    assert not has_enough(0, votes)
+    votes.fail(0, OutcomeUnknown("no answer"))
+    assert has_enough(0, votes)
+
+
+def test_the_error_names_masters_that_did_not_answer_before(world: World) -> None:
+    masters = Client(world, 1).locks.all
+    masters.failed = {0: (0.0, NotApplied("one")), 1: (0.0, NotApplied("two"))}
+    votes = masters.new_votes()
+    votes.answer(0, True)
+    assert "(m1: two)" in str(masters.error(votes, "no majority"))
