@@ -42,6 +42,7 @@ L = TypeVar("L")
 
 
 def as_handle(handle: LeaseHandle) -> LeaseHandle:
+    """What a caller within the core gets: the lease itself."""
     return handle
 
 
