@@ -10,6 +10,7 @@ import pytest
 from benchmarks.foreign import KINDS, build, environment, missing
 from tests.interop.contest import (
     HOLD,
+    LONGEST,
     TURNS,
     all_ready,
     check_exclusion,
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 LIBRARIES = {"go": "redsync", "node": "node-redlock"}
 OURS = ["threads", "asyncio"] * 2
 THEIRS = 4
-# In seconds, for each of ours and for theirs together. In each second the lock is left free for
-# 100 ms, and their pauses are random: up to 250 ms with redsync, 400 ms with node-redlock. All four
-# processes miss one such chance with a probability of 2 % and 10 %, and eight with less than 1e-7.
-# A process of theirs that has released the lock takes it again at once, unless one of ours, which
-# poll twenty times a second, does so in between.
-LONGEST = 8.0
 
 
 @pytest.fixture(params=LIBRARIES)
