@@ -109,7 +109,7 @@ $(PACKAGE_READY): pyproject.toml $(READY)
 conformance: $(READY) ## the whole suite on every store, in threads and in asyncio
 	LEASELOCK_CONFORMANCE=all $(PY) -m pytest $(TOGETHER) tests/conformance
 
-interop: $(READY) ## a minute beside Redisson, Curator and kazoo on one lock
+interop: $(READY) ## a minute each beside Redisson, redis-py, redsync, node-redlock, Curator and kazoo on one lock
 	LEASELOCK_INTEROP_TURNS=2000 $(PY) -m pytest --timeout 300 tests/interop
 
 race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none lost

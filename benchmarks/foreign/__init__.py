@@ -1,18 +1,23 @@
 """Programs in other languages, built once by their own tools: `python -m benchmarks.foreign`.
 
-Only this command (`make bench`) builds them, into a folder that git ignores. If a tool is missing,
-its program is not built, and its contestants fail with an ImportError.
+This command (`make bench`) and tests/interop build them, into a folder that git ignores. If a tool
+is missing, its program is not built, and its contestants fail with an ImportError.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parents[1] / "build" / "foreign"
@@ -93,20 +98,35 @@ def pinned(kind: str, pattern: str) -> str:
     return found[1]
 
 
+def missing(kind: str) -> list[str]:
+    """Return the tools that are not installed."""
+    return [tool for tool in KINDS[kind].tools if not shutil.which(tool, path=PATH)]
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one process build at a time."""
+    with open(folder / "building", "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def build(kind: str) -> str:
     """Build a program unless it is up to date; return the error, or an empty string."""
     if fresh(kind):
         return ""
-    missing = [tool for tool in KINDS[kind].tools if not shutil.which(tool, path=PATH)]
-    if missing:
-        return f"{', '.join(missing)} is missing"
+    if tools := missing(kind):
+        return f"{', '.join(tools)} is missing"
     folder = BUILT / kind
     folder.mkdir(parents=True, exist_ok=True)
-    if kind == "node":
-        shutil.copy(HERE / kind / KINDS[kind].pins, folder)
-    if fault := _built(kind):
-        return fault
-    Path(folder, "built").write_text(digest(kind))
+    with _alone(folder):
+        if fresh(kind):
+            return ""
+        if kind == "node":
+            shutil.copy(HERE / kind / KINDS[kind].pins, folder)
+        if fault := _built(kind):
+            return fault
+        Path(folder, "built").write_text(digest(kind))
     return ""
 
 

@@ -130,6 +130,25 @@ func (c *contender) contend(hold, seconds float64) {
 	report(map[string]any{"holds": holds, "cpu": cpu() - used})
 }
 
+// Acquire and release that often, for tests/interop: the file appears before the first acquire, and
+// gets a line "granted released 0" for each hold.
+func (c *contender) turns(count int, hold float64, name string) {
+	file, err := os.Create(name)
+	check(err)
+	holds := bufio.NewWriter(file)
+	for i := 0; i < count; i++ {
+		acquire(c.mutex)
+		granted := now()
+		time.Sleep(time.Duration(hold * 1e9))
+		released := now()
+		release(c.mutex)
+		fmt.Fprintln(holds, granted, released, 0)
+	}
+	check(holds.Flush())
+	check(file.Close())
+	report(true)
+}
+
 func (c *contender) count(workers int, seconds float64) int {
 	until := now() + int64(seconds*1e9)
 	counts := make([]int, workers)
@@ -180,6 +199,8 @@ func (c *contender) obey(words []string) {
 		c.pairs(int(number(words[1])))
 	case "contend":
 		c.contend(number(words[1]), number(words[2]))
+	case "turns":
+		c.turns(int(number(words[1])), number(words[2]), words[3])
 	case "each":
 		c.each(int(number(words[1])), number(words[2]))
 	default:

@@ -55,6 +55,23 @@ async function contend(hold, seconds) {
   report({ holds, cpu: (cpu() - used) / 1e6 });
 }
 
+// Acquire and release that often, for tests/interop: the file appears before the first acquire, and
+// gets a line "granted released 0" for each hold.
+async function turns(count, hold, file) {
+  let holds = "";
+  fs.writeFileSync(file, holds);
+  for (let i = 0; i < count; i++) {
+    const lock = await redlock.acquire([name], LEASE);
+    const granted = now();
+    await new Promise((resolve) => setTimeout(resolve, hold * 1e3));
+    const released = now();
+    await lock.release();
+    holds += `${granted} ${released} 0\n`;
+  }
+  fs.writeFileSync(file, holds);
+  report(true);
+}
+
 async function count(workers, seconds) {
   const until = now() + BigInt(Math.round(seconds * 1e9));
   const work = async (i) => {
@@ -79,6 +96,7 @@ async function obey([verb, ...words]) {
   else if (verb === "release") { await held.release(); report(true); }
   else if (verb === "pairs") await pairs(...numbers);
   else if (verb === "contend") await contend(...numbers);
+  else if (verb === "turns") await turns(numbers[0], numbers[1], words[2]);
   else if (verb === "each") await each(...numbers);
   else throw new Error(verb);
 }
