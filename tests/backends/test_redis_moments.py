@@ -613,8 +613,10 @@ def test_messages_for_no_claim_wake_none() -> None:
     (watch,) = scene.backend.tracking.watches.values()
     channel = scene.channel(1)
     scene.backend.locks.forget(mine(1))
+    assert (connection, channel) in scene.listener.channels
     watch.signal.clear()
-    connection.pushes += [(channel, "another:1\n1\n3000"), (CHANGED, "another")]
+    connection.pushes += [(channel, "another:1\n1\n3000"), ("a channel of before", "another:1")]
+    connection.pushes.append((CHANGED, "another"))
     scene.listener.drain(connection)
     assert not watch.signal.is_set
     # A claim that does not watch waits for its turn, whoever watches.
