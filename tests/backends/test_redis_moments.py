@@ -14,7 +14,7 @@ from tests.models.worlds import claim_of
 
 from leaselock.backends.redis import listener, queue_state
 from leaselock.backends.redis.backend import CAPABILITIES, RedisBackend
-from leaselock.backends.redis.codec import shifts_replies
+from leaselock.backends.redis.codec import CHANGED, shifts_replies
 from leaselock.backends.redis.connecting import new_connection, refusal
 from leaselock.backends.redis.keys import COUNTER, lock_in, name_of, slot_of
 from leaselock.backends.redis.legacy_formats import FORMS, LegacyLock
@@ -552,3 +552,75 @@ def test_a_client_that_closes_waits_no_more() -> None:
     assert signal.is_set
     scene.store.abandon()
     assert not scene.listener.waiting
+
+
+def keeping_taken(command: tuple[Any, ...]) -> bool:
+    """Return whether a command runs the script that starts the period of a hold."""
+    return bool(command[0] == b"EVALSHA" and command[2] == b"1")
+
+
+def test_a_period_that_cannot_begin_makes_the_grant_uncertain() -> None:
+    scene = Scene()
+
+    def refuse(command: tuple[Any, ...]) -> None:
+        if keeping_taken(command):
+            raise NotApplied("no")
+
+    scene.before = refuse
+    with pytest.raises(OutcomeUnknown, match="was granted, and then: no"):
+        scene.ask(Acquire(mine(1)._replace(min_hold=10.0), False))
+
+
+@pytest.mark.parametrize("given_back", [True, False])
+def test_a_user_who_may_not_subscribe_does_not_queue(given_back: bool) -> None:
+    scene = Scene()
+    scene.busy()
+    error = Exception("NOPERM this user has no permissions to access the channel")
+
+    def refuse(command: tuple[Any, ...]) -> None:
+        for connection in scene.store.pool.connections:
+            connection.refused |= {channel: error for _, channel in scene.sent[-1].subscriptions}
+        if not scene.sent[-1].subscriptions and command[0].startswith(b"EVAL") and not given_back:
+            raise NotApplied("no")
+
+    scene.store.queue.note_contention("a")
+    scene.before = refuse
+    expected = NotApplied if given_back else OutcomeUnknown
+    reason = "permission denied" if given_back else "could not be given back: no"
+    with pytest.raises(expected, match=reason):
+        scene.ask(Acquire(mine(1), True))
+    assert not scene.listener.waiting
+
+
+def test_a_claim_that_gave_up_during_its_request_leaves_nothing() -> None:
+    scene = Scene()
+    (connection,) = scene.busy(1)
+
+    def give_up(command: tuple[Any, ...]) -> None:
+        scene.backend.forget(mine(1))
+        raise OutcomeUnknown("no answer")
+
+    scene.before = give_up
+    with pytest.raises(OutcomeUnknown):
+        scene.ask(Acquire(mine(1), True))
+    assert not connection.open
+
+
+def test_messages_for_no_claim_wake_none() -> None:
+    scene = Scene(shared=True)
+    (connection,) = scene.busy(1)
+    scene.runner.run(scene.backend.watch_lock(mine(2), 0.0))
+    (watch,) = scene.backend.tracking.watches.values()
+    channel = scene.channel(1)
+    scene.backend.locks.forget(mine(1))
+    assert (connection, channel) in scene.listener.channels
+    watch.signal.clear()
+    connection.pushes += [(channel, "another:1\n1\n3000"), ("a channel of before", "another:1")]
+    connection.pushes.append((CHANGED, "another"))
+    scene.listener.drain(connection)
+    assert not watch.signal.is_set
+    # A claim that does not watch waits for its turn, whoever watches.
+    scene.runner.run(scene.backend.await_wakeup(mine(1), 0.0))
+    connection.pushes.append((CHANGED, watch.key))
+    scene.listener.drain(connection)
+    assert watch.signal.is_set
