@@ -17,7 +17,7 @@ SECONDS ?= 28.5
 # How the tests are shared out: each process takes a half, and then tests from the other one.
 TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 # What `make test` alone covers completely.
-COVERED = src/leaselock/core/*,src/leaselock/drivers/*
+COVERED = src/leaselock/core/*,src/leaselock/drivers/*,src/leaselock/backends/redlock/*
 
 .DEFAULT_GOAL = help
 .PHONY: docs package lua man screenshots check checks verify chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate seeds explore clean
