@@ -166,13 +166,14 @@ class Acquisition(Retry):
         return min(self.deadline, self.asked + busy.retry_after, self.next_search)
 
     async def _check_wait(self) -> None:
-        """Raise if the wait must not go on."""
+        """Raise if the wait must not go on. Called where it was ended, or it is time to look for a
+        deadlock.
+        """
         if self.cancelled:
             await self._withdraw()
             self.placed = False
         self._check_open()
-        if self.env.now() >= self.next_search:
-            await self._end_deadlock()
+        await self._end_deadlock()
 
     async def _end_deadlock(self) -> None:
         """Raise DeadlockDetected if this wait is the youngest of a deadlock. All members see the
