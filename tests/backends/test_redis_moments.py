@@ -16,7 +16,7 @@ from leaselock.backends.redis import listener, queue_state
 from leaselock.backends.redis.backend import CAPABILITIES, RedisBackend
 from leaselock.backends.redis.codec import CHANGED, shifts_replies
 from leaselock.backends.redis.connecting import new_connection, refusal
-from leaselock.backends.redis.keys import COUNTER, lock_in, name_of, slot_of
+from leaselock.backends.redis.keys import COUNTER, keys_of, lock_in, name_of, owner_of, slot_of
 from leaselock.backends.redis.legacy_formats import FORMS, LegacyLock
 from leaselock.backends.redis.messages import Address, Connect, Unreachable, protocol_error
 from leaselock.backends.redis.pool import PLACES, FairMutex
@@ -590,6 +590,23 @@ def test_a_user_who_may_not_subscribe_does_not_queue(given_back: bool) -> None:
     with pytest.raises(expected, match=reason):
         scene.ask(Acquire(mine(1), True))
     assert not scene.listener.waiting
+
+
+def test_a_waiter_does_not_queue_if_the_subscription_it_shares_is_refused() -> None:
+    scene = Scene(shared=True)
+    (connection,) = scene.busy(1)
+    scene.listener.expiring.running = True
+    channels = scene.listener.waiting[mine(1).id].group.channels
+    error = Exception("NOPERM this user has no permissions to access the channel")
+
+    def refuse(command: tuple[Any, ...]) -> None:
+        connection.refused |= dict.fromkeys(channels, error)
+
+    scene.before = refuse
+    with pytest.raises(NotApplied, match="permission denied"):
+        scene.ask(Acquire(mine(2), True))
+    queue: Any = scene.line.do((b"ZRANGE", keys_of("a").queue.encode(), b"0", b"-1"))
+    assert [member.decode().partition("\n")[0] for member in queue] == [owner_of(mine(1).id)]
 
 
 def test_a_claim_that_gave_up_during_its_request_leaves_nothing() -> None:

@@ -204,6 +204,8 @@ class ScriptedLock:
         except OutcomeUnknown:
             self.topology.forget(address)
             raise
+        except SubscribeFailed:
+            return None  # the first claim of the group subscribed; this one asks on its own behalf
         if type(reply) is not list or reply[0] < 0:
             return None
         if reply[0] == 0:
