@@ -595,7 +595,6 @@ def test_a_user_who_may_not_subscribe_does_not_queue(given_back: bool) -> None:
 def test_a_waiter_does_not_queue_if_the_subscription_it_shares_is_refused() -> None:
     scene = Scene(shared=True)
     (connection,) = scene.busy(1)
-    scene.listener.expiring.running = True
     channels = scene.listener.waiting[mine(1).id].group.channels
     error = Exception("NOPERM this user has no permissions to access the channel")
 

@@ -70,12 +70,13 @@ class Runner:
     ) -> None:
         self.time = 0.0
         self.answer = answer
+        self.stopped: list[Any] = []
         kind = NoSharedConnection if shared else NoConnection
         self.store = RedisStore(settings_of(url), lambda: self.time, kind)
 
     def run(self, process: Awaitable[Any], *, background: bool = False) -> Any:
         """Run a process and return its result; time passes only while it sleeps. A background
-        process ends when it waits.
+        process stops for good when it waits.
         """
         steps = process.__await__()
         answer: Any = None
@@ -86,7 +87,7 @@ class Runner:
             except StopIteration as done:
                 return done.value
             if background and isinstance(effect, Wait):
-                steps.close()
+                self.stopped.append(steps)
                 return None
             answer = error = None
             try:
