@@ -48,6 +48,8 @@ TASKS_ON_FEW = f"tasks on {SHARED} locks"
 LIMIT_SHARE, OVER_REDIS_PY = 0.6, 15.0
 # More tasks are too many for libraries with a thread or a connection for each.
 MAX_PEER_TASKS = 1000
+# A window that is shorter than a few turns of all tasks counts their start, not their work.
+SECONDS_EACH = 0.001
 Rates = dict[str, list[dict[str, float]]]
 
 
@@ -78,9 +80,13 @@ class Bench:
                 rates[name].append(measurements[name]())
         return rates
 
+    def seconds_for(self, count: int) -> float:
+        """How long to measure so many tasks: each must have its turn several times."""
+        return max(self.scale.contention_seconds, count * SECONDS_EACH)
+
     def tasks(self, name: str, tasks: int, locks: int) -> dict[str, float]:
         """Measure a process with *tasks* tasks."""
-        arguments = (name, self.folder, tasks, locks, self.scale.contention_seconds)
+        arguments = (name, self.folder, tasks, locks, self.seconds_for(tasks))
         with python_worker("benchmarks.workers.tasks", *arguments) as worker:
             return dict(worker.receive())
 
@@ -96,7 +102,7 @@ class Bench:
         assert issubclass(kind, Foreign)
         with kind.start(self.folder) as worker:
             worker.receive()
-            return dict(worker.request(f"each {count} {self.scale.contention_seconds}"))
+            return dict(worker.request(f"each {count} {self.seconds_for(count)}"))
 
 
 def separate(bench: Bench, tasks: int) -> Table:
@@ -107,7 +113,7 @@ def separate(bench: Bench, tasks: int) -> Table:
     }
     for name in _of_size(present(FOREIGN), tasks):
         measurements[name] = lambda name=name: bench.foreign(name, tasks)  # type: ignore[misc]
-    measurements[LIMIT] = lambda: server_limit(bench.server, tasks, bench.scale.contention_seconds)
+    measurements[LIMIT] = lambda: server_limit(bench.server, tasks, bench.seconds_for(tasks))
     if shutil.which(REDIS_BENCHMARK):
         measurements[REDIS_BENCHMARK] = lambda: redis_benchmark(bench.server, 20 * tasks)
     rates = bench.rounds(measurements)
