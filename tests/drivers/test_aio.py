@@ -11,7 +11,7 @@ from tests.drivers.test_threads import Nowhere, strange, waits
 
 import leaselock
 from leaselock.core.effects import FOREVER, CallUser, Process, Signal, Sleep, Wait
-from leaselock.drivers.aio import Aio, BodyGuard, _current_task, _Waker
+from leaselock.drivers.aio import Aio, BodyGuard, _at_exit, _current_task, _Waker
 from leaselock.drivers.in_thread import InThread, _answer, _fail
 from leaselock.drivers.system_env import now, was_dropped
 
@@ -312,3 +312,16 @@ def test_a_sleep_lasts_as_long_as_it_should() -> None:
     began = now()
     assert asyncio.run(Aio().run(waits(Sleep(began + 0.02)))) == [None]
     assert now() >= began + 0.02
+
+
+def test_the_end_of_the_interpreter_passes_over_clients_that_never_ran(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`test_exit` shows in whole processes what it does to the others."""
+    idle = Aio()
+    ended: list[Aio] = []
+    monkeypatch.setattr(Aio, "close", ended.append)
+    monkeypatch.setattr("leaselock.drivers.aio.DRIVERS", [object(), idle])
+    _at_exit()
+    assert idle.loop is None
+    assert not ended
