@@ -119,7 +119,7 @@ def test_loss_by_partition_is_reported_before_the_next_grant(scene: Scene, way: 
         lease = client.lock("it", lease=LEASE).acquire(20.0)
         assert lease is not None
         when, granted = loss_time(lease), stack.enter_context(scene.rival())
-        eventually(lambda: client.lock("it").waiters)
+        eventually(lambda: client.lock("it").waiters())
         net.mute(server, net.near)
         if way == "both ways":
             net.mute(net.near, server)

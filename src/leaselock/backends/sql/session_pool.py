@@ -110,6 +110,9 @@ class SessionPool:
             # A closed connection holds nothing; but it is not known for how long it held.
             self._drop(claim, found)
             return ABSENT
+        except BaseException:
+            self._drop(claim, found)
+            raise
         self._put_back(claim)
         return Released("held" if held else "waiting", ())
 
@@ -174,8 +177,8 @@ class SessionPool:
         try:
             await Call(found.connection, request, until)
         except (OutcomeUnknown, SqlError):
-            self._drop(claim, found)
-        return self.sessions.get(claim.id) is found
+            self._give_up(claim, found)
+        return self.sessions.get(claim.id) is found and not found.ended
 
     async def inspect(self, protocol: str, request: Inspect, until: float) -> tuple[LockState, ...]:
         """Holders and waiters."""
@@ -198,7 +201,7 @@ class SessionPool:
         work: Callable[[Executor], Awaitable[T]],
         until: float,
     ) -> T:
-        """Run an operation on the connection of a claim; if it fails, close the connection."""
+        """Run an operation on the connection of a claim; if it fails, give the connection up."""
         slot = found.limit.enter_now() or await found.limit.enter(until)
         if slot is None:
             raise NotApplied(f"another request for the claim to {claim.name!r} was in progress")
@@ -207,7 +210,7 @@ class SessionPool:
             answer = await self.pool.converse(found.connection, work, until)
             self._check_owner(claim, found)
         except BaseException:
-            self._drop(claim, found)
+            self._give_up(claim, found)
             raise
         finally:
             found.limit.leave(slot)
@@ -261,6 +264,16 @@ class SessionPool:
             self._close(claim.client, found)
         else:
             self.idle.setdefault(claim.client, []).append(found)
+
+    def _give_up(self, claim: Claim, found: SessionConnection) -> None:
+        """Use a connection no more on which a request has failed. If it holds a lock, it stays open
+        until the claim is released, or its lease ends: closed now, it would free the lock before
+        its holder knows of the loss.
+        """
+        if found.session.token is None:
+            self._drop(claim, found)
+        elif self.sessions.get(claim.id) is found:
+            found.ended = True
 
     def _drop(self, claim: Claim, found: SessionConnection) -> None:
         """The claim is over, whatever its session owns."""
