@@ -233,12 +233,16 @@ def test_a_client_whose_closing_fails_in_its_task_is_reported() -> None:
     assert reported == ["out of reach"]
 
 
-def test_an_asyncio_client_that_was_closed_is_left_alone_at_the_exit() -> None:
-    async def main() -> None:
+def test_an_asyncio_client_that_was_closed_is_left_alone_at_the_exit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> leaselock.AsyncClient:
         async with leaselock.AsyncClient(room()) as client:
             await client.locks()
+        return client
 
-    asyncio.run(main())
+    # Not the clients of other tests, which may be left to the collector.
+    monkeypatch.setattr("leaselock.drivers.aio.DRIVERS", [asyncio.run(main())._driver])
     _at_exit()
 
 

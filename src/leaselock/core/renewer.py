@@ -147,14 +147,18 @@ class Renewer:
 
     async def _notify_lost(self) -> None:
         registry, now = self.registry, self.registry.env.now()
+        lost = []
         for hold in registry.held():
             hold.expire(now)
             if hold.state is State.LOST:
                 registry.stop_renewing(hold)
                 registry.collect_callbacks(hold)
-                self._release_lost(hold)
+                lost.append(hold)
         while registry.due_callbacks:
             await Spawn(call(*registry.due_callbacks.pop(0)), "lost")
+        # After the callbacks have been started: the release lets the next owner in.
+        for hold in lost:
+            self._release_lost(hold)
 
     def _release_lost(self, hold: Hold) -> None:
         # A hold that ends with its session may still exist: the session may be found again.
