@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 # How often each contender holds. More: LEASELOCK_INTEROP_TURNS=3000, as `make interop` does.
 TURNS = int(os.environ.get("LEASELOCK_INTEROP_TURNS", "60"))
 HOLD = 1
-# The longest wait in seconds beside programs that poll, for each of ours, for each of redis-py's,
-# and for those of another library together. In each second the lock is left free for 100 ms, and
-# their pauses are random: up to 250 ms with redsync, 400 ms with node-redlock. All of four
+# The longest wait in seconds beside libraries in other languages that poll, for each of ours and
+# for all of theirs together. In each second the lock is left free for 100 ms, and their pauses are
+# random: up to 250 ms with redsync, 400 ms with node-redlock. All of four
 # processes miss one such chance with a probability of 2 % and 10 %, and eight with less than 1e-7.
 # A process of theirs that has released the lock takes it again at once, unless one of ours, which
 # poll twenty times a second, does so in between: that takes 0.2 to 0.3 s on average, and took 1.6 s

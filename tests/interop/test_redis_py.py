@@ -11,7 +11,6 @@ import redis
 import redis.asyncio
 from redis.exceptions import LockNotOwnedError
 from tests.interop.contest import (
-    LONGEST,
     TURNS,
     all_ready,
     check_exclusion,
@@ -137,4 +136,4 @@ def test_many_clients_of_both_never_hold_at_once_and_all_are_served(
         for file, seconds in waits.items():
             print(f"\n{file}: {counts(found)[file]} holds, longest wait {seconds:.2f} s", end="")
     # Without think time: the poller that has the lock takes it again at once, too.
-    assert max(waits.values()) < LONGEST * pace(), waits
+    assert max(waits.values()) < 2.0 * pace(), waits
