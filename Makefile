@@ -20,7 +20,7 @@ TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 COVERED = src/leaselock/core/*,src/leaselock/drivers/*,src/leaselock/backends/redlock/*
 
 .DEFAULT_GOAL = help
-.PHONY: docs package lua man screenshots check checks verify chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate seeds explore clean
+.PHONY: docs package lua man screenshots check checks verify chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces explore clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -149,6 +149,9 @@ simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
 
 seeds: $(READY) ## find the seeds of planted bugs again: make seeds, make seeds NAMES=redis/no_expiry
 	$(PY) -m tests.simulation.bugs --seeds $(NAMES)
+
+traces: $(READY) ## hash the traces of 300 seeds of each story; make traces AGAINST=build/traces.txt compares
+	$(PY) -m tests.simulation.traces $(if $(AGAINST),--against $(AGAINST),--write build/traces.txt)
 
 explore: $(READY) ## all interleavings of two or three processes, to a bound
 	$(PY) -m tests.simulation.explore

@@ -99,10 +99,10 @@ class Candidate(User):
             result = await part.run(self._lead, same)
         except StoreError as error:
             if self.terms:
-                raise Violation(f"run has ended with the store: {error}") from None
+                raise Violation("answer", f"run has ended with the store: {error}") from None
             raise
         if result != "done":
-            raise Violation(f"run has ended, but the work was {result}")
+            raise Violation("answer", f"run has ended, but the work was {result}")
 
     async def _lead(self, handle: LeaseHandle) -> str:
         self.leading = handle
@@ -115,7 +115,7 @@ class Candidate(User):
         self.terms += 1
         term = self.part.term
         if term is None or term.handle is not handle:
-            raise Violation("a leader has no term")
+            raise Violation("token", "a leader has no term")
         steps = self.chance.choice((1, 2, 4))
         for _ in range(steps):
             await self._pause(self.chance.choice(self.story.works))
@@ -133,7 +133,7 @@ class Candidate(User):
         except (LeaseLost, StoreError):
             return
         if not (handle.released or handle.lost()):
-            raise Violation("a leader that has resigned leads on")
+            raise Violation("exclusion", "a leader that has resigned leads on")
 
 
 class Elections(Story):
@@ -169,7 +169,7 @@ class Elections(Story):
         """A leader writes to its resource, which refuses a smaller token."""
         name, token = handle.hold.claim.name, handle.hold.token
         if token < self.written.get(name, 0) and not self.judge.breaking:
-            raise Violation(f"an earlier leader of {name!r} acts after a later one")
+            raise Violation("exclusion", f"an earlier leader of {name!r} acts after a later one")
         self.written[name] = max(token, self.written.get(name, 0))
 
     async def _resigner(self, machine: Machine, user: Candidate) -> None:
@@ -186,9 +186,9 @@ class Elections(Story):
             except StoreError:
                 continue
             if resigned and handle.hold.is_valid(machine.now()):
-                raise Violation("the lease of a leader that has resigned is valid")
+                raise Violation("loss", "the lease of a leader that has resigned is valid")
             if resigned and isinstance(machine, AsyncMachine) and user.leading is handle:
-                raise Violation("the body of a leader that has resigned goes on")
+                raise Violation("loss", "the body of a leader that has resigned goes on")
 
     async def _follow(self, machine: Machine, service: ClientCore, name: str) -> None:
         watcher = service.election(name, lease=1.0, protocol=None, label=None).watch()
@@ -198,7 +198,9 @@ class Elections(Story):
                 change = await watcher.next()
             except StoreError as error:
                 if reported and self.watchers_go_on:
-                    raise Violation(f"a watcher has ended with the store: {error}") from None
+                    raise Violation(
+                        "answer", f"a watcher has ended with the store: {error}"
+                    ) from None
                 await Sleep(machine.now() + 1.0)
                 continue
             reported = True
@@ -283,7 +285,7 @@ class WatchingJudge(Judge):
                 continue
             since = self.differs_since.setdefault(key, self.world.time)
             if self.world.time > since + late:
-                raise Violation(f"{key[0]} has not reported a change of {key[1]!r}")
+                raise Violation("progress", f"{key[0]} has not reported a change of {key[1]!r}")
 
     def _present(self, name: str) -> int | None:
         entry = self.model.table.entries.get(name)
@@ -356,7 +358,9 @@ class Periods(Story):
         else:
             again = now < before + self.period - ROUNDING
         if self.last_run and again and not self.judge.breaking:
-            raise Violation(f"{handle.hold.claim.id} runs in the period of the run before")
+            raise Violation(
+                "period", f"{handle.hold.claim.id} runs in the period of the run before"
+            )
         self.last_run = handle.hold.token
 
 
@@ -432,7 +436,9 @@ class PeriodJudge(Judge):
         now = self.world.time
         self.begun[hold.token] = now
         if now < self.next_from - ROUNDING and not self.breaking:
-            raise Violation(f"{hold.id} runs {self.next_from - now:.3f} s before the next period")
+            raise Violation(
+                "period", f"{hold.id} runs {self.next_from - now:.3f} s before the next period"
+            )
 
     def _end_of(self, begun: float) -> float:
         if not self.align:
@@ -442,9 +448,9 @@ class PeriodJudge(Judge):
 
     def _check_cooling(self, hold: HoldRecord) -> None:
         if hold.token not in self.used:
-            raise Violation(f"{hold.id} cools down, although it never ran")
+            raise Violation("period", f"{hold.id} cools down, although it never ran")
         if hold.expires > self._end_of(self.begun[hold.token]) + ROUNDING:
-            raise Violation(f"{hold.id} cools down for longer than its period")
+            raise Violation("period", f"{hold.id} cools down for longer than its period")
 
 
 class RedisPeriodStory(Periods, RedisStory):
@@ -495,7 +501,9 @@ class RedisPeriodJudge(RedisJudge):
         """The grant with this token was reported to its user, who runs."""
         self.used.add(token)
         if token not in self.ends:
-            raise Violation(f"a run begins, and the end of its period was not noted: {token}")
+            raise Violation(
+                "period", f"a run begins, and the end of its period was not noted: {token}"
+            )
         for later, begun in self.begun.items():
             if later > token:
                 self._check_apart(token, later, begun)
@@ -521,28 +529,30 @@ class RedisPeriodJudge(RedisJudge):
         if b"free_from" in lock:
             self._check_kept(holder, token, int(lock[b"free_from"]), now)
             if keys.end < self.ends[token] - 1:
-                raise Violation(f"{holder} can end before its period")
+                raise Violation("period", f"{holder} can end before its period")
         if self.shared(holder):
             self._check_cooling(holder, token, keys)
 
     def _check_apart(self, token: int, later: int, begun: int) -> None:
         if begun < self.ends[token] and not self.breaking:
-            raise Violation(f"{later} runs {self.ends[token] - begun} ms before the next period")
+            raise Violation(
+                "period", f"{later} runs {self.ends[token] - begun} ms before the next period"
+            )
 
     def _check_kept(self, holder: str, token: int, free_from: int, now: int) -> None:
         first = token not in self.ends
         if self.ends.setdefault(token, free_from) != free_from:
-            raise Violation(f"the period of {holder} was changed")
+            raise Violation("period", f"the period of {holder} was changed")
         left = free_from - now
         if not first:
             return
         if self.align and (free_from % self.period > 1 or not 0 < left <= self.period + 1):
-            raise Violation(f"the period of {holder} does not end with one of the clock")
+            raise Violation("period", f"the period of {holder} does not end with one of the clock")
         if not (self.align or self.period <= left <= self.period + 1):
-            raise Violation(f"the period of {holder} is {left} ms")
+            raise Violation("period", f"the period of {holder} is {left} ms")
 
     def _check_cooling(self, holder: str, token: int, keys: Keys) -> None:
         if token not in self.used:
-            raise Violation(f"{holder} cools down, although it never ran")
+            raise Violation("period", f"{holder} cools down, although it never ran")
         if keys.end > self.ends[token] + 1:
-            raise Violation(f"{holder} cools down for longer than its period")
+            raise Violation("period", f"{holder} cools down for longer than its period")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from leaselock.backends.memory.store import MemoryRow
 from leaselock.core import rules
@@ -29,8 +29,29 @@ SOON = 0.05
 EXTENSION, NOTICED = 3.0, 0.1
 
 
+Invariant = Literal[
+    "exclusion",
+    "token",
+    "order",
+    "loss",
+    "left behind",
+    "progress",
+    "answer",
+    "period",
+    "spin",
+]
+"""What a violation is of: at most one holder; rising tokens; first come, first served; every loss
+reported, and none without a reason; nothing left in the store; no lock idle before a waiter; the
+answers that callers get; one run in a period; no loop without a wait.
+"""
+
+
 class Violation(Exception):
     """An invariant was violated."""
+
+    def __init__(self, invariant: Invariant, text: str) -> None:
+        super().__init__(text)
+        self.invariant = invariant
 
 
 class Judge:
@@ -103,7 +124,7 @@ class Judge:
         self.spins = self.spins + 1 if self.world.time == self.moment else 0
         self.moment = self.world.time
         if self.spins > MOST_SPINS:
-            raise Violation("a process loops without waiting")
+            raise Violation("spin", "a process loops without waiting")
 
     def valid_holders(self) -> dict[str, str]:
         """The valid holder of each name; there is at most one, and tokens increase."""
@@ -135,7 +156,8 @@ class Judge:
             self._granted(hold, machine)
         elif self.is_valid[holder] is not hold:
             raise Violation(
-                f"{machine.name} has a valid hold of {holder}, which another process holds"
+                "exclusion",
+                f"{machine.name} has a valid hold of {holder}, which another process holds",
             )
         other = valid_holders.setdefault(name, holder)
         if other != holder:
@@ -144,12 +166,12 @@ class Judge:
     def _overlap(self, name: str, one: str, other: str) -> None:
         """Two valid holds overlap. Where this is allowed, the older one must end in time."""
         if not (self.breaking or self.shows):
-            raise Violation(f"{name!r} is held by {one} and by {other} at once")
+            raise Violation("exclusion", f"{name!r} is held by {one} and by {other} at once")
         if (one, other) not in self.overlaps:
             self.overlaps[one, other] = self.world.time
         old = min(self.is_valid[one], self.is_valid[other], key=lambda hold: hold.token)
         if self.world.time - self.overlaps[one, other] > max(old.claim.lease, EXTENSION) + NOTICED:
-            raise Violation(f"{one} and {other} both continue to hold {name!r}")
+            raise Violation("loss", f"{one} and {other} both continue to hold {name!r}")
 
     def _granted(self, hold: Hold, machine: Machine) -> None:
         name = hold.claim.name
@@ -161,7 +183,7 @@ class Judge:
         late = self.breaking or self.shows
         if hold.token <= self.highest.get(name, 0) and not late:
             raise Violation(
-                f"token {hold.token} of {name!r} does not rise above {self.highest[name]}"
+                "token", f"token {hold.token} of {name!r} does not rise above {self.highest[name]}"
             )
         self.highest[name] = max(hold.token, self.highest.get(name, 0))
 
@@ -172,7 +194,7 @@ class Judge:
             passed = claim.id in self.passed_over.get(self.in_store(hold), ())
             earlier = self.places[claim.id] < place and not passed
             if earlier and not self.breaking and self.model.alive(claim.client):
-                raise Violation(f"{hold.claim.id} overtook {claim.id}, which came earlier")
+                raise Violation("order", f"{hold.claim.id} overtook {claim.id}, which came earlier")
 
     def in_store(self, hold: Hold) -> str:
         """The claim under which the store knows a hold."""
@@ -210,17 +232,17 @@ class Judge:
             if not (unended or self.shared(claim.id)) and self._is_abandoned(
                 claim.client, claim.id
             ):
-                raise Violation(f"{claim.id} waits in the queue without an owner")
+                raise Violation("left behind", f"{claim.id} waits in the queue without an owner")
         for held in entry.holds.values():
             hold = self.is_valid.get(held.id)
             if hold is not None and hold.state is State.FREE and not self.shared(held.id):
-                raise Violation(f"{held.id} was released, and holds again")
+                raise Violation("left behind", f"{held.id} was released, and holds again")
             if (
                 hold is None
                 and not self.shared(held.id)
                 and self._is_abandoned(held.client, held.id)
             ):
-                raise Violation(f"{held.id} holds without an owner")
+                raise Violation("left behind", f"{held.id} holds without an owner")
 
     def hold_of(self, holder: str) -> Hold | None:
         """The hold of a claim in the store."""
@@ -251,7 +273,7 @@ class Judge:
                 self.idle_since[name] = (since, holder)
             limit = CALM_STALL if self.calm and not self._over(name) else self.stall
             if self.world.time - since > limit:
-                raise Violation(f"{name!r} was idle for {limit} s with a waiter")
+                raise Violation("progress", f"{name!r} was idle for {limit} s with a waiter")
 
     def _ready(self, client: str) -> bool:
         machine = self.machines.get(self.model.machines.get(client, ""))
@@ -267,13 +289,13 @@ class Judge:
         for machine in self.machines.values():
             for run in machine.runs:
                 if run.name.startswith("user"):
-                    raise Violation(f"{machine.name} {run.name} waits for ever")
+                    raise Violation("progress", f"{machine.name} {run.name} waits for ever")
 
     def all_was_released(self) -> None:
         """No pending release is left at the end."""
         for name, registry in self.registry.items():
             if self.machines[name].alive and registry.pending_releases:
-                raise Violation("a pending release was never executed")
+                raise Violation("left behind", "a pending release was never executed")
 
     def at_rest(self) -> None:
         """At the end all waiters were served, and nothing is left in the store."""
@@ -282,9 +304,9 @@ class Judge:
             row = MemoryRow(self.model.table, "", name)
             for held in entry.holds.values():
                 if not rules.expired(row, held):
-                    raise Violation(f"{name!r} is held without an owner: {held.id}")
+                    raise Violation("left behind", f"{name!r} is held without an owner: {held.id}")
             if any(self.model.alive(claim.client) for claim in entry.queue.values()):
-                raise Violation(f"a waiter is left in the queue of {name!r}")
+                raise Violation("left behind", f"a waiter is left in the queue of {name!r}")
         self.all_was_released()
 
 

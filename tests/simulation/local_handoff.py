@@ -114,14 +114,16 @@ class HandoffJudge(Judge):
         self.grants_of[grant] += 1
         since = self.begun.setdefault(grant, self.world.time)
         if self.grants_of[grant] > hold.claim.tokens:
-            raise Violation(f"{grant} was handed off more often than {hold.claim.tokens - 1}")
+            raise Violation(
+                "order", f"{grant} was handed off more often than {hold.claim.tokens - 1}"
+            )
         if shared.claim.cached:
             if self.world.time > since + ENOUGH:
                 self._check_rivals(hold.claim)
         elif self.calm and self.world.time > since + MAX_HANDOFF + MOMENT:
-            raise Violation(f"{grant} was handed off after its time limit")
+            raise Violation("order", f"{grant} was handed off after its time limit")
         if hold.token > self.counter(hold.claim.name):
-            raise Violation(f"token {hold.token} was not reserved")
+            raise Violation("token", f"token {hold.token} was not reserved")
 
     def counter(self, name: str) -> int:
         """The last token that the store has granted."""
@@ -135,7 +137,9 @@ class HandoffJudge(Judge):
         """A cached lease is not reused when other clients have been waiting for a while."""
         for rival in self.rivals(claim):
             if self.calm and rival.since < EPOCH + self.world.time - ENOUGH:
-                raise Violation(f"{claim.id} reuses its cached lease while {rival.id} waits")
+                raise Violation(
+                    "order", f"{claim.id} reuses its cached lease while {rival.id} waits"
+                )
 
     def begin(self) -> None:
         """Set the initial state."""
@@ -154,7 +158,7 @@ class HandoffJudge(Judge):
             claims = [waiter.claim for waiter in layer.waiters.values()]
             left = {claim.id for claim in claims if claim.client == own}
             if not left <= self.pending_ids:
-                raise Violation(f"{name} is left with {left}")
+                raise Violation("left behind", f"{name} is left with {left}")
 
 
 class TableHandoffJudge(HandoffJudge):

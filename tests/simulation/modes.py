@@ -93,7 +93,9 @@ class ManyHolds(Judge):
         if holder not in self.is_valid:
             self._granted(hold, machine)
         elif self.is_valid[holder] is not hold:
-            raise Violation(f"{machine.name} counts on {holder}, which another process holds")
+            raise Violation(
+                "exclusion", f"{machine.name} counts on {holder}, which another process holds"
+            )
         if self.seen_modes.get(holder) != (hold.claim.mode, hold.token):
             self._check_token(hold)
         valid_holders.setdefault(name, holder)
@@ -113,14 +115,14 @@ class ManyHolds(Judge):
         if self.breaking:
             return
         if before is None and hold.token in self.tokens[name]:
-            raise Violation(f"{holder} has the token {hold.token} of another grant")
+            raise Violation("token", f"{holder} has the token {hold.token} of another grant")
         became = mode == "exclusive" and (before is None or before[0] != "exclusive")
         if became and self.writers.get(name) == (holder, hold.token):
             return  # its downgrade was never applied: it has been the writer all the time
         if became and hold.token <= max(self.tokens[name], default=0):
-            raise Violation(f"the write {holder} has no greater token than grants before")
+            raise Violation("token", f"the write {holder} has no greater token than grants before")
         if mode != "permits" and before is None and hold.token < self.writes[name]:
-            raise Violation(f"{holder} was granted after a write that has a greater token")
+            raise Violation("token", f"{holder} was granted after a write that has a greater token")
         self.tokens[name].add(hold.token)
         if mode == "exclusive":
             self.writes[name] = max(self.writes[name], hold.token)
@@ -154,7 +156,7 @@ class ModesJudge(ManyHolds):
             passed = claim.id in self.passed_over.get(hold.claim.id, ())
             alive = not self.breaking and self.model.alive(claim.client)
             if earlier and not passed and alive and conflict(claim, hold.claim):
-                raise Violation(f"{hold.claim.id} overtook {claim.id}, which came earlier")
+                raise Violation("order", f"{hold.claim.id} overtook {claim.id}, which came earlier")
 
     def _check_entry(self, entry: Entry) -> None:
         super()._check_entry(entry)
@@ -163,7 +165,7 @@ class ModesJudge(ManyHolds):
         for one, other in ((a, b) for a in holds for b in holds if a is not b):
             pair = (one.mode, other.mode)
             if pair not in WAITING and pair != ("permits", "permits"):
-                raise Violation(f"{name!r} is held by {one.id} and {other.id}: {pair}")
+                raise Violation("exclusion", f"{name!r} is held by {one.id} and {other.id}: {pair}")
         waiting = {hold.id for hold in holds if hold.mode == "upgrading"}
         entered = [h for h in holds if h.id not in self.known and h.id not in waiting]
         self.known |= {hold.id for hold in holds}
@@ -172,9 +174,9 @@ class ModesJudge(ManyHolds):
         for hold in entered:
             lasts = hold.expires - self.world.time
             if hold.id != self.model.asker and lasts > rules.CONFIRM_WITHIN + TICK:
-                raise Violation(f"{hold.id} was granted {lasts:.1f} s without asking")
+                raise Violation("progress", f"{hold.id} was granted {lasts:.1f} s without asking")
         if entered and waiting & self.upgrading[name]:
-            raise Violation(f"{entered[0].id} entered while an upgrade waits")
+            raise Violation("order", f"{entered[0].id} entered while an upgrade waits")
         self.upgrading[name] = waiting
         self._check_modes(entry)
         self._check_progress(name, entry)
@@ -184,10 +186,12 @@ class ModesJudge(ManyHolds):
     ) -> None:
         """No grant exceeds the limit, which may have become smaller; no claim waits for more."""
         if entered and sum(hold.permits for hold in holds) > entry.limit:
-            raise Violation(f"more than {entry.limit} permits are held")
+            raise Violation("exclusion", f"more than {entry.limit} permits are held")
         for claim in entry.queue.values():
             if claim.permits > entry.limit:
-                raise Violation(f"{claim.id} waits for {claim.permits} of {entry.limit} permits")
+                raise Violation(
+                    "progress", f"{claim.id} waits for {claim.permits} of {entry.limit} permits"
+                )
 
     def _check_modes(self, entry: Entry) -> None:
         """The store has a hold in the mode that its owner counts on, when nothing is in flight."""
@@ -199,7 +203,9 @@ class ModesJudge(ManyHolds):
             if self.registry[machine.name].in_flight.active or hold.unsettled:
                 continue
             if held.mode != hold.claim.mode:
-                raise Violation(f"{held.id} is {held.mode}, its owner has {hold.claim.mode}")
+                raise Violation(
+                    "exclusion", f"{held.id} is {held.mode}, its owner has {hold.claim.mode}"
+                )
 
     def _check_progress(self, name: str, entry: Entry) -> None:
         """What can be granted is granted soon, and an upgrade whose hold is alone is completed."""
@@ -220,7 +226,9 @@ class ModesJudge(ManyHolds):
             ahead.append(claim)
         now = self.world.time
         if possible and self.model.asked_for == name and self.model.asked_at == now:
-            raise Violation(f"a request left {possible[0]} waiting, which could be granted")
+            raise Violation(
+                "progress", f"a request left {possible[0]} waiting, which could be granted"
+            )
         for key in [key for key in self.late if key[0] == name and key[1] not in possible]:
             del self.late[key]
         # The first waiter knows when a hold ends. After a death, another has to ask first.
@@ -229,7 +237,9 @@ class ModesJudge(ManyHolds):
             since = self.late.setdefault((name, claim_id), now)
             noticed = len(holds) == len(entry.holds) or claim_id == first
             if now - since > (CALM_STALL if self.calm and noticed else self.stall):
-                raise Violation(f"{claim_id} could have been granted {now - since:.1f} s ago")
+                raise Violation(
+                    "progress", f"{claim_id} could have been granted {now - since:.1f} s ago"
+                )
 
     def _over(self, name: str) -> bool:
         return True  # `_check_progress` is stricter
@@ -271,7 +281,7 @@ class ModesUser(User):
         except (LimitMismatch, ValueError):
             if self.story.resizes:
                 return
-            raise Violation("a semaphore of one limit has another") from None
+            raise Violation("answer", "a semaphore of one limit has another") from None
         if handle is None:
             self._refused(timeout, self.machine.now() - asked)
             return
@@ -298,7 +308,7 @@ class ModesUser(User):
                 await self._forbidden(name)
         except LeaseLost:
             if self.story.calm and handle.hold.renew:
-                raise Violation("a lease was lost without a fault") from None
+                raise Violation("loss", "a lease was lost without a fault") from None
             return
         await self._pause(self.chance.choice(self.story.works))
 
@@ -328,7 +338,7 @@ class ModesUser(User):
     async def _downgrade(self, name: str, handle: LeaseHandle) -> None:
         inner = await self._side(name, "shared").acquire(0.0)
         if inner is None or inner.hold is not handle.hold:
-            raise Violation("a writer cannot read")
+            raise Violation("answer", "a writer cannot read")
         try:
             await self._release(handle)
         except Interrupted:
@@ -341,7 +351,7 @@ class ModesUser(User):
             await self._side(name, "exclusive").acquire(self.chance.choice((None, 0.0)))
         except WouldDeadlock:
             return
-        raise Violation("a reader became a writer")
+        raise Violation("exclusion", "a reader became a writer")
 
 
 class PersistentUser(ModesUser):
@@ -366,7 +376,7 @@ class PersistentUser(ModesUser):
                 await self._use(inner, RELEASE_PAUSE)
         except (LeaseLost, StoreError) as error:
             if self.story.calm and handle.hold.renew:
-                raise Violation(f"without a fault: {error}") from None
+                raise Violation("answer", f"without a fault: {error}") from None
 
 
 class ModesPlay(Story):
@@ -450,16 +460,16 @@ class SqlModesJudge(ManyHolds, SqlJudge):
     def _check_beside(self, name: str, modes: list[Mode], permits: int) -> None:
         pairs = [(one, other) for n, one in enumerate(modes) for other in modes[:n]]
         if not all(pair in WAITING or pair == ("permits", "permits") for pair in pairs):
-            raise Violation(f"{name!r} is held as {modes}")
+            raise Violation("exclusion", f"{name!r} is held as {modes}")
         if name == SEMAPHORE and permits > LIMIT:
-            raise Violation(f"more than {LIMIT} permits are held")
+            raise Violation("exclusion", f"more than {LIMIT} permits are held")
 
     def _check_owner(self, holder: str, client: str) -> None:
         hold = self.is_valid.get(holder)
         if hold is not None and hold.state is State.FREE:
-            raise Violation(f"{holder} was released, and holds again")
+            raise Violation("left behind", f"{holder} was released, and holds again")
         if hold is None and self._is_abandoned(client, holder):
-            raise Violation(f"{holder} holds without an owner")
+            raise Violation("left behind", f"{holder} holds without an owner")
 
     def at_rest(self) -> None:
         """Nothing is left."""
@@ -469,7 +479,7 @@ class SqlModesJudge(ManyHolds, SqlJudge):
         for name, holds in model.tables.holds.items():
             left = [each["id"] for each in holds.values() if each["expires"] > now]
             if left:
-                raise Violation(f"{name!r} is held without an owner: {left}")
+                raise Violation("left behind", f"{name!r} is held without an owner: {left}")
 
 
 class SqlModesStory(ModesPlay, SqlStory):
@@ -492,7 +502,9 @@ class SessionsModesJudge(ManyHolds, SessionsJudge):
         model: Any = self.model
         for key, sessions in model.readers.items():
             for session in sessions:
-                raise Violation(f"session {session.number} reads {key} without an owner")
+                raise Violation(
+                    "left behind", f"session {session.number} reads {key} without an owner"
+                )
 
 
 class SessionsModesStory(ModesPlay, SessionsStory):

@@ -49,7 +49,7 @@ def read(server: Server, name: str) -> Keys:
     keys, data = keys_of(name), server.data
     lock, key = data.values.get(keys.lock.encode()), keys.lock.encode()
     if lock is not None and key not in data.ends:
-        raise Violation(f"{name!r} is held without expiry")
+        raise Violation("left behind", f"{name!r} is held without expiry")
     owner = lock if isinstance(lock, bytes) else owner_in(lock)
     holder = holder_of(owner.decode()) if owner else ""
     record: Any = data.values.get(keys.record.encode(), b"")
@@ -101,7 +101,7 @@ class RedisJudge(Judge):
             holder, queue = self.in_store(hold), self.queues.get(hold.claim.name, {})
             place = queue.get(holder, self.tickets)
             if any(earlier < place for earlier in queue.values()):
-                raise Violation(f"{holder} overtook an earlier waiter")
+                raise Violation("order", f"{holder} overtook an earlier waiter")
 
     def _server(self) -> Server:
         server: Server = self.story.net.hosts[self.story.master].server
@@ -151,7 +151,7 @@ class RedisJudge(Judge):
         self.granted.add(grant)
         if int(word) <= self.newest.get(name, 0):
             raise Violation(
-                f"a new grant of {name!r} has token {int(word)}, which does not increase"
+                "token", f"a new grant of {name!r} has token {int(word)}, which does not increase"
             )
         self.newest[name] = int(word)
 
@@ -161,16 +161,16 @@ class RedisJudge(Judge):
         wake = wake_channel(keys_of(name).lock)
         asks = self.story.net.asker == holder.partition(".")[0]
         if not asks and not server.channels.get(f"{wake}{self.addresses[holder]}".encode()):
-            raise Violation(f"{name!r} was handed to {holder}, which does not listen")
+            raise Violation("progress", f"{name!r} was handed to {holder}, which does not listen")
 
     def _check_holder(self, name: str, holder: str) -> None:
         if self.shared(holder):
             return
         hold = self.is_valid.get(holder)
         if hold is not None and hold.state is State.FREE:
-            raise Violation(f"{holder} was released, and holds {name!r} again")
+            raise Violation("left behind", f"{holder} was released, and holds {name!r} again")
         if hold is None and self._has_no_owner(holder):
-            raise Violation(f"{holder} holds {name!r} without an owner")
+            raise Violation("left behind", f"{holder} holds {name!r} without an owner")
 
     def _has_no_owner(self, holder: str) -> bool:
         # The identifiers of clients begin with the name of their machine.
@@ -209,7 +209,7 @@ class RedisJudge(Judge):
         quiet = RECHECK_MS / 1000 if name in self.ran_out else 0.0
         limit = quiet + CALM_STALL if self.calm and not lost else self.stall
         if self.world.time - since > limit:
-            raise Violation(f"{name!r} was idle for {limit} s with a waiter")
+            raise Violation("progress", f"{name!r} was idle for {limit} s with a waiter")
 
     def _wants(self, holder: str) -> bool:
         machine = self.machines[holder.partition(".")[0]]
@@ -222,7 +222,7 @@ class RedisJudge(Judge):
         for name in self.story.names:
             keys = self._keys(name)
             if keys.holder and not self._ended(keys):
-                raise Violation(f"{name!r} is held without an owner: {keys.holder}")
+                raise Violation("left behind", f"{name!r} is held without an owner: {keys.holder}")
             if any(map(self._wants, keys.waiters)):
-                raise Violation(f"a waiter is left in the queue of {name!r}")
+                raise Violation("left behind", f"a waiter is left in the queue of {name!r}")
         self.all_was_released()

@@ -58,7 +58,7 @@ def read(server: Server, name: str) -> Keys:
     fields = data.values.get(key) or Hash()
     assert isinstance(fields, Hash)
     if fields and key not in data.ends:
-        raise Violation(f"{name!r} is held without expiry")
+        raise Violation("left behind", f"{name!r} is held without expiry")
     holds, ended = [], False
     for field, value in fields.items():
         if not field.startswith(b"about:"):
@@ -66,12 +66,12 @@ def read(server: Server, name: str) -> Keys:
         owner = field.removeprefix(b"about:")
         hold = held_of(owner, value, 0)
         if hold is None or owner not in fields:
-            raise Violation(f"{name!r} has a record without a hold")
+            raise Violation("left behind", f"{name!r} has a record without a hold")
         end = data.ends[key]
         if fields[b"mode"] != b"exclusive":
             end = int(fields[owner].split()[0])
             if end > data.ends[key]:
-                raise Violation(f"{name!r} expires before a hold ends")
+                raise Violation("left behind", f"{name!r} expires before a hold ends")
         if end < now:
             ended = True
         else:
@@ -131,16 +131,16 @@ class RedisModesJudge(ManyHolds):
         for claim in self.queues.get(hold.claim.name, {}).values() if self.calm else ():
             earlier = self.arrivals[claim.id] < place and claim.id != hold.claim.id
             if earlier and not self._gave_up(claim.id) and conflict(claim, hold.claim):
-                raise Violation(f"{hold.claim.id} overtook {claim.id}, which came earlier")
+                raise Violation("order", f"{hold.claim.id} overtook {claim.id}, which came earlier")
 
     def _check_keys(self, name: str, keys: Keys) -> None:
         holds = keys.holds
         for one, other in ((a, b) for a in holds for b in holds if a is not b):
             pair = (one.mode, other.mode)
             if pair not in WAITING and pair != ("permits", "permits"):
-                raise Violation(f"{name!r} is held by {one.id} and {other.id}: {pair}")
+                raise Violation("exclusion", f"{name!r} is held by {one.id} and {other.id}: {pair}")
         if name == SEMAPHORE and sum(hold.permits for hold in holds) > LIMIT:
-            raise Violation(f"more than {LIMIT} permits are held")
+            raise Violation("exclusion", f"more than {LIMIT} permits are held")
         for held in holds:
             self._check_owner(name, held)
             self._check_mode(held)
@@ -153,7 +153,7 @@ class RedisModesJudge(ManyHolds):
         entered = [h for h in holds if h.id not in self.known and h.id not in waiting]
         self.known |= {hold.id for hold in holds}
         if entered and waiting & self.upgrading[name]:
-            raise Violation(f"{entered[0].id} entered while an upgrade waits")
+            raise Violation("order", f"{entered[0].id} entered while an upgrade waits")
         self.upgrading[name] = waiting
 
     def _check_mode(self, held: HoldRecord) -> None:
@@ -164,17 +164,19 @@ class RedisModesJudge(ManyHolds):
         if self.registry[machine.name].in_flight.active or hold.unsettled:
             return
         if held.mode != hold.claim.mode:
-            raise Violation(f"{held.id} is {held.mode}, its owner has {hold.claim.mode}")
+            raise Violation(
+                "exclusion", f"{held.id} is {held.mode}, its owner has {hold.claim.mode}"
+            )
 
     def _check_owner(self, name: str, held: HoldRecord) -> None:
         hold = self.is_valid.get(held.id)
         if hold is not None and hold.state is State.FREE:
-            raise Violation(f"{held.id} was released, and holds {name!r} again")
+            raise Violation("left behind", f"{held.id} was released, and holds {name!r} again")
         machine = self.machine_of(held.client)
         if hold is None and machine is not None and machine.alive and not self._gave_up(held.id):
             registry = self.registry[machine.name]
             if not registry.in_flight.active and held.id not in registry.pending_releases:
-                raise Violation(f"{held.id} holds {name!r} without an owner")
+                raise Violation("left behind", f"{held.id} holds {name!r} without an owner")
 
     def machine_of(self, client: str) -> Machine | None:
         """The identifiers of clients begin with the name of their machine."""
@@ -217,7 +219,9 @@ class RedisModesJudge(ManyHolds):
             quiet = QUIET if name in self.ran_out else 0.0
             limit = quiet + CALM_STALL if self.calm else self.stall
             if now - since > limit:
-                raise Violation(f"{claim_id} could have been granted {now - since:.1f} s ago")
+                raise Violation(
+                    "progress", f"{claim_id} could have been granted {now - since:.1f} s ago"
+                )
 
     def at_rest(self) -> None:
         """All waiters were served, and nothing is left."""
@@ -225,9 +229,11 @@ class RedisModesJudge(ManyHolds):
         for name in self.story.names:
             keys = read(self._server(), name)
             if keys.holds:
-                raise Violation(f"{name!r} is held without an owner: {keys.holds[0].id}")
+                raise Violation(
+                    "left behind", f"{name!r} is held without an owner: {keys.holds[0].id}"
+                )
             if any(map(self._wants, keys.queue)):
-                raise Violation(f"a waiter is left in the queue of {name!r}")
+                raise Violation("left behind", f"a waiter is left in the queue of {name!r}")
         self.all_was_released()
 
 

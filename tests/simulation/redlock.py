@@ -131,7 +131,10 @@ class RedlockJudge(ValidityJudge):
         self.strays = {stray: self.strays.get(stray, now) for stray in strays}
         for (node, name, holder), since in self.strays.items():
             if now - since > STRAY:
-                raise Violation(f"{node} keeps a vote on {name!r} for {holder}, which has no owner")
+                raise Violation(
+                    "left behind",
+                    f"{node} keeps a vote on {name!r} for {holder}, which has no owner",
+                )
 
     def _is_forgotten(self, holder: str) -> bool:
         """Return whether the client is alive and does not know the claim."""
@@ -159,7 +162,9 @@ class RedlockJudge(ValidityJudge):
                 holder = master.voted_for(name)
                 # A request of a dead client may have arrived late.
                 if holder and self.machines[holder.partition(".")[0]].alive:
-                    raise Violation(f"{master.node} has a vote on {name!r} without an owner")
+                    raise Violation(
+                        "left behind", f"{master.node} has a vote on {name!r} without an owner"
+                    )
 
 
 class RedlockStory(Story):

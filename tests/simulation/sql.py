@@ -76,9 +76,9 @@ class SqlJudge(Judge):
                 continue
             hold = self.is_valid.get(row["id"])
             if hold is not None and hold.state is State.FREE:
-                raise Violation(f"{row['id']} was released, and holds again")
+                raise Violation("left behind", f"{row['id']} was released, and holds again")
             if hold is None and self._is_abandoned(row["client"], row["id"]):
-                raise Violation(f"{row['id']} holds without an owner")
+                raise Violation("left behind", f"{row['id']} holds without an owner")
 
     def _is_abandoned(self, client: str, holder: str) -> bool:
         # The identifiers of clients begin with the name of their machine.
@@ -104,12 +104,12 @@ class SqlJudge(Judge):
         self.all_were_served()
         for name, row in tables.locks.items():
             if row["id"] is not None and row["expires"] > now:
-                raise Violation(f"{name!r} is held without an owner: {row['id']}")
+                raise Violation("left behind", f"{name!r} is held without an owner: {row['id']}")
         for name, queue in tables.waiters.items():
             if [waiter for waiter in queue if waiter["expires"] > now]:
-                raise Violation(f"a waiter is left in the queue of {name!r}")
+                raise Violation("left behind", f"a waiter is left in the queue of {name!r}")
         if model.owners:
-            raise Violation("a transaction was left open")
+            raise Violation("left behind", "a transaction was left open")
         self.all_was_released()
 
 
@@ -138,7 +138,9 @@ class SessionsJudge(ValidityJudge):
         model: Any = self.model
         for key, session in model.owners.items():
             if key[0] != "liveness_key":
-                raise Violation(f"session {session.number} has {key} without an owner")
+                raise Violation(
+                    "left behind", f"session {session.number} has {key} without an owner"
+                )
 
 
 class SessionsStory(DatabaseStory):

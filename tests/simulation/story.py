@@ -7,7 +7,7 @@ probabilities. Faults stop at `HEAL`; at `END` all locks must be free and all wa
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tests.models.sqlite_model import Model
 from tests.simulation.forks import forked
@@ -21,6 +21,8 @@ from leaselock.core.queue import NodeQueue
 from leaselock.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
+    from tests.simulation.judge import Invariant
+
     from leaselock.core.lease_handle import LeaseHandle
     from leaselock.core.mutex import Mutex
 
@@ -47,6 +49,9 @@ def has_forks(seed: int) -> bool:
     return seed >= LONG_ONES and seed % FORKING == 1
 
 
+CRASH: Literal["crash"] = "crash"
+
+
 class Outcome(NamedTuple):
     """The result of a seed."""
 
@@ -56,6 +61,8 @@ class Outcome(NamedTuple):
     steps: int
     trace: list[str]
     overlaps: int = 0
+    invariant: Invariant | Literal["crash"] | None = None
+    """What was violated; "crash" where an operation ended with an error that is none of ours."""
 
 
 class Story:
@@ -194,7 +201,8 @@ class Story:
 
     def run(self) -> Outcome:
         """Play the story, and return its outcome."""
-        violation = None
+        violation: str | None = None
+        invariant: Invariant | Literal["crash"] | None = None
         gc.disable()  # a collection at a random moment would not be determined by the seed
         try:
             self.world.after(1.0, self._disturb)
@@ -202,9 +210,9 @@ class Story:
             self.world.play(self.end)
             self.judge.at_rest()
         except Violation as found:
-            violation = str(found)
+            violation, invariant = str(found), found.invariant
         except Exception as unexpected:  # a process ended with an unexpected error
-            violation = repr(unexpected)
+            violation, invariant = repr(unexpected), CRASH
         finally:
             for machine in self.judge.machines.values():
                 if machine.alive:
@@ -212,4 +220,5 @@ class Story:
             gc.enable()
         trace = self.world.trace or []
         overlaps = len(self.judge.overlaps)
-        return Outcome(self.seed, violation, self.judge.grants, self.world.steps, trace, overlaps)
+        counts = self.judge.grants, self.world.steps
+        return Outcome(self.seed, violation, *counts, trace, overlaps, invariant)

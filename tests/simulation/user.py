@@ -40,12 +40,14 @@ class User:
                 await self._once()
             except StoreError:
                 if self.story.calm:
-                    raise Violation("a request failed although the store answered all") from None
+                    raise Violation(
+                        "answer", "a request failed although the store answered all"
+                    ) from None
 
     async def live_on(self, child: Child) -> None:
         """In a forked child: nothing is held, and no lock of the parent is released."""
         if not child.handle.lost():
-            raise Violation("a forked child has a valid hold of its parent's lock")
+            raise Violation("exclusion", "a forked child has a valid hold of its parent's lock")
         await self._tolerant(child.handle.release)
         inner = await child.mutex.acquire(0.0)
         if inner is not None:
@@ -87,9 +89,9 @@ class User:
 
     def _refused(self, timeout: float | None, waited: float) -> None:
         if timeout is None:
-            raise Violation("a wait without end ended without the lock")
+            raise Violation("answer", "a wait without end ended without the lock")
         if self.story.calm and not timeout - 1e-9 <= waited <= timeout + 0.2:
-            raise Violation(f"a wait of {timeout} s ended after {waited:.3f} s")
+            raise Violation("answer", f"a wait of {timeout} s ended after {waited:.3f} s")
 
     async def _work(self, mutex: Mutex, handle: LeaseHandle) -> None:
         for _ in range(self.chance.choice((1, 2, 4))):
@@ -109,7 +111,7 @@ class User:
         except LeaseLost:
             return
         if inner is None or inner.hold is not handle.hold:
-            raise Violation("a nested acquire did not find the hold it is nested in")
+            raise Violation("answer", "a nested acquire did not find the hold it is nested in")
         try:
             await self._pause(0.05)
         except Interrupted:
@@ -117,7 +119,7 @@ class User:
             raise
         await self._release(inner)
         if handle.hold.depth != before:
-            raise Violation("the depth does not agree with the releases")
+            raise Violation("answer", "the depth does not agree with the releases")
 
     async def _tolerant(self, action: Callable[[], object]) -> None:
         try:
@@ -134,4 +136,4 @@ class User:
             await handle.release()
         except (LeaseLost, StoreError):
             if valid and self.story.calm and hold.renew:
-                raise Violation(f"{hold.claim.name} was lost without a fault") from None
+                raise Violation("loss", f"{hold.claim.name} was lost without a fault") from None

@@ -45,7 +45,7 @@ class ZooJudge(ValidityJudge):
         tree: Any = self.model.tree  # type: ignore[attr-defined]
         left = [node.path for node in tree.nodes.values() if node.session]
         if left:
-            raise Violation(f"nodes without a claim are left: {left}")
+            raise Violation("left behind", f"nodes without a claim are left: {left}")
 
 
 class ZooStory(Story):
@@ -103,7 +103,7 @@ class EnsembleJudge(ZooJudge):
         super().at_rest()
         ensemble: Any = self.model
         if any(server.tree.nodes != ensemble.tree.nodes for server in ensemble.servers):
-            raise Violation("a server has other nodes than the committed ones")
+            raise AssertionError("a server has other nodes than the committed ones")
 
 
 class EnsembleStory(ZooStory):

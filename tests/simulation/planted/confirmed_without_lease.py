@@ -10,8 +10,6 @@ from leaselock.core.backend import Acquire, Busy, Grant, Mismatch
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 20000
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from leaselock.errors import StoreError
 
-FIRST = 20015
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -9,8 +9,6 @@ from leaselock.core.hold import Hold, State
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 20085
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

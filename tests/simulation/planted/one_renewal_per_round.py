@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.hold import Hold
 
-FIRST = 21652
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.local_handoff import LocalHandoff, SharedLease
 
-FIRST = 20005
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

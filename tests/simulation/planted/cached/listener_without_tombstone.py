@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.local_handoff import LocalHandoff, SharedLease
 
-FIRST = 20438
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

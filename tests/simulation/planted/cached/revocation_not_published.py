@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 STORY = "cached redis"
-FIRST = 20003
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Claim, Watched
 
-FIRST = 282
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

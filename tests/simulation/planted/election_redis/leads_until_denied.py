@@ -9,7 +9,6 @@ from leaselock.core.hold import Hold, State
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 126
 # Only partitions, restarts and broken connections.
 FAULTS = {"freeze": 0.0, "slow": 0.0, "lost_request": 0.0, "lost_reply": 0.0}
 

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "sqlite"
-FIRST = 20001
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

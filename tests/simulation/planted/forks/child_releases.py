@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "redis"
-FIRST = 20016
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from leaselock.core.local_handoff import SharedLease
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 20031
 FAULTS = {"freeze": 0.05, "freeze_mean": 4.0}
 
 

@@ -9,8 +9,6 @@ from leaselock.core.local_handoff import LocalQueue, LocalWaiter
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 20090
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

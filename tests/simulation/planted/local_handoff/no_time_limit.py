@@ -9,8 +9,6 @@ from leaselock.core.local_handoff import SharedLease
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 20005
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

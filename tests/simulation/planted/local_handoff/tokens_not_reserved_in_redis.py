@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 STORY = "local handoff redis"
-FIRST = 20001
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.local_handoff import LocalWaiter, SharedLease
 
-FIRST = 20140
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.local_handoff import LocalWaiter, SharedLease
 
-FIRST = 20745
 FAULTS = {"freeze": 0.05, "freeze_mean": 4.0}
 
 

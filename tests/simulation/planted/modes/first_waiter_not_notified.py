@@ -9,8 +9,6 @@ from leaselock.core import rules
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 22470
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Acquire, Busy, Claim, HoldRecord
 
-FIRST = 897
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

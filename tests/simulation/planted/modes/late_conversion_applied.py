@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Convert, Converted
 
-FIRST = 119
 FAULTS = {"slow": 0.1, "delay": 0.005, "freeze": 0.0}
 
 

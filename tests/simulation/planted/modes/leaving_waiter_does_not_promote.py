@@ -10,8 +10,6 @@ from leaselock.core.backend import Release, Released
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 49
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

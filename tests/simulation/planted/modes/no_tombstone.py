@@ -9,8 +9,6 @@ from leaselock.backends.memory.store import MemoryRow
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 68
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from leaselock.core.backend import Claim, HoldRecord
 
 
-FIRST = 4
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = backend.compatible

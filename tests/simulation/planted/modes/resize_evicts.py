@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Resize, Resized
 
-FIRST = 18
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from leaselock.core.backend import Convert, Converted
 
 
-FIRST = 2
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = rules.convert

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from leaselock.core.backend import HoldRecord
 
 
-FIRST = 18
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 

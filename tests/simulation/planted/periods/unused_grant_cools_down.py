@@ -9,8 +9,6 @@ from leaselock.core.backend import Claim
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 61
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Claim
 
-FIRST = 81
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

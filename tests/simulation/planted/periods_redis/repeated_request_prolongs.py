@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 20
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(patch, "KEEP_TAKEN", "if not free_from then", "if true then")

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from leaselock.core.backend import Claim
 
 
-FIRST = 377
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = Listener.take_address

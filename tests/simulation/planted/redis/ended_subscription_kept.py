@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.listener import Group
 
 
-FIRST = 6
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = Listener._end

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 FAULTS = {"freeze": 0.05, "freeze_mean": 4.0}
 
-FIRST = 255
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

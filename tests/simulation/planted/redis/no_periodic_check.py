@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 2
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     patch.setattr(scripted_lock, "_recheck", lambda left, rank: 1e9)

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.messages import Subscription
 
 
-FIRST = 20128
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 

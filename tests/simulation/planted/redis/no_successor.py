@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 1499
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     patch.setattr(Group, "wake_first_later", lambda self: None)

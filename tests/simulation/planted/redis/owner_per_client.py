@@ -9,8 +9,6 @@ from leaselock.backends.redis import keys, packed_commands
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 20000
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

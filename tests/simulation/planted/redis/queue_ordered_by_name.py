@@ -9,8 +9,6 @@ from tests.simulation.lua import rewrite
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 20004
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 # Not long before the first seed in which two hold the lock.
-FIRST = 174
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

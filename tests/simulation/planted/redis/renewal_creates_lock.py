@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 20040
 FAULTS = {"slow": 0.02, "freeze": 0.05, "freeze_mean": 1.0}
 
 

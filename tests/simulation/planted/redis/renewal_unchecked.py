@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 # The story that shows it.
 STORY = "redis data loss"
-FIRST = 20330
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,11 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 1
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(
         patch,
         "CONVERT",
-        "promote(owner, false)",
-        "if target == 'exclusive' then promote(owner, false) end",
+        "end\npromote(owner, false)\n",
+        "end\nif target == 'exclusive' then promote(owner, false) end\n",
     )

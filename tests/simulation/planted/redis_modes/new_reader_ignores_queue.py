@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 2
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(patch, EVERY, "or upgrading or ahead.closed then", "or upgrading then")

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 2
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(patch, "RELEASE_SHARED", "if was > 0 then", "if was == 2 then")

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 6
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     rewrite(patch, EVERY, "mode ~= 'permits' or ahead.any then", "mode ~= 'permits' then")

@@ -9,8 +9,6 @@ from leaselock.backends.redlock.votes import Votes
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 20231
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from leaselock.core.backend import Claim
 
 # Not long before the first short story that finds it.
-FIRST = 20255
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

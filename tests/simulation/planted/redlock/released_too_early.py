@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from leaselock.core.backend import Claim
 
 # Of the stories that find it, one that ends soon: two hold the lock at once.
-FIRST = 65
 FAULTS = {"slow": 0.1}
 
 

@@ -9,7 +9,6 @@ from leaselock.backends.sql.lock_row import SqlLockRow
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 20054
 FAULTS = {"slow": 0.02, "freeze": 0.05, "freeze_mean": 1.0}
 
 

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from leaselock.backends.sql.executor import Executor
 
 
-FIRST = 20003
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 20617
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     patch.setattr(validity, "PROVEN_PART", 5 * validity.PROVEN_PART)

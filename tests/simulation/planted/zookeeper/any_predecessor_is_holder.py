@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from leaselock.backends.zookeeper.contender import Contender
 
-FIRST = 20000
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

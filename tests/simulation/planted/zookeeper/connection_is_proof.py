@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "zookeeper ensemble"
-FIRST = 7341
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

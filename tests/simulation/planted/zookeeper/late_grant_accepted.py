@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 20060
 FAULTS = {"freeze": 0.05, "freeze_mean": 1.0}
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "zookeeper ensemble"
-FIRST = 20009
 # No story is calm.
 FAULTS = {"freeze": 0.0}
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import pytest
 
 STORY = "zookeeper ensemble"
-FIRST = 20258
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

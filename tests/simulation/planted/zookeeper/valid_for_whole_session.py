@@ -9,8 +9,6 @@ from leaselock.core import validity
 if TYPE_CHECKING:
     import pytest
 
-FIRST = 20069
-
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 58
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
 

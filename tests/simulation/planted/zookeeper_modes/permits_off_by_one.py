@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-FIRST = 3
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     patch.setattr(View, "permits", property(lambda view: sorted(view.children)[1:]))

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from leaselock.backends.zookeeper.queue_order import Position
 
 
-FIRST = 21
-
-
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
     real = queue_order.position

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from leaselock.backends.zookeeper.requests import Node
 
 
-FIRST = 832
 FAULTS = {"slow": 0.02, "delay": 0.02}
 
 
