@@ -32,7 +32,8 @@ PUBLIC_NAMES = [
     *("Election", "AsyncElection", "Campaign", "AsyncCampaign"),
     *("LeaselockError", "AcquireTimeout", "NotHeld", "AlreadyHeld"),
     *("LeaseLost", "InvalidName", "ClientClosed", "Event", "DeadlockDetected"),
-    *("StoreError", "NotApplied", "OutcomeUnknown", "UnsafeProtocolWarning", "__version__"),
+    *("StoreError", "NotApplied", "StoreUnreachable", "OutcomeUnknown"),
+    *("UnsafeProtocolWarning", "__version__"),
     *("StaleVersion", "FenceRejected", "RowNotFound", "AcquireCancelled"),
 ]
 

@@ -62,6 +62,13 @@ def test_wrong_usage_and_configuration(
     assert "Traceback" not in done.stderr
 
 
+def test_the_exit_code_does_not_depend_on_words_of_the_address(shell: Shell) -> None:
+    for name in ("permission-denied.sock", "is not a lock.sock", "read-only.sock"):
+        done = shell.run("--url", f"unix:///{shell.folder}/{name}", "ls")
+        assert done.returncode == 69, done.stderr
+        assert name in done.stderr
+
+
 def test_file_of_another_version_exits_78(shell: Shell) -> None:
     shell.run("ls")
     database = sqlite3.connect(shell.folder / "locks.db")

@@ -89,6 +89,7 @@ class AsyncClient:
         self._driver.last = self._core.close
         self._driver.unreleased = self._core.unreleased
         self._url = self._driver.store = opened.shown
+        self._driver.typed = opened.typed or opened.shown
         attach(self._core, opened.shown)
 
     @property

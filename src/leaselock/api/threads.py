@@ -88,6 +88,7 @@ class Client:
         self._driver.forgotten = self._core.abandon
         self._driver.last = self._core.close
         self._url = self._driver.store = opened.shown
+        self._driver.typed = opened.typed or opened.shown
         attach(self._core, opened.shown)
 
     @property

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock.backends.libraries import check_version, library
-from leaselock.backends.url import check_form, parse
+from leaselock.backends.url import check_form, parse, with_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,8 @@ class Opened(NamedTuple):
     """The default: what the URL says, else the store's."""
     shown: str
     """The URL without its secrets."""
+    typed: str = ""
+    """The URL for a command: with the user, without the password. Empty where there is no user."""
     stores: tuple[StoreLifecycle, ...] = ()
     """What the driver interrupts, closes and abandons."""
     blocking: tuple[Any, ...] = ()
@@ -85,7 +87,8 @@ def open_store(
     if prefix is not None and module != REDIS:
         raise ValueError("prefix= is for locks in Redis and Valkey, whose keys are shared")
     opened: Opened = import_module(module).open_store(target, now, **terms)
-    return opened
+    user = parse(target).user if isinstance(target, str) else None
+    return opened._replace(typed=with_user(opened.shown, user)) if user else opened
 
 
 def split_urls(text: str) -> list[str]:

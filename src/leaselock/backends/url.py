@@ -98,6 +98,16 @@ class StoreURL(NamedTuple):
         return f"{self.scheme}://{self.authority}{self.path}{query}"
 
 
+def with_user(shown: str, user: str | None) -> str:
+    """The URL without its secrets, but with the user, as a command needs it."""
+    if not user:
+        return shown
+    from urllib.parse import quote
+
+    scheme, mark, rest = shown.partition("://")
+    return f"{scheme}{mark}{quote(user, safe='')}@{rest}"
+
+
 def check_form(text: str, schemes: Collection[str]) -> None:
     """ValueError that says what to write, for a text that is nearly the URL of a store."""
     if text != text.strip() or any(character < " " for character in text):

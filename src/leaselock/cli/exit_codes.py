@@ -1,8 +1,4 @@
-"""Exit codes: those of sysexits.h where they fit, and the shell's convention for commands.
-
-A store error has no code of its own, only a message. Missing permissions and wrong configuration
-are recognized by phrases in it; tests/cli/test_usage.py checks that they still match.
-"""
+"""Exit codes: those of sysexits.h where they fit, and the shell's convention for commands."""
 
 from __future__ import annotations
 
@@ -10,6 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from leaselock.errors import Reason
 
 UNMET = 1
 USAGE = 64
@@ -40,11 +38,13 @@ KINDS = {
     CANNOT_EXECUTE: "cannot run",
     NOT_FOUND: "cannot run",
 }
-DENIED_PHRASES = ("permission", "may not read and write", "belongs to user", "read-only")
-CONFIG_PHRASES = (
-    *("of another version of leaselock", "is on a network or shared file system"),
-    "is not a lock",
-)
+# By the reason of a StoreError.
+BY_REASON: dict[Reason, int] = {
+    "unreachable": UNREACHABLE,
+    "refused": UNREACHABLE,
+    "denied": DENIED,
+    "misconfigured": CONFIG,
+}
 
 TABLE = """\
 exit codes:
@@ -109,7 +109,7 @@ def exit_code(error: Exception) -> int:
     if isinstance(error, Interrupted):
         return BY_SIGNAL + error.number
     if isinstance(error, leaselock.StoreError):
-        return _store_error_code(error)
+        return BY_REASON[error.reason]
     by_type = (
         (leaselock.NotHeld, NOT_HELD),
         (leaselock.LeaseLost, LOST),
@@ -118,10 +118,3 @@ def exit_code(error: Exception) -> int:
         ((Usage, ValueError), USAGE),
     )
     return next((code for kind, code in by_type if isinstance(error, kind)), INTERNAL)
-
-
-def _store_error_code(error: Exception) -> int:
-    text = str(error).lower()
-    if isinstance(error.__cause__, PermissionError) or any(p in text for p in DENIED_PHRASES):
-        return DENIED
-    return CONFIG if any(phrase in text for phrase in CONFIG_PHRASES) else UNREACHABLE

@@ -96,7 +96,7 @@ class Aio(SystemEnv):
         # The names of the locks that the client has not released.
         self.unreleased: Callable[[], list[str]] = list
         # The URL of the store, for people.
-        self.store = ""
+        self.store = self.typed = ""
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
@@ -190,7 +190,7 @@ class Aio(SystemEnv):
         error = None
         try:
             # Not in the handler, so that its context is what the caller handles, if anything.
-            raise as_public(failure)
+            raise as_public(failure, self.store, self.typed)
         finally:
             del failure  # it has this frame in its traceback
 

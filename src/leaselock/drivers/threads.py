@@ -57,7 +57,7 @@ class Threads(SystemEnv):
         # The last process of the client, for the end of the interpreter.
         self.last: Callable[[], Process[None]] | None = None
         # The URL of the store, for people.
-        self.store = ""
+        self.store = self.typed = ""
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
@@ -111,7 +111,7 @@ class Threads(SystemEnv):
         error = None
         try:
             # Not in the handler, so that its context is what the caller handles, if anything.
-            raise as_public(failure)
+            raise as_public(failure, self.store, self.typed)
         finally:
             del failure  # it has this frame in its traceback
 
