@@ -70,8 +70,9 @@ class AsyncClient:
         local_handoffs: int = 0,
         deadlock_timeout: float | None = None,
         label_from: Literal["caller"] | None = None,
+        **unknown: Never,
     ) -> None:
-        opened = connect(store, now, protocol=protocol, prefix=prefix, aio=True)
+        opened = connect(store, now, protocol=protocol, prefix=prefix, aio=True, **unknown)
         self._driver = Aio(opened.stores, opened.blocking)
         self._core = ClientCore(
             self._driver,

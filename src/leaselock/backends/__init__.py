@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock.backends.libraries import check_version, library
-from leaselock.backends.url import check_form, parse, with_user
+from leaselock.backends.url import check_form, parse, with_user, without_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +76,7 @@ def open_store(
     ValueError when no backend knows the URL, TypeError for an object that is no such client.
     """
     if isinstance(target, str):
+        target = without_driver(target)
         check_form(target, SCHEMES)
         if target.count("://") > 1:
             target = _several(target)

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+# The commands that run another one, and what ends their own words.
+WRAPPERS = ("run", "lead")
+END = "--"
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Help as wide as the terminal, without importing shutil to find its width."""
 
@@ -40,16 +45,35 @@ def parse(argv: Sequence[str], options: argparse.Namespace) -> None:
     """
     options.command, options.json, options.store = "", False, None
     # Also for an error before it is parsed. In a command of `run` it is another program's.
-    wrapper = next((word for word in argv if word in ("run", "lead")), None)
+    wrapper = next((word for word in argv if word in WRAPPERS), None)
     early = argv if wrapper is None else argv[: argv.index(wrapper)]
     try:
         top_parser().parse_args(argv, options)
         typed, *rest = options.command
         options.command = ALIASES.get(typed, typed)
-        parser_of(options.command).parse_args(rest, options)
+        parser = parser_of(options.command)
+        if options.command in WRAPPERS:
+            rest = _options_first(parser, rest)
+        parser.parse_args(rest, options)
     except exit_codes.Usage:
         options.json = options.json or "--json" in early
         raise
+
+
+def _options_first(parser: Parser, words: Sequence[str]) -> Sequence[str]:
+    """The words of `run` and `lead` with the options that follow NAME in front of it. They reach as
+    far as the "--" before the command; without one, what follows NAME is the command.
+    """
+    tail = parser.parse_args(words, argparse.Namespace()).words
+    head, name, after = words[: len(words) - len(tail)], tail[:1], tail[1:]
+    if not after or name == [END] or not after[0].startswith("-") or after[0] == END:
+        return words
+    end = after.index(END) if END in after else len(after)
+    own = [END, *name, *after[end:]]
+    found = parser.parse_args([*head, *after[:end], *own], argparse.Namespace())
+    # Without a "--" only -c can say what to run.
+    complete = found.words == own and (end < len(after) or found.shell is not None)
+    return [*head, *after[:end], *own] if complete else words
 
 
 def parser_of(command: str) -> Parser:

@@ -18,10 +18,10 @@ SHELLS = ("bash", "zsh", "fish")
 SORT_KEYS = ("name", "since", "lease", "waiters", "wait", "token")
 RUN_EPILOG = f"""\
 {DURATIONS}
-Options come before NAME. The command is a process group of its own. Its environment has
-LEASELOCK_NAME, LEASELOCK_TOKEN (the fencing token), LEASELOCK_LEASE (its length in seconds),
-LEASELOCK_HELD_SINCE, LEASELOCK_BACKEND (the store) and LEASELOCK_STACK (the names of all locks
-around it, one per line).
+Options may also follow NAME, as far as the "--". The command is a process group of its own. Its
+environment has LEASELOCK_NAME, LEASELOCK_TOKEN (the fencing token), LEASELOCK_LEASE (its length in
+seconds), LEASELOCK_HELD_SINCE, LEASELOCK_BACKEND (the store) and LEASELOCK_STACK (the names of all
+locks around it, one per line).
 
 It is ended before the lease is: it gets the --on-lost signal when --kill-after (a third of the
 lease at most) is left of the lease, and SIGKILL before its end; if the lease is lost without
@@ -31,9 +31,9 @@ warning, at most a second after the signal.
 """
 LEAD_EPILOG = f"""\
 {DURATIONS}
-Options come before NAME. The command and its environment are as with `leaselock run`. It is ended
-before another process can lead, and runs again when this one leads again. When it ends by itself,
-this process resigns, and campaigns again after a second.
+Options may also follow NAME, as far as the "--". The command and its environment are as with
+`leaselock run`. It is ended before another process can lead, and runs again when this one leads
+again. When it ends by itself, this process resigns, and campaigns again after a second.
 """
 
 

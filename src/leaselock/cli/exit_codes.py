@@ -13,6 +13,7 @@ UNMET = 1
 USAGE = 64
 UNREACHABLE = 69
 INTERNAL = 70
+OUTPUT = 74
 BUSY = 75
 LOST = 76
 DENIED = 77
@@ -29,6 +30,7 @@ KINDS = {
     USAGE: "usage",
     UNREACHABLE: "unreachable",
     INTERNAL: "internal",
+    OUTPUT: "output",
     BUSY: "busy",
     LOST: "lost",
     DENIED: "permission",
@@ -54,6 +56,7 @@ exit codes:
    69  the store cannot be reached    77  permission denied
    70  an error inside leaselock       78  wrong URL or configuration
    75  busy (-E sets another)         79  not held, or by another token
+   74  the output could not be written
   124  the command ran for longer than --max-hold, and was ended
   126  the command cannot be executed, 127 it is not found
   128+N  signal N came while waiting: 130 interrupted, 143 terminated
@@ -70,6 +73,10 @@ class Usage(Exception):
 
 class Misconfigured(Exception):
     """The URL or the configuration names no usable store."""
+
+
+class OutputFailed(OSError):
+    """Standard output cannot be written: the disk is full, for example."""
 
 
 class Interrupted(Exception):
@@ -114,6 +121,7 @@ def exit_code(error: Exception) -> int:
         (leaselock.NotHeld, NOT_HELD),
         (leaselock.LeaseLost, LOST),
         (Misconfigured, CONFIG),
+        (OutputFailed, OUTPUT),
         # ValueError: the library rejects names and numbers out of range before any request.
         ((Usage, ValueError), USAGE),
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from leaselock.cli import exit_codes
 from leaselock.cli.answer import answer, done
+from leaselock.cli.child import check_nesting
 from leaselock.cli.exit_codes import Negative, Usage
 from leaselock.cli.formatting import describe, format_duration, wanted
 from leaselock.cli.interactive import InteractiveWait
@@ -177,6 +178,7 @@ def do_wait(options: argparse.Namespace) -> int:
         if options.until == "held":
             _wait_until_held(client, lock, options, signals)
         else:
+            check_nesting(lock.name, client.url)
             InteractiveWait(client, lock, options, signals).acquire().release()
     document = {"name": options.name, "state": options.until}
     return done(options, document, f"{options.name!r} is {options.until}")

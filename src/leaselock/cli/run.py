@@ -11,8 +11,8 @@ from leaselock.cli import exit_codes
 from leaselock.cli.answer import answer
 from leaselock.cli.child import (
     CommandSpec,
+    check_nesting,
     command_environment,
-    enclosing_locks,
     parent_death_signal,
     parse_signal,
 )
@@ -145,8 +145,8 @@ def _command_words(words: list[str], options: argparse.Namespace) -> list[str]:
         raise Usage(f"{command} needs a command: leaselock {command} NAME -- COMMAND")
     if words[0].startswith("-"):
         raise Usage(
-            f"{words[0]!r} would be the command, for options come before the name: "
-            f"leaselock {command} {words[0]} ... NAME -- COMMAND"
+            f"{words[0]!r} would be the command, for only options may stand before a --: "
+            f"leaselock {command} NAME {words[0]} ... -- COMMAND"
         )
     return words
 
@@ -178,11 +178,8 @@ def _check_nesting(lock: Lock | SeveralLocks, client: Client, options: argparse.
     if wait_timeout(options) is not None:
         return
     for name in names_of(lock):
-        if (name, client.url) in enclosing_locks():
-            raise Usage(
-                f"this runs under the lock {name!r} of the same store ({client.url}) already: "
-                "waiting for it would never end"
-            )
+        permits = options.slots if name == lock.name else None
+        check_nesting(name, client.url, permits or 1)
 
 
 def _release(lease: Lease | SeveralLeases, *, reported: bool) -> bool:

@@ -32,6 +32,15 @@ def as_public(error: BaseException, store: str = "", typed: str = "") -> BaseExc
     return error.with_traceback(None)
 
 
+def refuse_pickling() -> TypeError:
+    """The error for a client, lock or lease that is pickled, copied or sent to a process."""
+    return TypeError(
+        "a client, its locks and its leases cannot be pickled or copied: make a client in each "
+        "process, and send the names of locks. To hand over a lease, detach() it, send its token, "
+        "and adopt() it there"
+    )
+
+
 def _about_store(error: StoreError, store: str, typed: str) -> StoreError:
     if type(error).__module__ != PUBLIC:
         error = error.concerning("")

@@ -127,6 +127,11 @@ def _of_url(text: str) -> Settings:
     scheme, _, topology = url.scheme.partition("+")
     if topology not in ("", "sentinel", "cluster"):
         raise ValueError(f"{scheme}+{topology}:// is not known; known are +sentinel and +cluster")
+    tls = sorted(name for name in url.options if name.startswith("ssl_"))
+    if tls and scheme != "rediss":
+        raise ValueError(
+            f"{_shown(url)}: ?{tls[0]}= is for TLS: write rediss{url.scheme.removeprefix(scheme)}://"
+        )
     terms = _terms(url)
     addresses, service = _servers(url, scheme, topology)
     if topology != "cluster" and scheme != "unix":

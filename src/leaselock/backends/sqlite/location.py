@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from leaselock.backends.sqlite import host_checks, permissions
 from leaselock.backends.sqlite.host_checks import boot
@@ -87,6 +88,9 @@ def path_of(text: str) -> str:
             "a sqlite URL has three slashes and no host: "
             f"write {_EXAMPLE}, or sqlite:/// for the default file"
         )
+    if url.path.startswith("/~/"):
+        home = quote(os.path.expanduser(path))
+        raise ValueError(f"a URL has no ~ for the home directory: write sqlite:///{home}")
     return _absolute(path) if path else default_path(os.environ)
 
 
