@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sqlite3
@@ -16,6 +15,7 @@ import leaselock
 from leaselock.cli.answer import report
 from leaselock.cli.commands import COMMANDS
 from leaselock.cli.formatting import escape, format_duration, parse_duration
+from leaselock.cli.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,7 +191,7 @@ def test_internal_error_prints_a_traceback_only_with_verbose(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for verbose in (False, True):
-        options = argparse.Namespace(json=False, quiet=False, verbose=verbose)
+        options = Options(verbose=verbose)
         assert report(KeyError("a bug"), options) == 70
         shown = capsys.readouterr().err
         assert "leaselock: KeyError: 'a bug' (an error inside leaselock" in shown

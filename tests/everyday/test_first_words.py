@@ -80,7 +80,7 @@ def test_a_guard_without_parentheses() -> None:
         guard: Any = client.guard
         with pytest.raises(TypeError, match=r"write @client.guard\('bill'\) above bill\(\)"):
 
-            @guard
+            @guard  # type: ignore[untyped-decorator]
             def bill() -> None: ...
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from contextlib import contextmanager
@@ -15,18 +14,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, TextIO
 
+    from leaselock.cli.options import Options
+
 SIGPIPE, SIGINT = 13, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. --help and --version raise SystemExit."""
-    options = argparse.Namespace()
+    from leaselock.cli.arguments import parse
+    from leaselock.cli.options import Options
+
+    options = Options()
     _escape_unencodable_output()
     output = sys.stdout
     if output is not None:
-        sys.stdout = CheckedOutput(output)  # type: ignore[assignment]
+        sys.stdout = CheckedOutput(output)
     try:
-        return _run(sys.argv[1:] if argv is None else argv, options)
+        try:
+            options = parse(sys.argv[1:] if argv is None else argv, options)
+        except SystemExit:  # --help and --version have printed; argparse ignores a failure of that
+            _check_output()
+            raise
+        return _run(options)
     except BrokenPipeError:
         return exit_codes.BY_SIGNAL + SIGPIPE
     except KeyboardInterrupt:
@@ -38,17 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _flush_output()
 
 
-def _run(argv: Sequence[str], options: argparse.Namespace) -> int:
-    from leaselock.cli.arguments import parse
-    from leaselock.cli.commands import COMMANDS
+def _run(options: Options) -> int:
+    from leaselock.cli.commands import module_of
 
-    try:
-        parse(argv, options)
-        module = import_module(f"leaselock.cli.{COMMANDS[options.command].module}")
-        code: int = getattr(module, f"do_{options.command}")(options)
-    except SystemExit:  # --help and --version have printed; argparse ignores a failure of that
-        _check_output()
-        raise
+    module = import_module(module_of(options.command))
+    code: int = getattr(module, f"do_{options.command}")(options)
     _check_output()
     return code
 
@@ -92,7 +95,7 @@ class CheckedOutput:
         return getattr(self.stream, name)
 
 
-def _report(error: Exception, options: argparse.Namespace) -> int:
+def _report(error: Exception, options: Options) -> int:
     from leaselock.cli.answer import report
 
     return report(error, options)

@@ -18,6 +18,8 @@ from leaselock.cli.output import columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leaselock.cli.options import Options
+
 
 # The commands that run another one, and what ends their own words.
 WRAPPERS = ("run", "lead")
@@ -39,24 +41,26 @@ class Parser(argparse.ArgumentParser):
         raise exit_codes.Usage(f"{self.prog}: {message}", self.format_usage())
 
 
-def parse(argv: Sequence[str], options: argparse.Namespace) -> None:
-    """Store the options of the command in *argv* into *options*, as far as they are right; raise
-    Usage when they are wrong. SystemExit follows --help and --version.
+def parse(argv: Sequence[str], common: Options) -> Options:
+    """Return the options of the command in *argv*; raise Usage when they are wrong. *common* gets
+    those that an error is reported with. SystemExit follows --help and --version.
     """
-    options.command, options.json, options.store = "", False, None
     # Also for an error before it is parsed. In a command of `run` it is another program's.
     wrapper = next((word for word in argv if word in WRAPPERS), None)
     early = argv if wrapper is None else argv[: argv.index(wrapper)]
+    options = common
     try:
-        top_parser().parse_args(argv, options)
-        typed, *rest = options.command
-        options.command = ALIASES.get(typed, typed)
-        parser = parser_of(options.command)
-        if options.command in WRAPPERS:
+        top = top_parser().parse_args(argv, argparse.Namespace(**vars(common)))
+        (typed, *rest), top.command = top.command, ""
+        common.__dict__.update(vars(top), command=ALIASES.get(typed, typed))
+        parser, options = parser_of(common.command), COMMANDS[common.command].options()
+        options.__dict__.update(vars(common))
+        if common.command in WRAPPERS:
             rest = _options_first(parser, rest)
-        parser.parse_args(rest, options)
+        return parser.parse_args(rest, options)
     except exit_codes.Usage:
-        options.json = options.json or "--json" in early
+        common.__dict__.update(vars(options))
+        common.json = common.json or "--json" in early
         raise
 
 
