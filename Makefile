@@ -20,7 +20,7 @@ TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 COVERED = src/leaselock/core/*,src/leaselock/drivers/*,src/leaselock/backends/redlock/*
 
 .DEFAULT_GOAL = help
-.PHONY: docs package lua man screenshots check checks verify chaos hazards controls conformance help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces explore clean
+.PHONY: docs package lua man screenshots check checks verify chaos hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces explore clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -108,6 +108,10 @@ $(PACKAGE_READY): pyproject.toml $(READY)
 
 conformance: $(READY) ## the whole suite on every store, in threads and in asyncio
 	LEASELOCK_CONFORMANCE=all $(PY) -m pytest $(TOGETHER) tests/conformance
+
+libraries: $(READY) ## the same with the lowest, then with the newest supported client libraries
+	$(PY) scripts/libraries lowest -n $(JOBS) --dist worksteal
+	$(PY) scripts/libraries newest -n $(JOBS) --dist worksteal
 
 interop: $(READY) ## a minute each beside Redisson, redis-py, redsync, node-redlock, Curator and kazoo on one lock
 	LEASELOCK_INTEROP_TURNS=2000 $(PY) -m pytest --timeout 300 tests/interop

@@ -7,6 +7,7 @@ names the file and the line.
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import subprocess
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 import leaselock
+from leaselock.cli import commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +34,8 @@ PUBLIC_NAMES = [
     *("Election", "AsyncElection", "Campaign", "AsyncCampaign"),
     *("LeaselockError", "AcquireTimeout", "NotHeld", "AlreadyHeld"),
     *("LeaseLost", "InvalidName", "ClientClosed", "Event", "DeadlockDetected"),
-    *("StoreError", "NotApplied", "OutcomeUnknown", "UnsafeProtocolWarning", "__version__"),
+    *("StoreError", "NotApplied", "StoreUnreachable", "OutcomeUnknown"),
+    *("UnsafeProtocolWarning", "__version__"),
     *("StaleVersion", "FenceRejected", "RowNotFound", "AcquireCancelled"),
 ]
 
@@ -109,22 +112,17 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_at_load(path: Path, modules: set[str]) -> set[str]:
-    """The modules of the package that a module imports when it is loaded, or for its types only. An
-    import within a function is not one of them: by then both modules are loaded.
+def imports_of(path: Path, modules: set[str]) -> set[str]:
+    """The modules of the package that a module imports: when it is loaded, when a function is
+    called, or for its types only.
     """
     found: set[str] = set()
-    waiting: list[ast.AST] = [tree_of(path)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, FUNCTION):
-            continue
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= (names & modules) or ({node.module} & modules)
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names} & modules
-        waiting.extend(ast.iter_child_nodes(node))
     return found
 
 
@@ -149,12 +147,19 @@ def cycle_in(imports: dict[str, set[str]]) -> list[str]:
 
 
 def test_no_modules_import_one_another_in_a_circle() -> None:
-    """Imports for types only are counted, too. The public package itself is left out: it names the
-    modules that are loaded when a public name is first used.
+    """Imports within functions and for types only are counted, too. The public package itself is
+    left out: it names the modules that are loaded when a public name is first used.
     """
     modules = {module_of(path): path for path in MODULES if path != SOURCE / "__init__.py"}
-    imports = {module: imports_at_load(path, set(modules)) for module, path in modules.items()}
+    imports = {module: imports_of(path, set(modules)) for module, path in modules.items()}
     assert cycle_in(imports) == []
+
+
+def test_each_command_is_a_module_of_its_name() -> None:
+    for command in commands.COMMANDS:
+        module = importlib.import_module(commands.module_of(command))
+        assert module.__name__.rpartition(".")[2].rstrip("_") == command
+        assert callable(getattr(module, f"do_{command}"))
 
 
 def test_a_circle_is_found() -> None:

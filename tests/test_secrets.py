@@ -11,7 +11,7 @@ import pytest
 from detect_secrets.core.scan import scan_file
 from detect_secrets.settings import default_settings
 
-from leaselock.backends.redis.settings import settings_of as redis_settings
+from leaselock.backends.redis.clients import settings_of as redis_settings
 from leaselock.backends.sql.url import parsed as sql_target
 from leaselock.backends.zookeeper.url import parsed as zookeeper_target
 

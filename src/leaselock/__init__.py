@@ -37,6 +37,7 @@ is lost.
       AcquireTimeout        the time passed first; name, timeout, holder, waiting
       LeaseLost, NotHeld    the lease is not valid any more; it is not held
       NotApplied            the store refused: certainly nothing was applied (a StoreError)
+      StoreUnreachable      it was not reached: a NotApplied and a ConnectionError
       OutcomeUnknown        no answer arrived: perhaps it was applied (a StoreError)
       WouldDeadlock         asked for write while holding read
       LimitMismatch         the name is in use with another number of permits
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
         RowNotFound,
         StaleVersion,
         StoreError,
+        StoreUnreachable,
         UnsafeProtocolWarning,
         WouldDeadlock,
     )
@@ -128,6 +130,7 @@ _WHERE = {
         "RowNotFound",
         "StaleVersion",
         "StoreError",
+        "StoreUnreachable",
         "OutcomeUnknown",
         "UnsafeProtocolWarning",
         "WouldDeadlock",
@@ -176,6 +179,7 @@ __all__ = [
     "Semaphore",
     "StaleVersion",
     "StoreError",
+    "StoreUnreachable",
     "UnsafeProtocolWarning",
     "Waiter",
     "WouldDeadlock",

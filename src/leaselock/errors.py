@@ -16,15 +16,18 @@
     ├── RowNotFound         (also LookupError)    there is no such row
     └── StoreError                                the store has not confirmed a request
         ├── NotApplied                            certainly not applied
-        └── OutcomeUnknown                        perhaps applied: no answer arrived
+        │   └── StoreUnreachable (also ConnectionError)    the store could not be reached
+        └── OutcomeUnknown       (also ConnectionError)    perhaps applied: no answer arrived
 
-Every retry and every compensation of the core depends on the difference between the last two.
-Nothing is imported here.
+Every retry and every compensation of the core depends on the difference between `NotApplied` and
+`OutcomeUnknown`. Nothing is imported here.
 """
 
 TYPE_CHECKING = False  # as type checkers know it, without loading typing
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Literal, Self
+
+    Reason = Literal["unreachable", "denied", "misconfigured", "refused"]
 
 
 class LeaselockError(Exception):
@@ -299,9 +302,53 @@ class RowNotFound(LeaselockError, LookupError):
 
 
 class StoreError(LeaselockError):
-    """The store has not confirmed a request."""
+    """The store has not confirmed a request. The error of its client library, if there is one, is
+    the `__cause__`.
+
+    >>> try:
+    ...     client.lock("order:5").acquire()
+    ... except ConnectionError as error:  # the store does not answer
+    ...     print(error)
+    'order:5' in redis://db/0: db:6379: Error 111 connecting to db:6379. Connection refused.: check
+    that it runs and that this host can reach it: leaselock doctor 'redis://db/0'
+    """
 
     __module__ = "leaselock"
+
+    reason: "Reason" = "refused"
+    """Why: the store is "unreachable", or does not answer; permission was "denied"; the URL, the
+    server or the stored layout is "misconfigured"; or the store "refused" this one request.
+    """
+    name: str = ""
+    """The name of the lock; empty where the request was for none, or for several."""
+    store: str = ""
+    """The URL of the store, without its secrets."""
+    advice: str = ""
+    """What to do, for a store that is unreachable."""
+
+    def __init__(self, message: str = "", reason: "Reason | None" = None) -> None:
+        super().__init__(message)
+        if reason is not None:
+            self.reason = reason
+
+    def __str__(self) -> str:
+        text = str(self.args[0])
+        if self.name:
+            where = "" if self.store in text else _within(self.store)
+            text = f"{self.name!r}{where}: {text}"
+        if self.advice and self.reason == "unreachable":
+            text = f"{text.rstrip('.')}: {self.advice}"
+        return text
+
+    def concerning(self, name: str) -> "Self":
+        """This error as that of a request for the lock *name*. It is a new object, because one
+        failure of the store may be reported to many callers.
+        """
+        kind = next(each for each in type(self).__mro__ if each.__module__ == "leaselock")
+        made: Any = kind(self.args[0], self.reason)
+        made.name, made.store, made.advice = self.name or name, self.store, self.advice
+        made.__cause__, made.__suppress_context__ = self.__cause__, True
+        return made  # type: ignore[no-any-return]
 
 
 class NotApplied(StoreError):
@@ -310,10 +357,25 @@ class NotApplied(StoreError):
     __module__ = "leaselock"
 
 
-class OutcomeUnknown(StoreError):
+class StoreUnreachable(NotApplied, ConnectionError):
+    """The store could not be reached: certainly nothing was applied."""
+
+    __module__ = "leaselock"
+
+    reason: "Reason" = "unreachable"
+
+
+def not_applied(message: str, reason: "Reason") -> NotApplied:
+    """NotApplied, or StoreUnreachable where that is the reason."""
+    return StoreUnreachable(message) if reason == "unreachable" else NotApplied(message, reason)
+
+
+class OutcomeUnknown(StoreError, ConnectionError):
     """No answer arrived: the request may have been applied."""
 
     __module__ = "leaselock"
+
+    reason: "Reason" = "unreachable"
 
 
 class UnsafeProtocolWarning(UserWarning):

@@ -17,10 +17,10 @@ from tests.servers.sentinel import NAME, Sentinel
 
 import leaselock
 from leaselock.backends.redis.blocking import KERNEL_LIMIT, BlockingConnection, timeval
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.codec import packed
 from leaselock.backends.redis.messages import Connect, Send
 from leaselock.backends.redis.multiplexed import MultiplexedConnection
-from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.store import RedisStore
 from leaselock.drivers.system_env import now
 from leaselock.errors import NotApplied, StoreError

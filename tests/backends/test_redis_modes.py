@@ -12,7 +12,7 @@ from tests.servers.redis import Redis
 
 from leaselock.backends.redis import scripted_lock
 from leaselock.backends.redis.blocking import BlockingConnection
-from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.store import RedisStore
 from leaselock.core.backend import Busy, Claim, Grant, Mode
 from leaselock.drivers.system_env import now

@@ -14,6 +14,7 @@ from tests.models.worlds import claim_of
 
 from leaselock.backends.redis import listener, queue_state
 from leaselock.backends.redis.backend import CAPABILITIES, RedisBackend
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.codec import CHANGED, shifts_replies
 from leaselock.backends.redis.connecting import new_connection, refusal
 from leaselock.backends.redis.keys import COUNTER, keys_of, lock_in, name_of, owner_of, slot_of
@@ -24,7 +25,6 @@ from leaselock.backends.redis.queue_state import QueueState
 from leaselock.backends.redis.records import waiter_of
 from leaselock.backends.redis.scan import keys_on
 from leaselock.backends.redis.scripts import __main__ as scripts
-from leaselock.backends.redis.settings import settings_of
 from leaselock.core.backend import (
     Acquire,
     BreakLock,

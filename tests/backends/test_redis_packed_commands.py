@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.models.redis_runner import NoConnection
 
 from leaselock.backends.redis import keys
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.codec import packed
 from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.scripted_lock import ScriptedLock
-from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.store import RedisStore
 from leaselock.backends.redis.topology import Cluster
 from leaselock.core.backend import Claim

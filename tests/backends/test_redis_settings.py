@@ -14,8 +14,8 @@ from tests.models.redis_runner import Runner
 
 import leaselock
 from leaselock.backends import open_store
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.messages import Address
-from leaselock.backends.redis.settings import settings_of
 from leaselock.core.backend import Finding
 
 MASTERS = [f"redis://m{i}" for i in range(3)]

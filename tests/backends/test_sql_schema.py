@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 from tests.backends.rivals import Waiter, take
@@ -47,6 +48,8 @@ def test_missing_tables_are_an_error_that_names_the_command(bare: str, protocol:
     ):
         client.lock("a").acquire(timeout=0)
     assert "client.setup()" in str(caught.value)
+    user = urlsplit(bare).username
+    assert f"leaselock setup '{bare.partition(':')[0]}://{user}@" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

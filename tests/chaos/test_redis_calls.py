@@ -9,7 +9,7 @@ from tests.models.worlds import claim_of
 from tests.servers.redis import Redis
 
 from leaselock.backends.redis.blocking import BlockingConnection
-from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.store import RedisStore
 from leaselock.core.backend import Acquire, Claim, Release, Renew
 from leaselock.drivers.system_env import now

@@ -13,10 +13,10 @@ from tests.servers.process import HOST, eventually
 
 import leaselock
 from leaselock.backends.redis.blocking import BlockingConnection
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.codec import packed
 from leaselock.backends.redis.messages import Address, Connect, Send
 from leaselock.backends.redis.multiplexed import MultiplexedConnection
-from leaselock.backends.redis.settings import settings_of
 from leaselock.drivers.system_env import now
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from tests.pace import pace
 
 import leaselock
 from leaselock.backends.redis import pool
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.multiplexed import MultiplexedConnection
-from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.store import RedisStore
 from leaselock.core.backend import Claim, Grant
 from leaselock.drivers.aio import Aio

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leaselock
+from leaselock.cli.answer import report
 from leaselock.cli.commands import COMMANDS
 from leaselock.cli.formatting import escape, format_duration, parse_duration
+from leaselock.cli.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +62,54 @@ def test_wrong_usage_and_configuration(
     assert hint in done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
+
+
+def test_the_exit_code_does_not_depend_on_words_of_the_address(shell: Shell) -> None:
+    for name in ("permission-denied.sock", "is not a lock.sock", "read-only.sock"):
+        done = shell.run("--url", f"unix:///{shell.folder}/{name}", "ls")
+        assert done.returncode == 69, done.stderr
+        assert name in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["run", "a", "-n", "--", "echo", "-n", "x", "--", "y"], 0, "x -- y"),
+        (["run", "a", "-v", "--lease", "9s", "--", "echo", "x"], 0, "x\n"),
+        (["run", "-q", "a", "-c", "echo x"], 0, "x\n"),
+        (["run", "a", "sh", "-c", 'echo "$@"', "--", "x", "--", "-n"], 0, "x -- -n\n"),
+        (["run", "--name-from-command", "echo", "--", "-n"], 0, "-- -n\n"),
+        (["lead", "a", "--once", "--", "echo", "x"], 0, "x\n"),
+        (["acquire", "a", "-n", "--lease", "9s"], 0, ""),
+        (["run", "a", "-n", "x", "--", "echo"], 64, "'-n' would be the command"),
+        (["run", "a", "-w", "--", "echo"], 64, "expected one argument"),
+        (["run", "a", "--nonsense", "--", "echo"], 64, "unrecognized arguments: --nonsense"),
+        (["run", "a", "-n", "-w", "1", "--", "echo"], 64, "not allowed with"),
+        (["run", "--", "a", "-n", "--", "echo"], 64, "'-n' would be the command"),
+    ],
+    ids=lambda value: " ".join(value)[:30] if isinstance(value, list) else None,
+)
+def test_options_may_follow_the_name(shell: Shell, words: list[str], code: int, text: str) -> None:
+    done = shell.run(*words)
+    assert done.returncode == code, done.stderr
+    assert text in (done.stderr if code else done.stdout)
+
+
+def test_waiting_for_the_lock_around_the_command_is_refused(shell: Shell) -> None:
+    ours = [sys.executable, "-m", "leaselock"]
+    done = shell.run("run", "a", "--", *ours, "wait", "a")
+    assert done.returncode == 64
+    assert "this runs under the lock 'a' of the same store" in done.stderr
+    assert shell.run("run", "a", "--", *ours, "wait", "b").returncode == 0
+    assert shell.run("run", "a", "--", *ours, "wait", "--until", "held", "a").returncode == 0
+
+
+def test_a_nested_command_may_take_a_permit_that_is_left(shell: Shell) -> None:
+    slots = [sys.executable, "-m", "leaselock", "run", "--slots", "2", "a", "--"]
+    assert shell.run(*slots[3:], *slots, "echo", "x").stdout == "x\n"
+    done = shell.run(*slots[3:], *slots, *slots, "echo", "x")
+    assert done.returncode == 64
+    assert "this runs under all 2 permits of the semaphore 'a'" in done.stderr
 
 
 def test_file_of_another_version_exits_78(shell: Shell) -> None:
@@ -115,16 +165,37 @@ def test_missing_permission_exits_77(tmp_path: Path, mode: int) -> None:
     assert done.returncode == 77, done.stderr
 
 
-def test_internal_error_prints_a_traceback_only_with_verbose(shell: Shell) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["run", "--help"], ["version"], ["-v", "ls", "--json"], ["acquire", "a"]],
+    ids=" ".join,
+)
+def test_output_that_cannot_be_written_exits_74(
+    shell: Shell, words: list[str], unbuffered: str
+) -> None:
     with open("/dev/full", "w") as full:
-        for words, shown in ((["ls", "--json"], False), (["-v", "ls", "--json"], True)):
-            done = subprocess.run(
-                [sys.executable, "-m", "leaselock", *words],
-                env=shell.env, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
-            )  # fmt: skip
-            assert done.returncode == 70
-            assert ("Traceback" in done.stderr) is shown
-            assert "No space left on device" in done.stderr
+        done = subprocess.run(
+            [sys.executable, "-m", "leaselock", *words],
+            env=shell.env | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 74, done.stderr
+    last = "leaselock: cannot write the output: No space left on device"
+    assert done.stderr.splitlines()[-1] == last
+    assert "Traceback" not in done.stderr
+    assert shell.run("ls").stdout == ""
+
+
+def test_internal_error_prints_a_traceback_only_with_verbose(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for verbose in (False, True):
+        options = Options(verbose=verbose)
+        assert report(KeyError("a bug"), options) == 70
+        shown = capsys.readouterr().err
+        assert "leaselock: KeyError: 'a bug' (an error inside leaselock" in shown
+        assert ("Traceback" in shown or "\nKeyError" in shown) is verbose
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tracemalloc
 from typing import Any
@@ -21,6 +22,32 @@ def test_an_exception_of_a_backend_is_raised_as_its_public_class() -> None:
     assert public.args == ("out of reach",)
     itself = NotApplied("out of reach")
     assert as_public(itself) is itself
+
+
+def test_the_error_of_the_client_library_is_the_cause_without_its_frames() -> None:
+    library, behind = ValueError("said by the library"), OSError("the reason")
+    library.__context__ = behind
+    for error in (library, behind):
+        with contextlib.suppress(type(error)):
+            raise error
+    assert behind.__traceback__ is not None
+    inner = Inner("out of reach")
+    inner.__cause__ = library
+    refused = NotApplied("refused")
+    refused.__cause__ = inner
+    public = as_public(refused, "redis://h", "redis://me@h")
+    assert public.__cause__ is library
+    assert public.__suppress_context__
+    assert (library.__traceback__, behind.__traceback__) == (None, None)
+    assert isinstance(public, NotApplied)
+    assert (public.store, str(public)) == ("redis://h", "refused")
+
+
+def test_only_an_unreachable_store_has_advice() -> None:
+    for reason, said in (("unreachable", True), ("denied", False)):
+        error = as_public(Inner("out of reach.", reason), "redis://h", "redis://me@h")  # type: ignore[arg-type]
+        assert ("leaselock doctor 'redis://me@h'" in str(error)) is said
+        assert type(error) is NotApplied
 
 
 def test_lines_are_recorded_while_memory_is_traced() -> None:

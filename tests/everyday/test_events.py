@@ -96,7 +96,7 @@ def test_an_error_of_the_store_is_reported(client: leaselock.Client, tmp_path: P
         with pytest.raises(leaselock.StoreError) as failed:
             broken.lock("a").acquire(timeout=0)
     assert kinds(events) == ["asked", "failed"]
-    assert events[1].reason == str(failed.value)
+    assert str(failed.value) == f"'a' in {broken.url}: {events[1].reason}"
 
 
 def test_a_listener_that_fails_changes_nothing(

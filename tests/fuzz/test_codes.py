@@ -13,8 +13,8 @@ from tests.fuzz.hostile import Piece
 from tests.fuzz.hostile_sql import READY, message, packet
 
 from leaselock.backends.redis.blocking import BlockingConnection
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.executor import ADVICE, TEMPORARY
-from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.store import RedisStore
 from leaselock.core.backend import Grant
 from leaselock.drivers.system_env import now

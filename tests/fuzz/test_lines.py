@@ -16,9 +16,9 @@ from tests.fuzz.properties import holds
 from tests.fuzz.test_replies import FORMS
 
 from leaselock.backends.redis.blocking import BlockingConnection
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.keys import owner_of
 from leaselock.backends.redis.multiplexed import MultiplexedConnection
-from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.store import RedisStore
 from leaselock.core.backend import Acquire, AwaitWakeup, Claim, Doctor, Grant, Inspect, Renew
 from leaselock.drivers.aio import Aio

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 from tests.fuzz.test_urls import ODD
 
+from leaselock.cli.doctor import format_finding
 from leaselock.cli.formatting import escape, format_duration, parse_duration
 from leaselock.cli.listing import layout
-from leaselock.cli.maintenance import format_finding
 from leaselock.cli.show import lock_lines
 from leaselock.core import validation
 from leaselock.core.backend import Claim, Finding, HoldRecord, LockState

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.messages import Connect, Send
-from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.store import RedisStore
 from leaselock.core.effects import Call, Sleep, Spawn, Wait
 

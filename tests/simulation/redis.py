@@ -16,8 +16,8 @@ from tests.simulation.story import HEAL, Story
 from tests.simulation.world import EPOCH
 
 from leaselock.backends.redis.backend import CAPABILITIES, RedisBackend
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.messages import Address
-from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.store import RedisStore
 
 if TYPE_CHECKING:

@@ -70,8 +70,9 @@ class AsyncClient:
         local_handoffs: int = 0,
         deadlock_timeout: float | None = None,
         label_from: Literal["caller"] | None = None,
+        **unknown: Never,
     ) -> None:
-        opened = connect(store, now, protocol=protocol, prefix=prefix, aio=True)
+        opened = connect(store, now, protocol=protocol, prefix=prefix, aio=True, **unknown)
         self._driver = Aio(opened.stores, opened.blocking)
         self._core = ClientCore(
             self._driver,
@@ -89,6 +90,7 @@ class AsyncClient:
         self._driver.last = self._core.close
         self._driver.unreleased = self._core.unreleased
         self._url = self._driver.store = opened.shown
+        self._driver.typed = opened.typed or opened.shown
         attach(self._core, opened.shown)
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from leaselock.backends import Opened, open_store
 from leaselock.core.backend import Finding
+from leaselock.core.validation import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,10 +59,12 @@ def connect(
     protocol: str | None = None,
     prefix: str | None = None,
     aio: bool = False,
+    **unknown: object,
 ) -> Opened:
     """The store that *store* names: a URL, or the path of a file; None for $LEASELOCK_URL, else the
     embedded file. *protocol* and *prefix* are used where the URL does not say them.
     """
+    refuse("Client", unknown)
     if store is None and VARIABLE not in os.environ:
         opened = open_store(DEFAULT, now, aio=aio, prefix=prefix)
         return opened._replace(protocol=protocol or opened.protocol, notes=(default_file(),))

@@ -24,6 +24,12 @@ class Guard:
     """How a call of one function finds its lock, and how long it waits for it."""
 
     def __init__(self, name: str, busy: IfBusy, options: dict[str, Any]) -> None:
+        if callable(name):
+            of = getattr(name, "__name__", "function")
+            raise TypeError(
+                f"guard needs the name of a lock, in parentheses: write @client.guard({of!r}) "
+                f"above {of}(), with its arguments in braces where each has a lock of its own"
+            )
         if busy not in get_args(IfBusy):
             raise ValueError(f"busy is one of {get_args(IfBusy)}, not {busy!r:.80}")
         self.template = name

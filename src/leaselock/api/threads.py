@@ -70,8 +70,9 @@ class Client:
         local_handoffs: int = 0,
         deadlock_timeout: float | None = None,
         label_from: Literal["caller"] | None = None,
+        **unknown: Never,
     ) -> None:
-        opened = connect(store, now, protocol=protocol, prefix=prefix)
+        opened = connect(store, now, protocol=protocol, prefix=prefix, **unknown)
         self._driver = Threads(opened.stores, opened.blocking)
         self._core = ClientCore(
             self._driver,
@@ -88,6 +89,7 @@ class Client:
         self._driver.forgotten = self._core.abandon
         self._driver.last = self._core.close
         self._url = self._driver.store = opened.shown
+        self._driver.typed = opened.typed or opened.shown
         attach(self._core, opened.shown)
 
     @property

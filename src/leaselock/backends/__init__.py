@@ -8,11 +8,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaselock.backends.url import check_form, parse
+from leaselock.backends.libraries import check_version, library
+from leaselock.backends.url import check_form, parse, with_user, without_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
     from leaselock.backends.url import StoreURL
     from leaselock.core.backend import Backend, Finding, StoreLifecycle
@@ -27,6 +27,8 @@ class Opened(NamedTuple):
     """The default: what the URL says, else the store's."""
     shown: str
     """The URL without its secrets."""
+    typed: str = ""
+    """The URL for a command: with the user, without the password. Empty where there is no user."""
     stores: tuple[StoreLifecycle, ...] = ()
     """What the driver interrupts, closes and abandons."""
     blocking: tuple[Any, ...] = ()
@@ -34,6 +36,8 @@ class Opened(NamedTuple):
     notes: tuple[Finding, ...] = ()
     """What `doctor` says of the choice of the store."""
 
+
+__all__ = ["Opened", "check_protocol", "default_protocol", "library", "open_store", "split_urls"]
 
 REDIS = "leaselock.backends.redis.store"
 REDLOCK = "leaselock.backends.redlock.store"
@@ -72,6 +76,7 @@ def open_store(
     ValueError when no backend knows the URL, TypeError for an object that is no such client.
     """
     if isinstance(target, str):
+        target = without_driver(target)
         check_form(target, SCHEMES)
         if target.count("://") > 1:
             target = _several(target)
@@ -83,7 +88,8 @@ def open_store(
     if prefix is not None and module != REDIS:
         raise ValueError("prefix= is for locks in Redis and Valkey, whose keys are shared")
     opened: Opened = import_module(module).open_store(target, now, **terms)
-    return opened
+    user = parse(target).user if isinstance(target, str) else None
+    return opened._replace(typed=with_user(opened.shown, user)) if user else opened
 
 
 def split_urls(text: str) -> list[str]:
@@ -116,23 +122,14 @@ def _of_url(url: str) -> str:
 
 def _of_object(target: object) -> str:
     for kind in type(target).__mro__:
-        module = OBJECTS.get(kind.__module__.partition(".")[0])
-        if module is not None:
-            return module
+        package = kind.__module__.partition(".")[0]
+        if package in OBJECTS:
+            check_version(package)
+            return OBJECTS[package]
     raise TypeError(
         "a store is named by a URL such as 'sqlite:///', a list of Redis masters, or a client of "
         f"redis-py, valkey-py, kazoo or SQLAlchemy, not by one of type {type(target).__name__}"
     )
-
-
-def library(module: str, extra: str) -> ModuleType:
-    """A client library; ImportError with the command that installs it, where it is missing."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{module.partition('.')[0]} is not installed: pip install 'leaselock[{extra}]'"
-        ) from error
 
 
 def default_protocol(

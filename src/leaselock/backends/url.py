@@ -17,6 +17,12 @@ T = TypeVar("T")
 EMBEDDED = ("memory", "sqlite")
 # In these URLs a path is the name of a file, which may contain any character.
 FILES = (*EMBEDDED, "unix")
+# The drivers that URLs of SQLAlchemy may name; the first one is the one that is used.
+DRIVERS = {
+    "postgresql": ("psycopg", "psycopg_async"),
+    "mysql": ("pymysql",),
+    "mariadb": ("pymysql",),
+}
 # Options whose value contains a secret have one of these in their name.
 SECRET_NAMES = ("pass", "pwd", "secret", "token", "auth")
 LARGEST_PORT = 65535
@@ -98,6 +104,32 @@ class StoreURL(NamedTuple):
         return f"{self.scheme}://{self.authority}{self.path}{query}"
 
 
+def with_user(shown: str, user: str | None) -> str:
+    """The URL without its secrets, but with the user, as a command needs it."""
+    if not user:
+        return shown
+    from urllib.parse import quote
+
+    scheme, mark, rest = shown.partition("://")
+    return f"{scheme}{mark}{quote(user, safe='')}@{rest}"
+
+
+def without_driver(url: str) -> str:
+    """The URL without the driver that SQLAlchemy's URLs name. ValueError for one that is not used:
+    its options and its connections would be others.
+    """
+    scheme, mark, rest = url.partition("://")
+    database, plus, driver = scheme.lower().partition("+")
+    if not (mark and plus and database in DRIVERS):
+        return url
+    if driver not in DRIVERS[database]:
+        raise ValueError(
+            f"locks in {database} are not held through {driver or 'a driver without a name'}: "
+            f"write {database}:// (it connects with {DRIVERS[database][0]})"
+        )
+    return f"{database}://{rest}"
+
+
 def check_form(text: str, schemes: Collection[str]) -> None:
     """ValueError that says what to write, for a text that is nearly the URL of a store."""
     if text != text.strip() or any(character < " " for character in text):
@@ -113,8 +145,31 @@ def check_form(text: str, schemes: Collection[str]) -> None:
             raise ValueError(_meant(scheme.lower(), rest))
         if re.fullmatch(r"[\w.-]+:[0-9]{1,5}(/[0-9]*)?", text):
             raise ValueError(f"{_meant('redis', text)} (or with the scheme of another store)")
+        _refuse_path(text)
     elif scheme not in EMBEDDED and not rest.startswith("//"):
         raise ValueError(_meant(scheme, rest))
+
+
+def _refuse_path(text: str) -> None:
+    """ValueError that says how to name a file, for a text that is the path of one."""
+    if "://" in text or "@" in text:
+        return
+    if text.startswith((".", "/", "~")) or text.endswith((".db", ".sqlite", ".sqlite3")):
+        from urllib.parse import quote
+
+        raise ValueError(
+            f"{text!r} is the path of a file, and a str is the URL of a store: write "
+            f"'sqlite:///{quote(expanded(text))}', or pathlib.Path({text!r})"
+        )
+
+
+def expanded(path: str) -> str:
+    """The path with the home directory in place of ``~``, as a shell has it."""
+    if not path.startswith("~"):
+        return path
+    import os
+
+    return os.path.expanduser(path)
 
 
 def _meant(scheme: str, rest: str) -> str:

@@ -13,11 +13,12 @@ from leaselock.cli.output import say, write_error
 from leaselock.documents import SCHEMA
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
+    from leaselock.cli.options import Options
 
-def answer(options: argparse.Namespace, fields: Mapping[str, object]) -> None:
+
+def answer(options: Options, fields: Mapping[str, object]) -> None:
     """Print the JSON document of the command. That of `run` and `lead` goes to stderr, for stdout
     belongs to their command.
     """
@@ -31,7 +32,7 @@ def answer(options: argparse.Namespace, fields: Mapping[str, object]) -> None:
         print(text, flush=True)
 
 
-def done(options: argparse.Namespace, fields: Mapping[str, object], text: str) -> int:
+def done(options: Options, fields: Mapping[str, object], text: str) -> int:
     """Report success: as a document, or with --verbose as text. Return the exit code."""
     if options.json:
         answer(options, fields)
@@ -40,7 +41,7 @@ def done(options: argparse.Namespace, fields: Mapping[str, object], text: str) -
     return 0
 
 
-def report(error: Exception, options: argparse.Namespace) -> int:
+def report(error: Exception, options: Options) -> int:
     """Report an error, or the answer no, and return the exit code."""
     code = exit_codes.exit_code(error)
     internal = code == exit_codes.INTERNAL
@@ -54,7 +55,7 @@ def report(error: Exception, options: argparse.Namespace) -> int:
     return code
 
 
-def _answered(error: Exception, code: int, text: str, options: argparse.Namespace) -> bool:
+def _answered(error: Exception, code: int, text: str, options: Options) -> bool:
     negative = isinstance(error, exit_codes.Negative)
     kind = error.kind if negative else exit_codes.KINDS.get(code, "interrupted")  # type: ignore[attr-defined]
     details = error.details if negative else {}  # type: ignore[attr-defined]
@@ -67,7 +68,7 @@ def _answered(error: Exception, code: int, text: str, options: argparse.Namespac
     return True
 
 
-def _print_error(error: Exception, code: int, text: str, options: argparse.Namespace) -> None:
+def _print_error(error: Exception, code: int, text: str, options: Options) -> None:
     if isinstance(error, exit_codes.Interrupted):
         return
     if isinstance(error, exit_codes.Negative) and (options.quiet or not (code or options.verbose)):

@@ -18,6 +18,13 @@ from leaselock.cli.output import columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leaselock.cli.options import Options
+
+
+# The commands that run another one, and what ends their own words.
+WRAPPERS = ("run", "lead")
+END = "--"
+
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Help as wide as the terminal, without importing shutil to find its width."""
@@ -34,22 +41,43 @@ class Parser(argparse.ArgumentParser):
         raise exit_codes.Usage(f"{self.prog}: {message}", self.format_usage())
 
 
-def parse(argv: Sequence[str], options: argparse.Namespace) -> None:
-    """Store the options of the command in *argv* into *options*, as far as they are right; raise
-    Usage when they are wrong. SystemExit follows --help and --version.
+def parse(argv: Sequence[str], common: Options) -> Options:
+    """Return the options of the command in *argv*; raise Usage when they are wrong. *common* gets
+    those that an error is reported with. SystemExit follows --help and --version.
     """
-    options.command, options.json, options.store = "", False, None
     # Also for an error before it is parsed. In a command of `run` it is another program's.
-    wrapper = next((word for word in argv if word in ("run", "lead")), None)
+    wrapper = next((word for word in argv if word in WRAPPERS), None)
     early = argv if wrapper is None else argv[: argv.index(wrapper)]
+    options = common
     try:
-        top_parser().parse_args(argv, options)
-        typed, *rest = options.command
-        options.command = ALIASES.get(typed, typed)
-        parser_of(options.command).parse_args(rest, options)
+        top = top_parser().parse_args(argv, argparse.Namespace(**vars(common)))
+        (typed, *rest), top.command = top.command, ""
+        common.__dict__.update(vars(top), command=ALIASES.get(typed, typed))
+        parser, options = parser_of(common.command), COMMANDS[common.command].options()
+        options.__dict__.update(vars(common))
+        if common.command in WRAPPERS:
+            rest = _options_first(parser, rest)
+        return parser.parse_args(rest, options)
     except exit_codes.Usage:
-        options.json = options.json or "--json" in early
+        common.__dict__.update(vars(options))
+        common.json = common.json or "--json" in early
         raise
+
+
+def _options_first(parser: Parser, words: Sequence[str]) -> Sequence[str]:
+    """The words of `run` and `lead` with the options that follow NAME in front of it. They reach as
+    far as the "--" before the command; without one, what follows NAME is the command.
+    """
+    tail = parser.parse_args(words, argparse.Namespace()).words
+    head, name, after = words[: len(words) - len(tail)], tail[:1], tail[1:]
+    if not after or name == [END] or not after[0].startswith("-") or after[0] == END:
+        return words
+    end = after.index(END) if END in after else len(after)
+    own = [END, *name, *after[end:]]
+    found = parser.parse_args([*head, *after[:end], *own], argparse.Namespace())
+    # Without a "--" only -c can say what to run.
+    complete = found.words == own and (end < len(after) or found.shell is not None)
+    return [*head, *after[:end], *own] if complete else words
 
 
 def parser_of(command: str) -> Parser:

@@ -49,6 +49,19 @@ def enclosing_locks() -> list[tuple[str, str]]:
     return list(zip(names, stores, strict=False))
 
 
+def check_nesting(name: str, store: str, permits: int = 1) -> None:
+    """Refuse to wait for a lock that is held around this command, or for a permit when all of them
+    are.
+    """
+    held = enclosing_locks().count((name, store))
+    if held >= permits:
+        what = "the lock" if permits == 1 else f"all {permits} permits of the semaphore"
+        raise Usage(
+            f"this runs under {what} {name!r} of the same store ({store}) already: waiting for it "
+            "would never end"
+        )
+
+
 def command_environment(
     lease: Lease | SeveralLeases, length: float, backend: str
 ) -> Mapping[str, str]:

@@ -1,4 +1,6 @@
-"""The commands: one table. A new command is a row here, and a function do_COMMAND in its module."""
+"""The commands: one table. A new command is a row here, a class of options, and a module of its
+name with a function do_COMMAND.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock.cli import exit_codes
 from leaselock.cli.formatting import parse_duration
+from leaselock.cli.options import (
+    AcquireOptions,
+    BreakOptions,
+    ChaosOptions,
+    CompletionOptions,
+    DoctorOptions,
+    ExtendOptions,
+    HelpOptions,
+    LeadOptions,
+    ListOptions,
+    LockWaitOptions,
+    NameOptions,
+    Options,
+    RunOptions,
+    SetupOptions,
+    TokenOptions,
+    TopOptions,
+    WatchOptions,
+    WebOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,10 +40,10 @@ SHELLS = ("bash", "zsh", "fish")
 SORT_KEYS = ("name", "since", "lease", "waiters", "wait", "token")
 RUN_EPILOG = f"""\
 {DURATIONS}
-Options come before NAME. The command is a process group of its own. Its environment has
-LEASELOCK_NAME, LEASELOCK_TOKEN (the fencing token), LEASELOCK_LEASE (its length in seconds),
-LEASELOCK_HELD_SINCE, LEASELOCK_BACKEND (the store) and LEASELOCK_STACK (the names of all locks
-around it, one per line).
+Options may also follow NAME, as far as the "--". The command is a process group of its own. Its
+environment has LEASELOCK_NAME, LEASELOCK_TOKEN (the fencing token), LEASELOCK_LEASE (its length in
+seconds), LEASELOCK_HELD_SINCE, LEASELOCK_BACKEND (the store) and LEASELOCK_STACK (the names of all
+locks around it, one per line).
 
 It is ended before the lease is: it gets the --on-lost signal when --kill-after (a third of the
 lease at most) is left of the lease, and SIGKILL before its end; if the lease is lost without
@@ -31,18 +53,18 @@ warning, at most a second after the signal.
 """
 LEAD_EPILOG = f"""\
 {DURATIONS}
-Options come before NAME. The command and its environment are as with `leaselock run`. It is ended
-before another process can lead, and runs again when this one leads again. When it ends by itself,
-this process resigns, and campaigns again after a second.
+Options may also follow NAME, as far as the "--". The command and its environment are as with
+`leaselock run`. It is ended before another process can lead, and runs again when this one leads
+again. When it ends by itself, this process resigns, and campaigns again after a second.
 """
 
 
 class Command(NamedTuple):
     """One command."""
 
-    module: str
     summary: str
     add_options: Callable[[Parser], None]
+    options: type[Options]
     epilog: str | None = None
 
 
@@ -147,8 +169,6 @@ def _add_run(parser: Parser) -> None:
 
 def _add_lead(parser: Parser) -> None:
     parser.usage = "%(prog)s [OPTIONS] NAME [--] COMMAND..."
-    parser.set_defaults(wait=None, nonblock=False, max_hold=None, no_renew=False, min_hold=0.0)
-    parser.set_defaults(shared=False, slots=None, others=None)
     length = "length of the lease (15s)"
     _add(parser, "--lease", metavar="DUR", type=_duration, default=15.0, help=length)
     _add(parser, "--label", metavar="TEXT", help="shown to people who ask who leads")
@@ -286,45 +306,63 @@ def _add_nothing(parser: Parser) -> None:
 
 
 COMMANDS = {
-    "run": Command("run", "run a command while holding a lock", _add_run, RUN_EPILOG),
+    "run": Command("run a command while holding a lock", _add_run, RunOptions, RUN_EPILOG),
     "lead": Command(
-        "lead", "run a command while this process leads, whenever it does", _add_lead, LEAD_EPILOG
+        "run a command while this process leads, whenever it does",
+        _add_lead,
+        LeadOptions,
+        LEAD_EPILOG,
     ),
-    "leader": Command("watch", "print who leads; exit 1 if no process does", _add_name),
-    "ls": Command("show", "list the locks that are held or waited for", _add_ls),
-    "show": Command("show", "show one lock, its holder and its waiters", _add_name),
-    "top": Command("top", "show locks, holders, waiters and events, live", _add_top),
-    "watch": Command("watch", "print a line of JSON for each change of a lock", _add_watch),
-    "wait": Command("locks", "wait until a lock is free (it queues for it), or held", _add_wait),
-    "break": Command("locks", "take a lock from its holder by force", _add_break),
+    "leader": Command("print who leads; exit 1 if no process does", _add_name, NameOptions),
+    "ls": Command("list the locks that are held or waited for", _add_ls, ListOptions),
+    "show": Command("show one lock, its holder and its waiters", _add_name, NameOptions),
+    "top": Command("show locks, holders, waiters and events, live", _add_top, TopOptions),
+    "watch": Command("print a line of JSON for each change of a lock", _add_watch, WatchOptions),
+    "wait": Command(
+        "wait until a lock is free (it queues for it), or held", _add_wait, LockWaitOptions
+    ),
+    "break": Command("take a lock from its holder by force", _add_break, BreakOptions),
     "acquire": Command(
-        "locks", "take a lease and print its token; it outlives this command", _add_acquire
+        "take a lease and print its token; it outlives this command", _add_acquire, AcquireOptions
     ),
-    "release": Command("locks", "release a lease that acquire took", _add_token),
-    "extend": Command("locks", "have a lease end no sooner than --lease from now", _add_extend),
-    "check": Command("locks", "exit 0 if the token still holds the lock, 79 if not", _add_token),
+    "release": Command("release a lease that acquire took", _add_token, TokenOptions),
+    "extend": Command(
+        "have a lease end no sooner than --lease from now", _add_extend, ExtendOptions
+    ),
+    "check": Command(
+        "exit 0 if the token still holds the lock, 79 if not", _add_token, TokenOptions
+    ),
     "doctor": Command(
-        "maintenance",
         "check how the store is configured; exit 1 when something must be changed",
         _add_doctor,
+        DoctorOptions,
     ),
     "setup": Command(
-        "maintenance",
         "create what the store needs before use, such as tables (alias: init)",
         _add_setup,
+        SetupOptions,
     ),
     "deadlocks": Command(
-        "deadlocks", "list owners that wait for one another; exit 1 if there are any", _add_url
+        "list owners that wait for one another; exit 1 if there are any", _add_url, Options
     ),
-    "web": Command("web", "serve a page with locks, holders, waiters and events, live", _add_web),
-    "gc": Command("maintenance", "remove records that are no longer needed", _add_url),
+    "web": Command(
+        "serve a page with locks, holders, waiters and events, live", _add_web, WebOptions
+    ),
+    "gc": Command("remove records that are no longer needed", _add_url, Options),
     "chaos": Command(
-        "maintenance",
         "kill and freeze processes that lock on a test store, and check their history",
         _add_chaos,
+        ChaosOptions,
     ),
-    "completion": Command("manual", "print a completion script for a shell", _add_completion),
-    "help": Command("manual", "print help, of a command or on exit-codes", _add_help),
-    "version": Command("manual", "print the version", _add_nothing),
+    "completion": Command(
+        "print a completion script for a shell", _add_completion, CompletionOptions
+    ),
+    "help": Command("print help, of a command or on exit-codes", _add_help, HelpOptions),
+    "version": Command("print the version", _add_nothing, Options),
 }
 ALIASES = {"init": "setup"}
+
+
+def module_of(command: str) -> str:
+    """The module of a command, which has its name; one is a keyword of Python."""
+    return f"leaselock.cli.{'break_' if command == 'break' else command}"

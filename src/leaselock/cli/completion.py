@@ -1,17 +1,19 @@
-"""Scripts that complete the words of the command in a shell, made from the parsers."""
+"""completion: scripts that complete the words of the command in a shell, made from the parsers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leaselock.cli.answer import answer
 from leaselock.cli.arguments import parser_of, top_parser
 from leaselock.cli.commands import COMMANDS
-from leaselock.cli.manual import options_of, words_of
+from leaselock.cli.words import options_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.cli.manual import Word
+    from leaselock.cli.options import CompletionOptions
+    from leaselock.cli.words import Word
 
 BASH = """\
 # bash completion of leaselock. Load it: source <(leaselock completion bash)
@@ -59,6 +61,16 @@ FISH = """\
 # Before each command: {common}
 complete -c leaselock -f
 """
+
+
+def do_completion(options: CompletionOptions) -> int:
+    """Print a script that completes the words of the command."""
+    text = SCRIPTS[options.shell]()
+    if options.json:
+        answer(options, {"text": text})
+    else:
+        print(text, end="")
+    return 0
 
 
 def _bash() -> str:

@@ -13,14 +13,14 @@ from leaselock.cli.store import open_client
 from leaselock.documents import deadlock_document
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
 
     from leaselock import Client, LockInfo
+    from leaselock.cli.options import Options
     from leaselock.live import Deadlock
 
 
-def do_deadlocks(options: argparse.Namespace) -> int:
+def do_deadlocks(options: Options) -> int:
     """Print the deadlocks of the store; exit 1 if there are any."""
     with open_client(options) as client:
         found = client.deadlocks()

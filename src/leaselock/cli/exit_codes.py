@@ -1,8 +1,4 @@
-"""Exit codes: those of sysexits.h where they fit, and the shell's convention for commands.
-
-A store error has no code of its own, only a message. Missing permissions and wrong configuration
-are recognized by phrases in it; tests/cli/test_usage.py checks that they still match.
-"""
+"""Exit codes: those of sysexits.h where they fit, and the shell's convention for commands."""
 
 from __future__ import annotations
 
@@ -11,10 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from leaselock.errors import Reason
+
 UNMET = 1
 USAGE = 64
 UNREACHABLE = 69
 INTERNAL = 70
+OUTPUT = 74
 BUSY = 75
 LOST = 76
 DENIED = 77
@@ -31,6 +30,7 @@ KINDS = {
     USAGE: "usage",
     UNREACHABLE: "unreachable",
     INTERNAL: "internal",
+    OUTPUT: "output",
     BUSY: "busy",
     LOST: "lost",
     DENIED: "permission",
@@ -40,11 +40,13 @@ KINDS = {
     CANNOT_EXECUTE: "cannot run",
     NOT_FOUND: "cannot run",
 }
-DENIED_PHRASES = ("permission", "may not read and write", "belongs to user", "read-only")
-CONFIG_PHRASES = (
-    *("of another version of leaselock", "is on a network or shared file system"),
-    "is not a lock",
-)
+# By the reason of a StoreError.
+BY_REASON: dict[Reason, int] = {
+    "unreachable": UNREACHABLE,
+    "refused": UNREACHABLE,
+    "denied": DENIED,
+    "misconfigured": CONFIG,
+}
 
 TABLE = """\
 exit codes:
@@ -54,6 +56,7 @@ exit codes:
    69  the store cannot be reached    77  permission denied
    70  an error inside leaselock       78  wrong URL or configuration
    75  busy (-E sets another)         79  not held, or by another token
+   74  the output could not be written
   124  the command ran for longer than --max-hold, and was ended
   126  the command cannot be executed, 127 it is not found
   128+N  signal N came while waiting: 130 interrupted, 143 terminated
@@ -70,6 +73,10 @@ class Usage(Exception):
 
 class Misconfigured(Exception):
     """The URL or the configuration names no usable store."""
+
+
+class OutputFailed(OSError):
+    """Standard output cannot be written: the disk is full, for example."""
 
 
 class Interrupted(Exception):
@@ -109,19 +116,13 @@ def exit_code(error: Exception) -> int:
     if isinstance(error, Interrupted):
         return BY_SIGNAL + error.number
     if isinstance(error, leaselock.StoreError):
-        return _store_error_code(error)
+        return BY_REASON[error.reason]
     by_type = (
         (leaselock.NotHeld, NOT_HELD),
         (leaselock.LeaseLost, LOST),
         (Misconfigured, CONFIG),
+        (OutputFailed, OUTPUT),
         # ValueError: the library rejects names and numbers out of range before any request.
         ((Usage, ValueError), USAGE),
     )
     return next((code for kind, code in by_type if isinstance(error, kind)), INTERNAL)
-
-
-def _store_error_code(error: Exception) -> int:
-    text = str(error).lower()
-    if isinstance(error.__cause__, PermissionError) or any(p in text for p in DENIED_PHRASES):
-        return DENIED
-    return CONFIG if any(phrase in text for phrase in CONFIG_PHRASES) else UNREACHABLE

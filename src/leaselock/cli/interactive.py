@@ -18,13 +18,11 @@ from leaselock.cli.exit_codes import Interrupted, Negative
 from leaselock.cli.formatting import describe, format_duration, short_name, time_held
 from leaselock.cli.output import StatusLine, say
 from leaselock.cli.several import blocking
-from leaselock.cli.store import wait_timeout
 from leaselock.documents import holder_document
 
 if TYPE_CHECKING:
-    import argparse
-
     from leaselock import Client, Holder, Lease, Lock, Waiter
+    from leaselock.cli.options import WaitOptions
     from leaselock.cli.several import SeveralLeases, SeveralLocks
     from leaselock.cli.signals import Signals
 
@@ -41,7 +39,7 @@ class InteractiveWait:
         self,
         client: Client,
         lock: Lock | SeveralLocks,
-        options: argparse.Namespace,
+        options: WaitOptions,
         signals: Signals,
     ) -> None:
         self.client = client
@@ -65,7 +63,7 @@ class InteractiveWait:
         reporter.start()
         lease: Lease | SeveralLeases | None = None
         try:
-            lease = self.lock.acquire(wait_timeout(self.options))
+            lease = self.lock.acquire(self.options.timeout)
         except LeaselockError:
             if self.signals.ending is None:
                 raise
@@ -93,7 +91,7 @@ class InteractiveWait:
         say(f"acquired {self.lock.name!r}, token {lease.token}; {waited}")
 
     def _busy(self) -> Negative:
-        timeout = wait_timeout(self.options)
+        timeout = self.options.timeout
         waited = f" after {format_duration(timeout)}" if timeout else ""
         lock = blocking(self.lock)
         holder = lock.holder()
@@ -108,9 +106,7 @@ class InteractiveWait:
         details: dict[str, object] = {"name": lock.name, "holder": holder_document(holder)}
         if self.options.json:
             details["waiters"] = [holder_document(waiter) for waiter in lock.waiters()]
-        code = getattr(self.options, "conflict", exit_codes.BUSY)
-        if getattr(self.options, "skip_ok", False):
-            code = 0
+        code = 0 if self.options.skip_ok else self.options.conflict
         return Negative(text, code, exit_codes.KINDS[exit_codes.BUSY], details)
 
     def _report_progress(self) -> None:

@@ -17,9 +17,8 @@ from leaselock.cli.signals import Signals
 from leaselock.cli.store import open_client
 
 if TYPE_CHECKING:
-    import argparse
-
     from leaselock import Client, Lease, Lock
+    from leaselock.cli.options import LeadOptions
     from leaselock.cli.several import SeveralLeases, SeveralLocks
 
 # Seconds after the end of the command, and at most after a loss, until the next campaign.
@@ -27,7 +26,7 @@ RESTART = 1.0
 JITTER = 0.5
 
 
-def do_lead(options: argparse.Namespace) -> int:
+def do_lead(options: LeadOptions) -> int:
     """Campaign, and run the command while this process leads; again and again, unless --once."""
     command = parse_command(options)
     on_lost = on_lost_signal(options.on_lost)
@@ -38,7 +37,7 @@ def do_lead(options: argparse.Namespace) -> int:
         blocking(lock).holder()  # a store that cannot be used at all is an error
         while True:
             wait, lease = _campaign(client, lock, options, signals)
-            outcome = run_under_lease(client, wait, lease, spec, on_lost)
+            outcome = run_under_lease(client, wait, lease, spec, options, on_lost)
             if options.once or signals.ending is not None:
                 return outcome.code
             code = outcome.code
@@ -49,7 +48,7 @@ def do_lead(options: argparse.Namespace) -> int:
 
 
 def _campaign(
-    client: Client, lock: Lock | SeveralLocks, options: argparse.Namespace, signals: Signals
+    client: Client, lock: Lock | SeveralLocks, options: LeadOptions, signals: Signals
 ) -> tuple[InteractiveWait, Lease | SeveralLeases]:
     """Wait until this process leads. A store that fails is asked again until it answers: its
     restart, or a failover during which it only reads, must not end every candidate.

@@ -8,12 +8,12 @@ from leaselock import __version__
 from leaselock.cli import exit_codes
 from leaselock.cli.arguments import parser_of, top_parser
 from leaselock.cli.commands import COMMANDS, DURATIONS
-from leaselock.cli.manual import words_of
+from leaselock.cli.words import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.cli.manual import Word
+    from leaselock.cli.words import Word
 
 DESCRIPTION = """\
 leaselock runs commands under a distributed lock, and shows and administers the locks of a store:

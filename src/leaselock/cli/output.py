@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from leaselock.cli.formatting import escape, format_duration
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator
     from typing import TextIO
+
+    from leaselock.cli.options import Options
 
 CLEAR_LINE = "\r\x1b[K"
 # Selections of graphic rendition.
@@ -56,13 +57,13 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def escapes_allowed(options: argparse.Namespace, stream: TextIO | None) -> bool:
+def escapes_allowed(options: Options, stream: TextIO | None) -> bool:
     """Return whether colours and cursor movements may be written: https://no-color.org."""
     plain = options.no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return not plain and is_terminal(stream)
 
 
-def painter(options: argparse.Namespace) -> Callable[[str, str], str]:
+def painter(options: Options) -> Callable[[str, str], str]:
     """Return a function that adds a colour to a text for stdout, if that may have colours."""
     if not escapes_allowed(options, sys.stdout):
         return lambda text, _: text
@@ -92,7 +93,7 @@ def _size(stream: TextIO | None, variable: str, index: int) -> int:
 class StatusLine:
     """One line that is overwritten in place; only on a terminal that supports it."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: Options) -> None:
         self.supported = escapes_allowed(options, sys.stderr)
         self.visible = False
 
@@ -111,7 +112,7 @@ class StatusLine:
 
 
 @contextmanager
-def progress(options: argparse.Namespace, what: str) -> Iterator[None]:
+def progress(options: Options, what: str) -> Iterator[None]:
     """Show *what* is being done and for how long, on a terminal, if it takes more than a moment."""
     status = StatusLine(options)
     if options.quiet or not status.supported:

@@ -11,8 +11,8 @@ from leaselock.cli import exit_codes
 from leaselock.cli.answer import answer
 from leaselock.cli.child import (
     CommandSpec,
+    check_nesting,
     command_environment,
-    enclosing_locks,
     parent_death_signal,
     parse_signal,
 )
@@ -22,16 +22,16 @@ from leaselock.cli.interactive import InteractiveWait
 from leaselock.cli.output import say
 from leaselock.cli.several import failing, locks_of, names_of
 from leaselock.cli.signals import Signals
-from leaselock.cli.store import open_client, wait_timeout
+from leaselock.cli.store import open_client
 from leaselock.cli.supervisor import Outcome, Supervisor
 from leaselock.cli.terminal import controlling_terminal
 from leaselock.documents import holder_document
 
 if TYPE_CHECKING:
-    import argparse
     import signal
 
     from leaselock import Client, Lease, Lock
+    from leaselock.cli.options import CommandOptions, RunOptions
     from leaselock.cli.several import SeveralLeases, SeveralLocks
 
 SHELL = "/bin/sh"
@@ -44,22 +44,19 @@ class ParsedCommand(NamedTuple):
     words: list[str]
 
 
-def do_run(options: argparse.Namespace) -> int:
+def do_run(given: RunOptions) -> int:
     """Run a command while holding a lock."""
+    options = given.with_period()
     command = parse_command(options)
     on_lost = on_lost_signal(options.on_lost)
-    if options.once_per is not None:
-        # At most one run per period: another run is no error, and nothing to wait for.
-        options.nonblock = options.skip_ok = True
-        options.min_hold = options.once_per
     with Signals() as signals, open_client(options) as client:
         lock, spec = prepared(client, command, options)
         wait = InteractiveWait(client, lock, options, signals)
-        return run_under_lease(client, wait, wait.acquire(), spec, on_lost).code
+        return run_under_lease(client, wait, wait.acquire(), spec, options, on_lost).code
 
 
 def prepared(
-    client: Client, command: ParsedCommand, options: argparse.Namespace
+    client: Client, command: ParsedCommand, options: CommandOptions
 ) -> tuple[Lock | SeveralLocks, CommandSpec]:
     """Return the lock and the command. Everything is prepared before the lock is acquired, so that
     it is held no longer than needed.
@@ -76,10 +73,10 @@ def run_under_lease(
     wait: InteractiveWait,
     lease: Lease | SeveralLeases,
     spec: CommandSpec,
+    options: CommandOptions,
     on_lost: signal.Signals | None,
 ) -> Outcome:
     """Run the command under the lease that *wait* has acquired, and release it."""
-    options = wait.options
     acquired = time.monotonic()
     spec.inherited = lease.make_inheritable()
     spec.env = command_environment(lease, options.lease, client.url)
@@ -94,7 +91,7 @@ def run_under_lease(
 
 
 def _report(
-    options: argparse.Namespace,
+    options: CommandOptions,
     wait: InteractiveWait,
     lease: Lease | SeveralLeases,
     outcome: Outcome,
@@ -119,7 +116,7 @@ def _report(
         say(f"released {lease.name!r} after {format_duration(held)}, {times}")
 
 
-def parse_command(options: argparse.Namespace) -> ParsedCommand:
+def parse_command(options: CommandOptions) -> ParsedCommand:
     """Split the words after the options into the name of the lock and the command."""
     words = _without_dashes(options.words)
     name = "" if options.name_from_command or not words else words.pop(0)
@@ -135,7 +132,7 @@ def _without_dashes(words: list[str]) -> list[str]:
     return words[1:] if words[:1] == ["--"] else list(words)
 
 
-def _command_words(words: list[str], options: argparse.Namespace) -> list[str]:
+def _command_words(words: list[str], options: CommandOptions) -> list[str]:
     shell, command = options.shell, options.command
     if shell is not None:
         if words:
@@ -145,8 +142,8 @@ def _command_words(words: list[str], options: argparse.Namespace) -> list[str]:
         raise Usage(f"{command} needs a command: leaselock {command} NAME -- COMMAND")
     if words[0].startswith("-"):
         raise Usage(
-            f"{words[0]!r} would be the command, for options come before the name: "
-            f"leaselock {command} {words[0]} ... NAME -- COMMAND"
+            f"{words[0]!r} would be the command, for only options may stand before a --: "
+            f"leaselock {command} NAME {words[0]} ... -- COMMAND"
         )
     return words
 
@@ -165,24 +162,19 @@ def on_lost_signal(text: str) -> signal.Signals | None:
     return None if text.lower() == "ignore" else parse_signal(text)
 
 
-def _lock(
-    client: Client, command: ParsedCommand, options: argparse.Namespace
-) -> Lock | SeveralLocks:
+def _lock(client: Client, command: ParsedCommand, options: CommandOptions) -> Lock | SeveralLocks:
     # The default label is the program's name only: its arguments may hold secrets.
     label = options.label or os.path.basename(command.words[0])
     return locks_of(client, command.name, label, options)
 
 
-def _check_nesting(lock: Lock | SeveralLocks, client: Client, options: argparse.Namespace) -> None:
+def _check_nesting(lock: Lock | SeveralLocks, client: Client, options: CommandOptions) -> None:
     """Refuse to wait for a lock that this command runs under."""
-    if wait_timeout(options) is not None:
+    if options.timeout is not None:
         return
     for name in names_of(lock):
-        if (name, client.url) in enclosing_locks():
-            raise Usage(
-                f"this runs under the lock {name!r} of the same store ({client.url}) already: "
-                "waiting for it would never end"
-            )
+        permits = options.slots if name == lock.name else None
+        check_nesting(name, client.url, permits or 1)
 
 
 def _release(lease: Lease | SeveralLeases, *, reported: bool) -> bool:

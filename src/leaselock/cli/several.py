@@ -9,15 +9,13 @@ from leaselock import AcquireTimeout
 from leaselock.cli.exit_codes import Usage
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
     from leaselock import Client, Lease, Leases, Lock
+    from leaselock.cli.options import CommandOptions
 
 
-def locks_of(
-    client: Client, name: str, label: str, options: argparse.Namespace
-) -> Lock | SeveralLocks:
+def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> Lock | SeveralLocks:
     """The locks that the options of `run` name."""
     if options.shared and options.slots is not None:
         raise Usage("either --shared or --slots, not both")

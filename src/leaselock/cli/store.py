@@ -10,10 +10,10 @@ from leaselock.cli.exit_codes import Misconfigured, Usage
 from leaselock.cli.output import say
 
 if TYPE_CHECKING:
-    import argparse
     from typing import TypeVar
 
     from leaselock import AsyncClient
+    from leaselock.cli.options import Options
 
     AnyClient = TypeVar("AnyClient", Client, AsyncClient)
 
@@ -24,12 +24,12 @@ OP_TIMEOUT = 5.0
 EMBEDDED = "sqlite:"
 
 
-def open_client(options: argparse.Namespace) -> Client:
+def open_client(options: Options) -> Client:
     """Return a client of the store that the options name; it sends no request yet."""
     return open_as(Client, options)
 
 
-def open_as(kind: type[AnyClient], options: argparse.Namespace) -> AnyClient:
+def open_as(kind: type[AnyClient], options: Options) -> AnyClient:
     """Return a client of that *kind*."""
     op_timeout = OP_TIMEOUT if options.op_timeout is None else options.op_timeout
     if not 0.01 <= op_timeout <= 3600:
@@ -59,9 +59,3 @@ def check_url(url: str | None) -> None:
             f"this runs under a lock of {outer}, but {URL} is not set (one with a password is "
             f"not passed on): set it, or give --url"
         )
-
-
-def wait_timeout(options: argparse.Namespace) -> float | None:
-    """Return how long to wait for a lock: 0 for --nonblock, None for no limit."""
-    timeout: float | None = 0.0 if getattr(options, "nonblock", False) else options.wait
-    return timeout

@@ -19,10 +19,9 @@ from leaselock.cli.several import failing
 from leaselock.cli.signals import FORWARDED, Signals
 
 if TYPE_CHECKING:
-    import argparse
-
     from leaselock import Lease
     from leaselock.cli.child import Child, CommandSpec
+    from leaselock.cli.options import CommandOptions
     from leaselock.cli.several import SeveralLeases
 
 NEVER = float("inf")
@@ -51,7 +50,7 @@ class Supervisor:
     def __init__(
         self,
         lease: Lease | SeveralLeases,
-        options: argparse.Namespace,
+        options: CommandOptions,
         signals: Signals,
         on_lost: signal.Signals | None,
     ) -> None:
@@ -157,7 +156,7 @@ class Supervisor:
         self._end(self.on_lost, now + (left if left > 0 else min(self.grace, GRACE_WHEN_LOST)))
 
     def _expiry_message(self) -> str:
-        return f"{self.lease.name!r} was held for {format_duration(self.options.max_hold)}"
+        return f"{self.lease.name!r} was held for {format_duration(self.options.max_hold or 0.0)}"
 
     def _loss_message(self) -> str:
         name = failing(self.lease).name

@@ -11,12 +11,12 @@ from leaselock.cli.output import escapes_allowed, is_terminal
 from leaselock.cli.store import open_as
 
 if TYPE_CHECKING:
-    import argparse
+    from leaselock.cli.options import TopOptions
 
 SHORTEST_INTERVAL = 0.1
 
 
-def do_top(options: argparse.Namespace) -> int:
+def do_top(options: TopOptions) -> int:
     """Show the locks until the user quits."""
     if options.json:
         raise Usage("top answers people only: leaselock ls --watch --json lists for programs")
@@ -40,7 +40,7 @@ def do_top(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _show(options: argparse.Namespace) -> int | None:
+async def _show(options: TopOptions) -> int | None:
     """Show the locks; return the signal that ended it, if one did."""
     from leaselock import AsyncClient
     from leaselock.cli.top_screen import Top

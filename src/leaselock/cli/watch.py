@@ -1,28 +1,22 @@
-"""leader, watch, and waiting until a lock is held: who holds a lock, and each change."""
+"""watch: each change of the holder of a lock."""
 
 from __future__ import annotations
 
 import re
-import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from leaselock import LeaselockError, LockChange, StoreError
-from leaselock.cli import exit_codes
+from leaselock import LockChange, StoreError
 from leaselock.cli.answer import answer
-from leaselock.cli.exit_codes import Negative
-from leaselock.cli.formatting import describe
 from leaselock.cli.output import say
 from leaselock.cli.signals import Signals
 from leaselock.cli.store import open_client
+from leaselock.cli.watching import ended_by
 from leaselock.documents import holder_document, utc_time
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from leaselock import Client, Holder, Lock
+    from leaselock import Client, Holder
+    from leaselock.cli.options import WatchOptions
 
 NEVER = float("inf")
 # Seconds between two looks at all locks that match a pattern: stores notify of single names.
@@ -32,22 +26,7 @@ TOLERATED_SILENCE = 30.0
 WILDCARDS = re.compile(r"[*?[]")
 
 
-def do_leader(options: argparse.Namespace) -> int:
-    """Print who leads."""
-    with open_client(options) as client:
-        leader = client.election(options.name).leader()
-    if leader is None:
-        details = {"name": options.name, "leader": None}
-        text = f"{options.name!r} has no leader"
-        raise Negative(text, exit_codes.UNMET, "no leader", details)
-    if options.json:
-        answer(options, {"name": options.name, "leader": holder_document(leader)})
-    else:
-        print(describe(leader))
-    return 0
-
-
-def do_watch(options: argparse.Namespace) -> int:
+def do_watch(options: WatchOptions) -> int:
     """Print a line of JSON for each change, until a signal comes."""
     with Signals() as signals, open_client(options) as client:
         if WILDCARDS.search(options.pattern):
@@ -59,7 +38,7 @@ def do_watch(options: argparse.Namespace) -> int:
     return 0
 
 
-def _watch_pattern(client: Client, options: argparse.Namespace, signals: Signals) -> None:
+def _watch_pattern(client: Client, options: WatchOptions, signals: Signals) -> None:
     known: dict[str, LockChange] = {}
     answered, silent = float("-inf"), False
     while True:
@@ -94,7 +73,7 @@ def _state(change: LockChange) -> object:
     return None if holder is None else (holder.token, holder.since, holder.cooling_down)
 
 
-def _print(change: LockChange, options: argparse.Namespace) -> None:
+def _print(change: LockChange, options: WatchOptions) -> None:
     now = time.time()
     when = {"at": now, "at_utc": utc_time(now), "name": change.name, "event": _event(change.holder)}
     answer(options, when | {"holder": holder_document(change.holder)})
@@ -104,35 +83,3 @@ def _event(holder: Holder | None) -> str:
     if holder is None:
         return "free"
     return "cooling down" if holder.cooling_down else "held"
-
-
-def wait_until_held(client: Client, lock: Lock, signals: Signals, deadline: float) -> bool:
-    """Wait until the lock is held; False at *deadline*, a time of the monotonic clock."""
-    with ended_by(client, signals, deadline):
-        held = any(change.holder is not None for change in lock.watch())
-    signals.check()
-    return held
-
-
-@contextmanager
-def ended_by(client: Client, signals: Signals, deadline: float) -> Iterator[None]:
-    """Close the client at a signal that ends the command or at *deadline*, which ends a wait."""
-    finished = False
-
-    def attend() -> None:
-        while not finished and signals.ending is None and time.monotonic() < deadline:
-            signals.wait(deadline - time.monotonic())
-        if not finished:
-            client.close()
-
-    thread = threading.Thread(target=attend, name="leaselock-attendant", daemon=True)
-    thread.start()
-    try:
-        yield
-    except LeaselockError:
-        if signals.ending is None and time.monotonic() < deadline:
-            raise
-    finally:
-        finished = True
-        signals.wake()
-        thread.join()

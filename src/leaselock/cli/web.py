@@ -11,15 +11,16 @@ from leaselock.cli.output import say
 from leaselock.cli.store import open_as
 
 if TYPE_CHECKING:
-    import argparse
     import socket
+
+    from leaselock.cli.options import WebOptions
 
 SHORTEST_INTERVAL = 0.1
 LARGEST_PORT = 65_535
 LOCAL = ("127.", "::1")
 
 
-def do_web(options: argparse.Namespace) -> int:
+def do_web(options: WebOptions) -> int:
     """Serve the page until a signal comes."""
     if options.interval < SHORTEST_INTERVAL:
         raise Usage("--interval is at least 100ms")
@@ -44,7 +45,7 @@ def do_web(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(options: argparse.Namespace, listener: socket.socket, url: str) -> None:
+async def _serve(options: WebOptions, listener: socket.socket, url: str) -> None:
     from leaselock import AsyncClient
     from leaselock.web.server import serve
 
@@ -60,7 +61,7 @@ async def _serve(options: argparse.Namespace, listener: socket.socket, url: str)
         )
 
 
-def _announce(options: argparse.Namespace, url: str, token: str | None) -> None:
+def _announce(options: WebOptions, url: str, token: str | None) -> None:
     """Print where the page is. The token is in the fragment, which no browser sends."""
     if options.json:
         answer(options, {"url": url, "token": token})

@@ -152,8 +152,8 @@ class Acquisition(Retry):
             if self.placed:
                 registry.release_later(self.claim.unused())
             if not isinstance(error, GeneratorExit):
-                await self._report_error(error)
-            raise
+                error = await self._reported(error)
+            raise error
         finally:
             self.backend.forget(self.claim)
             in_flight.exit()
@@ -196,9 +196,11 @@ class Acquisition(Retry):
                 description = deadlocks.description(deadlock)
                 raise DeadlockDetected(self.claim.name, description, deadlock)
 
-    async def _report_error(self, error: BaseException) -> None:
+    async def _reported(self, error: BaseException) -> BaseException:
+        """Report the error; return the one to raise, which names the lock."""
         failed = isinstance(error, StoreError)
         await self._report("failed" if failed else "cancelled", reason=str(error))
+        return error.concerning(self.claim.name) if isinstance(error, StoreError) else error
 
     async def _report(
         self,

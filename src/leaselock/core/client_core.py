@@ -18,7 +18,7 @@ from leaselock.core.inspection import Holder, LockInfo, holder_of, lock_infos
 from leaselock.core.lease_handle import LeaseHandle
 from leaselock.core.mutex import Mutex
 from leaselock.core.renewer import Renewer
-from leaselock.core.timing import Retry
+from leaselock.core.timing import Retry, concerning
 from leaselock.core.together import Together, merged
 from leaselock.core.validation import (
     LONGEST_LEASE,
@@ -350,7 +350,8 @@ class ClientCore:
             # By its own token: repeated after a lost reply, it must not end the next hold.
             retry = Retry(self.env, self.op_timeout, registry.answer_by())
             only = hold.token or hold.id
-            await retry.until_answered(partial(registry.backend.break_lock, text, only))
+            with concerning(text):
+                await retry.until_answered(partial(registry.backend.break_lock, text, only))
             now = self.env.now()
             event = Event("broken", text, hold.id, now, token=hold.token, holder=hold)
             await self.listeners.report(event, rare=True)

@@ -19,7 +19,7 @@ from leaselock.core.hold import Hold, State
 from leaselock.core.inspection import metadata_of
 from leaselock.core.pending_releases import PendingReleases
 from leaselock.core.singleton_process import Background
-from leaselock.core.timing import Retry
+from leaselock.core.timing import Retry, concerning
 from leaselock.core.validation import shortened
 from leaselock.errors import ClientClosed
 
@@ -275,7 +275,8 @@ class HoldRegistry:
     async def inspect(self, name: str | None, pattern: str) -> Sequence[LockState]:
         """The state of one lock, or of all whose names match *pattern*."""
         retry = Retry(self.env, self.op_timeout, self.answer_by())
-        return await retry.until_answered(partial(self.backend.inspect, name, pattern))
+        with concerning(name):
+            return await retry.until_answered(partial(self.backend.inspect, name, pattern))
 
     async def close(self, until: float) -> None:
         """Refuse new claims and end all waits; the processes in flight have until *until*."""

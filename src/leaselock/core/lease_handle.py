@@ -223,7 +223,8 @@ class LeaseHandle:
         registry, hold = self.registry, self.hold
         asked = registry.env.now()
         until = min(hold.valid_until, asked + registry.op_timeout)
-        answers = await registry.backend.renew([hold.claim._replace(lease=length)], until)
+        with timing.concerning(hold.claim.name):
+            answers = await registry.backend.renew([hold.claim._replace(lease=length)], until)
         if answers[0] is None:
             raise OutcomeUnknown(
                 f"it is not known whether {hold.claim.name!r} is still held: try again"

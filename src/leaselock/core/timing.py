@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from leaselock.core.effects import Env, Sleep
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 T = TypeVar("T")
 
@@ -60,7 +61,16 @@ def outcome_unknown(error: StoreError) -> OutcomeUnknown:
     """
     if isinstance(error, OutcomeUnknown):
         return error
-    return OutcomeUnknown(f"{error} (and an earlier request was not answered)")
+    return OutcomeUnknown(f"{error} (and an earlier request was not answered)", error.reason)
+
+
+@contextmanager
+def concerning(name: str | None) -> Iterator[None]:
+    """Have an error of the store name the lock that a request is about."""
+    try:
+        yield
+    except StoreError as error:
+        raise error.concerning(name or "") from error.__cause__
 
 
 class Retry:

@@ -29,6 +29,7 @@ HABITS = {
     "thread_local": 'owner="lock" makes the lock object the owner instead of the thread or task',
     "auto_renewal": "renew=False turns the renewal off",
     "renewal": "renew=False turns the renewal off",
+    "url": "the first argument of Client names the store: Client('redis://host')",
     "id": "label= is shown to people who inspect the lock",
 }
 HAVE_ALL_SIDES = "memory, SQLite, and PostgreSQL and MySQL by lease have it"

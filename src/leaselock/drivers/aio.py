@@ -11,7 +11,7 @@ import atexit
 import inspect
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
 from leaselock.core.effects import (
     Call,
@@ -24,7 +24,7 @@ from leaselock.core.effects import (
     Spawn,
     Wait,
 )
-from leaselock.drivers.errors import as_public
+from leaselock.drivers.errors import as_public, refuse_pickling
 from leaselock.drivers.forgotten import CLOSER
 from leaselock.drivers.in_thread import InThread, Loop
 from leaselock.drivers.node import DRIVERS, forked_message
@@ -96,7 +96,7 @@ class Aio(SystemEnv):
         # The names of the locks that the client has not released.
         self.unreleased: Callable[[], list[str]] = list
         # The URL of the store, for people.
-        self.store = ""
+        self.store = self.typed = ""
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
@@ -165,6 +165,10 @@ class Aio(SystemEnv):
             store.abandon()
         self._forget(forked_message(), ours=False)
 
+    def __reduce__(self) -> NoReturn:
+        """Every object of a client refers to its driver, so none of them can be pickled."""
+        raise refuse_pickling()
+
     async def run(self, process: Process[T]) -> T:
         """Step *process* to its end in this task; return its result."""
         loop = asyncio._get_running_loop()
@@ -190,7 +194,7 @@ class Aio(SystemEnv):
         error = None
         try:
             # Not in the handler, so that its context is what the caller handles, if anything.
-            raise as_public(failure)
+            raise as_public(failure, self.store, self.typed)
         finally:
             del failure  # it has this frame in its traceback
 

@@ -10,7 +10,7 @@ import atexit
 import functools
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 from leaselock.core.effects import (
@@ -24,7 +24,7 @@ from leaselock.core.effects import (
     Spawn,
     Wait,
 )
-from leaselock.drivers.errors import as_public
+from leaselock.drivers.errors import as_public, refuse_pickling
 from leaselock.drivers.forgotten import CLOSER, report
 from leaselock.drivers.node import DRIVERS, Node, forked_message
 from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
@@ -57,7 +57,7 @@ class Threads(SystemEnv):
         # The last process of the client, for the end of the interpreter.
         self.last: Callable[[], Process[None]] | None = None
         # The URL of the store, for people.
-        self.store = ""
+        self.store = self.typed = ""
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
@@ -88,6 +88,10 @@ class Threads(SystemEnv):
     def guard(self) -> None:
         """The body of a thread cannot be interrupted; it uses `lost`, `ensure` or `on_lost`."""
 
+    def __reduce__(self) -> NoReturn:
+        """Every object of a client refers to its driver, so none of them can be pickled."""
+        raise refuse_pickling()
+
     def run(self, process: Process[T]) -> T:
         """Step *process* to its end in this thread; return its result."""
         answer: Any = None
@@ -111,7 +115,7 @@ class Threads(SystemEnv):
         error = None
         try:
             # Not in the handler, so that its context is what the caller handles, if anything.
-            raise as_public(failure)
+            raise as_public(failure, self.store, self.typed)
         finally:
             del failure  # it has this frame in its traceback
 

@@ -8,14 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from leaselock.backends import library
 from leaselock.backends.redis.messages import Address
-from leaselock.backends.redis.settings import PORT, TERMS, Settings
+from leaselock.backends.redis.settings import PORT, TERMS, Settings, settings_of_url
 
 LIBRARIES = ("redis", "valkey")
 CONNECTIONS = (
     *("Connection", "SSLConnection", "UnixDomainSocketConnection"),
     *("SentinelManagedConnection", "SentinelManagedSSLConnection"),
 )
+
+
+def settings_of(target: object, *, aio: bool = False, prefix: str | None = None) -> Settings:
+    """The settings of a URL or of a client, for locks with a *prefix* if that is not None;
+    ValueError or TypeError if they cannot be used.
+    """
+    library("redis", "redis")
+    library("hiredis", "redis")
+    found = settings_of_url(target) if isinstance(target, str) else settings_of_client(target)
+    found = found if prefix is None else found.with_prefix(prefix)
+    return found.for_tasks() if aio else found
 
 
 def settings_of_client(client: Any) -> Settings:

@@ -43,10 +43,13 @@ def refusal(address: Address, error: Exception) -> Exception:
     if isinstance(error, final) and "already authenticated" in str(error):
         return NotApplied(
             f"{address}: permission denied: the server wants a password: write "
-            "redis://:PASSWORD@host or redis://USER:PASSWORD@host"  # pragma: allowlist secret
+            "redis://:PASSWORD@host or redis://USER:PASSWORD@host",  # pragma: allowlist secret
+            "denied",
         )
     if isinstance(error, final):
-        return NotApplied(f"{address}: permission denied: {error}")
+        return NotApplied(f"{address}: permission denied: {error}", "denied")
     if isinstance(error, exceptions.ResponseError) and "HELLO" in str(error).upper():
-        return NotApplied(f"{address}: Redis 6 or later, or Valkey, is needed (it said: {error})")
+        return NotApplied(
+            f"{address}: Redis 6 or later, or Valkey, is needed (it said: {error})", "misconfigured"
+        )
     return Unreachable(f"{address}: {str(error) or 'no connection within its time'}")

@@ -44,6 +44,8 @@ ADVICE = {
     "OOM": "the server has no memory left: it needs more, or fewer keys of others",
     "MISCONF": "the server cannot save its data, and so takes no more: see its log",
 }
+# Of these, the ones that are no matter of permissions.
+NO_ROOM = ("OOM", "MISCONF")
 # What follows the type of a key that is not the lock it should be.
 NOT_A_LOCK = (
     "which is not a lock: choose another name, or another prefix for locks (?prefix=), or "
@@ -123,7 +125,8 @@ class Executor:
                 raise
             except Unreachable as error:
                 self.topology.forget(address)
-                problem: Exception = DeadlineExceeded(str(error))
+                problem: Exception = DeadlineExceeded(str(error), "unreachable")
+                problem.__cause__ = error.__cause__
                 asking = None
             else:
                 replies = replies[1:] if asking else replies
@@ -240,4 +243,5 @@ class Executor:
             self.topology.forget(address)
             return DeadlineExceeded(f"{address}: {problem}")
         advice = ADVICE.get("NOPERM" if NOT_PERMITTED in str(problem) else code)
-        raise NotApplied(f"{address}: {problem}" + (f" ({advice})" if advice else ""))
+        text = f"{address}: {problem}" + (f" ({advice})" if advice else "")
+        raise NotApplied(text, "denied" if advice and code not in NO_ROOM else "refused")

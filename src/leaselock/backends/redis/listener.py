@@ -276,7 +276,7 @@ class Listener:
         if refusal is None:
             return replies
         if str(refusal).startswith("NOPERM"):
-            raise SubscribeFailed(f"{connection.address}: permission denied: {refusal}")
+            raise SubscribeFailed(f"{connection.address}: permission denied: {refusal}", "denied")
         # Another server has the slot: its error stands for each reply.
         return [refusal] * len(replies)
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaselock.core.effects import Request, Signal
-from leaselock.errors import NotApplied, OutcomeUnknown
+from leaselock.errors import NotApplied, OutcomeUnknown, not_applied
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Sequence
 
     from leaselock.core.backend import Claim
+    from leaselock.errors import Reason
 
 Word = str | bytes | int | float
 Command = tuple[Word, ...]
@@ -128,11 +129,13 @@ class Unreachable(Exception):
 
 
 class DeadlineExceeded(NotApplied):
-    """The server refused with an error that is temporary, until the deadline."""
+    """Until the deadline, the server was not reached, or refused with a temporary error."""
 
 
 class NotALock(NotApplied):
     """The key holds something else: a value of the application, or a lock of another protocol."""
+
+    reason: Reason = "misconfigured"
 
 
 class SubscribeFailed(NotApplied):
@@ -145,7 +148,8 @@ NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeEr
 
 def protocol_error(error: Exception) -> OutcomeUnknown:
     """The error for a reply that is not one of Redis: the request may have been carried out."""
-    return OutcomeUnknown(f"the reply of the store is malformed: {type(error).__name__}: {error}")
+    text = f"the reply of the store is malformed: {type(error).__name__}: {error}"
+    return OutcomeUnknown(text, "refused")
 
 
 class _PublicErrors:
@@ -166,7 +170,9 @@ PRIVATE = (Unreachable, DeadlineExceeded, NotALock, SubscribeFailed, *NONSENSE)
 
 def public_error(error: Exception) -> NotApplied | OutcomeUnknown:
     """The error of `leaselock.errors` for one of `PRIVATE`."""
-    return protocol_error(error) if isinstance(error, NONSENSE) else NotApplied(str(error))
+    if isinstance(error, NONSENSE):
+        return protocol_error(error)
+    return not_applied(str(error), getattr(error, "reason", "unreachable"))
 
 
 PUBLIC_ERRORS = _PublicErrors()

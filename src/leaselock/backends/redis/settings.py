@@ -109,24 +109,17 @@ def checked_prefix(text: object) -> str:
     return text
 
 
-def settings_of(target: object, *, aio: bool = False, prefix: str | None = None) -> Settings:
-    """The settings of a URL or of a client, for locks with a *prefix* if that is not None;
-    ValueError or TypeError if they cannot be used.
-    """
-    library("redis", "redis")
-    library("hiredis", "redis")
-    from leaselock.backends.redis.clients import settings_of_client
-
-    found = _of_url(target) if isinstance(target, str) else settings_of_client(target)
-    found = found if prefix is None else found.with_prefix(prefix)
-    return found.for_tasks() if aio else found
-
-
-def _of_url(text: str) -> Settings:
+def settings_of_url(text: str) -> Settings:
+    """The settings of a URL; ValueError if they cannot be used."""
     url = parse(text)
     scheme, _, topology = url.scheme.partition("+")
     if topology not in ("", "sentinel", "cluster"):
         raise ValueError(f"{scheme}+{topology}:// is not known; known are +sentinel and +cluster")
+    tls = sorted(name for name in url.options if name.startswith("ssl_"))
+    if tls and scheme != "rediss":
+        raise ValueError(
+            f"{_shown(url)}: ?{tls[0]}= is for TLS: write rediss{url.scheme.removeprefix(scheme)}://"
+        )
     terms = _terms(url)
     addresses, service = _servers(url, scheme, topology)
     if topology != "cluster" and scheme != "unix":

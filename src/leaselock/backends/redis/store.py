@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import Opened, check_protocol
 from leaselock.backends.redis.backend import CAPABILITIES, WITH_TOKEN_RANGES, RedisBackend
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.legacy_formats import FORMS, LegacyLock
 from leaselock.backends.redis.scripted_lock import HASH, VOTE, ScriptedLock
-from leaselock.backends.redis.settings import settings_of
 from leaselock.backends.redis.shared_state import SharedState
 from leaselock.core.backend import ALL_MODES
 from leaselock.errors import UnsafeProtocolWarning

@@ -85,7 +85,8 @@ class Single:
     def moved(self, slot: int, address: Address) -> None:
         """Refuse: the server is part of a cluster, and the URL is not one of a cluster."""
         raise NotApplied(
-            f"{self.address} is part of a Redis cluster: write redis+cluster://{self.address}"
+            f"{self.address} is part of a Redis cluster: write redis+cluster://{self.address}",
+            "misconfigured",
         )
 
 
@@ -110,6 +111,7 @@ class Sentinels:
     async def find(self, key: str, send: Sender, until: float) -> Address:
         """Ask one sentinel after the other, and the master whether it is one."""
         reasons: list[str] = []
+        cause: BaseException | None = None
         for sentinel in list(self.sentinels):
             try:
                 address = await self._named_by(sentinel, send, until)
@@ -119,12 +121,14 @@ class Sentinels:
                     # It may have kept silent for all the time there was: another is first then.
                     self.sentinels = [*self._without(sentinel), sentinel]
                 reasons.append(f"{sentinel}: {error}")
+                cause = error.__cause__ or cause
                 continue
             self.sentinels = [sentinel, *self._without(sentinel)]
             self.master, self.until = address, self.now() + NAMED_FOR
             return address
         self.forget()
-        raise Unreachable(f"no sentinel names a master {self.service!r} ({'; '.join(reasons)})")
+        text = f"no sentinel names a master {self.service!r} ({'; '.join(reasons)})"
+        raise Unreachable(text) from cause
 
     def _without(self, sentinel: Address) -> Iterator[Address]:
         return (other for other in self.sentinels if other != sentinel)
@@ -160,7 +164,8 @@ class Sentinels:
     def moved(self, slot: int, address: Address) -> None:
         """Refuse: a server that sentinels watch is not part of a cluster."""
         raise NotApplied(
-            f"the master {self.service!r} is part of a cluster, which has no sentinels"
+            f"the master {self.service!r} is part of a cluster, which has no sentinels",
+            "misconfigured",
         )
 
 
@@ -197,6 +202,7 @@ class Cluster:
 
     async def _read_map(self, send: Sender, until: float) -> None:
         reasons: list[str] = []
+        cause: BaseException | None = None
         known = dict.fromkeys([*self.known_masters, *self.seeds])
         self.silent = self.silent & known.keys()
         for address in sorted(known, key=self.silent.__contains__):
@@ -206,6 +212,7 @@ class Cluster:
                 if not reasons:
                     self._avoid(address)
                 reasons.append(f"{address}: {error}")
+                cause = error.__cause__ or cause
                 continue
             if not isinstance(slots, Exception):
                 self.silent = self.silent - {address}
@@ -213,7 +220,8 @@ class Cluster:
                 self.sharded = not isinstance(sharded, Exception)
                 return
             reasons.append(f"{address}: {slots}")
-        raise Unreachable(f"no node of the cluster answers ({'; '.join(reasons)})")
+        text = f"no node of the cluster answers ({'; '.join(reasons)})"
+        raise Unreachable(text) from cause
 
     def _learn(self, ranges: Sequence[Sequence[object]], asked: Address) -> None:
         slots: dict[int, Address] = {}

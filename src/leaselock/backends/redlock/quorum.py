@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redlock.votes import Votes
 from leaselock.core.effects import Spawn, Wait
-from leaselock.errors import NotApplied, StoreError
+from leaselock.errors import StoreError, StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -95,7 +95,7 @@ class Masters:
 
     def _error_of(self, master: int) -> StoreError:
         failed = self.failed.get(master)
-        return failed[1] if failed else NotApplied("it is not asked while it does not answer")
+        return failed[1] if failed else StoreUnreachable("it is not asked while it does not answer")
 
     async def _ask(
         self,

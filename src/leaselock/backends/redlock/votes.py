@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.core.backend import Busy, Claim, Grant, LifetimeSet, LockState, Released
 from leaselock.core.effects import Signal
-from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError, not_applied
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from leaselock.errors import Reason
 
 
 class Votes:
@@ -79,7 +81,16 @@ class Votes:
         )
         refused = all(isinstance(error, NotApplied) for error in self.errors.values())
         nothing = refused and self.complete and not self.granted()
-        return NotApplied(message) if nothing else OutcomeUnknown(message)
+        reason = _common_reason(self.errors.values())
+        made = not_applied(message, reason) if nothing else OutcomeUnknown(message, reason)
+        made.__cause__ = next(iter(self.errors.values()), None)
+        return made
+
+
+def _common_reason(errors: Iterable[StoreError]) -> Reason:
+    """Why all of them failed, if that is one reason."""
+    found = {error.reason for error in errors}
+    return found.pop() if len(found) == 1 else "unreachable"
 
 
 def agreed(tokens: Collection[int], quorum: int) -> bool:

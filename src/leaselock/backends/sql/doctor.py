@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from leaselock.backends.sql.server_info import setup_command
 from leaselock.backends.sql.statements import SqlError
 from leaselock.core.backend import Finding
 from leaselock.core.maintenance import clock_finding
@@ -37,7 +38,9 @@ async def _tables(server: ServerInfo, executor: Executor) -> Finding:
     except SqlError as error:
         if error.state not in server.dialect.missing:
             return Finding("fail", f"the tables cannot be read: {error.text}", "grant the rights")
-        return Finding("fail", "the tables of leaselock are not there", "run `leaselock setup URL`")
+        return Finding(
+            "fail", "the tables of leaselock are not there", setup_command(server.target)
+        )
     row = version.one()
     return Finding("ok", f"the tables of leaselock are there, version {row[0] if row else '?'}")
 

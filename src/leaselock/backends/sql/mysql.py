@@ -17,20 +17,22 @@ from leaselock.backends import library
 from leaselock.backends.addresses import time_per_address
 from leaselock.backends.sql.connection import DatabaseProtocol
 from leaselock.backends.sql.mysql_answers import IN_TRANSACTION, Answer, packets
-from leaselock.backends.sql.statements import MALFORMED
+from leaselock.backends.sql.statements import MALFORMED, MYSQL_DENIED
 from leaselock.backends.sql.url import OPTIONS as COMMON_OPTIONS
 from leaselock.backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
-from leaselock.errors import NotApplied, OutcomeUnknown
+from leaselock.errors import OutcomeUnknown, StoreUnreachable, not_applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock.backends.sql.connection import Steps
     from leaselock.backends.sql.url import Target
+    from leaselock.errors import Reason
 
 EXTRA = "mysql"
 SHORTEST_WAIT = 0.001
 PORT = 3306
+NO_SUCH_DATABASE = "1049"
 MULTI_STATEMENTS = 1 << 16
 QUERY, SET_OPTION = b"\x03", b"\x1b"
 SEVERAL_STATEMENTS = b"\x00\x00"
@@ -98,6 +100,14 @@ def _encryption(target: Target) -> dict[str, Any]:
     return {"ssl": context}
 
 
+def _reason(error: Exception) -> Reason:
+    """Why there is no connection, by the number of the server's error, if it sent one."""
+    number = str(error.args[0]) if error.args else ""
+    if number in MYSQL_DENIED:
+        return "denied"
+    return "misconfigured" if number == NO_SUCH_DATABASE else "unreachable"
+
+
 class Mysql(DatabaseProtocol):
     """The protocol of one connection, without its waits."""
 
@@ -118,7 +128,7 @@ class Mysql(DatabaseProtocol):
         try:
             self.conn = yield lambda: self._made(until)
         except TimeoutError:
-            raise NotApplied(f"{self.target.shown} could not be reached in time") from None
+            raise StoreUnreachable(f"{self.target.shown} could not be reached in time") from None
         self.socket = self.conn._sock
         self.connecting = None
         self.socket.setblocking(False)
@@ -159,7 +169,7 @@ class Mysql(DatabaseProtocol):
                 limit.cancel()
             return conn
         except Exception as error:
-            raise NotApplied(f"{self.target.shown}: {one_line(error)}") from error
+            raise not_applied(f"{self.target.shown}: {one_line(error)}", _reason(error)) from error
 
     # --- statements ---------------------------------------------------------------------------
 

@@ -235,7 +235,7 @@ class Pool:
 def malformed(error: Exception) -> OutcomeUnknown:
     """The error for an answer that cannot be understood."""
     return OutcomeUnknown(
-        f"an answer of the database makes no sense: {type(error).__name__}: {error}"
+        f"an answer of the database makes no sense: {type(error).__name__}: {error}", "refused"
     )
 
 

@@ -17,7 +17,7 @@ from leaselock.backends.sql.connection import DatabaseProtocol
 from leaselock.backends.sql.statements import MALFORMED, Result, SqlError
 from leaselock.backends.sql.url import OPTIONS
 from leaselock.backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
-from leaselock.errors import NotApplied, OutcomeUnknown
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable, not_applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +76,7 @@ class Postgres(DatabaseProtocol):
         self.pq = psycopg.pq
         # Results that no server sends raise errors of many types: they are handled like psycopg's.
         self.errors = (psycopg.Error, *MALFORMED)
+        self.operational_error = psycopg.OperationalError
         self.idle = self.pq.TransactionStatus.IDLE
         self.conn: Any = None
         # The same while it is being established, which a thread may be doing when another forks.
@@ -113,7 +114,7 @@ class Postgres(DatabaseProtocol):
                 conn.exec_(b"ROLLBACK")
             done = conn.exec_(b"SET client_encoding TO 'UTF8'")
         except Exception as error:
-            raise NotApplied(f"{self.target.shown}: {one_line(str(error))}") from error
+            raise self._not_connected(str(error), getattr(error, "pgconn", None)) from error
         if done.status != self.pq.ExecStatus.COMMAND_OK:
             raise NotApplied(f"{self.target.shown}: {one_line(done.error_message)}")
         return owner, conn
@@ -133,15 +134,23 @@ class Postgres(DatabaseProtocol):
                     return conn
                 if state == status.FAILED:
                     break
-            raise NotApplied(f"{self.target.shown}: {one_line(conn.error_message)}")
+            # The error that psycopg raises where it connects itself.
+            text = one_line(conn.error_message)
+            raise self._not_connected(text, conn) from self.operational_error(text)
         except BaseException as error:
             conn.finish()
             if isinstance(error, self.errors):
-                raise NotApplied(f"{self.target.shown}: {one_line(str(error))}") from error
+                raise self._not_connected(str(error), None) from error
             raise
 
+    def _not_connected(self, text: str, conn: Any) -> NotApplied:
+        """The error of an attempt to connect. Only with rights at issue is there a password."""
+        denied = conn is not None and (conn.needs_password or conn.used_password)
+        shown = f"{self.target.shown}: {one_line(text)}"
+        return not_applied(shown, "denied" if denied else "unreachable")
+
     def _unreachable(self) -> NotApplied:
-        return NotApplied(f"{self.target.shown} could not be reached in time")
+        return StoreUnreachable(f"{self.target.shown} could not be reached in time")
 
     # --- statements ---------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from leaselock.backends.sql.keys import CLIENT, number, word
 from leaselock.backends.sql.lock_row import Requester
 from leaselock.backends.sql.statements import dialect_of
+from leaselock.backends.url import with_user
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -73,19 +74,24 @@ def check_version(server: ServerInfo, found: str) -> None:
         return
     what = f"{server.target.shown} has the tables of version {found}, not {SCHEMA}"
     if int(found) > int(SCHEMA):
-        raise NotApplied(f"{what}: a newer leaselock made them, use that one here too")
-    raise NotApplied(f"{what}: {_command(server)}")
+        newer = "a newer leaselock made them, use that one here too"
+        raise NotApplied(f"{what}: {newer}", "misconfigured")
+    raise NotApplied(f"{what}: {setup_command(server.target)}", "misconfigured")
 
 
-def _command(server: ServerInfo) -> str:
-    return f"run `leaselock setup '{server.target.shown}'`, or client.setup()"
+def setup_command(target: Target) -> str:
+    """What to do where there are no tables."""
+    url = with_user(target.shown, target.user).replace("'", "%27")
+    return f"run `leaselock setup '{url}'`, or client.setup()"
 
 
 def refusal(error: SqlError, server: ServerInfo) -> NotApplied:
     """What a refused statement means to the caller: nothing was done."""
     shown = server.target.shown
     if error.state in server.dialect.missing:
+        todo = setup_command(server.target)
         return NotApplied(
-            f"{shown} has no tables of leaselock's: {_command(server)} ({error.text})"
+            f"{shown} has no tables of leaselock's: {todo} ({error.text})", "misconfigured"
         )
-    return NotApplied(f"{shown}: {error.text} ({error.state})")
+    denied = error.state in server.dialect.denied
+    return NotApplied(f"{shown}: {error.text} ({error.state})", "denied" if denied else "refused")

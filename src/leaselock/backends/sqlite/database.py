@@ -99,7 +99,9 @@ def translated(error: sqlite3.Error, path: str) -> NotApplied | OutcomeUnknown:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     uncertain = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT)
     kind = OutcomeUnknown if uncertain else NotApplied
-    return kind(f"{path}: {error} ({getattr(error, 'sqlite_errorname', 'SQLite')})")
+    denied = code in (sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY)
+    text = f"{path}: {error} ({getattr(error, 'sqlite_errorname', 'SQLite')})"
+    return kind(text, "denied" if denied else "refused")
 
 
 def connect(
@@ -178,7 +180,8 @@ def _create_layout(database: sqlite3.Connection, location: Location, token_ttl: 
     elif found[0] != SCHEMA:
         raise NotApplied(
             f"{location.path} has the layout {found[0]} of another version of leaselock, "
-            f"not {SCHEMA}: use that version, or another file"
+            f"not {SCHEMA}: use that version, or another file",
+            "misconfigured",
         )
     _enter_boot(database, location)
     prune(database, token_ttl)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from leaselock.backends.sqlite import host_checks, permissions
 from leaselock.backends.sqlite.host_checks import boot
@@ -18,6 +19,8 @@ from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from leaselock.errors import Reason
 
 __all__ = [
     "Location",
@@ -85,6 +88,9 @@ def path_of(text: str) -> str:
             "a sqlite URL has three slashes and no host: "
             f"write {_EXAMPLE}, or sqlite:/// for the default file"
         )
+    if url.path.startswith("/~/"):
+        home = quote(os.path.expanduser(path))
+        raise ValueError(f"a URL has no ~ for the home directory: write sqlite:///{home}")
     return _absolute(path) if path else default_path(os.environ)
 
 
@@ -126,8 +132,9 @@ def prepare(path: str) -> Location:
         permissions.check_file(real, found, parent)
         return Location(real, _clients(real, found, parent), found.st_dev, found.st_ino)
     except OSError as error:
+        reason: Reason = "denied" if isinstance(error, PermissionError) else "refused"
         raise NotApplied(
-            f"cannot use {path!r} for locks: {error}: correct that, {ELSEWHERE}"
+            f"cannot use {path!r} for locks: {error}: correct that, {ELSEWHERE}", reason
         ) from error
 
 
@@ -177,7 +184,8 @@ def _is_directory(path: str) -> bool:
     except PermissionError as error:
         raise NotApplied(
             f"permission denied: user {os.geteuid()} may not enter a directory above {path!r}: "
-            f"change its mode, {ELSEWHERE}"
+            f"change its mode, {ELSEWHERE}",
+            "denied",
         ) from error
     except OSError:
         return False
@@ -203,7 +211,8 @@ def check_mount(table: list[host_checks.Mount], path: str, device: int) -> None:
             f"{path!r} is on a network or shared file system ({mount.type} on {mount.point!r}): "
             "SQLite's write-ahead log needs memory that all its processes share, so they must be "
             "on one host: set LEASELOCK_URL to a file on a local disk of that host "
-            "(sqlite:////path/locks.db), or to a server store"
+            "(sqlite:////path/locks.db), or to a server store",
+            "misconfigured",
         )
 
 
@@ -237,7 +246,8 @@ def _set_mode(path: str, mode: int, group: int) -> None:
     except PermissionError as error:
         raise NotApplied(
             f"cannot give {path!r} the group {group} and mode {mode:o} of its database file: "
-            f"let root do it (chgrp {group}, chmod {mode:o}), {ELSEWHERE}"
+            f"let root do it (chgrp {group}, chmod {mode:o}), {ELSEWHERE}",
+            "denied",
         ) from error
     finally:
         os.close(descriptor)
@@ -280,7 +290,8 @@ def _clients(path: str, database: os.stat_result, parent: os.stat_result) -> str
         raise NotApplied(
             f"{clients!r} belongs to user {found.st_uid} and is not open to user {os.geteuid()}: "
             f"let its owner give it mode {mode:o} and a group that user {os.geteuid()} is in, or "
-            "remove it while no client runs"
+            "remove it while no client runs",
+            "denied",
         )
     return clients
 

@@ -45,18 +45,22 @@ def check_directory(path: str, found: os.stat_result) -> None:
     if not trusted(found) and (world or not shared(path, found, DIRECTORY)):
         raise NotApplied(
             f"{path!r} belongs to user {found.st_uid}, not to user {os.geteuid()}: run as that "
-            f"user, or share it through its group (chmod g+rwx), {ELSEWHERE}"
+            f"user, or share it through its group (chmod g+rwx), {ELSEWHERE}",
+            "denied",
         )
     _check_writable(path)
 
 
 def _check_writable(path: str) -> None:
     if os.statvfs(path).f_flag & os.ST_RDONLY:
-        raise NotApplied(f"{path!r} is on a read-only file system: mount it writable, {ELSEWHERE}")
+        raise NotApplied(
+            f"{path!r} is on a read-only file system: mount it writable, {ELSEWHERE}", "denied"
+        )
     if not permitted(path, DIRECTORY):
         raise NotApplied(
             f"permission denied: user {os.geteuid()} may not read and write the directory "
-            f"{path!r}, where SQLite keeps files of its own: change its mode or owner, {ELSEWHERE}"
+            f"{path!r}, where SQLite keeps files of its own: change its mode or owner, {ELSEWHERE}",
+            "denied",
         )
 
 
@@ -73,12 +77,14 @@ def check_file(path: str, found: os.stat_result, parent: os.stat_result) -> None
     if not trusted(found) and (world_writable(parent) or not shared(path, found, FILE)):
         raise NotApplied(
             f"{path!r} belongs to user {found.st_uid}, not to user {os.geteuid()}: run as that "
-            f"user, or share it (chmod g+rw) in a directory of your group, {ELSEWHERE}"
+            f"user, or share it (chmod g+rw) in a directory of your group, {ELSEWHERE}",
+            "denied",
         )
     if not permitted(path, FILE):
         raise NotApplied(
             f"permission denied: user {os.geteuid()} may not read and write {path!r}: change its "
-            f"mode or its owner (user {found.st_uid}), {ELSEWHERE}"
+            f"mode or its owner (user {found.st_uid}), {ELSEWHERE}",
+            "denied",
         )
     _check_companions(path, found, parent)
 
@@ -104,7 +110,8 @@ def check_stranger(
         return
     raise NotApplied(
         f"{path!r} belongs to another user, {found.st_uid}, in a directory that every user can "
-        f"write to: have it removed, {ELSEWHERE}"
+        f"write to: have it removed, {ELSEWHERE}",
+        "denied",
     )
 
 

@@ -54,7 +54,7 @@ from leaselock.core.backend import (
     Watched,
 )
 from leaselock.core.queue import NodeQueue
-from leaselock.errors import NotApplied, OutcomeUnknown
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,9 +110,11 @@ class Store:
             if database.in_transaction:
                 database.execute("ROLLBACK")
             return self.answers[type(request)](request, until)
+        except StoreError:
+            raise
         except OSError as error:
             # For example, no descriptor was left, perhaps after COMMIT.
-            raise OutcomeUnknown(f"{file.path}: {error}") from error
+            raise OutcomeUnknown(f"{file.path}: {error}", "refused") from error
         finally:
             mutex.release()
 
@@ -316,6 +318,8 @@ class Listener:
                 return liveness.await_wakeup(left)
             finally:
                 request.interrupt.remove(liveness.interrupt)
+        except StoreError:
+            raise
         except OSError as error:
             raise NotApplied(f"{self.file.path}: {error}") from error
 

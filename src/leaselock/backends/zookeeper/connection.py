@@ -54,7 +54,7 @@ from leaselock.backends.zookeeper.requests import (
 )
 from leaselock.core.backend import WAKE_ALL
 from leaselock.core.effects import FOREVER
-from leaselock.errors import NotApplied, OutcomeUnknown
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,6 +80,8 @@ UNKNOWN_OUTCOME = (
     *("ConnectionLoss", "SessionExpiredError", "ConnectionClosedError", "OperationTimeoutError"),
     "ConnectionError",
 )
+# Names of exceptions for missing rights.
+DENIED = ("NoAuthError", "AuthFailedError", "PermissionError")
 # The reply to an operation that fails with one of these.
 EXPECTED: dict[str, Any] = {"NoNodeError": None, "NodeExistsError": TAKEN, "NotEmptyError": False}
 # Failures of the conditional write of a QuorumBarrier that prove agreement all the same, also for
@@ -370,7 +372,10 @@ class PendingBatch:
             return BatchResult(connection.session, connection.timeout, tuple(self.replies))
         message = f"ZooKeeper: {type(error).__name__} {error}".rstrip()
         unknown = type(error).__name__ in UNKNOWN_OUTCOME or self.written
-        raise OutcomeUnknown(message) if unknown else NotApplied(message)
+        if unknown:
+            raise OutcomeUnknown(message) from error
+        denied = type(error).__name__ in DENIED
+        raise NotApplied(message, "denied" if denied else "refused") from error
 
 
 def _is_refusal(answer: object) -> bool:
@@ -560,7 +565,7 @@ class Connection:
     def unreachable(self) -> Exception:
         """The error when no server was reached. Within a session, asking again is worthwhile."""
         message = f"no server of {self.target.shown} could be reached in time"
-        return OutcomeUnknown(message) if self.session else NotApplied(message)
+        return OutcomeUnknown(message) if self.session else StoreUnreachable(message)
 
     def send(self, client: Any, operation: Operation) -> Iterator[Any]:
         """Give an operation to kazoo; yield its result, or one for each part of a path."""

@@ -62,6 +62,9 @@ class SqlError(Exception):
         self.text = text
 
 
+# Rights of a user or a role, and servers that only read.
+POSTGRES_DENIED = frozenset(("42501", "28000", "28P01", "25006"))
+MYSQL_DENIED = frozenset(("1044", "1045", "1142", "1143", "1227", "1290", "1370", "1698"))
 # Errors that malformed rows cause: text in place of a number, for example, or too few columns.
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -92,6 +95,8 @@ class Dialect(NamedTuple):
     """Errors that mean: nothing was done because of a conflict with others; try again."""
     missing: frozenset[str]
     """Errors that mean: there is no such table."""
+    denied: frozenset[str]
+    """Errors that mean: this user may not do that, or nobody may write here."""
     taken: frozenset[str]
     """Errors that mean: the wait for a lock has timed out."""
     interrupts: bool
@@ -194,6 +199,7 @@ def dialect_of(name: str) -> Dialect:
         quote=_escaped if postgres else _hexadecimal,
         contended=frozenset(("40001", "40P01", "55P03") if postgres else ("1213", "1205")),
         missing=frozenset(("42P01", "42703") if postgres else ("1146", "1054")),
+        denied=POSTGRES_DENIED if postgres else MYSQL_DENIED,
         taken=frozenset(("55P03", "57014") if postgres else ("1205", "3572", "1317", "1969")),
         interrupts=not postgres,
         preparable=_preparable(statements) if postgres else {},

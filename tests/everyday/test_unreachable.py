@@ -1,0 +1,106 @@
+"""A store that does not answer: the error names the lock, the store, what the client library said,
+and what to do; `except ConnectionError` catches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import traceback
+import warnings
+
+import pytest
+
+import leaselock
+from leaselock.backends.url import with_user
+from leaselock.errors import not_applied
+
+# No server listens on port 1.
+STORES = {
+    "redis": ("redis://bob:secret@127.0.0.1:1/0", "redis.exceptions"),
+    "sentinel": ("redis+sentinel://127.0.0.1:1/main", "redis.exceptions"),
+    "cluster": ("redis+cluster://127.0.0.1:1", "redis.exceptions"),
+    "postgresql": ("postgresql://bob:secret@127.0.0.1:1/db", "psycopg"),
+    "mysql": ("mysql://bob:secret@127.0.0.1:1/db", "pymysql"),
+    "zookeeper": ("zookeeper://bob:secret@127.0.0.1:1", ""),
+    "redlock": (",".join(f"redis://127.0.0.1:1/{i}" for i in range(3)), "redis.exceptions"),
+}
+# Databases refuse at once. For Redis and ZooKeeper the client tries again until half of this.
+OP_TIMEOUTS = {"postgresql": 60.0, "mysql": 60.0}
+OP_TIMEOUT = 1.5
+
+
+def check(error: BaseException, library: str) -> None:
+    assert isinstance(error, leaselock.StoreError)
+    assert isinstance(error, ConnectionError)
+    assert (error.reason, error.name) == ("unreachable", "order:5")
+    text = str(error)
+    assert text.startswith("'order:5'")
+    assert error.store.split(",")[0] in text
+    assert "check that it runs and that this host can reach it: leaselock doctor " in text
+    assert "secret" not in "".join(traceback.format_exception(error))
+    if library:
+        assert library in type(error.__cause__).__module__
+    said = pickle.loads(pickle.dumps(error))
+    assert (str(said), said.reason, type(said)) == (text, "unreachable", type(error))
+
+
+@pytest.fixture(autouse=True)
+def no_warnings() -> None:
+    warnings.simplefilter("ignore", leaselock.UnsafeProtocolWarning)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_threads(store: str) -> None:
+    url, library = STORES[store]
+    with leaselock.Client(url, op_timeout=OP_TIMEOUTS.get(store, OP_TIMEOUT)) as client:
+        for ask in (client.lock("order:5").acquire, client.lock("order:5").holder):
+            with pytest.raises(ConnectionError) as caught:
+                ask()
+            check(caught.value, library)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_asyncio(store: str) -> None:
+    url, library = STORES[store]
+    limit = OP_TIMEOUTS.get(store, OP_TIMEOUT)
+
+    async def acquire() -> None:
+        async with leaselock.AsyncClient(url, op_timeout=limit) as client:
+            with pytest.raises(ConnectionError) as caught:
+                await client.lock("order:5").acquire()
+            check(caught.value, library)
+
+    asyncio.run(acquire())
+
+
+def test_the_command_names_the_user_and_not_the_password() -> None:
+    with (
+        leaselock.Client("redis://bob:secret@127.0.0.1:1/0") as client,
+        pytest.raises(leaselock.StoreUnreachable) as caught,
+    ):
+        client.lock("a").acquire()
+    assert str(caught.value).endswith("leaselock doctor 'redis://bob@127.0.0.1:1/0'")
+
+
+def test_a_user_is_quoted_in_a_url() -> None:
+    assert with_user("mysql://h/d", "a@b/c") == "mysql://a%40b%2Fc@h/d"
+    assert with_user("mysql://h/d", None) == "mysql://h/d"
+
+
+def test_the_class_follows_from_the_reason() -> None:
+    assert type(not_applied("x", "unreachable")) is leaselock.StoreUnreachable
+    refused = not_applied("x", "denied")
+    assert type(refused) is leaselock.NotApplied
+    assert not isinstance(refused, ConnectionError)
+
+
+def test_many_callers_of_one_failure_each_see_their_own_lock() -> None:
+    async def acquire_all() -> list[BaseException]:
+        async with leaselock.AsyncClient("redis://127.0.0.1:1/0", op_timeout=5) as client:
+            locks = [client.lock(f"order:{i}").acquire() for i in range(20)]
+            done = await asyncio.gather(*locks, return_exceptions=True)
+        return [error for error in done if isinstance(error, BaseException)]
+
+    errors = asyncio.run(acquire_all())
+    assert [getattr(error, "name", "") for error in errors] == [f"order:{i}" for i in range(20)]
