@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.models.worlds import claim_of
+from tests.simulation.sql_connection import Network, simulated_store
+from tests.simulation.sql_server import Server
+from tests.simulation.world import Faults, Machine, World
 
 from leaselock.backends.sql.session_connection import SessionConnection
 from leaselock.backends.sql.session_locks import Session
 from leaselock.backends.sql.session_pool import SessionPool
-from leaselock.core.backend import Released
+from leaselock.core.backend import Grant, Released
 from leaselock.core.effects import Call
 from leaselock.errors import OutcomeUnknown
 
@@ -83,3 +86,36 @@ def test_a_downgrade_that_fails_does_not_free_the_lock() -> None:
         finished(pool.convert(CLAIM, "shared", 1.0))
     assert not line.closed
     assert finished(pool.renew([CLAIM], 1.0)) == (False,)
+
+
+# Virtual seconds.
+LEASE, MILLISECONDS = 1.0, 0.01
+
+
+def test_a_silent_session_does_not_hide_the_end_of_another() -> None:
+    """The lease of one hold ends while its session does not answer; then the other session ends."""
+    world = World(1, {}, Faults())
+    server = Server(lambda: int(world.time * 1e6), world.after)
+    machine = Machine(world, "m")
+    network = Network(machine, server)
+    store = simulated_store(network)
+    backend = store.backend("advisory")
+    lost: dict[str, float] = {}
+    backend.report_to(lambda claim_id, reason: lost.setdefault(claim_id, world.time))
+    silent = claim_of("m.1", "silent", 1, LEASE)
+    other = claim_of("m.1", "other", 2, 20.0)
+
+    async def hold() -> None:
+        for claim in (silent, other):
+            assert isinstance(await backend.acquire(claim, wait=False, until=1.0), Grant)
+
+    machine.start(hold())
+    world.play(0.5)
+    sessions = store.sessions.sessions
+    network.connections[0].lose()
+    assert sessions[silent.id].connection is network.connections[0]
+    world.play(1.5 * LEASE)
+    ended = server.sessions[sessions[other.id].connection.backend]
+    server.end(ended)
+    world.play(1.5 * LEASE + MILLISECONDS)
+    assert lost == {other.id: pytest.approx(1.5 * LEASE, abs=MILLISECONDS)}

@@ -116,6 +116,12 @@ class SessionPool:
         self._put_back(claim)
         return Released("held" if held else "waiting", ())
 
+    def end(self, claim: Claim) -> None:
+        """Close the connection of a claim. The server need not answer, and releases the lock."""
+        found = self.sessions.get(claim.id)
+        if found is not None:
+            self._drop(claim, found)
+
     async def convert(self, claim: Claim, mode: Mode, until: float) -> Converted:
         """Let a writer become a reader. Repeated, it changes nothing."""
         found = self.sessions.get(claim.id)
