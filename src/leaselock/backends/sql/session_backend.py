@@ -92,26 +92,28 @@ class SessionBackend(StoreMaintenance):
         """One try."""
         reply = await self.sessions.acquire(self.protocol, Acquire(claim, wait), until)
         if isinstance(reply, Grant):
-            await self._granted(claim)
-        return reply
-
-    async def _granted(self, claim: Claim) -> None:
-        ends = self.now() + claim.lease
-        self.ends[claim.id] = (ends, claim)
+            self.ends[claim.id] = (self.now() + claim.lease, claim)
+        self._plan(claim)
         if not self.watching.running:
             await self.watching.start(lambda: self._watch(claim.client), "session-watcher")
-        elif ends < self.planned:
+        return reply
+
+    def _plan(self, claim: Claim) -> None:
+        """Let the watcher look at the end of the claim's lease, or at its idle connection."""
+        ends, _ = self.ends.get(claim.id, (self.now() + self.sessions.idle_lasts, claim))
+        if self.watching.running and ends < self.planned:
             self.planned = ends
             self.sessions.wake_watcher(claim.client)
 
     async def _watch(self, client: str) -> None:
-        """Report which connections have ended, and close those whose lease has ended.
+        """Report which connections have ended. Close those whose lease has ended, and idle ones.
 
         It never waits for a server: a session that does not answer would delay these reports.
         """
         try:
             while True:
-                self.planned = min((ends for ends, _ in self.ends.values()), default=FOREVER)
+                ends = min((ends for ends, _ in self.ends.values()), default=FOREVER)
+                self.planned = min(ends, self.sessions.close_idle(client))
                 for claim_id in await self.sessions.disconnected(client, self.planned):
                     self.ends.pop(claim_id, None)
                     self.lose(claim_id, ENDED)
@@ -155,6 +157,7 @@ class SessionBackend(StoreMaintenance):
         """Release the lock, or end the wait."""
         reply = await self.sessions.release(claim, until)
         self.ends.pop(claim.id, None)
+        self._plan(claim)
         return reply.was == "held"
 
     async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
