@@ -11,10 +11,10 @@ from tests.servers.process import eventually
 
 from leaselock.backends.sql.keys import CLIENT, number, word
 from leaselock.backends.sql.lease import Lease
-from leaselock.backends.sql.lock_row import Requester
+from leaselock.backends.sql.lock_row import HEAD, Head, Requester
 from leaselock.backends.sql.store import store_of
 from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import Acquire, Claim, Inspect, Release
+from leaselock.core.backend import Acquire, Claim, Inspect, Mode, Release
 from leaselock.drivers import system_env
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Requests:
     def __init__(self, server: Postgres | MariaDB) -> None:
         self.direct = Direct(store_of(parsed(emptied(server)), system_env.now))
         self.connection = self.direct.connect()
+        self.head = HEAD
 
     async def execute(self, script: Script) -> list[Result]:
         """Execute a script."""
@@ -57,6 +58,7 @@ class Requests:
         key = self.key(client) if listens else None
         requester = Requester(client, polls, key)
         lease = Lease(self.direct.dialect)
+        lease.head = self.head
         return finished(lease.answer(request, requester, self))  # type: ignore[arg-type]
 
     def state(self) -> LockState:
@@ -95,3 +97,21 @@ def test_dead_waiters_do_not_change_the_order_of_the_others(requests: Requests) 
     assert [waiter.client for waiter in requests.state().waiting] == [
         f"living{serial}" for serial in range(1, DEAD)
     ]
+
+
+def test_readers_behind_a_writer_wait_though_not_all_waiters_are_read(requests: Requests) -> None:
+    requests.head = Head(1, 4)
+
+    def ask(serial: int, mode: Mode) -> None:
+        request = Acquire(claim(f"client{serial}", serial)._replace(mode=mode), True)
+        requests.ask(request, f"client{serial}")
+
+    holder = claim("holder", 0)
+    requests.ask(Acquire(holder, False), "holder")
+    modes: list[Mode] = [*["shared"] * 6, "exclusive", *["shared"] * 3]  # type: ignore[list-item]
+    for serial, mode in enumerate(modes):
+        ask(serial, mode)
+    requests.ask(Release(holder, False), "holder")
+    state = requests.state()
+    assert [hold.record.client for hold in state.holds] == [f"client{n}" for n in range(6)]
+    assert [waiter.client for waiter in state.waiting] == [f"client{n}" for n in range(6, 10)]

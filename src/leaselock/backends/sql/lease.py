@@ -64,6 +64,7 @@ class Lease:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
+        self.head = HEAD
         self.waiting: set[str] = set()
         # Names that were held by others at the last request: the fast path would fail.
         self.busy: set[str] = set()
@@ -239,23 +240,23 @@ class Lease:
         work: Callable[[SqlLockRow], T],
         executor: Executor,
     ) -> T:
-        results = await executor.execute(reading(name, claim_id))
+        head = self.head
+        results = await executor.execute(reading(name, claim_id, head))
         found = results[1].one()
         if found is None:
             await executor.execute(("rollback",))
             await executor.execute((("create lock", {"name": name}),))
-            results = await executor.execute(reading(name, claim_id))
+            results = await executor.execute(reading(name, claim_id, head))
             found = results[1].one()
             if found is None:
                 raise NotApplied(f"the table has no row for {name!r}, and none could be created")
-        head = HEAD
         while True:
             row = SqlLockRow(name, requester, found, results, head)
             try:
                 result = work(row)
                 break
             except MoreWaiters:
-                head *= 4
+                head = head.larger()
                 part = reading_waiters(name, claim_id, head)
                 (results[WAITERS],) = await executor.execute((part,))
         await executor.execute(row.writing())

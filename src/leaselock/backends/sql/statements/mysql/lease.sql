@@ -76,7 +76,7 @@ SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE 'watch%')
 
 -- waiters
--- The head of the queue, up to the exclusive waiter behind :exclusives others, its tail, the neighbours of the waiter :id, and
+-- The head of the queue, up to the exclusive waiter behind :exclusives others and at most :most waiters, its tail, the neighbours of the waiter :id, and
 -- whether each is dead.
 -- The UNION has only tickets: a temporary table with text columns would use the storage engine Aria,
 -- in which MariaDB 10.11 crashed in tests that kill connections at random moments.
@@ -86,7 +86,7 @@ SELECT w.ticket, w.id, w.client, w.lease, w.metadata, w.since, w.polls, w.livene
 FROM (
     (SELECT ticket FROM leaselock_waiter WHERE name = :name AND ticket <= COALESCE(
        (SELECT o.ticket FROM leaselock_waiter o WHERE o.name = :name AND o.mode = 'exclusive'
-        ORDER BY o.ticket LIMIT :exclusives, 1), 9223372036854775807) ORDER BY ticket LIMIT 1000)
+        ORDER BY o.ticket LIMIT :exclusives, 1), 9223372036854775807) ORDER BY ticket LIMIT :most)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name
        AND ticket < (SELECT o.ticket FROM leaselock_waiter o WHERE o.id = :id)

@@ -85,14 +85,14 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE 'watch%')
 
 -- waiters
--- The head of the queue, up to the exclusive waiter behind :exclusives others, its tail, the neighbours of the waiter :id, and
+-- The head of the queue, up to the exclusive waiter behind :exclusives others and at most :most waiters, its tail, the neighbours of the waiter :id, and
 -- whether each is dead.
 SELECT q.*, liveness_key IS NOT NULL AND pg_try_advisory_xact_lock_shared(liveness_key)
 FROM (
     (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
      FROM leaselock_waiter WHERE name = :name AND ticket <= coalesce(
        (SELECT w.ticket FROM leaselock_waiter w WHERE w.name = :name AND w.mode = 'exclusive'
-        ORDER BY w.ticket OFFSET :exclusives LIMIT 1), 9223372036854775807) ORDER BY ticket LIMIT 1000)
+        ORDER BY w.ticket OFFSET :exclusives LIMIT 1), 9223372036854775807) ORDER BY ticket LIMIT :most)
     UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
      FROM leaselock_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
     UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
