@@ -119,7 +119,8 @@ class Tables:
     def do_create_lock(self, values: dict[str, Any]) -> list[Any]:
         """Create the row."""
         free = dict.fromkeys(HOLD) | dict.fromkeys(MORE, 0)
-        return [self.locks.setdefault(values["name"], {"token": 0, "pending": 0, **free})]
+        free |= {"token": 0, "pending": 0, "since": self.micros()}
+        return [self.locks.setdefault(values["name"], free)]
 
     def do_lock(self, values: dict[str, Any]) -> list[Any]:
         """The row, which the transaction has locked."""

@@ -52,8 +52,13 @@ WHERE name = :name AND id = :id
 
 -- create lock
 -- Creates the row of a name, so that it can be locked.
-INSERT IGNORE INTO leaselock_lock (name, token)
-SELECT :name, CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor'
+-- If it is deleted meanwhile, the token is still no less than the last one: the row is read when the
+-- floor is.
+INSERT IGNORE INTO leaselock_lock (name, token, since)
+SELECT :name, GREATEST(CAST(value AS SIGNED),
+    COALESCE((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)),
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+FROM leaselock_fact WHERE fact = 'floor'
 
 -- lock
 SELECT token, pending, id, client, lifetime, expires, metadata, since, free_from, step, offered,
@@ -207,35 +212,52 @@ ORDER BY name, ticket
 -- Serializes concurrent setups.
 SELECT GET_LOCK('leaselock setup', 10)
 
+-- garbage page
+-- The next names: the last of them, and the highest token of those that "collect locks" deletes.
+SELECT MAX(name), MAX(CASE WHEN pending = 0 AND (id IS NULL OR expires < :now)
+    AND COALESCE(since, 0) < :before THEN token END)
+FROM (SELECT name, token, pending, id, expires, since FROM leaselock_lock WHERE name > :after
+      ORDER BY name LIMIT :most) p
+
 -- raise floor
-UPDATE leaselock_fact SET value = CAST(GREATEST(CAST(value AS SIGNED), COALESCE(
-    (SELECT MAX(token) FROM leaselock_lock WHERE id IS NULL AND pending = 0
-     AND since < :before), 0)) AS CHAR)
+UPDATE leaselock_fact SET value = CAST(GREATEST(CAST(value AS SIGNED), :token) AS CHAR)
 WHERE fact = 'floor'
+
+-- collect locks
+-- Rows whose token the floor does not cover yet are left for the next time.
+DELETE FROM leaselock_lock WHERE name > :after AND name <= :last
+  AND pending = 0 AND (id IS NULL OR expires < :now) AND COALESCE(since, 0) < :before
+  AND token <= (SELECT CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor')
+  AND name NOT IN (SELECT name FROM leaselock_session)
+
+-- collect exclusive holds
+UPDATE leaselock_lock SET id = NULL, free_from = NULL WHERE name > :after AND name <= :last
+  AND pending = 0 AND id IS NOT NULL AND expires < :now
 
 -- unused rows
 SELECT r.name FROM leaselock_row r LEFT JOIN leaselock_lock l ON l.name = r.name
-WHERE COALESCE(l.since, 0) < :before AND r.name NOT IN (SELECT name FROM leaselock_session)
+WHERE r.name > :after AND COALESCE(l.since, 0) < :before
+  AND r.name NOT IN (SELECT name FROM leaselock_session)
+ORDER BY r.name LIMIT :most
 
 -- collect row
 -- A locked row makes this fail by timeout.
 DELETE FROM leaselock_row WHERE name = :name
 
--- collect locks
-DELETE FROM leaselock_lock WHERE id IS NULL AND pending = 0 AND COALESCE(since, 0) < :before
-  AND name NOT IN (SELECT name FROM leaselock_session)
-
 -- collect wakeups
-DELETE FROM leaselock_wake WHERE expires < :now
+DELETE FROM leaselock_wake WHERE expires < :now LIMIT :most
 
 -- collect sessions
-DELETE FROM leaselock_session WHERE since < :before AND IS_USED_LOCK(liveness_key) IS NULL
+DELETE FROM leaselock_session WHERE since < :recent AND IS_USED_LOCK(liveness_key) IS NULL LIMIT :most
 
--- expired names
--- Names with expired waiters, tombstones or holds.
-SELECT name FROM leaselock_waiter WHERE expires < :now
-UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
-UNION SELECT name FROM leaselock_hold WHERE expires < :now
+-- ended names
+-- Names with expired waiters, tombstones or holds that one statement cannot remove.
+SELECT name FROM (
+    SELECT name FROM leaselock_waiter WHERE expires < :now
+    UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
+    UNION SELECT name FROM leaselock_hold WHERE expires < :now
+    UNION SELECT name FROM leaselock_lock WHERE pending > 0 AND id IS NOT NULL AND expires < :now
+) e WHERE name > :after ORDER BY name LIMIT :most
 
 -- end setup
 SELECT RELEASE_LOCK('leaselock setup')
