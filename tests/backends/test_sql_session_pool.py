@@ -11,15 +11,17 @@ from tests.simulation.sql_server import Server
 from tests.simulation.world import Faults, Machine, World
 
 from leaselock.backends.sql.session_connection import SessionConnection
-from leaselock.backends.sql.session_locks import Session
+from leaselock.backends.sql.session_locks import BREAK_POLL, Session, SessionLocks
 from leaselock.backends.sql.session_pool import SessionPool
-from leaselock.core.backend import Busy, Grant, Released
-from leaselock.core.effects import Call
+from leaselock.backends.sql.statements import Result, dialect_of
+from leaselock.core.backend import BreakLock, Busy, Grant, Released
+from leaselock.core.effects import Call, Sleep
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
+    from leaselock.backends.sql.statements import Script
     from leaselock.core.backend import Claim
 
 CLAIM = claim_of("0" * 32, "a", 1, 30.0)
@@ -177,3 +179,27 @@ def test_idle_sessions_that_the_server_ends_are_closed() -> None:
     assert not any(scene.store.sessions.idle.values())
     assert all(connection.closed for connection in scene.network.connections)
     assert scene.lost == {}
+
+
+def test_a_broken_session_is_looked_for_with_pauses() -> None:
+    """The server takes some time to end it."""
+    record = ("x", "a:1", "a", 7, 3, "{}", 0, "exclusive")
+    looks = iter([[record], [record], [record], [record], []])
+    ended = []
+
+    async def shared(script: Script) -> list[Result]:
+        (title, values), *_ = script
+        if title == "end session":
+            ended.append(values)
+            return [Result([], 0)]
+        return [Result(next(looks) if title == "sessions" else [], 0)]
+
+    locks = SessionLocks(dialect_of("postgres"), lambda: 5.0)
+    steps = locks.break_lock("advisory", BreakLock("x", None), shared).__await__()
+    # Three looks find it, and the fourth does not.
+    pauses = [next(steps) for _ in range(3)]
+    assert [(type(each), each.until) for each in pauses] == [(Sleep, 5.0 + BREAK_POLL)] * 3
+    with pytest.raises(StopIteration) as done:
+        next(steps)
+    assert done.value.value.done
+    assert ended == [{"backend": 3}]

@@ -57,7 +57,7 @@ class SessionPool:
         self.pool = pool
         self.make_watcher = make_watcher
         self.now = now
-        self.locks = SessionLocks(pool.dialect)
+        self.locks = SessionLocks(pool.dialect, now)
         self.idle_lasts = min(IDLE_LASTS, pool.target.session / 2)
         self.serials = count()
         self.reset()
