@@ -1,6 +1,9 @@
 -- begin
 -- A client that stops inside a transaction must not block the row for long.
-SET SESSION wait_timeout = 3; START TRANSACTION
+SET SESSION wait_timeout = 1; START TRANSACTION
+
+-- begin renewal
+SET SESSION wait_timeout = 1; START TRANSACTION
 
 -- begin snapshot
 -- All statements see the same state of the tables.

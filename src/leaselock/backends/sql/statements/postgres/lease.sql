@@ -1,6 +1,10 @@
 -- begin
 -- A client that stops inside a transaction must not block the row for long.
-BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '3s'; SET LOCAL lock_timeout = '3s'
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '1s'; SET LOCAL lock_timeout = '3s'
+
+-- begin renewal
+-- Waits for transactions of others, but not until the server ends one whose client has stopped.
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'
 
 -- begin snapshot
 -- All statements see the same state of the tables.
@@ -54,10 +58,10 @@ UPDATE leaselock_lock SET id = NULL, free_from = NULL
 WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
--- A hold that has ended is not renewed.
+-- A hold that has ended is not renewed, and one whose row is locked is left out.
 UPDATE leaselock_lock SET offered = 0, expires = greatest(expires,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
-WHERE name = :name AND id = :id
+WHERE name = (SELECT name FROM leaselock_lock WHERE name = :name AND id = :id FOR UPDATE SKIP LOCKED)
   AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- create lock
