@@ -193,7 +193,7 @@ class Real(World):
         self.dialect = self.direct.dialect
         self.connections: list[Any] = []
         self.witness, _ = self.connect()
-        super().__init__(SessionLocks(self.dialect), protocol)
+        super().__init__(SessionLocks(self.dialect, system_env.now), protocol)
 
     def connect(self) -> tuple[Any, int]:
         """Open a connection of the library."""
@@ -236,7 +236,7 @@ class Modelled(World):
         self.clock = count(1)
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.server = Server(self.clock.__next__, lambda *timer: self.timers.append(timer))
-        super().__init__(SessionLocks(ByName(*dialect_of("postgres"))), protocol)
+        super().__init__(SessionLocks(ByName(*dialect_of("postgres")), system_env.now), protocol)
 
     def connect(self) -> tuple[Any, int]:
         """Open a session of the model."""

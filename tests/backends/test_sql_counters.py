@@ -6,15 +6,37 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.backends.rivals import Waiter, take
+from tests.backends.sessions import Direct
+from tests.backends.sql import PROTOCOLS, Stage
 from tests.servers.databases import emptied
 from tests.servers.process import eventually
 
 import leaselock
+from leaselock.backends.sql import maintenance
+from leaselock.backends.sql.lease import Lease
+from leaselock.backends.sql.lock_row import Requester
+from leaselock.backends.sql.store import store_of
+from leaselock.backends.sql.url import parsed
+from leaselock.core.backend import Acquire, Claim
+from leaselock.drivers import system_env
 
 if TYPE_CHECKING:
+    from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
+    from leaselock.backends.sql.statements import Value
+    from leaselock.core.backend import Mode
+
 NAMES = ("a", "b", "c")
+EXCLUSIVE: tuple[Mode, ...] = ("exclusive", "exclusive")
+WEEK = 7 * 86400 * 1_000_000
+NEVER = 2**62
+# How many connections wait for a lock.
+BLOCKING = {
+    "postgres": "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+    "mysql": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+}
 
 
 def use(url: str) -> dict[str, int]:
@@ -48,3 +70,74 @@ def test_gc_removes_what_is_older_than_the_url_says(postgres: Postgres, protocol
     assert rows(postgres) <= (0 if protocol == "lease" else 2)
     after = use(url)
     assert all(after[name] > before[name] for name in NAMES)
+
+
+def test_gc_removes_what_crashed_clients_leave(
+    server: Postgres | MariaDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Holds, waiters and rows, more than are looked at at once, beside holds that are valid."""
+    monkeypatch.setattr(maintenance, "BATCH", 2)
+    stage = Stage(server, "lease")
+    held, read = take(stage.client(), "held"), stage.client().rwlock("read").read.acquire()
+    assert read is not None
+    direct = Direct(store_of(parsed(stage.url), system_env.now))
+    lease, own = Lease(direct.dialect), direct.executor(direct.connect())
+    requester = Requester("crashed", direct.dialect.interrupts, None)
+    for number, mode in enumerate((*EXCLUSIVE, *EXCLUSIVE, "shared", *EXCLUSIVE, "shared")):
+        claim = Claim(f"n{number}", f"crashed:{number}", "crashed", 0.001, "{}", 0.0, mode=mode)
+        direct.run(lease.answer(Acquire(claim, False), requester, own))
+    waiting = Claim("held", "crashed:9", "crashed", 0.001, "{}", 0.0)
+    direct.run(lease.answer(Acquire(waiting, True), requester, own))
+    stage.change(f"UPDATE {stage.table('waiter')} SET expires = 1")
+
+    def left() -> list[int]:
+        tables = [stage.table(name) for name in ("lock", "hold", "waiter")]
+        return [int(server.query(f"SELECT count(*) FROM {table}")[0][0]) for table in tables]
+
+    def collected(ttl: str) -> int:
+        with leaselock.Client(f"{stage.url}&token_ttl={ttl}") as client:
+            return client.gc()
+
+    assert left() == [2 + 8, 1 + 2, 1]
+    # The holds of the crashed, and their waiter; then nothing, and then their counters.
+    assert collected("0") == 8 + 1
+    assert left() == [2 + 8, 1, 0]
+    assert collected("0") == 0
+    assert collected("0.001s") == 8
+    assert left() == [2, 1, 0]
+    held.release()
+    read.release()
+    direct.close()
+    stage.close()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_token_is_greater_though_its_row_is_deleted_meanwhile(
+    server: Postgres | MariaDB, protocol: str
+) -> None:
+    """The row was ahead of the clock: `gc` deletes it while another client acquires the lock."""
+    stage = Stage(server, protocol)
+    before = take(stage.client(), "a")
+    before.release()
+    stage.change(f"UPDATE {stage.table('lock')} SET token = token + {WEEK}")
+    stage.change(f"DELETE FROM {stage.table('session')}")
+    direct = Direct(store_of(parsed(stage.url), system_env.now))
+    collector = direct.connect()
+    values: dict[str, Value] = {"now": NEVER, "before": NEVER, "after": "", "last": "z"}
+    direct.execute(
+        collector,
+        (
+            "begin transaction",
+            ("raise floor", {"token": before.token + WEEK}),
+            ("collect locks", values),
+        ),
+    )
+    waiter = Waiter(stage.client(), "a")
+    blocked = BLOCKING[direct.dialect.name]
+    eventually(lambda: int(server.query(blocked)[0][0]))
+    direct.execute(collector, ("commit transaction",))
+    after = waiter.join()
+    assert after.token > before.token + WEEK
+    after.release()
+    direct.close()
+    stage.close()

@@ -11,11 +11,12 @@ from tests.servers.process import eventually
 
 from leaselock.backends.sql.keys import CLIENT, number, word
 from leaselock.backends.sql.lease import Lease
-from leaselock.backends.sql.lock_row import Requester
+from leaselock.backends.sql.lock_row import HEAD, Head, Requester
 from leaselock.backends.sql.store import store_of
 from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import Acquire, Claim, Inspect, Release
+from leaselock.core.backend import Acquire, Claim, Inspect, Mode, Release, Renew
 from leaselock.drivers import system_env
+from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
-    from leaselock.backends.sql.statements import Result, Script
+    from leaselock.backends.sql.statements import Part, Result, Script
     from leaselock.core.backend import LockState
 
 DEAD = 5
@@ -35,6 +36,7 @@ class Requests:
     def __init__(self, server: Postgres | MariaDB) -> None:
         self.direct = Direct(store_of(parsed(emptied(server)), system_env.now))
         self.connection = self.direct.connect()
+        self.head = HEAD
 
     async def execute(self, script: Script) -> list[Result]:
         """Execute a script."""
@@ -57,6 +59,7 @@ class Requests:
         key = self.key(client) if listens else None
         requester = Requester(client, polls, key)
         lease = Lease(self.direct.dialect)
+        lease.head = self.head
         return finished(lease.answer(request, requester, self))  # type: ignore[arg-type]
 
     def state(self) -> LockState:
@@ -95,3 +98,62 @@ def test_dead_waiters_do_not_change_the_order_of_the_others(requests: Requests) 
     assert [waiter.client for waiter in requests.state().waiting] == [
         f"living{serial}" for serial in range(1, DEAD)
     ]
+
+
+def test_readers_behind_a_writer_wait_though_not_all_waiters_are_read(requests: Requests) -> None:
+    requests.head = Head(1, 4)
+
+    def ask(serial: int, mode: Mode) -> None:
+        request = Acquire(claim(f"client{serial}", serial)._replace(mode=mode), True)
+        requests.ask(request, f"client{serial}")
+
+    holder = claim("holder", 0)
+    requests.ask(Acquire(holder, False), "holder")
+    modes: list[Mode] = [*["shared"] * 6, "exclusive", *["shared"] * 3]  # type: ignore[list-item]
+    for serial, mode in enumerate(modes):
+        ask(serial, mode)
+    requests.ask(Release(holder, False), "holder")
+    state = requests.state()
+    assert [hold.record.client for hold in state.holds] == [f"client{n}" for n in range(6)]
+    assert [waiter.client for waiter in state.waiting] == [f"client{n}" for n in range(6, 10)]
+
+
+def test_a_client_that_stops_in_a_transaction_delays_no_other_lock(postgres: Postgres) -> None:
+    """A renewal leaves out the lock whose row is locked, and renews the others at once."""
+    requests = Requests(postgres)
+    locked, free, shared = (
+        Claim(name, f"holder:{name}", "holder", 600.0, "{}", 0.0) for name in ("a", "b", "c")
+    )
+    shared = shared._replace(mode="shared")
+    for claim in (locked, free, shared):
+        requests.ask(Acquire(claim, False), "holder")
+    stopped = requests.direct.connect()
+    requests.direct.execute(
+        stopped, ("begin", _raw("SET LOCAL idle_in_transaction_session_timeout = 0"))
+    )
+    requests.direct.execute(stopped, (("lock", {"name": "a"}),))
+    # In any order; the client asks again for the one that is not known.
+    assert requests.ask(Renew((free, locked, shared)), "holder") == (True, None, True)
+    assert requests.ask(Renew((locked,)), "holder") == (None,)
+    requests.direct.execute(stopped, ("commit",))
+    assert requests.ask(Renew((locked, free)), "holder") == (True, True)
+    requests.ask(Release(locked, False), "holder")
+    assert requests.ask(Renew((locked, free)), "holder") == (False, True)
+    requests.direct.close()
+
+
+def test_a_client_that_stops_in_a_transaction_loses_its_row(requests: Requests) -> None:
+    """The server ends its session after a second."""
+    holder = claim("holder", 1)
+    requests.ask(Acquire(holder, False), "holder")
+    stopped = requests.direct.connect()
+    requests.direct.execute(stopped, ("begin", ("lock", {"name": "x"})))
+    # Waits for the row.
+    requests.ask(Release(holder, True), "holder")
+    assert requests.state().holds == ()
+    with pytest.raises(OutcomeUnknown):
+        requests.direct.execute(stopped, ("commit",))
+
+
+def _raw(text: str) -> Part:
+    return "raw", {"text": text}

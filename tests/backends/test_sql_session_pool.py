@@ -6,16 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.models.worlds import claim_of
+from tests.simulation.sql_connection import SESSION_TIMEOUT, Network, simulated_store
+from tests.simulation.sql_server import Server
+from tests.simulation.world import Faults, Machine, World
 
 from leaselock.backends.sql.session_connection import SessionConnection
-from leaselock.backends.sql.session_locks import Session
+from leaselock.backends.sql.session_locks import BREAK_POLL, Session, SessionLocks
 from leaselock.backends.sql.session_pool import SessionPool
-from leaselock.core.backend import Released
-from leaselock.core.effects import Call
+from leaselock.backends.sql.statements import Result, dialect_of
+from leaselock.core.backend import BreakLock, Busy, Grant, Released
+from leaselock.core.effects import Call, Sleep
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Coroutine
+
+    from leaselock.backends.sql.statements import Script
+    from leaselock.core.backend import Claim
 
 CLAIM = claim_of("0" * 32, "a", 1, 30.0)
 
@@ -24,11 +31,13 @@ class Line:
     """A pool and the only connection in it, on which every request fails."""
 
     dialect: Any
+    target: Any
     usable = True
 
     def __init__(self) -> None:
-        self.dialect = self
+        self.dialect = self.target = self
         self.name = "postgres"
+        self.session = 30.0
         self.closed = False
 
     def text(self, parts: object, values: object) -> tuple[str, None]:
@@ -83,3 +92,114 @@ def test_a_downgrade_that_fails_does_not_free_the_lock() -> None:
         finished(pool.convert(CLAIM, "shared", 1.0))
     assert not line.closed
     assert finished(pool.renew([CLAIM], 1.0)) == (False,)
+
+
+# Virtual seconds.
+LEASE, MILLISECONDS = 1.0, 0.01
+
+
+class Simulated:
+    """A client and a server in virtual time."""
+
+    def __init__(self) -> None:
+        self.world = World(1, {}, Faults())
+        self.server = Server(lambda: int(self.world.time * 1e6), self.world.after)
+        self.machine = Machine(self.world, "m")
+        self.network = Network(self.machine, self.server)
+        self.store = simulated_store(self.network)
+        self.backend: Any = self.store.backend("advisory")
+        self.lost: dict[str, float] = {}
+        self.backend.report_to(self._lose)
+
+    def _lose(self, claim_id: str, reason: str) -> None:
+        self.lost[claim_id] = self.world.time
+
+    def run(self, process: Coroutine[Any, Any, Any], seconds: float = 0.1) -> Any:
+        """Run a process of the client to its end."""
+        run = self.machine.start(process)
+        self.world.play(self.world.time + seconds)
+        assert run.ended
+        return run.result
+
+    def acquire(self, claim: Claim) -> object:
+        until = self.world.time + 1.0
+        return self.run(self.backend.acquire(claim, wait=False, until=until))
+
+    def release(self, claim: Claim) -> object:
+        until = self.world.time + 1.0
+        return self.run(self.backend.release(claim, tombstone=False, until=until))
+
+
+def test_a_silent_session_does_not_hide_the_end_of_another() -> None:
+    """The lease of one hold ends while its session does not answer; then the other session ends."""
+    scene = Simulated()
+    silent = claim_of("m.1", "silent", 1, LEASE)
+    other = claim_of("m.1", "other", 2, 20.0)
+    for claim in (silent, other):
+        assert isinstance(scene.acquire(claim), Grant)
+    sessions = scene.store.sessions.sessions
+    assert sessions[silent.id].connection is scene.network.connections[0]
+    scene.network.connections[0].lose()
+    scene.world.play(1.5 * LEASE)
+    scene.server.end(scene.server.sessions[sessions[other.id].connection.backend])
+    scene.world.play(1.5 * LEASE + MILLISECONDS)
+    assert scene.lost == {other.id: pytest.approx(1.5 * LEASE, abs=MILLISECONDS)}
+
+
+def idle_sessions(scene: Simulated) -> int:
+    """Of a client whose locks were granted, and of one that found them taken."""
+    held = [claim_of("m.1", f"lock {n}", n, 20.0) for n in range(3)]
+    refused = [claim_of("m.2", f"lock {n}", n, 20.0) for n in range(3)]
+    for claim in held:
+        assert isinstance(scene.acquire(claim), Grant)
+    backend, scene.backend = scene.backend, scene.store.backend("advisory")
+    for claim in refused:
+        assert isinstance(scene.acquire(claim), Busy)
+    scene.backend = backend
+    for claim in held:
+        assert scene.release(claim)
+    return len(scene.server.sessions)
+
+
+def test_idle_sessions_are_closed_after_a_while() -> None:
+    scene = Simulated()
+    assert idle_sessions(scene) == 4
+    scene.world.play(scene.world.time + SESSION_TIMEOUT / 2 + 0.1)
+    assert scene.server.sessions == {}
+    assert not any(scene.store.sessions.idle.values())
+    assert scene.store.pool.connections == set(scene.store.pool.idle)
+
+
+def test_idle_sessions_that_the_server_ends_are_closed() -> None:
+    scene = Simulated()
+    assert idle_sessions(scene) == 4
+    for session in list(scene.server.sessions.values()):
+        scene.server.end(session)
+    scene.world.play(scene.world.time + MILLISECONDS)
+    assert not any(scene.store.sessions.idle.values())
+    assert all(connection.closed for connection in scene.network.connections)
+    assert scene.lost == {}
+
+
+def test_a_broken_session_is_looked_for_with_pauses() -> None:
+    """The server takes some time to end it."""
+    record = ("x", "a:1", "a", 7, 3, "{}", 0, "exclusive")
+    looks = iter([[record], [record], [record], [record], []])
+    ended = []
+
+    async def shared(script: Script) -> list[Result]:
+        (title, values), *_ = script
+        if title == "end session":
+            ended.append(values)
+            return [Result([], 0)]
+        return [Result(next(looks) if title == "sessions" else [], 0)]
+
+    locks = SessionLocks(dialect_of("postgres"), lambda: 5.0)
+    steps = locks.break_lock("advisory", BreakLock("x", None), shared).__await__()
+    # Three looks find it, and the fourth does not.
+    pauses = [next(steps) for _ in range(3)]
+    assert [(type(each), each.until) for each in pauses] == [(Sleep, 5.0 + BREAK_POLL)] * 3
+    with pytest.raises(StopIteration) as done:
+        next(steps)
+    assert done.value.value.done
+    assert ended == [{"backend": 3}]

@@ -279,7 +279,7 @@ def test_the_librarys_transactions_are_independent_of_the_users(postgres: Postgr
 def test_a_writer_that_has_waited_becomes_a_reader(postgres: Postgres) -> None:
     """The wait has taken the lock, and the try after it once more: the server counts both."""
     direct = Direct(store_of(parsed(emptied(postgres)), system_env.now))
-    locks = SessionLocks(direct.dialect)
+    locks = SessionLocks(direct.dialect, system_env.now)
 
     def begin(mode: Mode) -> tuple[Session, Acquire, Executor]:
         connection = direct.connect()

@@ -119,7 +119,8 @@ class Tables:
     def do_create_lock(self, values: dict[str, Any]) -> list[Any]:
         """Create the row."""
         free = dict.fromkeys(HOLD) | dict.fromkeys(MORE, 0)
-        return [self.locks.setdefault(values["name"], {"token": 0, "pending": 0, **free})]
+        free |= {"token": 0, "pending": 0, "since": self.micros()}
+        return [self.locks.setdefault(values["name"], free)]
 
     def do_lock(self, values: dict[str, Any]) -> list[Any]:
         """The row, which the transaction has locked."""
@@ -145,8 +146,19 @@ class Tables:
         return [(mark,) for mark in marks if mark == holder or mark.startswith("watch")]
 
     def do_waiters(self, values: dict[str, Any]) -> list[Any]:
-        """All waiters; the real statement returns the head, the tail and the neighbours only."""
-        queue = self.waiters.get(values["name"], [])
+        """The head of the queue, its tail, and the neighbours of the claim."""
+        queue = sorted(self.waiters.get(values["name"], []), key=_ticket)
+        exclusive = [w["ticket"] for w in queue if w["mode"] == "exclusive"]
+        own = [
+            w["ticket"] for each in self.waiters.values() for w in each if w["id"] == values["id"]
+        ]
+        read = {w["ticket"] for w in queue[-2:]}
+        for place in own:
+            read |= {w["ticket"] for w in [w for w in queue if w["ticket"] < place][-2:]}
+            read |= {w["ticket"] for w in [w for w in queue if w["ticket"] >= place][:2]}
+        ends = exclusive[values["exclusives"] :][:1]
+        head = [w["ticket"] for w in queue if not ends or w["ticket"] <= ends[0]]
+        read.update(head[: values["most"]])
         return [
             (
                 *(w["ticket"], *(w[column] for column in CLAIM), w["polls"], w["liveness_key"]),
@@ -154,6 +166,7 @@ class Tables:
                 w["liveness_key"] is not None and not self.lives(w["liveness_key"]),
             )
             for w in queue
+            if w["ticket"] in read
         ]
 
     def do_update_lock(self, values: dict[str, Any]) -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from leaselock.backends.sql.connection import AwaitNotification, Connect, Execute, Receive, Send
+from leaselock.backends.sql.lock_row import Head
 from leaselock.backends.sql.statements import Dialect, SqlError, dialect_of
 from leaselock.backends.sql.store import SqlStore
 from leaselock.backends.sql.url import Target
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 SESSION_TIMEOUT = 4.0
 KEEPALIVE = 15.0
 TICK = 1e-6
+# So few waiters are read at once that often more are needed.
+HEAD = Head(1, 2)
 
 
 class ByName(Dialect):
@@ -322,6 +325,7 @@ def simulated_store(network: Network) -> SqlStore:
         lambda: cast("Any", SimulatedConnection(network)),
         lambda: SimulatedWatcher(network),
     )
+    store.lease.head = HEAD
     use_names(store)
     return store
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from leaselock.backends.sql.statements import Part, Script
 
-# The timeouts that `begin` sets: of an idle transaction, and of a wait for a locked row.
-TIMEOUT = 3.0
+# The timeout of an idle transaction, and of a wait for a locked row in transactions of each kind.
+IDLE_TIMEOUT = 1.0
+LOCK_TIMEOUTS = {"begin": 3.0, "begin renewal": 0.1}
 LOCK_TIMEOUT = SqlError("55P03", "canceling statement due to lock timeout")
 ANSWERS: dict[str, list[Any]] = {"fact": [("1",)], "session defaults": []}
 
@@ -83,10 +84,14 @@ class LeaseServer:
             return
         inside = session.in_transaction
         wanted = () if inside else names_of(script)
+        if all(_title(part) == "renew" for part in script):
+            answer([self._renew(session, part) for part in script])
+            return
         if any(name in self.owners for name in wanted):
-            until = self.now() + TIMEOUT if "begin" in script else float("inf")
-            self.queue.append((session, script, wanted, until, answer))
-            self.after(TIMEOUT, self.serve)
+            timeout = LOCK_TIMEOUTS.get(_title(script[0]), float("inf"))
+            self.queue.append((session, script, wanted, self.now() + timeout, answer))
+            if timeout < float("inf"):
+                self.after(timeout, self.serve)
             return
         if wanted:
             session.locked, session.saved = wanted, self.tables.saved(wanted)
@@ -97,6 +102,11 @@ class LeaseServer:
             self._end_transaction(session)
         self._await_more(session)
         answer(results)
+
+    def _renew(self, session: LeaseSession, part: Part) -> Result:
+        """Renew a hold; one whose row is locked is left out."""
+        locked = self.owners.keys() & set(names_of((part,)))
+        return Result([], 0) if locked else self._do(session, part)
 
     def _do(self, session: LeaseSession, part: Part) -> Result:
         title, values = (part, {}) if isinstance(part, str) else part
@@ -118,7 +128,7 @@ class LeaseServer:
         session.turn += 1
         turn = session.turn
         if session.locked:
-            self.after(TIMEOUT, lambda: self.end(session) if session.turn == turn else None)
+            self.after(IDLE_TIMEOUT, lambda: self.end(session) if session.turn == turn else None)
 
     def _end_transaction(self, session: LeaseSession) -> None:
         """Unlock the rows, and deliver the notifications."""
@@ -157,3 +167,7 @@ class LeaseServer:
             self.tables.notifications.clear()
         self._end_transaction(session)
         session.ended()
+
+
+def _title(part: Part) -> str:
+    return part if isinstance(part, str) else part[0]

@@ -64,6 +64,7 @@ class Lease:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
+        self.head = HEAD
         self.waiting: set[str] = set()
         # Names that were held by others at the last request: the fast path would fail.
         self.busy: set[str] = set()
@@ -147,20 +148,43 @@ class Lease:
 
     async def _renew(
         self, request: Renew, requester: Requester, executor: Executor
-    ) -> tuple[bool, ...]:
+    ) -> tuple[bool | None, ...]:
         # In the order of the names, so that two renewals of many locks cannot deadlock.
         claims = sorted(request.claims, key=lambda claim: claim.name)
         exclusive = [claim for claim in claims if claim.mode == "exclusive"]
-        renewed: set[str] = set()
+        answers: dict[str, bool | None] = {}
         if exclusive:
             script = tuple(("renew", _renewal(claim)) for claim in exclusive)
-            renewed = _renewed(zip(exclusive, await executor.execute(script), strict=True))
-        left = [claim for claim in claims if claim.id not in renewed]
+            results = await executor.execute(script)
+            renewed = _renewed(zip(exclusive, results, strict=True))
+            answers.update(dict.fromkeys(renewed, True))
+        left = [claim for claim in claims if claim.id not in answers]
         if left:
-            renewed |= await self._renew_locked(left, executor)
-        return tuple(claim.id in renewed for claim in request.claims)
+            answers |= await self._renew_locked(left, executor)
+        return tuple(answers[claim.id] for claim in request.claims)
 
-    async def _renew_locked(self, claims: list[Claim], executor: Executor) -> set[str]:
+    async def _renew_locked(
+        self, claims: list[Claim], executor: Executor
+    ) -> dict[str, bool | None]:
+        """Renew holds whose rows may be locked, all at once or one by one; None for those that are.
+        The client asks again for these. Waiting for one could cost it the others.
+        """
+        try:
+            return await self._renew_together(claims, executor)
+        except SqlError as error:
+            await executor.execute(("rollback",))
+            if error.state not in self.dialect.contended:
+                raise
+        if len(claims) == 1:
+            return {claims[0].id: None}
+        answers: dict[str, bool | None] = {}
+        for claim in claims:
+            answers |= await self._renew_locked([claim], executor)
+        return answers
+
+    async def _renew_together(
+        self, claims: list[Claim], executor: Executor
+    ) -> dict[str, bool | None]:
         """Renew holds that may be in either table. A conversion moves a hold from one to the other,
         with the end that it has read: the row of the lock is locked, so that none runs meanwhile.
         """
@@ -168,13 +192,14 @@ class Lease:
         for claim in claims:
             values = _renewal(claim)
             parts += [(claim, (title, values)) for title in ("lock", "renew", "renew hold")]
-        script: Script = ("begin", *(part for _, part in parts), "commit")
-        results = await self._repeat(lambda: executor.execute(script), executor)
-        return _renewed(
+        script: Script = ("begin renewal", *(part for _, part in parts), "commit")
+        results = await executor.execute(script)
+        renewed = _renewed(
             (claim, result)
             for (claim, part), result in zip(parts, results[1:-1], strict=True)
             if part[0] != "lock"
         )
+        return {claim.id: claim.id in renewed for claim in claims}
 
     async def _set_lifetime(
         self, request: SetLifetime, requester: Requester, executor: Executor
@@ -216,15 +241,9 @@ class Lease:
         executor: Executor,
     ) -> T:
         """Run *work* in a transaction that locks the row; repeat it after a conflict."""
-        return await self._repeat(
-            lambda: self._transaction(name, claim_id, requester, work, executor), executor
-        )
-
-    async def _repeat(self, transact: Callable[[], Awaitable[T]], executor: Executor) -> T:
-        """Run a transaction; repeat it after a conflict."""
         for left in reversed(range(MOST_TRIES)):
             try:
-                return await transact()
+                return await self._transaction(name, claim_id, requester, work, executor)
             except SqlError as error:
                 await executor.execute(("rollback",))
                 if error.state not in self.dialect.contended or not left:
@@ -239,23 +258,23 @@ class Lease:
         work: Callable[[SqlLockRow], T],
         executor: Executor,
     ) -> T:
-        results = await executor.execute(reading(name, claim_id))
+        head = self.head
+        results = await executor.execute(reading(name, claim_id, head))
         found = results[1].one()
         if found is None:
             await executor.execute(("rollback",))
             await executor.execute((("create lock", {"name": name}),))
-            results = await executor.execute(reading(name, claim_id))
+            results = await executor.execute(reading(name, claim_id, head))
             found = results[1].one()
             if found is None:
                 raise NotApplied(f"the table has no row for {name!r}, and none could be created")
-        head = HEAD
         while True:
             row = SqlLockRow(name, requester, found, results, head)
             try:
                 result = work(row)
                 break
             except MoreWaiters:
-                head *= 4
+                head = head.larger()
                 part = reading_waiters(name, claim_id, head)
                 (results[WAITERS],) = await executor.execute((part,))
         await executor.execute(row.writing())

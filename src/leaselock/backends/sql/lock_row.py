@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 TOMBSTONE_LASTS = 120.0
 # A waiter asks again every RECHECK_INTERVAL. One that has not asked for so long is dead.
 WAITER_LASTS = 7 * RECHECK_INTERVAL
-# So many exclusive waiters are read from the head of the queue on. Behind a living one no other
-# waiter is granted the lock.
-HEAD = 3
 LAST_TICKET = 2**63 - 1
 # The place of the waiters in the results of `reading`.
 WAITERS = 6
@@ -58,15 +55,40 @@ class Waiter(NamedTuple):
 
 
 class MoreWaiters(Exception):
-    """The decision depends on waiters that were not read: those that were are dead or stopped."""
+    """The decision depends on waiters that were not read: those that were are dead or stopped, or
+    share the lock.
+    """
 
 
-def reading_waiters(name: str, claim_id: str, head: int) -> Part:
-    """Read the queue up to that many exclusive waiters, its tail, and the neighbours of a claim."""
-    return "waiters", {"name": name, "id": claim_id, "exclusives": head - 1}
+class Head(NamedTuple):
+    """How much is read of the head of a queue."""
+
+    exclusive: int
+    """Up to so many exclusive waiters: behind a living one no other waiter is granted the lock."""
+    waiters: int
+    """But no more waiters than that."""
+
+    def larger(self) -> Head:
+        """The next size to try."""
+        return Head(4 * self.exclusive, 4 * self.waiters)
+
+    def end(self, waiters: list[Waiter]) -> int:
+        """The ticket behind which waiters may be missing. *waiters* are in the order of tickets."""
+        exclusive = [each.ticket for each in waiters if each.claim.mode == "exclusive"]
+        ends = [each.ticket for each in waiters[self.waiters - 1 : self.waiters]]
+        return min([*exclusive[self.exclusive - 1 : self.exclusive], *ends, LAST_TICKET])
 
 
-def reading(name: str, claim_id: str) -> Script:
+HEAD = Head(3, 1000)
+
+
+def reading_waiters(name: str, claim_id: str, head: Head) -> Part:
+    """Read the head of the queue, its tail, and the neighbours of a claim."""
+    exclusives, waiters = head.exclusive - 1, head.waiters
+    return "waiters", {"name": name, "id": claim_id, "exclusives": exclusives, "most": waiters}
+
+
+def reading(name: str, claim_id: str, head: Head) -> Script:
     """Begin the transaction and read everything that `SqlLockRow` needs."""
     values = {"name": name, "id": claim_id}
     return (
@@ -76,7 +98,7 @@ def reading(name: str, claim_id: str) -> Script:
         ("expire tombstones", values),
         "now",
         ("tombstone", values),
-        reading_waiters(name, claim_id, HEAD),
+        reading_waiters(name, claim_id, head),
         ("holds", values),
     )
 
@@ -85,7 +107,7 @@ class SqlLockRow:
     """The lock of one name; `leaselock.core.rules.LockRow` describes the methods."""
 
     def __init__(
-        self, name: str, requester: Requester, row: Row, results: list[Result], head: int
+        self, name: str, requester: Requester, row: Row, results: list[Result], head: Head
     ) -> None:
         self.name = name
         self.requester = requester
@@ -103,9 +125,8 @@ class SqlLockRow:
         self.now = self.wall = self.clock / 1e6
         self.tombstones: set[str] = {row[0] for row in results[5].rows}
         self.waiters = sorted(_waiter(name, row) for row in results[WAITERS].rows)
-        exclusive = [each.ticket for each in self.waiters if each.claim.mode == "exclusive"]
         # Waiters may be missing behind this ticket.
-        self.head_end = exclusive[head - 1] if len(exclusive) >= head else LAST_TICKET
+        self.head_end = head.end(self.waiters)
         # A waiter may be skipped by mistake if only its listener is gone. The holder may not.
         spared = {requester.client, *(hold.client for hold in self.kept)}
         self.dead = {row[2] for row in results[WAITERS].rows if row[11]} - spared

@@ -17,20 +17,25 @@ from leaselock.core import rules
 from leaselock.core.backend import CollectGarbage, Doctor, Setup
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from leaselock.backends.sql.executor import Executor
-    from leaselock.backends.sql.lock_row import SqlLockRow
     from leaselock.backends.sql.server_info import ServerInfo
-    from leaselock.backends.sql.statements import Values
+    from leaselock.backends.sql.statements import Part, Row, Value
 
 MAINTENANCE = (Doctor, Setup, CollectGarbage)
+# How many rows `gc` looks at, or removes, at once.
+BATCH = 1000
 
 
-async def maintain(request: object, server: ServerInfo, executor: Executor) -> object:
+async def maintain(
+    request: object, server: ServerInfo, executor: Executor, now: Callable[[], float]
+) -> object:
     """Carry out a maintenance request."""
     if isinstance(request, Setup):
         return await _set_up(server, request.dry, executor)
     if isinstance(request, CollectGarbage):
-        return await _collect_garbage(server, executor)
+        return await Sweep(server, executor, now).run()
     return await examine(server, executor)
 
 
@@ -61,40 +66,89 @@ async def _version(server: ServerInfo, executor: Executor) -> str | None:
     return row[0] if row else None
 
 
-async def _collect_garbage(server: ServerInfo, executor: Executor) -> int:
-    """Remove what has expired, and the rows of names that were not locked for the token TTL."""
-    (now,) = await executor.execute(("now",))
-    clock: int = now.rows[0][0]
-    kept = server.target.token_ttl
-    values = {"now": clock, "before": clock - micros(kept) if kept else 0}
-    (names,) = await executor.execute((("expired names", values),))
-    lease = Lease(server.dialect)
-    for (name,) in names.rows:
-        await lease.transaction(name, "", Requester("", False, None), _collect, executor)
-    recent = {"before": clock - micros(rules.RECHECK_INTERVAL)}
-    collected = await executor.execute((("collect wakeups", values), ("collect sessions", recent)))
-    rows = await _sweep_rows(server, values, executor)
-    _, locks = await executor.execute((("raise floor", values), ("collect locks", values)))
-    return len(names.rows) + sum(result.amount for result in collected) + rows + locks.amount
-
-
-async def _sweep_rows(server: ServerInfo, values: Values, executor: Executor) -> int:
-    """Remove the rows of protocol "row" one by one, so that each blocks others only briefly."""
-    (unused,) = await executor.execute((("unused rows", values),))
-    count = 0
-    for (name,) in unused.rows:
-        try:
-            (result,) = await executor.execute((("collect row", {"name": name}),))
-        except SqlError as error:
-            if error.state not in server.dialect.contended:
-                raise
-        else:
-            count += result.amount
-    return count
-
-
-def _collect(row: SqlLockRow) -> None:
-    """Remove holds that have ended, and grant what can be granted. The transaction itself removes
-    dead waiters.
+class Sweep:
+    """One run of `gc`. It goes through the tables in batches, so that no statement locks many rows
+    for long, and each batch has the time limit of one request.
     """
-    rules.expire_and_grant(row)
+
+    def __init__(self, server: ServerInfo, executor: Executor, now: Callable[[], float]) -> None:
+        self.server = server
+        self.executor = executor
+        self.now = now
+        self.patience = executor.until - now()
+        self.values: dict[str, Value] = {}
+
+    async def run(self) -> int:
+        """Remove what has expired, and the rows of names that were not locked for the token TTL."""
+        (now,) = await self.executor.execute(("now",))
+        clock: int = now.rows[0][0]
+        kept = self.server.target.token_ttl
+        self.values = {
+            "now": clock,
+            "before": clock - micros(kept) if kept else 0,
+            "recent": clock - micros(rules.RECHECK_INTERVAL),
+            "most": BATCH,
+        }
+        count = await self._each("ended names", self._end)
+        for title in ("collect wakeups", "collect sessions"):
+            while removed := await self._change((title, self.values)):
+                count += removed
+        return count + await self._each("unused rows", self._remove_row) + await self._locks()
+
+    async def _look(self, title: str, after: str) -> list[Row]:
+        """The next batch. It has a time limit of its own."""
+        self.executor.until = self.now() + self.patience
+        (result,) = await self.executor.execute(((title, {**self.values, "after": after}),))
+        return result.rows
+
+    async def _change(self, *script: Part) -> int:
+        """How many rows the statements have changed; none if others have locked one of them."""
+        self.executor.until = self.now() + self.patience
+        try:
+            return sum(result.amount for result in await self.executor.execute(script))
+        except SqlError as error:
+            self._check_contended(error)
+            return 0
+
+    def _check_contended(self, error: SqlError) -> None:
+        """What others have locked is in use: it is left for the next time."""
+        if error.state not in self.server.dialect.contended:
+            raise error
+
+    async def _each(self, title: str, work: Callable[[str], Awaitable[int]]) -> int:
+        """Do this for each name of a list."""
+        count, after = 0, ""
+        while names := await self._look(title, after):
+            for (after,) in names:
+                count += await work(after)
+        return count
+
+    async def _end(self, name: str) -> int:
+        """Remove the waiters and holds of a name that have ended, and grant what can be granted."""
+        self.executor.until = self.now() + self.patience
+        requester = Requester("", False, None)
+        lease = Lease(self.server.dialect)
+        try:
+            await lease.transaction(name, "", requester, rules.expire_and_grant, self.executor)
+        except SqlError as error:
+            self._check_contended(error)
+            return 0
+        return 1
+
+    async def _remove_row(self, name: str) -> int:
+        return await self._change(("collect row", {"name": name}))
+
+    async def _locks(self) -> int:
+        """End the exclusive holds whose lease has ended, and delete the rows of unused names."""
+        count, after = 0, ""
+        while True:
+            ((last, token),) = await self._look("garbage page", after)
+            if last is None:
+                return count
+            values = {**self.values, "after": after, "last": last}
+            if token is not None:
+                # First, so that no name begins again below its last token.
+                await self._change(("raise floor", {"token": token}))
+                count += await self._change(("collect locks", values))
+            count += await self._change(("collect exclusive holds", values))
+            after = last

@@ -3,7 +3,7 @@
 Invariant 1: a hold is valid from one proof of its session's life to the next, and no longer than
 the server lets a silent session last. The end of a connection is reported as soon as it is seen.
 Invariant 2: no hold lasts longer than the lease of its claim. If the lease is not renewed, the
-client releases the lock. If the client cannot do that any more, the server ends its session.
+client closes the connection. If the client cannot do that any more, the server ends its session.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 MARGIN = 0.002
-RELEASE_TIMEOUT = 2.0
 POLL = 0.05
-TRY_AGAIN = 0.5
 # MySQL's named locks are exclusive, and no server has an update lock that others can read beside.
 EXCLUSIVE: frozenset[Mode] = frozenset({"exclusive"})
 READ_WRITE: frozenset[Mode] = EXCLUSIVE | {"shared"}
@@ -79,10 +77,6 @@ class SessionBackend(StoreMaintenance):
     def begin(self) -> None:
         """Begin without holds."""
         self.ends: dict[str, tuple[float, Claim]] = {}
-        # Claims that are being released because their lease has ended; and of the claims with a
-        # request in progress, whether that has not happened to them meanwhile.
-        self.releasing: set[str] = set()
-        self.acquiring: dict[str, bool] = {}
         self.watching = Background()
         self.planned = FOREVER
 
@@ -96,57 +90,41 @@ class SessionBackend(StoreMaintenance):
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try."""
-        self.acquiring[claim.id] = claim.id not in self.releasing
-        try:
-            reply = await self.sessions.acquire(self.protocol, Acquire(claim, wait), until)
-        finally:
-            good = self.acquiring.pop(claim.id)
+        reply = await self.sessions.acquire(self.protocol, Acquire(claim, wait), until)
         if isinstance(reply, Grant):
-            if not good:
-                # The grant came too late: it is being released.
-                raise OutcomeUnknown(
-                    f"the lease of {claim.name!r} has ended, and it is being released"
-                )
-            await self._granted(claim)
-        return reply
-
-    async def _granted(self, claim: Claim) -> None:
-        ends = self.now() + claim.lease
-        self.ends[claim.id] = (ends, claim)
+            self.ends[claim.id] = (self.now() + claim.lease, claim)
+        self._plan(claim)
         if not self.watching.running:
             await self.watching.start(lambda: self._watch(claim.client), "session-watcher")
-        elif ends < self.planned:
+        return reply
+
+    def _plan(self, claim: Claim) -> None:
+        """Let the watcher look at the end of the claim's lease, or at its idle connection."""
+        ends, _ = self.ends.get(claim.id, (self.now() + self.sessions.idle_lasts, claim))
+        if self.watching.running and ends < self.planned:
             self.planned = ends
             self.sessions.wake_watcher(claim.client)
 
     async def _watch(self, client: str) -> None:
-        """Report which connections have ended, and release holds whose lease has ended."""
+        """Report which connections have ended. Close those whose lease has ended, and idle ones.
+
+        It never waits for a server: a session that does not answer would delay these reports.
+        """
         try:
             while True:
-                self.planned = min((ends for ends, _ in self.ends.values()), default=FOREVER)
+                ends = min((ends for ends, _ in self.ends.values()), default=FOREVER)
+                self.planned = min(ends, self.sessions.close_idle(client))
                 for claim_id in await self.sessions.disconnected(client, self.planned):
                     self.ends.pop(claim_id, None)
                     self.lose(claim_id, ENDED)
-                for claim_id in list(self.ends):
-                    # Looked up again: while one is released, others are renewed or removed.
-                    due = self.ends.get(claim_id)
-                    if due is not None and due[0] <= self.now():
-                        await self._end(due[1])
+                now = self.now()
+                for ends, claim in list(self.ends.values()):
+                    if ends <= now:
+                        del self.ends[claim.id]
+                        self.sessions.end(claim)
         except StoreError:
             # The client was closed. The next grant starts another watcher.
             return
-
-    async def _end(self, claim: Claim) -> None:
-        self.releasing.add(claim.id)
-        if claim.id in self.acquiring:
-            self.acquiring[claim.id] = False
-        try:
-            await self.release(claim, tombstone=False, until=self.now() + RELEASE_TIMEOUT)
-        except StoreError:
-            if claim.id in self.ends:
-                self.ends[claim.id] = (self.now() + TRY_AGAIN, claim)
-        finally:
-            self.releasing.discard(claim.id)
 
     async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait in the server for a while."""
@@ -166,8 +144,8 @@ class SessionBackend(StoreMaintenance):
         return [self._renewed(*renewed) for renewed in zip(claims, answers, strict=True)]
 
     def _renewed(self, claim: Claim, alive: bool | None) -> bool | None:
-        """Whether the claim still holds; it does not if it is being released."""
-        if claim.id not in self.ends or claim.id in self.releasing:
+        """Whether the claim still holds; it does not once its lease has ended."""
+        if claim.id not in self.ends:
             return False
         if not alive:
             return alive
@@ -179,6 +157,7 @@ class SessionBackend(StoreMaintenance):
         """Release the lock, or end the wait."""
         reply = await self.sessions.release(claim, until)
         self.ends.pop(claim.id, None)
+        self._plan(claim)
         return reply.was == "held"
 
     async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:

@@ -20,3 +20,5 @@ class SessionConnection:
         self.settings: set[str] = set()
         self.limit = ConcurrencyLimit(1)
         self.ended = False
+        # Until when it is kept for another claim, while it serves none.
+        self.kept_until = 0.0

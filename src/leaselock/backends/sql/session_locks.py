@@ -34,6 +34,7 @@ from leaselock.core.backend import (
     Inspect,
     LockState,
 )
+from leaselock.core.effects import Sleep
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 # A waiting statement lasts this long at most, in seconds; then it is sent again.
 MAX_SERVER_WAIT = 1.0
 RECHECK_INTERVAL = 60.0
+# How often `break_lock` looks whether the session has ended, in seconds.
+BREAK_POLL = 0.01
 
 
 class Session:
@@ -75,8 +78,9 @@ class Session:
 class SessionLocks:
     """The operations of one client on a database of one dialect."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, now: Callable[[], float]) -> None:
         self.dialect = dialect
+        self.now = now
         self.postgres = dialect.name == "postgres"
 
     def values(self, session: Session) -> dict[str, Value]:
@@ -274,7 +278,9 @@ class SessionLocks:
         return rows or await self._strangers(protocol, name, shared)
 
     async def break_lock(self, protocol: str, request: BreakLock, shared: Shared) -> Broken:
-        """End the session of a holder; there is no other way to take its lock."""
+        """End the session of a holder; there is no other way to take its lock. The server ends it
+        some time later.
+        """
         rows = await self._held(protocol, request.name, shared)
         meant = next((row for row in rows if _hold(row).is_meant(request.token)), None)
         if meant is None:
@@ -285,7 +291,7 @@ class SessionLocks:
             rows = await self._held(protocol, request.name, shared)
             if (held.id, held.token) not in [(row[1], row[3]) for row in rows]:
                 return Broken(held, True, ())
-            await shared(("ping",))
+            await Sleep(self.now() + BREAK_POLL)
 
 
 def _sided(statement: str, values: Values) -> str:

@@ -17,7 +17,7 @@ from leaselock.backends.sql.session_connection import SessionConnection
 from leaselock.backends.sql.session_locks import Session, SessionLocks
 from leaselock.backends.sql.statements import SqlError
 from leaselock.core.backend import Converted, HoldRecord, Released
-from leaselock.core.effects import Call, Signal
+from leaselock.core.effects import FOREVER, Call, Signal
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     )
 
 T = TypeVar("T")
+# How long a connection is kept for another claim, in seconds; at most half of the time after which
+# the server ends an idle session.
+IDLE_LASTS = 10.0
 # How much later than its wait a waiting statement may be answered, in seconds.
 GRACE = 1.0
 TOO_OLD = "protocol advisory needs PostgreSQL 14 or newer: use protocol lease or row"
@@ -54,7 +57,8 @@ class SessionPool:
         self.pool = pool
         self.make_watcher = make_watcher
         self.now = now
-        self.locks = SessionLocks(pool.dialect)
+        self.locks = SessionLocks(pool.dialect, now)
+        self.idle_lasts = min(IDLE_LASTS, pool.target.session / 2)
         self.serials = count()
         self.reset()
 
@@ -115,6 +119,12 @@ class SessionPool:
             raise
         self._put_back(claim)
         return Released("held" if held else "waiting", ())
+
+    def end(self, claim: Claim) -> None:
+        """Close the connection of a claim. The server need not answer, and releases the lock."""
+        found = self.sessions.get(claim.id)
+        if found is not None:
+            self._drop(claim, found)
 
     async def convert(self, claim: Claim, mode: Mode, until: float) -> Converted:
         """Let a writer become a reader. Repeated, it changes nothing."""
@@ -263,7 +273,23 @@ class SessionPool:
         if found.ended or not found.connection.usable:
             self._close(claim.client, found)
         else:
+            found.kept_until = self.now() + self.idle_lasts
             self.idle.setdefault(claim.client, []).append(found)
+
+    def close_idle(self, client: str) -> float:
+        """Close the connections that no claim has used for a while, and those that have ended.
+        Return the time of the next one.
+        """
+        now, kept, planned = self.now(), [], FOREVER
+        for found in self.idle.pop(client, []):
+            if found.ended or found.kept_until <= now:
+                self._close(client, found)
+            else:
+                kept.append(found)
+                planned = min(planned, found.kept_until)
+        if kept:
+            self.idle[client] = kept
+        return planned
 
     def _give_up(self, claim: Claim, found: SessionConnection) -> None:
         """Use a connection no more on which a request has failed. If it holds a lock, it stays open

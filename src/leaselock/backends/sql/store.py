@@ -74,7 +74,7 @@ class SqlStore:
         if isinstance(request, MAINTENANCE):
 
             def work(executor: Executor) -> Awaitable[Any]:
-                return maintain(request, self.pool.server, executor)
+                return maintain(request, self.pool.server, executor, self.sessions.now)
 
             return self.pool.run(work, until, bare=True)
         requester = self.pool.server.requester(client_of(request))

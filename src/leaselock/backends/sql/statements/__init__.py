@@ -29,8 +29,12 @@ Script = tuple[Part, ...]
 RAW = "raw"
 # Parameters that are numbers. The others are texts.
 NUMBERS = frozenset(
-    ("backend", "before", "expires", "key", "lease", "liveness_key", "now", "pending", "polls")
-) | {"doubt", "exclusives", "free_from", "offered", "permits", "since", "step", "ticket", "token"}
+    (
+        *("backend", "before", "doubt", "exclusives", "expires", "free_from", "key", "lease"),
+        *("liveness_key", "most", "now", "offered", "pending", "permits", "polls", "recent"),
+        *("since", "step", "ticket", "token"),
+    )
+)
 # Statements after "begin snapshot". They are not prepared: PostgreSQL refuses another isolation
 # level after a PREPARE in the same message.
 IN_SNAPSHOT = frozenset(("one", "one holds", "queue"))

@@ -1,6 +1,9 @@
 -- begin
 -- A client that stops inside a transaction must not block the row for long.
-SET SESSION wait_timeout = 3; START TRANSACTION
+SET SESSION wait_timeout = 1; START TRANSACTION
+
+-- begin renewal
+SET SESSION wait_timeout = 1; START TRANSACTION
 
 -- begin snapshot
 -- All statements see the same state of the tables.
@@ -52,8 +55,13 @@ WHERE name = :name AND id = :id
 
 -- create lock
 -- Creates the row of a name, so that it can be locked.
-INSERT IGNORE INTO leaselock_lock (name, token)
-SELECT :name, CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor'
+-- If it is deleted meanwhile, the token is still no less than the last one: the row is read when the
+-- floor is.
+INSERT IGNORE INTO leaselock_lock (name, token, since)
+SELECT :name, GREATEST(CAST(value AS SIGNED),
+    COALESCE((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)),
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+FROM leaselock_fact WHERE fact = 'floor'
 
 -- lock
 SELECT token, pending, id, client, lifetime, expires, metadata, since, free_from, step, offered,
@@ -76,7 +84,7 @@ SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE 'watch%')
 
 -- waiters
--- The head of the queue, up to the exclusive waiter behind :exclusives others, its tail, the neighbours of the waiter :id, and
+-- The head of the queue, up to the exclusive waiter behind :exclusives others and at most :most waiters, its tail, the neighbours of the waiter :id, and
 -- whether each is dead.
 -- The UNION has only tickets: a temporary table with text columns would use the storage engine Aria,
 -- in which MariaDB 10.11 crashed in tests that kill connections at random moments.
@@ -86,7 +94,7 @@ SELECT w.ticket, w.id, w.client, w.lease, w.metadata, w.since, w.polls, w.livene
 FROM (
     (SELECT ticket FROM leaselock_waiter WHERE name = :name AND ticket <= COALESCE(
        (SELECT o.ticket FROM leaselock_waiter o WHERE o.name = :name AND o.mode = 'exclusive'
-        ORDER BY o.ticket LIMIT :exclusives, 1), 9223372036854775807) ORDER BY ticket LIMIT 1000)
+        ORDER BY o.ticket LIMIT :exclusives, 1), 9223372036854775807) ORDER BY ticket LIMIT :most)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
     UNION (SELECT ticket FROM leaselock_waiter WHERE name = :name
        AND ticket < (SELECT o.ticket FROM leaselock_waiter o WHERE o.id = :id)
@@ -207,35 +215,52 @@ ORDER BY name, ticket
 -- Serializes concurrent setups.
 SELECT GET_LOCK('leaselock setup', 10)
 
+-- garbage page
+-- The next names: the last of them, and the highest token of those that "collect locks" deletes.
+SELECT MAX(name), MAX(CASE WHEN pending = 0 AND (id IS NULL OR expires < :now)
+    AND COALESCE(since, 0) < :before THEN token END)
+FROM (SELECT name, token, pending, id, expires, since FROM leaselock_lock WHERE name > :after
+      ORDER BY name LIMIT :most) p
+
 -- raise floor
-UPDATE leaselock_fact SET value = CAST(GREATEST(CAST(value AS SIGNED), COALESCE(
-    (SELECT MAX(token) FROM leaselock_lock WHERE id IS NULL AND pending = 0
-     AND since < :before), 0)) AS CHAR)
+UPDATE leaselock_fact SET value = CAST(GREATEST(CAST(value AS SIGNED), :token) AS CHAR)
 WHERE fact = 'floor'
+
+-- collect locks
+-- Rows whose token the floor does not cover yet are left for the next time.
+DELETE FROM leaselock_lock WHERE name > :after AND name <= :last
+  AND pending = 0 AND (id IS NULL OR expires < :now) AND COALESCE(since, 0) < :before
+  AND token <= (SELECT CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor')
+  AND name NOT IN (SELECT name FROM leaselock_session)
+
+-- collect exclusive holds
+UPDATE leaselock_lock SET id = NULL, free_from = NULL WHERE name > :after AND name <= :last
+  AND pending = 0 AND id IS NOT NULL AND expires < :now
 
 -- unused rows
 SELECT r.name FROM leaselock_row r LEFT JOIN leaselock_lock l ON l.name = r.name
-WHERE COALESCE(l.since, 0) < :before AND r.name NOT IN (SELECT name FROM leaselock_session)
+WHERE r.name > :after AND COALESCE(l.since, 0) < :before
+  AND r.name NOT IN (SELECT name FROM leaselock_session)
+ORDER BY r.name LIMIT :most
 
 -- collect row
 -- A locked row makes this fail by timeout.
 DELETE FROM leaselock_row WHERE name = :name
 
--- collect locks
-DELETE FROM leaselock_lock WHERE id IS NULL AND pending = 0 AND COALESCE(since, 0) < :before
-  AND name NOT IN (SELECT name FROM leaselock_session)
-
 -- collect wakeups
-DELETE FROM leaselock_wake WHERE expires < :now
+DELETE FROM leaselock_wake WHERE expires < :now LIMIT :most
 
 -- collect sessions
-DELETE FROM leaselock_session WHERE since < :before AND IS_USED_LOCK(liveness_key) IS NULL
+DELETE FROM leaselock_session WHERE since < :recent AND IS_USED_LOCK(liveness_key) IS NULL LIMIT :most
 
--- expired names
--- Names with expired waiters, tombstones or holds.
-SELECT name FROM leaselock_waiter WHERE expires < :now
-UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
-UNION SELECT name FROM leaselock_hold WHERE expires < :now
+-- ended names
+-- Names with expired waiters, tombstones or holds that one statement cannot remove.
+SELECT name FROM (
+    SELECT name FROM leaselock_waiter WHERE expires < :now
+    UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
+    UNION SELECT name FROM leaselock_hold WHERE expires < :now
+    UNION SELECT name FROM leaselock_lock WHERE pending > 0 AND id IS NOT NULL AND expires < :now
+) e WHERE name > :after ORDER BY name LIMIT :most
 
 -- end setup
 SELECT RELEASE_LOCK('leaselock setup')

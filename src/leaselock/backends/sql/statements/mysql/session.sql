@@ -10,7 +10,8 @@ DO GET_LOCK(:key, 0);
 DO IF(IS_USED_LOCK(:key) = CONNECTION_ID(), GET_LOCK(:liveness_key, 0), 0);
 INSERT INTO leaselock_lock (name, token, since)
 SELECT :name, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
-    1 + (SELECT CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor'))),
+    1 + (SELECT CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor'),
+    1 + COALESCE((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0))),
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 FROM DUAL WHERE IS_USED_LOCK(:key) = CONNECTION_ID()
 ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(GREATEST(token + 1, VALUES(token))),
@@ -86,7 +87,8 @@ INSERT IGNORE INTO leaselock_row (name) VALUES (:name)
 -- that the holding session is alive while the counter is locked, so tokens rise in grant order.
 INSERT INTO leaselock_lock (name, token, since)
 VALUES (:name, LAST_INSERT_ID(GREATEST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
-    1 + (SELECT CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor'))), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+    1 + (SELECT CAST(value AS SIGNED) FROM leaselock_fact WHERE fact = 'floor'),
+    1 + COALESCE((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0))), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
 ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(GREATEST(token + 1, VALUES(token))),
     since = VALUES(since);
 INSERT INTO leaselock_session

@@ -1,6 +1,10 @@
 -- begin
 -- A client that stops inside a transaction must not block the row for long.
-BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '3s'; SET LOCAL lock_timeout = '3s'
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '1s'; SET LOCAL lock_timeout = '3s'
+
+-- begin renewal
+-- Waits for transactions of others, but not until the server ends one whose client has stopped.
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'
 
 -- begin snapshot
 -- All statements see the same state of the tables.
@@ -25,9 +29,11 @@ SET default_transaction_isolation TO 'read committed'
 SELECT value FROM leaselock_fact WHERE key = :fact
 
 -- acquire free
--- Fast path: acquires a free lock without waiters and tombstones in one statement.
+-- Fast path: acquires a free lock without waiters and tombstones in one statement. If its row is
+-- deleted meanwhile, the token is still greater than the last one: the row is read when the floor is.
 INSERT INTO leaselock_lock AS l (name, token, id, client, lifetime, expires, metadata, since)
-SELECT :name, greatest(f.value::bigint + 1, n.micros), :id, :client, 'either',
+SELECT :name, greatest(f.value::bigint + 1, n.micros,
+           1 + coalesce((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)), :id, :client, 'either',
        n.micros + :lease, :metadata, n.micros
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros) n,
      leaselock_fact f WHERE f.key = 'floor'
@@ -52,16 +58,18 @@ UPDATE leaselock_lock SET id = NULL, free_from = NULL
 WHERE name = :name AND id = :id AND pending = 0
 
 -- renew
--- A hold that has ended is not renewed.
+-- A hold that has ended is not renewed, and one whose row is locked is left out.
 UPDATE leaselock_lock SET offered = 0, expires = greatest(expires,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + :lease)
-WHERE name = :name AND id = :id
+WHERE name = (SELECT name FROM leaselock_lock WHERE name = :name AND id = :id FOR UPDATE SKIP LOCKED)
   AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- create lock
 -- Creates the row of a name, so that it can be locked.
-INSERT INTO leaselock_lock (name, token)
-SELECT :name, value::bigint FROM leaselock_fact WHERE key = 'floor'
+INSERT INTO leaselock_lock (name, token, since)
+SELECT :name, greatest(value::bigint, (SELECT k.token FROM leaselock_lock k WHERE k.name = :name)),
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+FROM leaselock_fact WHERE key = 'floor'
 ON CONFLICT (name) DO NOTHING
 
 -- lock
@@ -85,14 +93,14 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 SELECT id FROM leaselock_tombstone WHERE name = :name AND (id = :id OR id LIKE 'watch%')
 
 -- waiters
--- The head of the queue, up to the exclusive waiter behind :exclusives others, its tail, the neighbours of the waiter :id, and
+-- The head of the queue, up to the exclusive waiter behind :exclusives others and at most :most waiters, its tail, the neighbours of the waiter :id, and
 -- whether each is dead.
 SELECT q.*, liveness_key IS NOT NULL AND pg_try_advisory_xact_lock_shared(liveness_key)
 FROM (
     (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
      FROM leaselock_waiter WHERE name = :name AND ticket <= coalesce(
        (SELECT w.ticket FROM leaselock_waiter w WHERE w.name = :name AND w.mode = 'exclusive'
-        ORDER BY w.ticket OFFSET :exclusives LIMIT 1), 9223372036854775807) ORDER BY ticket LIMIT 1000)
+        ORDER BY w.ticket OFFSET :exclusives LIMIT 1), 9223372036854775807) ORDER BY ticket LIMIT :most)
     UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
      FROM leaselock_waiter WHERE name = :name ORDER BY ticket DESC LIMIT 2)
     UNION (SELECT ticket, id, client, lease, metadata, since, polls, liveness_key, mode, permits, expires
@@ -209,38 +217,62 @@ ORDER BY name, ticket
 -- Serializes concurrent setups.
 BEGIN; SELECT pg_advisory_xact_lock(5219371834226851183)
 
+-- garbage page
+-- The next names: the last of them, and the highest token of those that "collect locks" deletes.
+SELECT max(name), max(token) FILTER (WHERE pending = 0 AND (id IS NULL OR expires < :now)
+    AND coalesce(since, 0) < :before)
+FROM (SELECT name, token, pending, id, expires, since FROM leaselock_lock WHERE name > :after
+      ORDER BY name LIMIT :most) p
+
 -- raise floor
-UPDATE leaselock_fact SET value = greatest(value::bigint, coalesce(
-    (SELECT max(token) FROM leaselock_lock WHERE id IS NULL AND pending = 0
-     AND since < :before), 0))::text
-WHERE key = 'floor'
+UPDATE leaselock_fact SET value = greatest(value::bigint, :token)::text WHERE key = 'floor'
+
+-- collect locks
+-- Rows whose token the floor does not cover yet, and rows that are locked, are left for the next time.
+DELETE FROM leaselock_lock WHERE name IN (
+    SELECT name FROM leaselock_lock WHERE name > :after AND name <= :last
+      AND pending = 0 AND (id IS NULL OR expires < :now) AND coalesce(since, 0) < :before
+      AND token <= (SELECT value::bigint FROM leaselock_fact WHERE key = 'floor')
+      AND name NOT IN (SELECT name FROM leaselock_session)
+    FOR UPDATE SKIP LOCKED)
+
+-- collect exclusive holds
+UPDATE leaselock_lock SET id = NULL, free_from = NULL WHERE name IN (
+    SELECT name FROM leaselock_lock WHERE name > :after AND name <= :last
+      AND pending = 0 AND id IS NOT NULL AND expires < :now
+    FOR UPDATE SKIP LOCKED)
 
 -- unused rows
 SELECT r.name FROM leaselock_row r LEFT JOIN leaselock_lock l ON l.name = r.name
-WHERE coalesce(l.since, 0) < :before AND r.name NOT IN (SELECT name FROM leaselock_session)
+WHERE r.name > :after AND coalesce(l.since, 0) < :before
+  AND r.name NOT IN (SELECT name FROM leaselock_session)
+ORDER BY r.name LIMIT :most
 
 -- collect row
 -- Skips rows that are locked.
 DELETE FROM leaselock_row WHERE name IN (
     SELECT name FROM leaselock_row WHERE name = :name FOR UPDATE SKIP LOCKED)
 
--- collect locks
-DELETE FROM leaselock_lock WHERE id IS NULL AND pending = 0 AND coalesce(since, 0) < :before
-  AND name NOT IN (SELECT name FROM leaselock_session)
-
 -- collect wakeups
-DELETE FROM leaselock_wake WHERE expires < :now
-
--- expired names
--- Names with expired waiters, tombstones or holds.
-SELECT name FROM leaselock_waiter WHERE expires < :now
-UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
-UNION SELECT name FROM leaselock_hold WHERE expires < :now
+DELETE FROM leaselock_wake WHERE (client, id) IN (
+    SELECT client, id FROM leaselock_wake WHERE expires < :now LIMIT :most)
 
 -- collect sessions
-DELETE FROM leaselock_session s WHERE since < :before AND NOT EXISTS (
-    SELECT 1 FROM pg_locks p WHERE p.locktype = 'advisory' AND p.objsubid = 1
-      AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key AND p.pid = s.backend)
+DELETE FROM leaselock_session WHERE session IN (
+    SELECT s.session FROM leaselock_session s WHERE s.since < :recent AND NOT EXISTS (
+        SELECT 1 FROM pg_locks p WHERE p.locktype = 'advisory' AND p.objsubid = 1
+          AND (p.classid::bigint << 32 | p.objid::bigint) = s.liveness_key AND p.pid = s.backend)
+    LIMIT :most)
+  AND since < :recent
+
+-- ended names
+-- Names with expired waiters, tombstones or holds that one statement cannot remove.
+SELECT name FROM (
+    SELECT name FROM leaselock_waiter WHERE expires < :now
+    UNION SELECT name FROM leaselock_tombstone WHERE expires < :now
+    UNION SELECT name FROM leaselock_hold WHERE expires < :now
+    UNION SELECT name FROM leaselock_lock WHERE pending > 0 AND id IS NOT NULL AND expires < :now
+) e WHERE name > :after ORDER BY name LIMIT :most
 
 -- end setup
 COMMIT

@@ -18,7 +18,8 @@ WITH got AS MATERIALIZED (SELECT CASE WHEN :mode = 'shared' THEN pg_try_advisory
     ELSE pg_try_advisory_lock(:key) END AS yes),
 counted AS (
     INSERT INTO leaselock_lock AS l (name, token, since)
-    SELECT :name, greatest(f.value::bigint + 1, n.micros), n.micros
+    SELECT :name, greatest(f.value::bigint + 1, n.micros,
+        1 + coalesce((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)), n.micros
     FROM got, leaselock_fact f,
          (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros) n
     WHERE got.yes AND f.key = 'floor'
@@ -96,7 +97,8 @@ INSERT INTO leaselock_row (name) VALUES (:name) ON CONFLICT DO NOTHING
 -- that the holding session is alive while the counter is locked, so tokens rise in grant order.
 WITH counted AS (
     INSERT INTO leaselock_lock AS l (name, token, since)
-    SELECT :name, greatest(f.value::bigint + 1, n.micros), n.micros
+    SELECT :name, greatest(f.value::bigint + 1, n.micros,
+        1 + coalesce((SELECT k.token FROM leaselock_lock k WHERE k.name = :name), 0)), n.micros
     FROM leaselock_fact f,
          (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros) n
     WHERE f.key = 'floor'
