@@ -13,12 +13,15 @@ from weakref import WeakKeyDictionary
 import sqlalchemy
 from sqlalchemy import orm
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.util import await_only
 
 from leaselock.errors import ClientClosed, NotApplied
 from leaselock.sql import mysql, postgres
 from leaselock.sql.steps import CreateRow, Execute, Invalidate, Sleep
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leaselock.sql.steps import Autocommit, Step, Steps
 
 PROCESSES = {"postgresql": postgres.take, "mysql": mysql.take, "mariadb": mysql.take}
@@ -33,7 +36,7 @@ def is_async(target: object) -> bool:
     return isinstance(target, AsyncConnection | AsyncSession | async_scoped_session)
 
 
-def take(target: Any, name: str, until: float) -> None:
+def take(target: Any, name: str, until: float, sleep: Callable[[float], None] = time.sleep) -> None:
     """Take the lock on a blocking connection or session."""
     if isinstance(target, orm.Session | orm.scoped_session):
         target = target.connection()
@@ -47,7 +50,7 @@ def take(target: Any, name: str, until: float) -> None:
     try:
         while True:
             try:
-                answer = _answer(target, step)
+                answer = _answer(target, step, sleep)
             except Exception as error:
                 step = process.throw(error)
             else:
@@ -60,18 +63,13 @@ async def take_async(target: Any, name: str, until: float) -> None:
     """Take the lock on an asynchronous connection or session."""
     if not isinstance(target, AsyncConnection):
         target = await target.connection()
-    process = _process(target, name, until)
-    step = next(process)
-    try:
-        while True:
-            try:
-                answer = await _answer_async(target, step)
-            except Exception as error:
-                step = process.throw(error)
-            else:
-                step = process.send(answer)
-    except StopIteration:
-        return
+    await target.run_sync(take, name, until, _sleep_in_task)
+
+
+def _sleep_in_task(seconds: float) -> None:
+    from asyncio import sleep
+
+    await_only(sleep(seconds))
 
 
 def _process(connection: Any, name: str, until: float) -> Steps:
@@ -88,25 +86,14 @@ def _process(connection: Any, name: str, until: float) -> Steps:
     raise NotApplied(f"{dialect} has no lock of this kind here; {', '.join(PROCESSES)} have one")
 
 
-def _answer(connection: sqlalchemy.Connection, step: Step) -> Any:
+def _answer(connection: sqlalchemy.Connection, step: Step, sleep: Callable[[float], None]) -> Any:
     if isinstance(step, Execute):
         result = connection.execute(sqlalchemy.text(step.statement), step.parameters)
         return result.first() if result.returns_rows else None
     if isinstance(step, Sleep):
         # A transaction gets no wake-up, so it polls.
-        return time.sleep(step.seconds)
+        return sleep(step.seconds)
     return _arrange(connection, step)
-
-
-async def _answer_async(connection: AsyncConnection, step: Step) -> Any:
-    if isinstance(step, Execute):
-        result = await connection.execute(sqlalchemy.text(step.statement), step.parameters)
-        return result.first() if result.returns_rows else None
-    if isinstance(step, Sleep):
-        from asyncio import sleep
-
-        return await sleep(step.seconds)
-    return await connection.run_sync(_arrange, step)
 
 
 def _arrange(connection: sqlalchemy.Connection, step: CreateRow | Autocommit | Invalidate) -> Any:
