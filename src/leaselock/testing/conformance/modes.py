@@ -474,6 +474,7 @@ async def sides_and_permits_can_be_acquired_together(world: World) -> None:
         assert await _is_free(other.rwlock("a").read)
     async with client.lock_all([shared.read, shared.write]):
         assert not await _is_free(other.rwlock("a").read)
+    wrong: Any
     for wrong in ([], [semaphore, "s"], [*[semaphore] * 4], [other.lock("a")]):
         with raising(ValueError):
             client.lock_all(wrong)

@@ -8,6 +8,8 @@ from leaselock.errors import InvalidName
 from leaselock.testing.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from leaselock.testing.conformance.world import World
 
 GOOD = [
@@ -73,13 +75,14 @@ async def each_name_can_be_waited_for(world: World) -> None:
 @scenario()
 async def invalid_names_are_rejected(world: World) -> None:
     """InvalidName, a ValueError, is raised without a request to the store."""
+    bad: Any
     for bad in BAD:
         with raising(InvalidName) as caught:
             world.first.lock(bad)
         assert isinstance(caught[0], ValueError)
         assert len(str(caught[0])) < 500
         with raising(InvalidName):
-            await world.first.break_lock(bad)  # type: ignore[arg-type]
+            await world.first.break_lock(bad)
         with raising(InvalidName):
-            await world.first.adopt(bad, 1)  # type: ignore[arg-type]
+            await world.first.adopt(bad, 1)
     assert await world.first.locks() == []

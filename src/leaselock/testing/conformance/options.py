@@ -75,6 +75,7 @@ async def _refused(
 async def nested_acquire_checks_its_timeout(world: World) -> None:
     """An invalid timeout is an error even if the owner holds the lock."""
     lock = world.lock("a")
+    bad: Any
     async with lock as lease:
         for bad in NEGATIVE:
             with raising(ValueError, "timeout"):
@@ -87,6 +88,7 @@ async def nested_acquire_checks_its_timeout(world: World) -> None:
 async def extension_is_a_positive_number_of_seconds(world: World) -> None:
     """After an error the lease is unchanged."""
     lease = await world.must_acquire(world.lock("a", lease=20.0))
+    bad: Any
     for bad in (*NEGATIVE, 0, 0.0, INF):
         with raising(ValueError, "extend"):
             await lease.extend(bad)
@@ -104,6 +106,7 @@ async def token_is_a_positive_integer(world: World) -> None:
             await world.first.adopt("a", bad)
         with raising(ValueError, "token"):
             await world.first.break_lock("a", token=bad)
+    other: Any
     for other in ("1", 1.0, True):
         with raising(TypeError, "token"):
             await world.first.adopt("a", other)

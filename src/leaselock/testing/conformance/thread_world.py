@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import leaselock
 from leaselock.testing.conformance.world import Body, Peer, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from types import TracebackType
+    from collections.abc import Coroutine
 
-    from leaselock.testing.conformance.api_types import Client, LossCallback
+    from leaselock.testing.conformance.api_types import Client
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -37,7 +36,8 @@ class ThreadWorld(World):
 
     def connect(self, url: str, **options: Any) -> Client:
         """Return a client of any store."""
-        return ThreadClient(leaselock.Client(url, **options))
+        client: Client = awaited(leaselock.Client(url, **options))
+        return client
 
     def spawn(self, body: Body[T], *arguments: Any, title: str | None = None) -> Peer[T]:
         """Start a thread."""
@@ -73,304 +73,68 @@ class ThreadPeer(Peer[T]):
         return not self.thread.is_alive()
 
 
-class ThreadClient:
-    """A `leaselock.Client` whose methods are awaited."""
+class Awaited:
+    """An object of the interface for threads whose methods are awaited, as its twin's are."""
 
-    def __init__(self, client: leaselock.Client) -> None:
-        self.client = client
+    def __init__(self, plain: Any) -> None:
+        self.plain = plain
 
-    def lock(self, *name: Any, **options: Any) -> ThreadLock:
-        """Return a lock."""
-        return ThreadLock(self.client.lock(*name, **options))
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.plain, name)
+        if not inspect.ismethod(value):
+            return awaited(value)
+        twin = getattr(getattr(leaselock, f"Async{type(self.plain).__name__}"), name)
 
-    def rwlock(self, *name: Any, **options: Any) -> ThreadRWLock:
-        """Return a read/write lock."""
-        return ThreadRWLock(self.client.rwlock(*name, **options))
+        def call(*arguments: Any, **options: Any) -> Any:
+            return awaited(value(*map(self.blocking, arguments), **options))
 
-    def semaphore(self, *name: Any, **options: Any) -> ThreadSemaphore:
-        """Return a semaphore."""
-        return ThreadSemaphore(self.client.semaphore(*name, **options))
+        async def call_later(*arguments: Any, **options: Any) -> Any:
+            return call(*arguments, **options)
 
-    def lock_all(self, locks: Any, **options: Any) -> ThreadLockAll:
-        """Return several locks."""
-        members = [lock.lock if isinstance(lock, ThreadLock) else lock for lock in locks]
-        return ThreadLockAll(self.client.lock_all(members, **options))
+        return call_later if inspect.iscoroutinefunction(twin) else call
 
-    def election(self, name: str, **options: Any) -> ThreadElection:
-        """Return an election."""
-        return ThreadElection(self.client.election(name, **options))
+    def blocking(self, argument: Any) -> Any:
+        """An argument for threads: locks, and functions that take or are called under one."""
+        if isinstance(argument, Awaited):
+            return argument.plain
+        if isinstance(argument, list | tuple):
+            return [self.blocking(member) for member in argument]
+        if not callable(argument):
+            return argument
 
-    async def once(self, name: str, **options: Any) -> ThreadLease | None:
-        """Acquire a lock once per period."""
-        lease = self.client.once(name, **options)
-        return None if lease is None else ThreadLease(lease)
+        def function(*given: Any, **named: Any) -> Any:
+            done = argument(
+                *(self if one is self.plain else awaited(one) for one in given), **named
+            )
+            return finish(done) if inspect.iscoroutine(done) else done
 
-    async def adopt(self, name: str, token: Any) -> ThreadLease:
-        """Adopt a detached lease."""
-        return ThreadLease(self.client.adopt(name, token))
+        return function
 
-    async def locks(self, pattern: str = "*") -> list[leaselock.LockInfo]:
-        """Return all locks that are held or waited for."""
-        return self.client.locks(pattern)
+    def __call__(self, function: Any) -> Any:
+        decorated = self.plain(self.blocking(function))
 
-    async def break_lock(self, name: str, *, token: Any = None) -> leaselock.Holder | None:
-        """Release a lock by force."""
-        return self.client.break_lock(name, token=token)
+        async def call(*arguments: Any, **options: Any) -> Any:
+            return decorated(*arguments, **options)
 
-    async def doctor(self) -> list[leaselock.Finding]:
-        """Check the store's configuration."""
-        return self.client.doctor()
+        return call
 
-    async def setup(self, *, dry: bool = False) -> list[str]:
-        """Create what the store needs."""
-        return self.client.setup(dry=dry)
+    async def __aenter__(self) -> Any:
+        return awaited(self.plain.__enter__())
 
-    async def gc(self) -> int:
-        """Remove records that are no longer needed."""
-        return self.client.gc()
-
-    async def close(self) -> None:
-        """Close."""
-        self.client.close()
-
-
-class ThreadBody:
-    """What `async with` does at the end of a body: what `with` does in a thread."""
-
-    body: Any
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.body.__exit__(kind, exception, traceback)
-
-
-class ThreadLock(ThreadBody):
-    """A `leaselock.Lock` whose methods are awaited."""
-
-    def __init__(self, lock: leaselock.Lock) -> None:
-        self.lock = self.body = lock
-        self.name = lock.name
-        self.owned = lock.owned
-
-    async def acquire(self, timeout: Any = None) -> ThreadLease | None:
-        """Acquire it."""
-        lease = self.lock.acquire(timeout)
-        return None if lease is None else ThreadLease(lease)
-
-    async def release(self) -> None:
-        """Release the last acquired lease."""
-        self.lock.release()
-
-    async def locked(self) -> bool:
-        """Return whether it is held."""
-        return self.lock.locked()
-
-    async def holder(self) -> leaselock.Holder | None:
-        """Return the holder."""
-        return self.lock.holder()
-
-    async def holders(self) -> list[leaselock.Holder]:
-        """Return all holders."""
-        return self.lock.holders()
-
-    async def waiters(self) -> list[leaselock.Waiter]:
-        """Return the waiters."""
-        return self.lock.waiters()
-
-    def watch(self) -> ThreadChanges:
-        """Return an iterator over its holders."""
-        return ThreadChanges(self.lock.watch())
-
-    async def __aenter__(self) -> ThreadLease:
-        return ThreadLease(self.lock.__enter__())
-
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, T]]
-    ) -> Callable[P, Coroutine[Any, Any, T]]:
-        def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
-            return finish(function(*args, **kwargs))
-
-        decorated = self.lock(blocking)
-
-        async def awaited(*args: P.args, **kwargs: P.kwargs) -> T:
-            return decorated(*args, **kwargs)
-
-        return awaited
-
-
-class ThreadChanges:
-    """A `leaselock.Changes` whose steps are awaited."""
-
-    def __init__(self, changes: leaselock.Changes) -> None:
-        self.changes = changes
+    async def __aexit__(self, *exception: object) -> None:
+        self.plain.__exit__(*exception)
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> leaselock.LockChange:
-        for change in self.changes:
-            return change
+    async def __anext__(self) -> Any:
+        for value in self.plain:
+            return value
         raise StopAsyncIteration
 
 
-class ThreadRWLock:
-    """A `leaselock.RWLock` whose sides are awaited."""
-
-    def __init__(self, lock: leaselock.RWLock) -> None:
-        self.read = ThreadLock(lock.read)
-        self.write = ThreadLock(lock.write)
-        self.whole = lock
-
-    @property
-    def update(self) -> ThreadLock:
-        """The side that can be upgraded."""
-        return ThreadLock(self.whole.update)
-
-
-class ThreadSemaphore(ThreadLock):
-    """A `leaselock.Semaphore` whose methods are awaited."""
-
-    def __init__(self, lock: leaselock.Semaphore) -> None:
-        super().__init__(lock)
-        self.semaphore = lock
-
-    async def acquire(self, timeout: Any = None, permits: Any = 1) -> ThreadLease | None:
-        """Acquire permits."""
-        lease = self.semaphore.acquire(timeout, permits)
-        return None if lease is None else ThreadLease(lease)
-
-    async def available(self) -> int:
-        """Return how many permits are free."""
-        return self.semaphore.available()
-
-    async def resize(self, permits: Any) -> None:
-        """Change the number of permits."""
-        self.semaphore.resize(permits)
-
-
-class ThreadLockAll(ThreadBody):
-    """A `leaselock.LockAll` whose methods are awaited."""
-
-    def __init__(self, locks: leaselock.LockAll) -> None:
-        self.locks = self.body = locks
-
-    async def acquire(self, timeout: Any = None) -> ThreadLeases | None:
-        """Acquire all."""
-        leases = self.locks.acquire(timeout)
-        return None if leases is None else ThreadLeases(leases)
-
-    async def __aenter__(self) -> ThreadLeases:
-        return ThreadLeases(self.locks.__enter__())
-
-
-class ThreadLeases:
-    """A `leaselock.Leases` whose methods are awaited."""
-
-    def __init__(self, leases: leaselock.Leases) -> None:
-        self.whole = leases
-        self.ensure = leases.ensure
-        self.on_lost = leases.on_lost
-
-    @property
-    def leases(self) -> list[ThreadLease]:
-        """Each lease."""
-        return [ThreadLease(lease) for lease in self.whole.leases]
-
-    @property
-    def lost(self) -> bool:
-        """Whether any is lost."""
-        return self.whole.lost
-
-    async def extend(self, seconds: Any) -> None:
-        """Extend all."""
-        self.whole.extend(seconds)
-
-    async def release(self) -> None:
-        """Release all."""
-        self.whole.release()
-
-
-class ThreadElection:
-    """A `leaselock.Election` whose methods are awaited."""
-
-    def __init__(self, election: leaselock.Election) -> None:
-        self.election = election
-        self.name = election.name
-
-    def lead(self) -> ThreadCampaign:
-        """Return a campaign."""
-        return ThreadCampaign(self.election.lead())
-
-    async def run(self, function: Callable[[ThreadLease], Coroutine[Any, Any, T]]) -> T | None:
-        """Call *function* whenever this client leads."""
-        return self.election.run(lambda lease: finish(function(ThreadLease(lease))))
-
-    async def leader(self) -> leaselock.Holder | None:
-        """Return the leader."""
-        return self.election.leader()
-
-    async def resign(self) -> bool:
-        """Resign."""
-        return self.election.resign()
-
-    def watch(self) -> ThreadChanges:
-        """Return an iterator over the leaders."""
-        return ThreadChanges(self.election.watch())
-
-
-class ThreadCampaign(ThreadBody):
-    """A `leaselock.Campaign` as an asynchronous context manager."""
-
-    def __init__(self, campaign: leaselock.Campaign) -> None:
-        self.campaign = self.body = campaign
-
-    async def __aenter__(self) -> ThreadLease:
-        return ThreadLease(self.campaign.__enter__())
-
-
-class ThreadLease:
-    """A `leaselock.Lease` whose methods are awaited."""
-
-    def __init__(self, lease: leaselock.Lease) -> None:
-        self.lease = lease
-        self.name = lease.name
-        self.ensure = lease.ensure
-
-    @property
-    def remaining(self) -> float:
-        """The seconds for which it is still valid."""
-        return self.lease.remaining
-
-    @property
-    def lost(self) -> bool:
-        """Whether it is no longer valid."""
-        return self.lease.lost
-
-    def on_lost(self, callback: LossCallback) -> None:
-        """Call *callback* on loss."""
-        self.lease.on_lost(lambda lease: callback(self if lease is self.lease else lease))
-
-    async def extend(self, seconds: Any) -> None:
-        """Extend it."""
-        self.lease.extend(seconds)
-
-    async def release(self) -> None:
-        """Release it."""
-        self.lease.release()
-
-    @property
-    def token(self) -> int:
-        """The fencing token."""
-        return self.lease.token
-
-    async def upgrade(self, timeout: Any = None) -> bool:
-        """Make it exclusive."""
-        return self.lease.upgrade(timeout)
-
-    async def detach(self) -> None:
-        """Detach it from its client."""
-        self.lease.detach()
+def awaited(value: Any) -> Any:
+    """The object that scenarios get for one of the interface for threads; others as they are."""
+    if isinstance(value, tuple | list) and type(value) in (tuple, list):
+        return [awaited(member) for member in value]
+    return Awaited(value) if type(value).__module__ == "leaselock.api.threads" else value
