@@ -55,9 +55,10 @@ check: checks ## what needs no server: lint, types, contracts, fast tests
 checks: $(READY)
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target lint types contracts
 
-lint: $(READY) ## ruff: rules and format
+lint: $(READY) ## ruff: rules and format; the classes for threads
 	$(PY) -m ruff check $(CODE)
 	$(PY) -m ruff format --check $(CODE)
+	$(PY) scripts/generate --check
 
 types: $(READY) ## mypy, strict
 	$(PY) -m mypy
@@ -68,6 +69,7 @@ contracts: $(READY) ## import rules
 format: $(READY) ## let ruff arrange the code
 	$(PY) -m ruff check --fix-only $(CODE)
 	$(PY) -m ruff format $(CODE)
+	$(PY) scripts/generate
 
 demo: $(DEMO_READY) ## several processes, one lock, one of them killed: nothing is lost
 	@.demo-venv/bin/python examples/demo.py

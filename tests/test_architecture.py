@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
-import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -21,7 +19,7 @@ import leaselock
 from leaselock.cli import commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "leaselock"
@@ -292,81 +290,16 @@ def test_no_other_name_can_be_imported() -> None:
         getattr(leaselock, unknown)
 
 
-# --- the twins ----------------------------------------------------------------------------------
+# --- the two colours of the interface ------------------------------------------------------------
 
-TWINS = [
-    *("Client", "Lock", "Lease", "Changes", "RWLock", "Semaphore", "LockAll", "Leases"),
-    *("Election", "Campaign"),
-]
-ONLY_ASYNC = {"aclose"}  # what contextlib.aclosing calls
-COLOURED = {
-    "__enter__": "__aenter__",
-    "__exit__": "__aexit__",
-    "__iter__": "__aiter__",
-    "__next__": "__anext__",
-}
 # What takes more than one statement: putting the parts together, and making a decorated function.
 EXEMPT = {"__init__", "__call__"}
 
 
-def pair(name: str) -> tuple[type, type]:
-    return getattr(leaselock, name), getattr(leaselock, f"Async{name}")
-
-
-def methods(cls: type) -> dict[str, Callable[..., Any]]:
-    """The functions of the class's own methods and properties, by name."""
-    found: dict[str, Callable[..., Any]] = {}
-    for name, value in vars(cls).items():
-        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-        if inspect.isfunction(function):
-            found[name] = function
-    return found
-
-
-def public(cls: type) -> dict[str, Callable[..., Any]]:
-    return {name: m for name, m in methods(cls).items() if not name.startswith("_")}
-
-
-def parameters(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
-    return [(p.name, p.kind, p.default) for p in inspect.signature(method).parameters.values()]
-
-
-def colourless(text: str) -> str:
-    """The text as it would be for threads: without `await`, `async` and `Async`, and of threads."""
-    text = re.sub(r"\b(await|async) |\bAsync(?=[A-Z])", "", text)
-    return re.sub(r"\btask", "thread", text)
-
-
-def first_line(method: Callable[..., Any]) -> str:
-    assert method.__doc__, method.__qualname__
-    return colourless(method.__doc__.strip().splitlines()[0])
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_twins_have_the_same_methods(name: str) -> None:
-    plain, coloured = pair(name)
-    assert set(public(plain)) == set(public(coloured)) - ONLY_ASYNC
-    dunders = {COLOURED.get(m, m) for m in methods(plain) if m.startswith("__")}
-    assert dunders == {m for m in methods(coloured) if m.startswith("__")}
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_twins_have_the_same_parameters_and_the_same_first_line(name: str) -> None:
-    plain, coloured = pair(name)
-    for method, twin in ((public(plain)[m], public(coloured)[m]) for m in public(plain)):
-        assert parameters(method) == parameters(twin), method.__qualname__
-        assert first_line(method) == first_line(twin), method.__qualname__
-    assert parameters(plain) == parameters(coloured), "the constructors"
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_twins_agree_on_what_is_a_property(name: str) -> None:
-    plain, coloured = pair(name)
-    kinds = [
-        {key for key, value in vars(cls).items() if isinstance(value, property)}
-        for cls in (plain, coloured)
-    ]
-    assert kinds[0] == kinds[1]
+def test_the_classes_for_threads_are_generated() -> None:
+    program = [sys.executable, str(ROOT / "scripts" / "generate"), "--check"]
+    done = subprocess.run(program, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def simple(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -381,15 +314,10 @@ def busy_methods(shell: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFun
             yield node
 
 
-def classes_of_the_api() -> Iterator[ast.ClassDef]:
-    for path in sorted((SOURCE / "api").glob("*.py")):
-        yield from (node for node in tree_of(path).body if isinstance(node, ast.ClassDef))
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_a_method_of_the_api_is_one_statement(name: str) -> None:
-    names = (name, f"Async{name}")
-    shells = [shell for shell in classes_of_the_api() if shell.name in names]
-    assert sorted(shell.name for shell in shells) == sorted(names)
+def test_a_method_of_the_api_is_one_statement() -> None:
+    shells = [
+        node for node in tree_of(SOURCE / "api/aio.py").body if isinstance(node, ast.ClassDef)
+    ]
+    assert len(shells) == 10
     busy = [f"{shell.name}.{node.name}" for shell in shells for node in busy_methods(shell)]
     assert not busy

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
 from leaselock.api.connect import connect
 from leaselock.api.forgotten import end_forgotten
-from leaselock.api.guard import async_guard
+from leaselock.api.guard import Guard
 from leaselock.api.log import attach
 from leaselock.core.client_core import ClientCore
 from leaselock.core.validation import checked_body, side_of
@@ -72,7 +72,7 @@ class AsyncClient:
         label_from: Literal["caller"] | None = None,
         **unknown: Never,
     ) -> None:
-        opened = connect(store, now, protocol=protocol, prefix=prefix, aio=True, **unknown)
+        opened = connect(store, now, protocol=protocol, prefix=prefix, aio=Aio.awaited, **unknown)
         self._driver = Aio(opened.stores, opened.blocking)
         self._core = ClientCore(
             self._driver,
@@ -86,10 +86,8 @@ class AsyncClient:
             deadlock_timeout=deadlock_timeout,
             label_from=label_from,
         )
-        self._driver.forgotten = self._core.abandon
-        self._driver.last = self._core.close
-        self._driver.unreleased = self._core.unreleased
-        self._url = self._driver.store = opened.shown
+        self._driver.serve(self._core)
+        self._url = opened.shown
         self._driver.typed = opened.typed or opened.shown
         attach(self._core, opened.shown)
 
@@ -174,9 +172,9 @@ class AsyncClient:
         function does not run. These two wait only if a *timeout* is given.
 
         >>> @client.guard("bill:{user_id}", busy="skip")
-        ... def bill(user_id): ...
+        ... async def bill(user_id): ...
         """
-        return async_guard(self.lock, name, busy, options)
+        return functools.partial(_guarded, Guard(self.lock, name, busy, options))
 
     def rwlock(
         self,
@@ -372,10 +370,6 @@ class AsyncClient:
         """Remove records that are no longer needed; return how many."""
         return await self._driver.run(self._core.gc())
 
-    async def close(self) -> None:
-        """Release all locks, end all waits, and disconnect from the store."""
-        await self._driver.end(self._core.close())
-
     def on_event(self, listener: Callable[[Event], object]) -> None:
         """Call *listener* with each Event of this client: acquire, grant, renewal, loss, release.
 
@@ -392,7 +386,11 @@ class AsyncClient:
         """
         self._core.annotate(note)
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
+        """Release all locks, end all waits, and disconnect from the store."""
+        await self._driver.end(self._core.close())
+
+    async def aclose(self) -> None:  # asyncio only
         """Release all locks, end all waits, and disconnect from the store."""
         await self.close()
 
@@ -497,7 +495,7 @@ class AsyncLock:
         """
         return AsyncChanges(self._client, self._mutex.watch())
 
-    # Not coroutines: each one more costs memory and time where thousands of tasks wait.
+    # asyncio: no coroutines; each one more costs memory and time where thousands of tasks wait.
 
     def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
         return self._driver.run(self._mutex.enter(self._lease, id(sys._getframe(1))))
@@ -512,7 +510,7 @@ class AsyncLock:
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""
-        checked_body(function, awaited=True)
+        checked_body(function, awaited=Aio.awaited)
 
         @functools.wraps(function)
         async def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -565,13 +563,16 @@ class AsyncElection:
         the program handles the signal itself, so the next leader need not wait.
 
         >>> async def schedule(lease):
-        ...     while True:
+        ...     while not lease.lost:
         ...         await run_due_jobs(fence=lease.token)
         ...         await asyncio.sleep(1)
         >>> await election.run(schedule)
         """
-        return await self._driver.run(
-            self._candidacy.run(function, functools.partial(AsyncLease, self._client))
+        return cast(
+            "R | None",
+            await self._driver.run(
+                self._candidacy.run(function, functools.partial(AsyncLease, self._client))
+            ),
         )
 
     async def leader(self) -> Holder | None:
@@ -972,3 +973,22 @@ class AsyncLease:
             f"<leaselock.AsyncLease {self.name!r} on {self._driver.store}, "
             f"token {self.token}, {self._handle.state()}>"
         )
+
+
+def _guarded(
+    guard: Guard[AsyncLock], function: Callable[P, Awaitable[R]]
+) -> Callable[P, Coroutine[Any, Any, R | None]]:
+    """The function that runs under the lock that *guard* names at each call."""
+    checked_body(function, awaited=Aio.awaited)
+    signature = guard.signature(function)
+
+    @functools.wraps(function)
+    async def under_lock(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        lock = guard.lock(guard.name(signature, args, kwargs), **guard.options)
+        lease = await lock.acquire(guard.skip_after)
+        if lease is None:
+            return None
+        async with lease:
+            return await function(*args, **kwargs)
+
+    return under_lock

@@ -1,3 +1,4 @@
+# Generated from aio.py by scripts/generate: edit that file.
 """The public interface for threads. Every method is a docstring and one statement."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
 from leaselock.api.connect import connect
 from leaselock.api.forgotten import end_forgotten
-from leaselock.api.guard import guard
+from leaselock.api.guard import Guard
 from leaselock.api.log import attach
 from leaselock.core.client_core import ClientCore
 from leaselock.core.validation import checked_body, side_of
@@ -72,7 +73,9 @@ class Client:
         label_from: Literal["caller"] | None = None,
         **unknown: Never,
     ) -> None:
-        opened = connect(store, now, protocol=protocol, prefix=prefix, **unknown)
+        opened = connect(
+            store, now, protocol=protocol, prefix=prefix, aio=Threads.awaited, **unknown
+        )
         self._driver = Threads(opened.stores, opened.blocking)
         self._core = ClientCore(
             self._driver,
@@ -86,9 +89,8 @@ class Client:
             deadlock_timeout=deadlock_timeout,
             label_from=label_from,
         )
-        self._driver.forgotten = self._core.abandon
-        self._driver.last = self._core.close
-        self._url = self._driver.store = opened.shown
+        self._driver.serve(self._core)
+        self._url = opened.shown
         self._driver.typed = opened.typed or opened.shown
         attach(self._core, opened.shown)
 
@@ -175,7 +177,7 @@ class Client:
         >>> @client.guard("bill:{user_id}", busy="skip")
         ... def bill(user_id): ...
         """
-        return guard(self.lock, name, busy, options)
+        return functools.partial(_guarded, Guard(self.lock, name, busy, options))
 
     def rwlock(
         self,
@@ -499,11 +501,11 @@ class Lock:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
+        return self._driver.run(self._mutex.leave(exception, id(sys._getframe(1))))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate *function* to run under the lock; TypeError if its body would run later."""
-        checked_body(function, awaited=False)
+        checked_body(function, awaited=Threads.awaited)
 
         @functools.wraps(function)
         def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -519,9 +521,9 @@ class Lock:
 class Election:
     """The election of one leader among all clients that campaign for a name.
 
-    `Client.election` makes it. The leader is the holder of the lock of that name, its fencing
-    token is its term. When it resigns, exits or is terminated, the next one leads at once; when it
-    dies, at the end of its lease, or as soon as the store notices its death.
+    `Client.election` makes it. The leader is the holder of the lock of that name, its fencing token
+    is its term. When it resigns, exits or is terminated, the next one leads at once; when it dies,
+    at the end of its lease, or as soon as the store notices its death.
 
     >>> election = client.election("scheduler")
     >>> with election.lead() as lease:
@@ -550,11 +552,11 @@ class Election:
         """Call *function* with the lease whenever this client leads; return its result.
 
         A thread cannot be stopped: the function must end when `lease.lost` is true, or call
-        `lease.ensure`. It is then called again when this client leads again.
-        An exception of it ends the leadership and is raised. None is returned when the client is
-        closed. Later failures of the store are waited out; StoreError is raised if the store does
-        not answer at first. In the main thread, SIGTERM raises SystemExit while this runs, unless
-        the program handles the signal itself, so the next leader need not wait.
+        `lease.ensure`. It is then called again when this client leads again. An exception of it
+        ends the leadership and is raised. None is returned when the client is closed. Later
+        failures of the store are waited out; StoreError is raised if the store does not answer at
+        first. In the main thread, SIGTERM raises SystemExit while this runs, unless the program
+        handles the signal itself, so the next leader need not wait.
 
         >>> def schedule(lease):
         ...     while not lease.lost:
@@ -960,3 +962,20 @@ class Lease:
             f"<leaselock.Lease {self.name!r} on {self._driver.store}, "
             f"token {self.token}, {self._handle.state()}>"
         )
+
+
+def _guarded(guard: Guard[Lock], function: Callable[P, R]) -> Callable[P, R | None]:
+    """The function that runs under the lock that *guard* names at each call."""
+    checked_body(function, awaited=Threads.awaited)
+    signature = guard.signature(function)
+
+    @functools.wraps(function)
+    def under_lock(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        lock = guard.lock(guard.name(signature, args, kwargs), **guard.options)
+        lease = lock.acquire(guard.skip_after)
+        if lease is None:
+            return None
+        with lease:
+            return function(*args, **kwargs)
+
+    return under_lock

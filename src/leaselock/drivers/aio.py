@@ -28,7 +28,7 @@ from leaselock.drivers.errors import as_public, refuse_pickling
 from leaselock.drivers.forgotten import CLOSER
 from leaselock.drivers.in_thread import InThread, Loop
 from leaselock.drivers.node import DRIVERS, forked_message
-from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
+from leaselock.drivers.system_env import Driver, time_left, was_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -75,8 +75,10 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
-class Aio(SystemEnv):
+class Aio(Driver):
     """Steps the processes of one client in tasks."""
+
+    awaited = True
 
     def __init__(
         self, stores: Sequence[StoreLifecycle] = (), blocking: Sequence[Node] = ()
@@ -89,14 +91,7 @@ class Aio(SystemEnv):
             weakref.WeakKeyDictionary()
         )
         self.background: set[asyncio.Task[None]] = set()
-        # What the client does when its holds are lost with a fork or a loop.
-        self.forgotten: Callable[[str, bool], None] = _nothing
-        # The last process of the client.
-        self.last: Callable[[], Process[None]] | None = None
-        # The names of the locks that the client has not released.
-        self.unreleased: Callable[[], list[str]] = list
-        # The URL of the store, for people.
-        self.store = self.typed = ""
+        super().__init__()
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
@@ -384,10 +379,6 @@ class _Waker:
 def _report(error: BaseException, message: str) -> None:
     loop = asyncio.get_running_loop()
     loop.call_exception_handler({"message": message, "exception": error})
-
-
-def _nothing(reason: str, ours: bool) -> None:
-    """No client uses the driver."""
 
 
 def _at_exit() -> None:

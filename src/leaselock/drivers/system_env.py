@@ -14,9 +14,12 @@ from leaselock.core.effects import FOREVER
 from leaselock.process_identity import own_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from types import FrameType
+
+    from leaselock.core.client_core import ClientCore
+    from leaselock.core.effects import Process
 
 # Linux's boot clock counts suspend, which the monotonic clock does not (hazard B4).
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -72,6 +75,32 @@ class SystemEnv:
         return _host(), os.getpid()
 
     process_identity = staticmethod(own_identity)
+
+
+class Driver(SystemEnv):
+    """What a driver knows of the client whose processes it steps."""
+
+    awaited: bool
+    """Whether what it runs is awaited."""
+
+    def __init__(self) -> None:
+        # What the client does when its holds are lost with a fork or a loop.
+        self.forgotten: Callable[[str, bool], None] = _nothing
+        # The last process of the client.
+        self.last: Callable[[], Process[None]] | None = None
+        # The names of the locks that the client has not released.
+        self.unreleased: Callable[[], list[str]] = list
+        # The URL of the store, for people; and as they typed it.
+        self.store = self.typed = ""
+
+    def serve(self, core: ClientCore) -> None:
+        """Step the processes of this client from now on."""
+        self.forgotten, self.last, self.unreleased = core.abandon, core.close, core.unreleased
+        self.store = core.store
+
+
+def _nothing(reason: str, ours: bool) -> None:
+    """No client uses the driver."""
 
 
 class Termination:

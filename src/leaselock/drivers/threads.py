@@ -27,7 +27,7 @@ from leaselock.core.effects import (
 from leaselock.drivers.errors import as_public, refuse_pickling
 from leaselock.drivers.forgotten import CLOSER, report
 from leaselock.drivers.node import DRIVERS, Node, forked_message
-from leaselock.drivers.system_env import SystemEnv, time_left, was_dropped
+from leaselock.drivers.system_env import Driver, time_left, was_dropped
 from leaselock.drivers.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
@@ -40,8 +40,10 @@ T = TypeVar("T")
 JOIN_TIMEOUT = 5.0
 
 
-class Threads(SystemEnv):
+class Threads(Driver):
     """Steps the processes of one client in threads."""
+
+    awaited = False
 
     def __init__(
         self, stores: Sequence[StoreLifecycle] = (), blocking: Sequence[Node] = ()
@@ -52,12 +54,7 @@ class Threads(SystemEnv):
         self.local = threading.local()
         self.greenlets: WeakKeyDictionary[Any, Owner] = WeakKeyDictionary()
         self.pool = ThreadPool(self._in_background)
-        # What the client does when its holds are lost with a fork.
-        self.forgotten: Callable[[str, bool], None] = _nothing
-        # The last process of the client, for the end of the interpreter.
-        self.last: Callable[[], Process[None]] | None = None
-        # The URL of the store, for people.
-        self.store = self.typed = ""
+        super().__init__()
         DRIVERS.add(self)
 
     def owner(self) -> Owner:
@@ -238,10 +235,6 @@ class Threads(SystemEnv):
 # What a thread executes while it is in the middle of a call, and outside of it again.
 CALLS = {Threads.run.__code__, Threads._end.__code__}
 CALLING_USER = Threads._call_user.__code__
-
-
-def _nothing(reason: str, ours: bool) -> None:
-    """No client uses the driver."""
 
 
 def _at_exit() -> None:
