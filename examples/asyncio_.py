@@ -24,7 +24,7 @@ async def main() -> None:
         print(f"one after another: {', '.join(order)}")
 
         async with client.lock("report"):
-            busy = asyncio.create_task(client.lock("report").acquire(timeout=0.1))
+            busy = asyncio.create_task(client.lock("report").try_acquire(timeout=0.1))
             print(f"another task, after 0.1 s: {await busy}")
 
 

@@ -25,7 +25,7 @@ def main() -> None:
             thread.join()
         print(f"five deposits: {balance}")
 
-        lease = client.lock("account:7").acquire(timeout=2.5)  # None after 2.5 s
+        lease = client.lock("account:7").try_acquire(timeout=2.5)  # None after 2.5 s
         if lease is not None:
             print(f"held: valid for {lease.remaining:.0f} seconds, renewed until released")
             lease.release()

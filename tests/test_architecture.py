@@ -7,9 +7,16 @@ names the file and the line.
 from __future__ import annotations
 
 import ast
+import collections.abc
 import importlib
+import inspect
+import pydoc
+import re
 import subprocess
 import sys
+import types
+import typing
+from inspect import formatannotation
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +42,8 @@ PUBLIC_NAMES = [
     *("StoreError", "NotApplied", "StoreUnreachable", "OutcomeUnknown"),
     *("UnsafeProtocolWarning", "__version__"),
     *("StaleVersion", "FenceRejected", "RowNotFound", "AcquireCancelled"),
+    *("Wait", "Deadlock", "EventKind", "ErrorReason"),
+    *("Store", "RedisClient", "ZooKeeperClient", "SqlEngine", "IfBusy"),
 ]
 
 LONG_FUNCTION = 30
@@ -191,7 +200,10 @@ def test_core_imports_only_itself_the_errors_and_pure_modules(path: Path) -> Non
 
 
 def test_errors_and_version_import_nothing() -> None:
-    assert imported(SOURCE / "errors.py") <= {"typing"}
+    # The public types of what exceptions carry, for type checkers only.
+    assert imported(SOURCE / "errors.py") == {"leaselock", "typing"}
+    ours = {name for name in loaded_by("import leaselock.errors") if "leaselock" in name}
+    assert ours == {"leaselock", "leaselock.errors", "leaselock.version"}
     assert "typing" not in loaded_by("import leaselock.errors")
     assert not imported(SOURCE / "version.py")
 
@@ -282,6 +294,66 @@ def test_a_public_name_can_be_imported_and_is_ours(name: str) -> None:
     if isinstance(value, type):
         assert value.__module__.split(".")[0] == "leaselock"
         assert value.__doc__
+
+
+# What annotations may name besides what is public: the standard library, and type variables.
+KNOWN_TYPES = {
+    **{name: getattr(module, name) for module in (typing, collections.abc) for name in dir(module)},
+    **{"TracebackType": types.TracebackType, "P": typing.ParamSpec("P"), "R": typing.TypeVar("R")},
+}
+# What users call without naming it.
+CALLED = {
+    *("__enter__", "__aenter__", "__iter__", "__aiter__", "__next__", "__anext__", "__call__"),
+    *("__exit__", "__aexit__"),
+}
+# Whose instances users make. Methods make the others, from parts that are not public.
+MADE_BY_USERS = (leaselock.Client, leaselock.AsyncClient, BaseException, tuple)
+
+
+def annotated(cls: type) -> Iterator[tuple[str, str]]:
+    """Each part of a class that users see, and its annotation."""
+    seen = [(cls.__name__, vars(cls).get("__annotations__", {}))]
+    called = CALLED | ({"__init__"} if issubclass(cls, MADE_BY_USERS) else set())
+    for name, value in vars(cls).items():
+        function = value.fget if isinstance(value, property) else value
+        if inspect.isfunction(function) and (name in called or not name.startswith("_")):
+            seen.append((f"{cls.__name__}.{name}", function.__annotations__))
+    for where, parts in seen:
+        for part, annotation in parts.items():
+            text = getattr(annotation, "__forward_arg__", annotation)
+            yield f"{where}, {part}", text if isinstance(text, str) else formatannotation(text)
+
+
+def not_public(cls: type) -> list[str]:
+    """What annotations of a class name, and users cannot import."""
+    known = KNOWN_TYPES | {name: getattr(leaselock, name) for name in PUBLIC_NAMES}
+    found = []
+    for where, annotation in annotated(cls):
+        try:
+            eval(annotation, known)
+        except NameError as error:
+            found.append(f"{where}: {error}")
+    return found
+
+
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
+def test_what_a_public_name_takes_returns_and_has_is_public(name: str) -> None:
+    value = getattr(leaselock, name)
+    assert not isinstance(value, type) or not_public(value) == []
+
+
+def test_a_type_that_is_not_public_is_found() -> None:
+    class Public:
+        def method(self, number: int) -> Function:
+            raise NotImplementedError
+
+    assert not_public(Public) == ["Public.method, return: name 'Function' is not defined"]
+
+
+def test_help_shows_each_public_name() -> None:
+    text = pydoc.plain(pydoc.render_doc(leaselock))
+    shown = set(re.findall(r"^    class (\w+)|^    (\w+) = ", text, re.MULTILINE))
+    assert set(PUBLIC_NAMES) - {"__version__"} <= {name for names in shown for name in names}
 
 
 def test_no_other_name_can_be_imported() -> None:

@@ -67,7 +67,7 @@ def test_interface_page_names_everything() -> None:
     for offered in (leaselock.Client, leaselock.Client.lock):
         names |= set(inspect.signature(offered).parameters)
     # `unknown` are the arguments of other libraries.
-    assert names - {"self", "of", "unknown"} <= words_of("python.md")
+    assert names - {"self", "unknown"} <= words_of("python.md")
 
 
 def test_command_line_page_names_every_command() -> None:

@@ -21,8 +21,8 @@ is lost.
 
     Client, AsyncClient     a connection to a store: lock, locks, break_lock, adopt, doctor, setup,
                             gc, close
-    Lock, AsyncLock         one lock: acquire, release, locked, owned, holder, waiters, watch; a
-                            context manager and a decorator
+    Lock, AsyncLock         one lock: acquire, try_acquire, release, locked, owned, holder, waiters,
+                            watch; a context manager and a decorator
     RWLock, Semaphore,      read/write locks, semaphores, several locks at once; with Async before
     LockAll                 their names for asyncio
     Lease, AsyncLease       one grant: token, remaining, lost, ensure, extend, release, detach,
@@ -32,7 +32,11 @@ is lost.
     Changes, AsyncChanges   the changes of a lock, as an iterator; each is a LockChange
     Holder, Waiter          who holds a lock, who waits for it
     LockInfo, Finding       an entry of Client.locks, of Client.doctor
-    Event                   what Client.on_event reports
+    Wait, Deadlock          what Client.deadlocks returns
+    Event, EventKind        what Client.on_event reports, and of which kind
+    ErrorReason             the type of StoreError.reason
+    Store, IfBusy           the types of arguments: of Client, of Client.guard; a Store may be a
+                            RedisClient, ZooKeeperClient or SqlEngine
     LeaselockError          the base class of all errors:
       AcquireTimeout        the time passed first; name, timeout, holder, waiting
       LeaseLost, NotHeld    the lease is not valid any more; it is not held
@@ -65,6 +69,8 @@ if TYPE_CHECKING:
         AsyncRWLock,
         AsyncSemaphore,
     )
+    from leaselock.api.connect import RedisClient, SqlEngine, Store, ZooKeeperClient
+    from leaselock.api.guard import IfBusy
     from leaselock.api.threads import (
         Campaign,
         Changes,
@@ -77,8 +83,9 @@ if TYPE_CHECKING:
         RWLock,
         Semaphore,
     )
-    from leaselock.core.backend import Finding
-    from leaselock.core.events import Event
+    from leaselock.core.backend import ErrorReason, Finding
+    from leaselock.core.deadlocks import Deadlock, Wait
+    from leaselock.core.events import Event, EventKind
     from leaselock.core.inspection import Holder, LockChange, LockInfo, Waiter
     from leaselock.errors import (
         AcquireCancelled,
@@ -107,12 +114,15 @@ _WHERE = {
         *("AsyncCampaign", "AsyncChanges", "AsyncClient", "AsyncElection", "AsyncLease"),
         *("AsyncLeases", "AsyncLock", "AsyncLockAll", "AsyncRWLock", "AsyncSemaphore"),
     ),
+    "leaselock.api.connect": ("RedisClient", "SqlEngine", "Store", "ZooKeeperClient"),
+    "leaselock.api.guard": ("IfBusy",),
     "leaselock.api.threads": (
         *("Campaign", "Changes", "Client", "Election", "Lease", "Leases", "Lock", "LockAll"),
         *("RWLock", "Semaphore"),
     ),
-    "leaselock.core.backend": ("Finding",),
-    "leaselock.core.events": ("Event",),
+    "leaselock.core.backend": ("ErrorReason", "Finding"),
+    "leaselock.core.deadlocks": ("Deadlock", "Wait"),
+    "leaselock.core.events": ("Event", "EventKind"),
     "leaselock.core.inspection": ("Holder", "LockChange", "LockInfo", "Waiter"),
     "leaselock.errors": (
         "AcquireCancelled",
@@ -155,12 +165,16 @@ __all__ = [
     "Changes",
     "Client",
     "ClientClosed",
+    "Deadlock",
     "DeadlockDetected",
     "Election",
+    "ErrorReason",
     "Event",
+    "EventKind",
     "FenceRejected",
     "Finding",
     "Holder",
+    "IfBusy",
     "InvalidName",
     "Lease",
     "LeaseLost",
@@ -175,14 +189,19 @@ __all__ = [
     "NotHeld",
     "OutcomeUnknown",
     "RWLock",
+    "RedisClient",
     "RowNotFound",
     "Semaphore",
+    "SqlEngine",
     "StaleVersion",
+    "Store",
     "StoreError",
     "StoreUnreachable",
     "UnsafeProtocolWarning",
+    "Wait",
     "Waiter",
     "WouldDeadlock",
+    "ZooKeeperClient",
     "__version__",
 ]
 

@@ -25,9 +25,9 @@ Every retry and every compensation of the core depends on the difference between
 
 TYPE_CHECKING = False  # as type checkers know it, without loading typing
 if TYPE_CHECKING:
-    from typing import Any, Literal, Self
+    from typing import Any, Self
 
-    Reason = Literal["unreachable", "denied", "misconfigured", "refused"]
+    from leaselock import Deadlock, ErrorReason, Holder
 
 
 class LeaselockError(Exception):
@@ -37,8 +37,7 @@ class LeaselockError(Exception):
 
 
 class AcquireTimeout(LeaselockError, TimeoutError):
-    """The lock was not free within the time allowed. It is raised by `with`; `Lock.acquire` returns
-    None instead.
+    """The lock was not free within the time allowed. `Lock.try_acquire` returns None instead.
 
     >>> try:
     ...     with client.lock("order:5", timeout=2.5):
@@ -54,7 +53,7 @@ class AcquireTimeout(LeaselockError, TimeoutError):
     """The name of the lock."""
     timeout: "float | None"
     """Seconds allowed; None where the time was not limited."""
-    holder: "Any"
+    holder: "Holder | None"
     """The `Holder` at the last request; None where the store did not know it."""
     waiting: "int | None"
     """How many clients waited then, this one included; None where the store does not count them."""
@@ -67,7 +66,7 @@ class AcquireTimeout(LeaselockError, TimeoutError):
         self,
         name: str,
         timeout: "float | None",
-        holder: "Any" = None,
+        holder: "Holder | None" = None,
         waiting: "int | None" = None,
         detail: str = "",
         store: str = "",
@@ -110,7 +109,7 @@ class DeadlockDetected(LeaselockError):
 
     __module__ = "leaselock"
 
-    def __init__(self, name: str, detail: str, deadlock: "tuple[Any, ...]" = ()) -> None:
+    def __init__(self, name: str, detail: str, deadlock: "Deadlock" = ()) -> None:
         super().__init__(name, detail, deadlock)
         self.name = name
         self.detail = detail
@@ -315,7 +314,7 @@ class StoreError(LeaselockError):
 
     __module__ = "leaselock"
 
-    reason: "Reason" = "refused"
+    reason: "ErrorReason" = "refused"
     """Why: the store is "unreachable", or does not answer; permission was "denied"; the URL, the
     server or the stored layout is "misconfigured"; or the store "refused" this one request.
     """
@@ -326,7 +325,7 @@ class StoreError(LeaselockError):
     advice: str = ""
     """What to do, for a store that is unreachable."""
 
-    def __init__(self, message: str = "", reason: "Reason | None" = None) -> None:
+    def __init__(self, message: str = "", reason: "ErrorReason | None" = None) -> None:
         super().__init__(message)
         if reason is not None:
             self.reason = reason
@@ -362,10 +361,10 @@ class StoreUnreachable(NotApplied, ConnectionError):
 
     __module__ = "leaselock"
 
-    reason: "Reason" = "unreachable"
+    reason: "ErrorReason" = "unreachable"
 
 
-def not_applied(message: str, reason: "Reason") -> NotApplied:
+def not_applied(message: str, reason: "ErrorReason") -> NotApplied:
     """NotApplied, or StoreUnreachable where that is the reason."""
     return StoreUnreachable(message) if reason == "unreachable" else NotApplied(message, reason)
 
@@ -375,7 +374,7 @@ class OutcomeUnknown(StoreError, ConnectionError):
 
     __module__ = "leaselock"
 
-    reason: "Reason" = "unreachable"
+    reason: "ErrorReason" = "unreachable"
 
 
 class UnsafeProtocolWarning(UserWarning):

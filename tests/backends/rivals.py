@@ -26,7 +26,7 @@ class Waiter:
 
     def _run(self) -> None:
         try:
-            self.lease = self.lock.acquire(self.timeout)
+            self.lease = self.lock.try_acquire(timeout=self.timeout)
             self.granted = time.monotonic()
         except BaseException as error:
             # It is raised in `join`.
@@ -55,6 +55,4 @@ def loss_time(lease: leaselock.Lease) -> Callable[[], float]:
 
 def take(client: leaselock.Client, name: str, timeout: float = 60.0) -> leaselock.Lease:
     """Acquire the lock, which must succeed."""
-    lease = client.lock(name).acquire(timeout)
-    assert lease is not None
-    return lease
+    return client.lock(name).acquire(timeout=timeout)

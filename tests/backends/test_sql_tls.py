@@ -93,7 +93,7 @@ async def tasks_hand_over(url: str) -> None:
     async with leaselock.AsyncClient(url) as client, leaselock.AsyncClient(url) as other:
         lease = await client.lock("a").acquire()
         assert lease is not None
-        waiter = asyncio.create_task(other.lock("a").acquire(30.0))
+        waiter = asyncio.create_task(other.lock("a").try_acquire(timeout=30.0))
         await lease.release()
         then = await waiter
         assert then is not None

@@ -58,7 +58,7 @@ def test_a_user_with_sasl_owns_its_nodes(sasl: Server) -> None:
         assert not [finding for finding in findings if finding.level == "fail"]
     stranger = leaselock.Client(f"zookeeper://bob:other@{place}?{words}", op_timeout=LIMIT)
     with stranger, pytest.raises(leaselock.NotApplied, match="NoAuth"):
-        stranger.lock("a").acquire(LIMIT)
+        stranger.lock("a").acquire(timeout=LIMIT)
 
 
 def test_sasl_with_asyncio(sasl: Server) -> None:
@@ -77,7 +77,7 @@ def test_a_wrong_password_is_refused_without_retries(sasl: Server) -> None:
     url = f"zookeeper://ann:wrong-one@{HOST}:{sasl.port}/mine?sasl=DIGEST-MD5"
     client = leaselock.Client(url, op_timeout=LIMIT)
     with client, pytest.raises(leaselock.StoreError) as caught:
-        client.lock("a").acquire(0)
+        client.lock("a").acquire(timeout=0)
     assert "wrong-one" not in str(caught.value)
 
 
@@ -116,7 +116,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused(
     stranger = Certificates(certificates.ca.parent / "stranger")
     url = f"zookeeper://{HOST}:{port}/locks?tls=yes&ca={stranger.ca}"
     with leaselock.Client(url, op_timeout=1.0) as client, pytest.raises(leaselock.StoreError):
-        client.lock("a").acquire(0)
+        client.lock("a").acquire(timeout=0)
     # kazoo does not close a socket whose handshake has failed.
     del client
     gc.collect()
@@ -136,4 +136,4 @@ def test_the_documented_rights_suffice_for_doctor_and_gc(restricted: RestrictedE
         assert client.gc() == 1
     anonymous = leaselock.Client(url.replace("worker:pw@", ""), op_timeout=LIMIT)
     with anonymous, pytest.raises(leaselock.NotApplied, match="NoAuth"):
-        anonymous.lock("a").acquire(LIMIT)
+        anonymous.lock("a").acquire(timeout=LIMIT)

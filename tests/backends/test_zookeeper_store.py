@@ -168,7 +168,7 @@ def test_credentials_keep_others_out(ensemble: Ensemble) -> None:
         assert "secret" not in repr(client)
         with client.lock("a"):
             with pytest.raises(NotApplied, match="NoAuth"):
-                stranger.lock("a").acquire(60.0)
+                stranger.lock("a").acquire(timeout=60.0)
             with pytest.raises(NotApplied, match="NoAuth"):
                 stranger.break_lock("a")
         assert [f.level for f in stranger.doctor()][-1] == "fail"
@@ -188,7 +188,7 @@ def test_maintenance(ensemble: Ensemble, witness: Any) -> None:
     url = fresh(ensemble)
     root = parsed(url).root
     with leaselock.Client(url) as client:
-        assert client.setup(dry=True) == [f"create {root}"]
+        assert client.setup(dry_run=True) == [f"create {root}"]
         assert witness.exists(root) is None
         assert client.setup() == [f"create {root}"]
         assert client.setup() == []
@@ -299,9 +299,9 @@ def test_the_two_protocols_exclude_each_other(ensemble: Ensemble) -> None:
     with leaselock.Client(url) as client, leaselock.Client(url) as other:
         simple = other.lock("a", protocol="single")
         with client.lock("a"), pytest.raises(NotApplied, match="queue"):
-            simple.acquire(60.0)
+            simple.acquire(timeout=60.0)
         with simple, pytest.raises(NotApplied):
-            client.lock("a").acquire(60.0)
+            client.lock("a").acquire(timeout=60.0)
         eventually(lambda: not client.lock("a").locked())
 
 

@@ -58,9 +58,7 @@ def waiting(
 
 def granted(lock: leaselock.Lock) -> leaselock.Lease:
     """Acquire a free lock."""
-    lease = lock.acquire(TIMEOUT)
-    assert lease is not None
-    return lease
+    return lock.acquire(timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize("colour", COLOURS)

@@ -32,7 +32,7 @@ async def acquire(scene: Scene, action: str) -> None:
     """The lock is granted, according to the store as well, or the outcome is unknown."""
     scene.plan(action)
     try:
-        lease = await scene.lock().acquire(TIMEOUT)
+        lease = await scene.lock().try_acquire(timeout=TIMEOUT)
     except OutcomeUnknown:
         return
     assert lease is not None
@@ -44,7 +44,7 @@ async def try_once(scene: Scene, action: str) -> None:
     """The same without waiting; the lock is free, so None would be wrong."""
     scene.plan(action)
     try:
-        lease = await scene.lock().acquire(0)
+        lease = await scene.lock().try_acquire()
     except OutcomeUnknown:
         return
     assert lease is not None
@@ -163,7 +163,7 @@ async def read(scene: Scene, action: str) -> None:
     shared = scene.client.rwlock("a", lease=LEASE)
     scene.plan(action)
     try:
-        lease = await shared.read.acquire(TIMEOUT)
+        lease = await shared.read.try_acquire(timeout=TIMEOUT)
     except OutcomeUnknown:
         return
     assert lease is not None
@@ -205,7 +205,7 @@ async def take_permits(scene: Scene, action: str) -> None:
     semaphore = scene.client.semaphore("a", permits=3, lease=LEASE)
     scene.plan(action)
     try:
-        lease = await semaphore.acquire(TIMEOUT, 2)
+        lease = await semaphore.try_acquire(2, timeout=TIMEOUT)
     except OutcomeUnknown:
         return
     assert lease is not None
@@ -243,8 +243,7 @@ async def nested(scene: Scene) -> None:
     lock = scene.lock()
     lease = await scene.world.must_acquire(lock)
     scene.proxy.silence()
-    inner = await lock.acquire(0)
-    assert inner is not None
+    inner = await lock.acquire(timeout=0)
     assert inner.token == lease.token
     await inner.release()
     scene.proxy.heal()

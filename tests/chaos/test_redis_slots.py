@@ -35,9 +35,7 @@ WORDS = ("first", "second", "third")
 
 def granted(lock: leaselock.Lock) -> leaselock.Lease:
     """Acquire a free lock."""
-    lease = lock.acquire(TIMEOUT)
-    assert lease is not None
-    return lease
+    return lock.acquire(timeout=TIMEOUT)
 
 
 def errors(server: Redis, code: str) -> int:

@@ -92,10 +92,10 @@ def test_without_channels_a_wait_is_refused_and_replies_are_not_mixed_up(
         world.clients.append(other)
         held = await world.must_acquire(other.lock("orders:5"))
         for _ in range(3):
-            message = await refusal(world.lock("orders:5").acquire(TIMEOUT))
+            message = await refusal(world.lock("orders:5").try_acquire(timeout=TIMEOUT))
             assert "permission" in message
             assert "pw" not in message
-            assert await world.lock("orders:5").acquire(0) is None
+            assert await world.lock("orders:5").try_acquire() is None
             holder = await world.lock("orders:5").holder()
             assert holder is not None
             assert holder.token == held.token
@@ -115,9 +115,9 @@ def test_a_refused_subscription_affects_no_other_reply(
         world.clients.append(other)
         held = await world.must_acquire(other.lock("orders:held"))
         for _ in range(20):
-            refused = world.spawn(refusal, world.lock("orders:held").acquire(TIMEOUT))
+            refused = world.spawn(refusal, world.lock("orders:held").try_acquire(timeout=TIMEOUT))
             free = [world.spawn(in_and_out, world, other, f"orders:{n}") for n in range(5)]
-            busy = [world.spawn(world.lock("orders:held").acquire, 0) for _ in range(5)]
+            busy = [world.spawn(world.lock("orders:held").try_acquire) for _ in range(5)]
             assert "permission" in await refused.join()
             for one in free:
                 await one.join()
@@ -162,7 +162,7 @@ def test_a_lock_outside_of_the_users_keys_is_refused(
     world = world_of(colour, guarded, tmp_path, "locks")
 
     async def story() -> None:
-        assert "permission" in await refusal(world.lock("others:5").acquire(0))
+        assert "permission" in await refusal(world.lock("others:5").try_acquire())
         lease = await world.must_acquire(world.lock("orders:5"))
         await lease.release()
 
@@ -177,7 +177,7 @@ def test_a_refused_login_does_not_reveal_the_password(
     world = WORLDS[colour](STORE, url_of(guarded, user, password), tmp_path)
 
     async def story() -> None:
-        message = await refusal(world.lock("orders:5").acquire(1))
+        message = await refusal(world.lock("orders:5").try_acquire(timeout=1))
         assert "permission" in message
         assert password not in message
         assert password not in repr(world.first)

@@ -29,7 +29,7 @@ def play(client: leaselock.Client) -> None:
     with client.lock("order:5"):
         pass
     with leaselock.Client(STORE) as other, other.lock("order:6"):
-        assert client.lock("order:6").acquire(timeout=0) is None
+        assert client.lock("order:6").try_acquire() is None
     lease = client.lock("order:7").acquire()
     assert client.break_lock("order:7") is not None
     with pytest.raises(leaselock.LeaseLost):
@@ -145,8 +145,6 @@ def test_the_span_of_a_waiter_links_to_the_trace_of_the_holder(tmp_path: Path) -
     }
 
 
-@pytest.mark.parametrize(
-    "note", ["", "null", "{}", '{"note": "x"}', '{"note": "w-x-y-z"}', '{"note": "00-0-0-0"}']
-)
+@pytest.mark.parametrize("note", ["", "x", "w-x-y-z", "00-0-0-0", f"00-{2**128:x}-1-01"])
 def test_a_holder_without_a_trace_has_no_link(note: str) -> None:
     assert otel.link_to(note) is None

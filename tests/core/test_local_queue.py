@@ -199,7 +199,7 @@ def test_a_try_that_the_store_refuses_leaves_nothing() -> None:
         assert await mutex_of(its, local_handoffs=0).acquire(None) is not None
 
     async def one() -> None:
-        assert await mutex_of(service).acquire(0.0) is None
+        assert await mutex_of(service).try_acquire() is None
 
     scene.do(other, take())
     scene.do(machine, one())

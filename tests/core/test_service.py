@@ -194,7 +194,7 @@ def test_a_client_waits_for_a_connection_until_its_timeout() -> None:
     scene = Scene()
     machine, service = scene.client()
     scene.store.crowded = True
-    run = scene.begin(machine, mutex_of(service).acquire(0.9))
+    run = scene.begin(machine, mutex_of(service).try_acquire(0.9))
     scene.world.play(scene.world.time + 0.2)
     scene.store.crowded = False
     scene.world.play(scene.world.time + 0.2)
@@ -202,7 +202,7 @@ def test_a_client_waits_for_a_connection_until_its_timeout() -> None:
     assert run.result is not None
     scene.store.crowded = True
     with pytest.raises(NotApplied, match="all connections were busy"):
-        scene.do(machine, mutex_of(service, "b").acquire(0.9))
+        scene.do(machine, mutex_of(service, "b").try_acquire(0.9))
     assert not service.contexts[None].registry.pending_releases
 
 
@@ -285,7 +285,7 @@ def test_a_waiter_that_cannot_release_its_claim_releases_it_later() -> None:
     one, first = scene.client("one")
     two, second = scene.client("two")
     scene.do(one, mutex_of(first).acquire(None))
-    run = scene.begin(two, mutex_of(second).acquire(1.0))
+    run = scene.begin(two, mutex_of(second).try_acquire(1.0))
     scene.store.silent = (Release,)
     scene.world.play(scene.world.time + 3.0)
     assert run.ended
@@ -301,7 +301,7 @@ def test_a_try_on_a_busy_lock_sends_one_request_and_leaves_nothing() -> None:
     two, second = scene.client("two")
     scene.do(one, mutex_of(first).acquire(None))
     before = len(scene.store.seen)
-    assert scene.do(two, mutex_of(second).acquire(0.0), 1.0) is None
+    assert scene.do(two, mutex_of(second).try_acquire(), 1.0) is None
     assert [type(request) for request in scene.store.seen[before:]] == [Acquire]
 
 
@@ -311,7 +311,7 @@ def test_an_uncertain_try_is_released_with_a_tombstone() -> None:
     two, second = scene.client("two")
     scene.do(one, mutex_of(first).acquire(None))
     scene.store.lost_replies = 1
-    assert scene.do(two, mutex_of(second).acquire(0.0), 3.0) is None
+    assert scene.do(two, mutex_of(second).try_acquire(), 3.0) is None
     assert any(isinstance(r, Release) and r.tombstone for r in scene.store.seen)
 
 
@@ -567,6 +567,7 @@ def test_the_error_of_a_timeout_has_the_holder_and_the_number_of_waiters() -> No
     with pytest.raises(AcquireTimeout) as caught:
         scene.do(machine, mutex_of(service, timeout=2.5).enter(as_handle))
     error = caught.value
+    assert error.holder is not None
     assert (error.name, error.timeout, error.holder.token) == ("a", 2.5, held.token)
     assert error.waiting == 1
     assert str(error) == (
@@ -738,10 +739,9 @@ def test_a_lock_of_another_protocol_does_not_nest() -> None:
         handle = await ways[0].acquire(None)
         assert handle is not None
         assert [way.owned() for way in ways] == [True, False]
-        assert await ways[1].acquire(0.0) is None
+        assert await ways[1].try_acquire() is None
         await handle.release()
         other = await ways[1].acquire(0.0)
-        assert other is not None
         assert [way.owned() for way in ways] == [False, True]
         await other.release()
 

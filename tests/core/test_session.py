@@ -93,7 +93,7 @@ def test_an_extension_ends_a_fixed_lease_later() -> None:
 def test_the_release_of_a_session_hold_is_repeated_without_limit() -> None:
     scene, machine, service = _scene()
     scene.store.silent = (Acquire, Release)
-    waiting = scene.begin(machine, mutex_of(service, lease=1.0).acquire(0.2))
+    waiting = scene.begin(machine, mutex_of(service, lease=1.0).try_acquire(0.2))
     scene.world.play(60.0)
     assert waiting.ended
     (release_later,) = service.contexts[None].registry.pending_releases

@@ -12,7 +12,7 @@ def main(url: str, kind: str, lease: float) -> None:
     client = leaselock.Client(url)
     print("asking", flush=True)
     if kind == "permits":
-        client.semaphore("s", permits=3, lease=lease).acquire(permits=2)
+        client.semaphore("s", permits=3, lease=lease).acquire(2)
     else:
         shared = client.rwlock("a", lease=lease)
         (shared.read if kind == "read" else shared.write).acquire()

@@ -91,7 +91,7 @@ def test_a_writer_among_readers_without_pause(
     with leaselock.Client(url) as client:
         write = sides(client).write
         crowd = Crowd(url, lambda client: sides(client).read)
-        must_be_soon(name, "a writer", crowd, lambda: write.acquire(timeout=TIMEOUT))
+        must_be_soon(name, "a writer", crowd, lambda: write.try_acquire(timeout=TIMEOUT))
 
 
 @pytest.mark.parametrize("name", ORDERED)
@@ -102,4 +102,4 @@ def test_three_permits_of_four_among_single_ones(
     with leaselock.Client(url) as client:
         mine = semaphore(client, 4)
         crowd = Crowd(url, lambda client: semaphore(client, 4))
-        must_be_soon(name, "three permits", crowd, lambda: mine.acquire(TIMEOUT, 3))
+        must_be_soon(name, "three permits", crowd, lambda: mine.try_acquire(3, timeout=TIMEOUT))

@@ -93,7 +93,6 @@ def test_ctrl_c_at_any_line_leaves_nothing() -> None:
 
         def work() -> None:
             lease = lock.acquire(timeout=0.0)
-            assert lease is not None
             # A machine that is slow with the tracer may need longer than the lease.
             with suppress(leaselock.LeaseLost):
                 lease.release()
@@ -108,7 +107,6 @@ def test_ctrl_c_at_any_line_leaves_nothing() -> None:
             assert not thread.is_alive()
             for who in (other, client):
                 found = who.lock("a").acquire(timeout=TIMEOUT)
-                assert found is not None, f"struck at line {at}"
                 found.release()
             at += STRIDE
         assert at > 10 * STRIDE

@@ -60,8 +60,8 @@ OPERATIONS: dict[
     str, tuple[str, Callable[[ClientCore, Mutex, LeaseHandle | None], Process[Any]]]
 ] = {
     "acquire": ("free", lambda service, mutex, handle: mutex.acquire(None)),
-    "try": ("free", lambda service, mutex, handle: mutex.acquire(0.0)),
-    "wait": ("taken", lambda service, mutex, handle: mutex.acquire(0.02)),
+    "try": ("free", lambda service, mutex, handle: mutex.try_acquire()),
+    "wait": ("taken", lambda service, mutex, handle: mutex.try_acquire(0.02)),
     "body": ("free", lambda service, mutex, handle: with_body(mutex)),
     "release": ("held", lambda service, mutex, handle: mutex.release()),
     "extend": ("held", lambda service, mutex, handle: known(handle).extend(70.0)),
@@ -129,7 +129,7 @@ def strike_threads(url: str, operation: str, strike: int, after: bool) -> bool:
         driver.end(mine.close())
     if operation == "detach":
         other.run(theirs.break_lock("a", None))
-    assert other.run(rival.acquire(LIMIT)) is not None, "the lock is held without an owner"
+    assert other.run(rival.try_acquire(LIMIT)) is not None, "the lock is held without an owner"
     other.end(theirs.close())
     driver.end(mine.close())
     return survived
@@ -191,7 +191,9 @@ async def strike_tasks(url: str, operation: str, strike: int, after: bool) -> bo
         await driver.end(mine.close())
     if operation == "detach":
         await other.run(theirs.break_lock("a", None))
-    assert await other.run(rival.acquire(LIMIT)) is not None, "the lock is held without an owner"
+    assert await other.run(rival.try_acquire(LIMIT)) is not None, (
+        "the lock is held without an owner"
+    )
     await other.end(theirs.close())
     await driver.end(mine.close())
     return survived
@@ -275,7 +277,7 @@ def strike_simulated(operation: str, strike: int, how: str) -> bool:
     machine.crash()
     if operation == "detach":
         scene.do(other, theirs.break_lock("a", None))
-    assert scene.do(other, rival.acquire(2.5)) is not None, "the lock is held without an owner"
+    assert scene.do(other, rival.try_acquire(2.5)) is not None, "the lock is held without an owner"
     entry = scene.model.table.entries["a"]
     (held,) = entry.holds.values()
     assert not rules.expired(MemoryRow(scene.model.table, "", "a"), held)

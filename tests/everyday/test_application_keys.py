@@ -24,8 +24,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "set": ("SADD", "KEY", "1"),
 }
 CALLS: dict[str, Callable[[leaselock.Client], object]] = {
-    "acquire": lambda client: client.lock("order:5").acquire(timeout=0),
-    "wait": lambda client: client.lock("order:5").acquire(timeout=60),
+    "acquire": lambda client: client.lock("order:5").try_acquire(),
+    "wait": lambda client: client.lock("order:5").try_acquire(timeout=60),
     "holder": lambda client: client.lock("order:5").holder(),
     "locked": lambda client: client.lock("order:5").locked(),
     "waiters": lambda client: client.lock("order:5").waiters(),

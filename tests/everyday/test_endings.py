@@ -53,7 +53,6 @@ def test_asyncio_client_that_was_never_closed_releases_at_exit(
     assert (ended.returncode, ended.stderr) == (0, ""), ended
     with leaselock.Client(url) as client:
         lease = client.lock("a").acquire(timeout=0)
-        assert lease is not None, ended.stderr
         lease.release()
 
 

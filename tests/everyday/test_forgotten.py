@@ -47,7 +47,7 @@ def forget():
     other = leaselock.Client(url)
     with client.lock("a"):
         # One waits, so that each has everything that a client may need.
-        other.lock("a").acquire(timeout=0.001)
+        other.lock("a").try_acquire(timeout=0.001)
 
 forget()
 eventually(lambda: threads() == 0)
@@ -74,7 +74,7 @@ async def forget():
     client = leaselock.AsyncClient(url)
     other = leaselock.AsyncClient(url)
     async with client.lock("a"):
-        await other.lock("a").acquire(timeout=0.001)
+        await other.lock("a").try_acquire(timeout=0.001)
 
 async def main():
     await forget()
@@ -131,7 +131,7 @@ none = threads()
 with client.lock("b"):
     held = threads()
 with leaselock.Client(url) as other, other.lock("a"):
-    lock.acquire(timeout=0.01)
+    lock.try_acquire(timeout=0.01)
     seen = {t.name for t in threading.enumerate() if t.name.startswith("leaselock")}
 print(json.dumps({"none": none, "held": held, "most": threads(), "names": sorted(seen)}))
 client.close()
@@ -168,7 +168,7 @@ began = time.monotonic()
 assert eventually(lambda: time.monotonic() - began > 1.5)
 lease.ensure()
 with leaselock.Client(url) as other:
-    assert other.lock("a").acquire(timeout=0) is None
+    assert other.lock("a").try_acquire() is None
 lease.release()
 del lease
 print(eventually(lambda: threads() == 0))

@@ -14,7 +14,6 @@ def test_lease_is_a_context_manager(file: str) -> None:
     with leaselock.Client(file) as client:
         lock = client.lock("a")
         lease = lock.acquire(timeout=5)
-        assert lease is not None
         with lease as entered:
             assert entered is lease
             assert lock.owned()
@@ -28,7 +27,6 @@ def test_lease_in_asyncio_is_a_context_manager(file: str) -> None:
         async with leaselock.AsyncClient(file) as client:
             lock = client.lock("a")
             lease = await lock.acquire(timeout=5)
-            assert lease is not None
             async with lease as entered:
                 assert entered is lease
                 assert lock.owned()
@@ -53,9 +51,9 @@ def test_body_under_a_lease_in_asyncio_is_cancelled_when_it_is_lost(file: str) -
 def test_lease_that_was_released_in_its_body_is_left_quietly(file: str) -> None:
     """As a file that was closed within its `with`."""
     with leaselock.Client(file) as client:
-        with client.lock("a").acquire(timeout=5) as lease:  # type: ignore[union-attr]
+        with client.lock("a").acquire(timeout=5) as lease:
             lease.release()
-        with client.lock("a").acquire(timeout=5) as lease:  # type: ignore[union-attr]
+        with client.lock("a").acquire(timeout=5) as lease:
             lease.detach()
         assert client.lock("a").locked()
 

@@ -24,12 +24,15 @@ import leaselock
 client = leaselock.Client(Path("locks.db"))
 lock = client.lock("a")
 assert_type(lock.acquire(), leaselock.Lease)
-assert_type(lock.acquire(None), leaselock.Lease)
-assert_type(lock.acquire(timeout=5), leaselock.Lease | None)
-assert_type(lock.acquire(0.5), leaselock.Lease | None)
+assert_type(lock.acquire(timeout=5), leaselock.Lease)
+assert_type(lock.try_acquire(), leaselock.Lease | None)
+assert_type(client.semaphore("s", 4).acquire(2, timeout=5), leaselock.Lease)
+assert_type(client.semaphore("s", 4).try_acquire(2), leaselock.Lease | None)
+assert_type(client.lock_all(["a", "b"]).acquire(timeout=5), leaselock.Leases)
+assert_type(client.lock_all(["a", "b"]).try_acquire(), leaselock.Leases | None)
 with lock.acquire() as lease:
     lease.ensure()
-if held := lock.acquire(timeout=5):
+if held := lock.try_acquire(timeout=5):
     with held:
         pass
 
@@ -37,7 +40,8 @@ async def main() -> None:
     async with leaselock.AsyncClient("sqlite:///locks.db") as client:
         lock = client.lock("a", owner="lock")
         assert_type(await lock.acquire(), leaselock.AsyncLease)
-        assert_type(await lock.acquire(timeout=5), leaselock.AsyncLease | None)
+        assert_type(await lock.acquire(timeout=5), leaselock.AsyncLease)
+        assert_type(await lock.try_acquire(), leaselock.AsyncLease | None)
         async with await lock.acquire() as lease:
             lease.ensure()
 """
@@ -108,7 +112,7 @@ def test_other_switches_are_bools(file: str, word: str) -> None:
 # As redis-py, filelock, threading, kazoo and portalocker have them; and the argument of ours.
 HABITS = [
     ("acquire", {"timeout": -1}, "timeout=None"),
-    ("acquire", {"blocking": False}, "timeout=0"),
+    ("acquire", {"blocking": False}, "try_acquire()"),
     ("acquire", {"blocking": True, "timeout": -1}, "timeout=None"),
     ("acquire", {"blocking_timeout": 3}, "timeout="),
     ("acquire", {"poll_interval": 0.1}, "poll_interval"),
@@ -141,13 +145,19 @@ def test_arguments_of_other_libraries_in_asyncio(file: str) -> None:
             with pytest.raises(TypeError, match="lease="):
                 client.lock("a", expire=10)  # type: ignore[arg-type]
             arguments: dict[str, Any] = {"blocking": False}
-            with pytest.raises(TypeError, match="timeout=0"):
+            with pytest.raises(TypeError, match=r"try_acquire\(\)"):
                 await client.lock("a").acquire(**arguments)
 
     asyncio.run(main())
 
 
-def test_positional_false_is_not_a_timeout(file: str) -> None:
+def test_false_is_no_timeout_and_no_number_of_permits(file: str) -> None:
     """`acquire(False)` is threading's way not to wait."""
-    with leaselock.Client(file) as client, pytest.raises(TypeError, match="timeout=0"):
-        client.lock("a").acquire(False)
+    with leaselock.Client(file) as client:
+        with pytest.raises(TypeError, match="timeout=0"):
+            client.lock("a").acquire(timeout=False)
+        with pytest.raises(TypeError, match="permits is an int"):
+            client.semaphore("s", 4).acquire(False)
+        with pytest.raises(TypeError, match="positional"):
+            client.lock("a").acquire(False)  # type: ignore[call-arg]
+        assert client.locks() == []

@@ -28,7 +28,7 @@ class LeaselockProgram:
         """Acquire the lock."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", leaselock.UnsafeProtocolWarning)
-            acquired = self.client.lock(name, lease=lease, renew=renew).acquire(timeout=timeout)
+            acquired = self.client.lock(name, lease=lease, renew=renew).try_acquire(timeout=timeout)
         if acquired is None:
             return None
         self.leases.append(acquired)

@@ -44,11 +44,10 @@ def test_what_redis_py_holds_is_busy_for_us(client: leaselock.Client, peer: redi
     lock = client.lock("theirs", protocol="string")
     theirs = peer.lock("lock:theirs", timeout=30)
     assert theirs.acquire(blocking=False)
-    assert lock.acquire(timeout=0) is None
-    assert lock.acquire(timeout=0.2) is None
+    assert lock.try_acquire() is None
+    assert lock.try_acquire(timeout=0.2) is None
     theirs.release()
     lease = lock.acquire(timeout=0)
-    assert lease is not None
     lease.release()
 
 
@@ -71,7 +70,7 @@ async def in_asyncio(url: str) -> None:
         async with ours:
             assert not await theirs.acquire(blocking=False)
         assert await theirs.acquire(blocking=False)
-        assert await ours.acquire(timeout=0) is None
+        assert await ours.try_acquire() is None
         await theirs.release()
 
 
@@ -79,7 +78,7 @@ def test_we_get_what_redis_py_gives_back(client: leaselock.Client, peer: redis.R
     theirs = peer.lock("lock:given", timeout=30, thread_local=False)
     assert theirs.acquire()
     with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(client.lock("given", protocol="string").acquire, TIMEOUT)
+        waiter = pool.submit(client.lock("given", protocol="string").acquire, timeout=TIMEOUT)
         # redis-py sends no message at a release, so the waiter has to poll.
         with pytest.raises(TimeoutError):
             waiter.result(0.2)

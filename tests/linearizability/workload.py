@@ -160,7 +160,7 @@ class Ours:
 
     def acquire(self, name: str) -> HeldLock | None:
         """Take it."""
-        lease = self.client.lock(name, lease=self.lease, renew=False).acquire(timeout=2.0)
+        lease = self.client.lock(name, lease=self.lease, renew=False).try_acquire(timeout=2.0)
         return None if lease is None else OurHold(lease)
 
     def close(self) -> None:
@@ -182,12 +182,12 @@ class OurShared(Ours):
         if name == SEMAPHORE:
             permits = self.rng.choice((1, 1, 2))
             semaphore = self.client.semaphore(name, permits=LIMIT, lease=lease, renew=False)
-            taken, shares = semaphore.acquire(2.0, permits), ("permits", permits, LIMIT)
+            taken, shares = semaphore.try_acquire(permits, timeout=2.0), ("permits", permits, LIMIT)
         else:
             sides = self.client.rwlock(name, lease=lease, renew=False)
             mode = self.rng.choice(("shared", "shared", "exclusive"))
             lock = sides.write if mode == "exclusive" else sides.read
-            taken, shares = lock.acquire(2.0), (mode, 0, 0)
+            taken, shares = lock.try_acquire(timeout=2.0), (mode, 0, 0)
         return None if taken is None else OurHold(taken, shares)
 
 

@@ -350,7 +350,7 @@ async def user(service: ClientCore, bounds: Bounds) -> None:
     )
     for _ in range(bounds.rounds):
         try:
-            handle = await mutex.acquire(None if bounds.waits else 0.0)
+            handle = await mutex.try_acquire(None if bounds.waits else 0.0)
             if handle is None:
                 continue
             await Call("body", Body(), FOREVER)

@@ -277,7 +277,7 @@ class ModesUser(User):
         timeout = self.chance.choice((None, None, None, 0.0, 0.05, 1.0, 10.0))
         asked = self.machine.now()
         try:
-            handle = await mutex.acquire(timeout, permits)
+            handle = await mutex.try_acquire(timeout, permits)
         except (LimitMismatch, ValueError):
             if self.story.resizes:
                 return
@@ -323,7 +323,7 @@ class ModesUser(User):
             if await handle.upgrade(timeout):
                 await self._pause(RELEASE_PAUSE)
             return
-        inner = await self._side(name, "exclusive").acquire(timeout)
+        inner = await self._side(name, "exclusive").try_acquire(timeout)
         if inner is not None:
             await self._use(inner, RELEASE_PAUSE)
 
@@ -336,7 +336,7 @@ class ModesUser(User):
         await self._release(inner)
 
     async def _downgrade(self, name: str, handle: LeaseHandle) -> None:
-        inner = await self._side(name, "shared").acquire(0.0)
+        inner = await self._side(name, "shared").try_acquire()
         if inner is None or inner.hold is not handle.hold:
             raise Violation("answer", "a writer cannot read")
         try:
@@ -371,7 +371,7 @@ class PersistentUser(ModesUser):
                 await handle.upgrade(timeout)
                 await self._pause(RELEASE_PAUSE)
                 return
-            inner = await self._side(name, "exclusive").acquire(timeout)
+            inner = await self._side(name, "exclusive").try_acquire(timeout)
             if inner is not None:
                 await self._use(inner, RELEASE_PAUSE)
         except (LeaseLost, StoreError) as error:

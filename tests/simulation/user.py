@@ -49,7 +49,7 @@ class User:
         if not child.handle.lost():
             raise Violation("exclusion", "a forked child has a valid hold of its parent's lock")
         await self._tolerant(child.handle.release)
-        inner = await child.mutex.acquire(0.0)
+        inner = await child.mutex.try_acquire()
         if inner is not None:
             await self._release(inner)
         await self.live()
@@ -74,7 +74,7 @@ class User:
         mutex = self._mutex()
         timeout = self.chance.choice((None, None, None, 0.0, 0.05, 1.0, 10.0))
         asked = self.machine.now()
-        handle = await mutex.acquire(timeout)
+        handle = await mutex.try_acquire(timeout)
         if handle is None:
             self._refused(timeout, self.machine.now() - asked)
             return
@@ -107,7 +107,7 @@ class User:
     async def _nest(self, mutex: Mutex, handle: LeaseHandle) -> None:
         before = handle.hold.depth
         try:
-            inner = await mutex.acquire(0.0)
+            inner = await mutex.try_acquire()
         except LeaseLost:
             return
         if inner is None or inner.hold is not handle.hold:

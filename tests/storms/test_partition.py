@@ -116,8 +116,7 @@ def test_loss_by_partition_is_reported_before_the_next_grant(scene: Scene, way: 
     net, server = scene.net, scene.server
     with ExitStack() as stack:
         client = stack.enter_context(leaselock.Client(scene.url()))
-        lease = client.lock("it", lease=LEASE).acquire(20.0)
-        assert lease is not None
+        lease = client.lock("it", lease=LEASE).acquire(timeout=20.0)
         when, granted = loss_time(lease), stack.enter_context(scene.rival())
         eventually(lambda: client.lock("it").waiters())
         net.mute(server, net.near)

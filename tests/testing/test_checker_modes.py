@@ -179,7 +179,7 @@ def history_of(folder: Path, url: str, modes: Sequence[str]) -> History:
         client = leaselock.Client(url)
         clients.append(client)
         lock, attempt = attempted(client, recorder, mode)
-        lease = lock.acquire(timeout=0)
+        lease = lock.try_acquire()
         if lease is None:
             attempt.refused()
             continue

@@ -19,8 +19,8 @@ def threads(client: Client) -> None:
         assert_type(lease.remaining, float)
         assert_type(lease.lost, bool)
     lock = client.lock("order:5")
-    assert_type(lock.acquire(), Lease)
-    assert_type(lock.acquire(timeout=2.5), Lease | None)
+    assert_type(lock.acquire(timeout=2.5), Lease)
+    assert_type(lock.try_acquire(), Lease | None)
     assert_type(lock.holder(), Holder | None)
     assert_type(lock.waiters(), list[Waiter])
     assert_type(client.locks(), list[LockInfo])
@@ -50,8 +50,8 @@ async def tasks(client: AsyncClient) -> None:
         assert_type(lease, AsyncLease)
         await lease.extend(60.0)
     lock = client.lock("order:5")
-    assert_type(await lock.acquire(), AsyncLease)
-    assert_type(await lock.acquire(timeout=2.5), AsyncLease | None)
+    assert_type(await lock.acquire(timeout=2.5), AsyncLease)
+    assert_type(await lock.try_acquire(), AsyncLease | None)
     assert_type(await client.locks(), list[LockInfo])
 
     @client.guard("bill:{user}", busy="skip")
@@ -65,4 +65,5 @@ try:
     threads(Client("memory://"))
 except leaselock.AcquireTimeout as error:
     assert_type(error.name, str)
+    assert_type(error.holder, Holder | None)
     assert_type(error.waiting, int | None)

@@ -74,7 +74,7 @@ def test_locks_come_and_go(browser: Chromium, page: str, store: str) -> None:
     assert "No lock is held" in browser.text("#none")
     with leaselock.Client(store, label="charge") as client:
         lease = client.lock("order:5").acquire()
-        gpus = client.semaphore("gpus", permits=4).acquire(permits=3)
+        gpus = client.semaphore("gpus", permits=4).acquire(3)
         shown(browser, "gpus", "order:5")
         assert "3 of 4 permits" in browser.text("#rows tr:first-child")
         assert "charge" in browser.text("#rows tr:last-child")

@@ -133,7 +133,7 @@ def test_documents_are_as_described() -> None:
             components = openapi["components"]["schemas"]
             lease = await other.lock("a", label="charge").acquire()
             await other.semaphore("gpus", permits=2).acquire()
-            waiter = asyncio.create_task(own.client.lock("a").acquire(10))
+            waiter = asyncio.create_task(own.client.lock("a").try_acquire(timeout=10))
             while not await other.lock("a").waiters():
                 pass
             checked = []

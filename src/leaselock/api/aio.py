@@ -11,6 +11,7 @@ from leaselock.api.forgotten import end_forgotten
 from leaselock.api.guard import Guard
 from leaselock.api.log import attach
 from leaselock.core.client_core import ClientCore
+from leaselock.core.lease_handle import if_granted
 from leaselock.core.validation import checked_body, side_of
 from leaselock.core.watching import or_stop
 from leaselock.drivers.aio import Aio
@@ -110,6 +111,7 @@ class AsyncClient:
         cached: bool = False,
         owner: Literal["lock"] | None = None,
         min_hold: float = 0.0,
+        max_hold: float | None = None,
         **unknown: Never,
     ) -> AsyncLock:
         """Return the lock of that name. The store is not asked.
@@ -129,7 +131,8 @@ class AsyncClient:
         for half of its length at most, so that the next acquire needs no request.
 
         With *min_hold* the lock stays taken until so many seconds after its grant, by the store's
-        clock, even if it is released before or its holder dies: it is *cooling down*.
+        clock, even if it is released before or its holder dies: it is *cooling down*. With
+        *max_hold* the lease is not renewed beyond so many seconds after its grant, and is lost.
 
         Raises InvalidName if the name cannot be used, ValueError or TypeError for numbers out of
         range, a protocol that the store does not know, *local_handoffs* or *cached* where the
@@ -149,6 +152,7 @@ class AsyncClient:
                 cached=cached,
                 owner=owner,
                 min_hold=min_hold,
+                max_hold=max_hold,
                 **unknown,
             ),
         )
@@ -186,6 +190,7 @@ class AsyncClient:
         reentrant: bool = True,
         protocol: str | None = None,
         label: str | None = None,
+        max_hold: float | None = None,
         **unknown: Never,
     ) -> AsyncRWLock:
         """Return the read/write lock of that name. The options are those of `lock`.
@@ -203,6 +208,7 @@ class AsyncClient:
                 reentrant=reentrant,
                 protocol=protocol,
                 label=label,
+                max_hold=max_hold,
                 **unknown,
             ),
         )
@@ -217,6 +223,7 @@ class AsyncClient:
         timeout: float | None = None,
         protocol: str | None = None,
         label: str | None = None,
+        max_hold: float | None = None,
         **unknown: Never,
     ) -> AsyncSemaphore:
         """Return the semaphore of that name, which has so many *permits*: None takes the number
@@ -236,6 +243,7 @@ class AsyncClient:
                 timeout=timeout,
                 protocol=protocol,
                 label=label,
+                max_hold=max_hold,
                 **unknown,
             ),
         )
@@ -249,6 +257,7 @@ class AsyncClient:
         renew: bool = True,
         protocol: str | None = None,
         label: str | None = None,
+        max_hold: float | None = None,
         **unknown: Never,
     ) -> AsyncLockAll:
         """Return several locks that are acquired together, all or none, within one *timeout*.
@@ -269,6 +278,7 @@ class AsyncClient:
                 reentrant=True,
                 protocol=protocol,
                 label=label,
+                max_hold=max_hold,
                 **unknown,
             ),
         )
@@ -282,6 +292,7 @@ class AsyncClient:
         lease: float = 30.0,
         protocol: str | None = None,
         label: str | None = None,
+        max_hold: float | None = None,
     ) -> AsyncLease | None:
         """Return a lease at most once per period in the whole fleet, otherwise None.
 
@@ -289,16 +300,24 @@ class AsyncClient:
         soon the lease is released, and even if its holder dies. So a period begins with a grant;
         with *align* the periods are those of the store's clock, such as quarters of an hour for
         900. The call does not wait. A run that takes longer than a period keeps its lease, which is
-        renewed. Raises ValueError where `lock` refuses *min_hold*.
+        renewed, at most for *max_hold* seconds. Raises ValueError where `lock` refuses *min_hold*.
 
         >>> if lease := await client.once("report", every=900):
         ...     async with lease: await report()
         """
-        return AsyncLease.of(
-            self,
+        return if_granted(
             await self._driver.run(
-                self._core.once(name, every, align, lease=lease, protocol=protocol, label=label)
+                self._core.once(
+                    name,
+                    every,
+                    align,
+                    lease=lease,
+                    protocol=protocol,
+                    label=label,
+                    max_hold=max_hold,
+                )
             ),
+            functools.partial(AsyncLease, self),
         )
 
     def election(
@@ -358,13 +377,13 @@ class AsyncClient:
         """Examine the configuration of the store; return what was found."""
         return await self._driver.run(self._core.doctor())
 
-    async def setup(self, *, dry: bool = False) -> list[str]:
+    async def setup(self, *, dry_run: bool = False) -> list[str]:
         """Create what the store needs, such as tables; return the statements that were executed.
 
-        With *dry* nothing is executed, and the statements are those that would be. Empty where the
-        store needs nothing. Calling it again does no harm.
+        With *dry_run* nothing is executed, and the statements are those that would be. Empty where
+        the store needs nothing. Calling it again does no harm.
         """
-        return await self._driver.run(self._core.setup(dry))
+        return await self._driver.run(self._core.setup(dry_run))
 
     async def gc(self) -> int:
         """Remove records that are no longer needed; return how many."""
@@ -433,28 +452,37 @@ class AsyncLock:
         """The name of the lock."""
         return self._mutex.name
 
-    @overload
-    async def acquire(self, timeout: None = None) -> AsyncLease: ...
+    async def acquire(self, *, timeout: float | None = None, **unknown: Never) -> AsyncLease:
+        """Acquire the lock and return a lease; AcquireTimeout when *timeout* seconds have passed.
 
-    @overload
-    async def acquire(self, timeout: float) -> AsyncLease | None: ...
+        0 does not wait. Without *timeout* that of the lock is used. Raises StoreError if the store
+        does not answer, LeaseLost if this task has lost the lock and not released it yet,
+        AlreadyHeld if it holds it and *reentrant* is false.
 
-    async def acquire(self, timeout: float | None = None, **unknown: Never) -> AsyncLease | None:
-        """Acquire the lock; return a lease, or None when *timeout* seconds have passed.
-
-        0 does not wait. Without *timeout* the lock's own is used, and AcquireTimeout is raised when
-        it has passed. Raises StoreError if the store does not answer, LeaseLost if this task has
-        lost the lock and not released it yet, AlreadyHeld if it holds it and *reentrant* is false.
-
-        >>> if lease := await client.lock("order:5").acquire(timeout=2.5):
-        ...     async with lease: ...
+        >>> lease = await client.lock("order:5").acquire(timeout=2.5)
+        >>> async with lease: ...
         """
-        return AsyncLease.of(
+        return AsyncLease(
             self._client, await self._driver.run(self._mutex.acquire(timeout, **unknown))
         )
 
+    async def try_acquire(
+        self, *, timeout: float | None = 0.0, **unknown: Never
+    ) -> AsyncLease | None:
+        """Acquire the lock and return a lease, or None if another owner holds it.
+
+        It waits for *timeout* seconds at most, by default not at all; None waits without limit. The
+        lock's own timeout does not apply. Otherwise as `acquire`.
+
+        >>> if lease := await client.lock("order:5").try_acquire():
+        ...     async with lease: ...
+        """
+        return if_granted(
+            await self._driver.run(self._mutex.try_acquire(timeout, **unknown)), self._lease
+        )
+
     def cancel(self) -> int:
-        """End every `acquire` that waits through this object, with AcquireCancelled; say how many.
+        """End every acquire that waits through this object, with AcquireCancelled; say how many.
 
         It may be called from any thread or task. The lock can be acquired again afterwards.
         """
@@ -696,6 +724,10 @@ class AsyncRWLock:
         """The side that can be upgraded; ValueError where the protocol does not have it."""
         return side_of(self._sides, "update")
 
+    async def locked(self) -> bool:
+        """Return whether the lock is held, on any side."""
+        return await self.read.locked()
+
     async def holder(self) -> Holder | None:
         """Return the oldest holder, or None."""
         return await self.read.holder()
@@ -707,6 +739,10 @@ class AsyncRWLock:
     async def waiters(self) -> list[Waiter]:
         """Return the waiters, in the order of their arrival."""
         return await self.read.waiters()
+
+    def watch(self) -> AsyncChanges:
+        """Return an iterator over the holders of all sides, as `AsyncLock.watch` does."""
+        return self.read.watch()
 
     def __repr__(self) -> str:
         return f"<leaselock.AsyncRWLock {self.name!r} on {self._driver.store}>"
@@ -723,27 +759,37 @@ class AsyncSemaphore(AsyncLock):
     >>> gpus = client.semaphore("gpus", permits=4)
     >>> async with gpus:
     ...     train()
-    >>> if lease := await gpus.acquire(timeout=60, permits=2):
+    >>> if lease := await gpus.try_acquire(2, timeout=60):
     ...     async with lease: ...
     """
 
-    @overload
-    async def acquire(self, timeout: None = None, permits: int = 1) -> AsyncLease: ...
-
-    @overload
-    async def acquire(self, timeout: float, permits: int = 1) -> AsyncLease | None: ...
-
     async def acquire(
-        self, timeout: float | None = None, permits: int = 1, **unknown: Never
-    ) -> AsyncLease | None:
-        """Acquire *permits* at once; return a lease, or None when *timeout* seconds have passed.
+        self, permits: int = 1, *, timeout: float | None = None, **unknown: Never
+    ) -> AsyncLease:
+        """Acquire *permits* at once and return a lease; AcquireTimeout after *timeout* seconds.
 
         Raises ValueError for more permits than there are, LimitMismatch if the semaphore in the
         store has another number of them. Otherwise as `AsyncLock.acquire`.
         """
-        return AsyncLease.of(
+        return AsyncLease(
             self._client, await self._driver.run(self._mutex.acquire(timeout, permits, **unknown))
         )
+
+    async def try_acquire(
+        self, permits: int = 1, *, timeout: float | None = 0.0, **unknown: Never
+    ) -> AsyncLease | None:
+        """Acquire *permits* at once and return a lease, or None if they are not free.
+
+        It waits for *timeout* seconds at most, by default not at all. Otherwise as `acquire`.
+        """
+        return if_granted(
+            await self._driver.run(self._mutex.try_acquire(timeout, permits, **unknown)),
+            self._lease,
+        )
+
+    async def locked(self) -> bool:
+        """Return whether no permit is free."""
+        return await self.available() == 0
 
     async def available(self) -> int:
         """Return how many permits are not held."""
@@ -774,19 +820,26 @@ class AsyncLockAll:
         self._driver = client._driver
         self._together = together
 
-    @overload
-    async def acquire(self, timeout: None = None) -> AsyncLeases: ...
+    async def acquire(self, *, timeout: float | None = None, **unknown: Never) -> AsyncLeases:
+        """Acquire all locks and return their leases; AcquireTimeout after *timeout* seconds.
 
-    @overload
-    async def acquire(self, timeout: float) -> AsyncLeases | None: ...
-
-    async def acquire(self, timeout: float | None = None, **unknown: Never) -> AsyncLeases | None:
-        """Acquire all locks; return their leases, or None when *timeout* seconds have passed.
-
-        Raises as `AsyncLock.acquire` does. If it raises or returns None, nothing is held.
+        Raises as `AsyncLock.acquire` does. If it raises, nothing is held.
         """
-        return AsyncLeases.of(
+        return AsyncLeases(
             self._client, await self._driver.run(self._together.acquire(timeout, **unknown))
+        )
+
+    async def try_acquire(
+        self, *, timeout: float | None = 0.0, **unknown: Never
+    ) -> AsyncLeases | None:
+        """Acquire all locks and return their leases, or None if one of them is not free.
+
+        It waits for *timeout* seconds at most, by default not at all. If it raises or returns None,
+        nothing is held.
+        """
+        return if_granted(
+            await self._driver.run(self._together.try_acquire(timeout, **unknown)),
+            functools.partial(AsyncLeases, self._client),
         )
 
     async def __aenter__(self) -> AsyncLeases:
@@ -816,11 +869,6 @@ class AsyncLeases:
         self._client = client
         self._driver = client._driver
         self._handle = handle
-
-    @classmethod
-    def of(cls, client: AsyncClient, handle: TogetherHandle | None) -> AsyncLeases | None:
-        """The leases of a grant, if there was one."""
-        return None if handle is None else cls(client, handle)
 
     @property
     def leases(self) -> tuple[AsyncLease, ...]:
@@ -883,11 +931,6 @@ class AsyncLease:
         self._client = client
         self._driver = client._driver
         self._handle = handle
-
-    @classmethod
-    def of(cls, client: AsyncClient, handle: LeaseHandle | None) -> AsyncLease | None:
-        """The lease of a grant, if there was one."""
-        return None if handle is None else cls(client, handle)
 
     @property
     def name(self) -> str:
@@ -985,7 +1028,10 @@ def _guarded(
     @functools.wraps(function)
     async def under_lock(*args: P.args, **kwargs: P.kwargs) -> R | None:
         lock = guard.lock(guard.name(signature, args, kwargs), **guard.options)
-        lease = await lock.acquire(guard.skip_after)
+        if guard.skip_after is None:
+            lease: AsyncLease | None = await lock.acquire()
+        else:
+            lease = await lock.try_acquire(timeout=guard.skip_after)
         if lease is None:
             return None
         async with lease:

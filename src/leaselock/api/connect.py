@@ -3,43 +3,47 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from leaselock.backends import Opened, open_store
 from leaselock.core.backend import Finding
 from leaselock.core.validation import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, Protocol
-
-    class RedisClient(Protocol):
-        """A client of redis-py or valkey-py."""
-
-        def execute_command(self, *words: Any, **options: Any) -> Any:
-            """Send a command."""
-
-    class ZooKeeperClient(Protocol):
-        """A client of kazoo."""
-
-        def add_listener(self, listener: Any) -> Any:
-            """Have a function called with each change of the connection."""
-
-    class SqlEngine(Protocol):
-        """An engine of SQLAlchemy."""
-
-        @property
-        def dialect(self) -> Any:
-            """Which database it is."""
-
-        def connect(self) -> Any:
-            """Open a connection."""
-
-    Named = str | os.PathLike[str] | RedisClient | ZooKeeperClient | SqlEngine
-    Store = Named | Sequence[Named] | None
+    from collections.abc import Callable
 
 VARIABLE = "LEASELOCK_URL"
 DEFAULT = "sqlite:///"
+
+
+class RedisClient(Protocol):
+    """A client of redis-py or valkey-py."""
+
+    def execute_command(self, *words: Any, **options: Any) -> Any:
+        """Send a command."""
+
+
+class ZooKeeperClient(Protocol):
+    """A client of kazoo."""
+
+    def add_listener(self, listener: Any) -> Any:
+        """Have a function called with each change of the connection."""
+
+
+class SqlEngine(Protocol):
+    """An engine of SQLAlchemy."""
+
+    @property
+    def dialect(self) -> Any:
+        """Which database it is."""
+
+    def connect(self) -> Any:
+        """Open a connection."""
+
+
+OneStore: TypeAlias = str | os.PathLike[str] | RedisClient | ZooKeeperClient | SqlEngine
+Store: TypeAlias = OneStore | Sequence[OneStore] | None
 
 
 def default_file() -> Finding:

@@ -34,7 +34,7 @@ class Guard(Generic[L]):
         self.options = options
         if busy != "wait":
             options.setdefault("timeout", 0.0)
-        # Given to `acquire`, which then returns None when the time has passed.
+        # Given to `try_acquire`, which returns None when the time has passed.
         self.skip_after: float | None = options["timeout"] if busy == "skip" else None
         if busy == "skip" and self.skip_after is None:
             raise ValueError("busy='skip' needs a timeout in seconds, and None waits without limit")

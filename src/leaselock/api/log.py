@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.core.events import LONG_WAIT
 from leaselock.core.hold import CLOSED
-from leaselock.core.inspection import holder_of
 
 if TYPE_CHECKING:
     from leaselock.core.client_core import ClientCore
@@ -57,7 +56,7 @@ def write(event: Event, store: str) -> None:
 
 
 def _holder(event: Event) -> str | None:
-    return None if event.holder is None else str(holder_of(event.holder, None))
+    return None if event.holder is None else str(event.holder)
 
 
 def described(event: Event) -> tuple[int, str]:
@@ -75,7 +74,7 @@ def described(event: Event) -> tuple[int, str]:
                 WARNING if long else DEBUG,
                 f"acquired {name} after {seconds}, token {event.token}",
             )
-        case "timed out":
+        case "timed_out":
             return WARNING if long else DEBUG, f"gave up {name} after {seconds}{by}"
         case "released":
             return DEBUG, f"released {name} after {seconds}, token {event.token}"
@@ -83,7 +82,7 @@ def described(event: Event) -> tuple[int, str]:
             late = event.seconds < event.lease * LATE
             how = "late" if late else "in time"
             return WARNING if late else DEBUG, f"renewed {name} {how}: {seconds} were left"
-        case "renewal failed":
+        case "renewal_failed":
             return WARNING, f"{name} was not renewed, {seconds} are left: {event.reason}"
         case "broken":
             return WARNING, f"{name} was broken by force{by}"

@@ -12,6 +12,7 @@ from leaselock.api.forgotten import end_forgotten
 from leaselock.api.guard import Guard
 from leaselock.api.log import attach
 from leaselock.core.client_core import ClientCore
+from leaselock.core.lease_handle import if_granted
 from leaselock.core.validation import checked_body, side_of
 from leaselock.core.watching import or_stop
 from leaselock.drivers.system_env import now
@@ -113,6 +114,7 @@ class Client:
         cached: bool = False,
         owner: Literal["lock"] | None = None,
         min_hold: float = 0.0,
+        max_hold: float | None = None,
         **unknown: Never,
     ) -> Lock:
         """Return the lock of that name. The store is not asked.
@@ -132,7 +134,8 @@ class Client:
         for half of its length at most, so that the next acquire needs no request.
 
         With *min_hold* the lock stays taken until so many seconds after its grant, by the store's
-        clock, even if it is released before or its holder dies: it is *cooling down*.
+        clock, even if it is released before or its holder dies: it is *cooling down*. With
+        *max_hold* the lease is not renewed beyond so many seconds after its grant, and is lost.
 
         Raises InvalidName if the name cannot be used, ValueError or TypeError for numbers out of
         range, a protocol that the store does not know, *local_handoffs* or *cached* where the
@@ -152,6 +155,7 @@ class Client:
                 cached=cached,
                 owner=owner,
                 min_hold=min_hold,
+                max_hold=max_hold,
                 **unknown,
             ),
         )
@@ -189,6 +193,7 @@ class Client:
         reentrant: bool = True,
         protocol: str | None = None,
         label: str | None = None,
+        max_hold: float | None = None,
         **unknown: Never,
     ) -> RWLock:
         """Return the read/write lock of that name. The options are those of `lock`.
@@ -206,6 +211,7 @@ class Client:
                 reentrant=reentrant,
                 protocol=protocol,
                 label=label,
+                max_hold=max_hold,
                 **unknown,
             ),
         )
@@ -220,6 +226,7 @@ class Client:
         timeout: float | None = None,
         protocol: str | None = None,
         label: str | None = None,
+        max_hold: float | None = None,
         **unknown: Never,
     ) -> Semaphore:
         """Return the semaphore of that name, which has so many *permits*: None takes the number
@@ -239,6 +246,7 @@ class Client:
                 timeout=timeout,
                 protocol=protocol,
                 label=label,
+                max_hold=max_hold,
                 **unknown,
             ),
         )
@@ -252,6 +260,7 @@ class Client:
         renew: bool = True,
         protocol: str | None = None,
         label: str | None = None,
+        max_hold: float | None = None,
         **unknown: Never,
     ) -> LockAll:
         """Return several locks that are acquired together, all or none, within one *timeout*.
@@ -272,6 +281,7 @@ class Client:
                 reentrant=True,
                 protocol=protocol,
                 label=label,
+                max_hold=max_hold,
                 **unknown,
             ),
         )
@@ -285,6 +295,7 @@ class Client:
         lease: float = 30.0,
         protocol: str | None = None,
         label: str | None = None,
+        max_hold: float | None = None,
     ) -> Lease | None:
         """Return a lease at most once per period in the whole fleet, otherwise None.
 
@@ -292,16 +303,24 @@ class Client:
         soon the lease is released, and even if its holder dies. So a period begins with a grant;
         with *align* the periods are those of the store's clock, such as quarters of an hour for
         900. The call does not wait. A run that takes longer than a period keeps its lease, which is
-        renewed. Raises ValueError where `lock` refuses *min_hold*.
+        renewed, at most for *max_hold* seconds. Raises ValueError where `lock` refuses *min_hold*.
 
         >>> if lease := client.once("report", every=900):
         ...     with lease: report()
         """
-        return Lease.of(
-            self,
+        return if_granted(
             self._driver.run(
-                self._core.once(name, every, align, lease=lease, protocol=protocol, label=label)
+                self._core.once(
+                    name,
+                    every,
+                    align,
+                    lease=lease,
+                    protocol=protocol,
+                    label=label,
+                    max_hold=max_hold,
+                )
             ),
+            functools.partial(Lease, self),
         )
 
     def election(
@@ -361,13 +380,13 @@ class Client:
         """Examine the configuration of the store; return what was found."""
         return self._driver.run(self._core.doctor())
 
-    def setup(self, *, dry: bool = False) -> list[str]:
+    def setup(self, *, dry_run: bool = False) -> list[str]:
         """Create what the store needs, such as tables; return the statements that were executed.
 
-        With *dry* nothing is executed, and the statements are those that would be. Empty where the
-        store needs nothing. Calling it again does no harm.
+        With *dry_run* nothing is executed, and the statements are those that would be. Empty where
+        the store needs nothing. Calling it again does no harm.
         """
-        return self._driver.run(self._core.setup(dry))
+        return self._driver.run(self._core.setup(dry_run))
 
     def gc(self) -> int:
         """Remove records that are no longer needed; return how many."""
@@ -432,26 +451,33 @@ class Lock:
         """The name of the lock."""
         return self._mutex.name
 
-    @overload
-    def acquire(self, timeout: None = None) -> Lease: ...
+    def acquire(self, *, timeout: float | None = None, **unknown: Never) -> Lease:
+        """Acquire the lock and return a lease; AcquireTimeout when *timeout* seconds have passed.
 
-    @overload
-    def acquire(self, timeout: float) -> Lease | None: ...
+        0 does not wait. Without *timeout* that of the lock is used. Raises StoreError if the store
+        does not answer, LeaseLost if this thread has lost the lock and not released it yet,
+        AlreadyHeld if it holds it and *reentrant* is false.
 
-    def acquire(self, timeout: float | None = None, **unknown: Never) -> Lease | None:
-        """Acquire the lock; return a lease, or None when *timeout* seconds have passed.
+        >>> lease = client.lock("order:5").acquire(timeout=2.5)
+        >>> with lease: ...
+        """
+        return Lease(self._client, self._driver.run(self._mutex.acquire(timeout, **unknown)))
 
-        0 does not wait. Without *timeout* the lock's own is used, and AcquireTimeout is raised when
-        it has passed. Raises StoreError if the store does not answer, LeaseLost if this thread has
-        lost the lock and not released it yet, AlreadyHeld if it holds it and *reentrant* is false.
+    def try_acquire(self, *, timeout: float | None = 0.0, **unknown: Never) -> Lease | None:
+        """Acquire the lock and return a lease, or None if another owner holds it.
 
-        >>> if lease := client.lock("order:5").acquire(timeout=2.5):
+        It waits for *timeout* seconds at most, by default not at all; None waits without limit. The
+        lock's own timeout does not apply. Otherwise as `acquire`.
+
+        >>> if lease := client.lock("order:5").try_acquire():
         ...     with lease: ...
         """
-        return Lease.of(self._client, self._driver.run(self._mutex.acquire(timeout, **unknown)))
+        return if_granted(
+            self._driver.run(self._mutex.try_acquire(timeout, **unknown)), self._lease
+        )
 
     def cancel(self) -> int:
-        """End every `acquire` that waits through this object, with AcquireCancelled; say how many.
+        """End every acquire that waits through this object, with AcquireCancelled; say how many.
 
         It may be called from any thread or task. The lock can be acquired again afterwards.
         """
@@ -689,6 +715,10 @@ class RWLock:
         """The side that can be upgraded; ValueError where the protocol does not have it."""
         return side_of(self._sides, "update")
 
+    def locked(self) -> bool:
+        """Return whether the lock is held, on any side."""
+        return self.read.locked()
+
     def holder(self) -> Holder | None:
         """Return the oldest holder, or None."""
         return self.read.holder()
@@ -700,6 +730,10 @@ class RWLock:
     def waiters(self) -> list[Waiter]:
         """Return the waiters, in the order of their arrival."""
         return self.read.waiters()
+
+    def watch(self) -> Changes:
+        """Return an iterator over the holders of all sides, as `Lock.watch` does."""
+        return self.read.watch()
 
     def __repr__(self) -> str:
         return f"<leaselock.RWLock {self.name!r} on {self._driver.store}>"
@@ -716,27 +750,35 @@ class Semaphore(Lock):
     >>> gpus = client.semaphore("gpus", permits=4)
     >>> with gpus:
     ...     train()
-    >>> if lease := gpus.acquire(timeout=60, permits=2):
+    >>> if lease := gpus.try_acquire(2, timeout=60):
     ...     with lease: ...
     """
 
-    @overload
-    def acquire(self, timeout: None = None, permits: int = 1) -> Lease: ...
-
-    @overload
-    def acquire(self, timeout: float, permits: int = 1) -> Lease | None: ...
-
-    def acquire(
-        self, timeout: float | None = None, permits: int = 1, **unknown: Never
-    ) -> Lease | None:
-        """Acquire *permits* at once; return a lease, or None when *timeout* seconds have passed.
+    def acquire(self, permits: int = 1, *, timeout: float | None = None, **unknown: Never) -> Lease:
+        """Acquire *permits* at once and return a lease; AcquireTimeout after *timeout* seconds.
 
         Raises ValueError for more permits than there are, LimitMismatch if the semaphore in the
         store has another number of them. Otherwise as `Lock.acquire`.
         """
-        return Lease.of(
+        return Lease(
             self._client, self._driver.run(self._mutex.acquire(timeout, permits, **unknown))
         )
+
+    def try_acquire(
+        self, permits: int = 1, *, timeout: float | None = 0.0, **unknown: Never
+    ) -> Lease | None:
+        """Acquire *permits* at once and return a lease, or None if they are not free.
+
+        It waits for *timeout* seconds at most, by default not at all. Otherwise as `acquire`.
+        """
+        return if_granted(
+            self._driver.run(self._mutex.try_acquire(timeout, permits, **unknown)),
+            self._lease,
+        )
+
+    def locked(self) -> bool:
+        """Return whether no permit is free."""
+        return self.available() == 0
 
     def available(self) -> int:
         """Return how many permits are not held."""
@@ -765,18 +807,23 @@ class LockAll:
         self._driver = client._driver
         self._together = together
 
-    @overload
-    def acquire(self, timeout: None = None) -> Leases: ...
+    def acquire(self, *, timeout: float | None = None, **unknown: Never) -> Leases:
+        """Acquire all locks and return their leases; AcquireTimeout after *timeout* seconds.
 
-    @overload
-    def acquire(self, timeout: float) -> Leases | None: ...
-
-    def acquire(self, timeout: float | None = None, **unknown: Never) -> Leases | None:
-        """Acquire all locks; return their leases, or None when *timeout* seconds have passed.
-
-        Raises as `Lock.acquire` does. If it raises or returns None, nothing is held.
+        Raises as `Lock.acquire` does. If it raises, nothing is held.
         """
-        return Leases.of(self._client, self._driver.run(self._together.acquire(timeout, **unknown)))
+        return Leases(self._client, self._driver.run(self._together.acquire(timeout, **unknown)))
+
+    def try_acquire(self, *, timeout: float | None = 0.0, **unknown: Never) -> Leases | None:
+        """Acquire all locks and return their leases, or None if one of them is not free.
+
+        It waits for *timeout* seconds at most, by default not at all. If it raises or returns None,
+        nothing is held.
+        """
+        return if_granted(
+            self._driver.run(self._together.try_acquire(timeout, **unknown)),
+            functools.partial(Leases, self._client),
+        )
 
     def __enter__(self) -> Leases:
         return Leases(self._client, self._driver.run(self._together.enter()))
@@ -805,11 +852,6 @@ class Leases:
         self._client = client
         self._driver = client._driver
         self._handle = handle
-
-    @classmethod
-    def of(cls, client: Client, handle: TogetherHandle | None) -> Leases | None:
-        """The leases of a grant, if there was one."""
-        return None if handle is None else cls(client, handle)
 
     @property
     def leases(self) -> tuple[Lease, ...]:
@@ -872,11 +914,6 @@ class Lease:
         self._client = client
         self._driver = client._driver
         self._handle = handle
-
-    @classmethod
-    def of(cls, client: Client, handle: LeaseHandle | None) -> Lease | None:
-        """The lease of a grant, if there was one."""
-        return None if handle is None else cls(client, handle)
 
     @property
     def name(self) -> str:
@@ -972,7 +1009,10 @@ def _guarded(guard: Guard[Lock], function: Callable[P, R]) -> Callable[P, R | No
     @functools.wraps(function)
     def under_lock(*args: P.args, **kwargs: P.kwargs) -> R | None:
         lock = guard.lock(guard.name(signature, args, kwargs), **guard.options)
-        lease = lock.acquire(guard.skip_after)
+        if guard.skip_after is None:
+            lease: Lease | None = lock.acquire()
+        else:
+            lease = lock.try_acquire(timeout=guard.skip_after)
         if lease is None:
             return None
         with lease:

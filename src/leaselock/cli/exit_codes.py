@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leaselock.errors import Reason
+    from leaselock import ErrorReason
 
 UNMET = 1
 USAGE = 64
@@ -41,7 +41,7 @@ KINDS = {
     NOT_FOUND: "cannot run",
 }
 # By the reason of a StoreError.
-BY_REASON: dict[Reason, int] = {
+BY_REASON: dict[ErrorReason, int] = {
     "unreachable": UNREACHABLE,
     "refused": UNREACHABLE,
     "denied": DENIED,

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from leaselock import LeaselockError
+from leaselock import AcquireTimeout, LeaselockError
 from leaselock.cli import exit_codes
 from leaselock.cli.exit_codes import Interrupted, Negative
 from leaselock.cli.formatting import describe, format_duration, short_name, time_held
@@ -63,7 +63,9 @@ class InteractiveWait:
         reporter.start()
         lease: Lease | SeveralLeases | None = None
         try:
-            lease = self.lock.acquire(self.options.timeout)
+            lease = self.lock.acquire(timeout=self.options.timeout)
+        except AcquireTimeout:
+            pass  # a signal that came first is reported below
         except LeaselockError:
             if self.signals.ending is None:
                 raise

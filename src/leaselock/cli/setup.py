@@ -17,7 +17,7 @@ def do_setup(options: SetupOptions) -> int:
     with open_client(options) as client:
         url = client.url
         with progress(options, f"setting up {url}"):
-            done = client.setup(dry=options.dry)
+            done = client.setup(dry_run=options.dry)
     if options.json:
         answer(options, {"statements": done, "dry": options.dry})
     elif options.dry:

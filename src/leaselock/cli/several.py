@@ -10,6 +10,7 @@ from leaselock.cli.exit_codes import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from leaselock import Client, Lease, Leases, Lock
     from leaselock.cli.options import CommandOptions
@@ -19,21 +20,27 @@ def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> 
     """The locks that the options of `run` name."""
     if options.shared and options.slots is not None:
         raise Usage("either --shared or --slots, not both")
-    lease, renew = options.lease, not options.no_renew
+    settings: dict[str, Any] = {
+        "lease": options.lease,
+        "renew": not options.no_renew,
+        "label": label,
+    }
+    if options.max_hold is not None:
+        # The command ends before that. If it cannot be ended, or this process hangs, the lock is
+        # free when the time is over.
+        settings["max_hold"] = options.max_hold + options.kill_after + options.lease
     if options.min_hold and (options.shared or options.slots is not None):
         raise Usage("--min-hold and --once-per need an exclusive lock")
     if options.slots is not None:
-        lock: Lock = client.semaphore(name, options.slots, lease=lease, renew=renew, label=label)
+        lock: Lock = client.semaphore(name, options.slots, **settings)
     elif options.shared:
-        lock = client.rwlock(name, lease=lease, renew=renew, label=label).read
+        lock = client.rwlock(name, **settings).read
     else:
-        lock = client.lock(name, lease=lease, renew=renew, label=label, min_hold=options.min_hold)
+        lock = client.lock(name, min_hold=options.min_hold, **settings)
     if not options.others:
         return lock
     others = [
-        client.lock(other, lease=lease, renew=renew, label=label)
-        for other in dict.fromkeys(options.others)
-        if other != name
+        client.lock(other, **settings) for other in dict.fromkeys(options.others) if other != name
     ]
     return SeveralLocks(client, lock, others)
 
@@ -51,13 +58,13 @@ class SeveralLocks:
         # The name of the lock that was not acquired in time.
         self.timed_out = ""
 
-    def acquire(self, timeout: float | None) -> SeveralLeases | None:
-        """Acquire all; None when the time has passed."""
+    def acquire(self, *, timeout: float | None) -> SeveralLeases:
+        """Acquire all, as `LockAll.acquire` does; remember which one was not acquired in time."""
         try:
-            leases = self.client.lock_all(self.locks, timeout=timeout).acquire()
+            leases = self.client.lock_all(self.locks).acquire(timeout=timeout)
         except AcquireTimeout as error:
             self.timed_out = error.name
-            return None
+            raise
         return SeveralLeases(leases, self.name)
 
     def blocking(self) -> Lock:

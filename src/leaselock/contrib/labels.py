@@ -5,7 +5,7 @@ from __future__ import annotations
 # The kinds of events that end an acquire, and the outcome that they stand for.
 OUTCOMES = {
     "granted": "acquired",
-    "timed out": "timeout",
+    "timed_out": "timeout",
     "failed": "error",
     "cancelled": "cancelled",
 }

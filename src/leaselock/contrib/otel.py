@@ -12,7 +12,6 @@ identity is stored with the hold.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -57,14 +56,14 @@ def current_trace() -> str:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
-def link_to(metadata: str) -> Any:
-    """A link to the trace in the metadata of a holder; None if it has none."""
+def link_to(note: str) -> Any:
+    """A link to the trace in the note of a holder; None if it has none."""
     try:
-        _, trace_id, span_id, flags = json.loads(metadata)["note"].split("-")
+        _, trace_id, span_id, flags = note.split("-")
         context = trace.SpanContext(
             int(trace_id, 16), int(span_id, 16), True, trace.TraceFlags(int(flags, 16))
         )
-    except (AttributeError, LookupError, TypeError, ValueError):
+    except ValueError:
         return None  # another program, or none that traces
     return trace.Link(context) if context.is_valid else None
 
@@ -102,7 +101,7 @@ class Telemetry:
             self._continue(span, event)
 
     def _continue(self, span: Any, event: Event) -> None:
-        if event.holder is not None and (link := link_to(event.holder.metadata)) is not None:
+        if event.holder is not None and (link := link_to(event.holder.note)) is not None:
             span.add_link(link.context)
         if event.kind in OUTCOMES:
             del self.spans[event.id]
@@ -119,7 +118,7 @@ class Telemetry:
             case "busy":
                 self.queued.add(event.id)
                 self.waiting.add(1, own)
-            case "granted" | "timed out" | "failed" | "cancelled":
+            case "granted" | "timed_out" | "failed" | "cancelled":
                 self.acquire.record(event.seconds, own | {"outcome": OUTCOMES[event.kind]})
                 if event.id in self.queued:
                     self.queued.discard(event.id)
@@ -131,7 +130,7 @@ class Telemetry:
                 self.lost.add(event.kind == "lost", own | {"reason": event.reason})
             case "renewed":
                 self.slack.record(event.seconds, own)
-            case "renewal failed":
+            case "renewal_failed":
                 self.errors.add(1, own | {"operation": "renew"})
             case "broken":
                 self.broken.add(1, own)

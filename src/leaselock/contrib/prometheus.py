@@ -71,7 +71,7 @@ class Metrics:
             self.hold.labels(lock, event.kind).observe(event.seconds)
         elif event.kind == "renewed":
             self.slack.labels(lock).observe(event.seconds / event.lease)
-        elif event.kind == "renewal failed":
+        elif event.kind == "renewal_failed":
             self.failed.labels(lock).inc()
         elif event.kind == "broken":
             self.broken.labels(lock).inc()

@@ -13,7 +13,7 @@ from leaselock.core import timing, validity
 from leaselock.core.backend import Busy, Grant, PoolExhausted
 from leaselock.core.effects import FOREVER
 from leaselock.core.events import LONG_WAIT, Event
-from leaselock.core.inspection import waiter_of
+from leaselock.core.inspection import holder_of, waiter_of
 from leaselock.core.timing import Retry
 from leaselock.errors import (
     AcquireCancelled,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Claim, HoldRecord, Mode
     from leaselock.core.effects import Owner
-    from leaselock.core.events import Kind
+    from leaselock.core.events import EventKind
     from leaselock.core.hold import Hold
     from leaselock.core.hold_registry import HoldRegistry
     from leaselock.core.renewer import Renewer
@@ -59,6 +59,8 @@ class LockOptions(NamedTuple):
     """How many permits the semaphore has; 0 takes what the store has."""
     sides: bool = False
     """Whether it is one side of a read/write lock."""
+    max_hold: float = FOREVER
+    """For how long a hold is renewed at most, from its grant on."""
 
 
 class Acquisition(Retry):
@@ -129,6 +131,7 @@ class Acquisition(Retry):
                             asked=self.asked,
                             lasts=reply.lasts,
                             renew=self.options.renew,
+                            max_hold=self.options.max_hold,
                             owner=owner,
                         )
                         hold.uncertain = self.uncertain
@@ -136,7 +139,7 @@ class Acquisition(Retry):
                     self._check_late()
                 elif self.env.now() >= self.deadline:
                     await self._withdraw()
-                    await self._report("timed out", holder=reply.held)
+                    await self._report("timed_out", holder=reply.held)
                     return reply
                 else:
                     if not self.queued and registry.listeners.all:
@@ -204,7 +207,7 @@ class Acquisition(Retry):
 
     async def _report(
         self,
-        kind: Kind,
+        kind: EventKind,
         *,
         token: int | None = None,
         holder: HoldRecord | None = None,
@@ -212,11 +215,12 @@ class Acquisition(Retry):
     ) -> None:
         claim, now = self.claim, self.env.now()
         waited = now - (self.first_asked or now)
-        rare = kind == "failed" or (kind in ("granted", "timed out") and waited >= LONG_WAIT)
+        rare = kind == "failed" or (kind in ("granted", "timed_out") and waited >= LONG_WAIT)
         listeners = self.registry.listeners
         if rare or listeners.all:
             lease = claim.lease
-            event = Event(kind, claim.name, claim.id, now, waited, lease, token, holder, reason)
+            by = holder_of(holder, None)
+            event = Event(kind, claim.name, claim.id, now, waited, lease, token, by, reason)
             await listeners.report(event, rare=rare)
 
     def _next_request(self) -> float:

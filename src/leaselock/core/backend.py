@@ -133,6 +133,10 @@ def compatible(others: Sequence[Claim | HoldRecord], claim: Claim, limit: int = 
 # --- replies --------------------------------------------------------------------------------------
 
 
+# Why a store did not carry out a request: `StoreError.reason`.
+ErrorReason = Literal["unreachable", "denied", "misconfigured", "refused"]
+
+
 class Finding(NamedTuple):
     """One result of `Client.doctor`.
 

@@ -26,6 +26,7 @@ from leaselock.core.validation import (
     checked_label_from,
     checked_lease,
     checked_local_handoffs,
+    checked_max_hold,
     checked_name,
     checked_owner,
     checked_permits,
@@ -157,6 +158,7 @@ class ClientCore:
         cached: bool = False,
         owner: object = None,
         min_hold: object = 0.0,
+        max_hold: object = None,
         mode: Mode = "exclusive",
         permits: object = None,
         sides: bool = False,
@@ -168,8 +170,9 @@ class ClientCore:
             local_handoffs = 0 if min_hold else self.local_handoffs
         handoffs = checked_local_handoffs(local_handoffs)
         limit = 0 if permits is None else checked_permits(permits)
+        bound = checked_max_hold(max_hold)
         options = LockOptions(
-            checked_lease(lease),
+            min(checked_lease(lease), bound),
             checked_switch(renew, "renew"),
             checked_timeout(timeout),
             checked_switch(reentrant, "reentrant"),
@@ -181,6 +184,7 @@ class ClientCore:
             limit=limit,
             sides=sides,
             min_hold=checked_seconds(min_hold, "min_hold", least=0.0, most=LONGEST_LEASE),
+            max_hold=bound,
         )
         context = self.context(protocol)
         if mode not in context.registry.backend.capabilities.modes:
@@ -209,7 +213,7 @@ class ClientCore:
             owner="lock",
         )
         mutex.options = mutex.options._replace(aligned=checked_switch(align, "align"))
-        return mutex.acquire(0.0)
+        return mutex.try_acquire()
 
     def rwlock(self, name: object, **options: Any) -> dict[Mode, Mutex]:
         """The sides of a read/write lock: shared, update and exclusive."""
@@ -353,7 +357,8 @@ class ClientCore:
             with concerning(text):
                 await retry.until_answered(partial(registry.backend.break_lock, text, only))
             now = self.env.now()
-            event = Event("broken", text, hold.id, now, token=hold.token, holder=hold)
+            by = holder_of(hold, None)
+            event = Event("broken", text, hold.id, now, token=hold.token, holder=by)
             await self.listeners.report(event, rare=True)
         return holder_of(meant[0], None)
 

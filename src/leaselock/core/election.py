@@ -112,7 +112,6 @@ class Term:
         """
         mutex = self.candidacy.mutex
         handle = await mutex.acquire(None)
-        assert handle is not None
         handle.guard_body()
         self.handle, self.leader = handle, mutex.registry.env.owner()
         self.ended.clear()

@@ -15,18 +15,18 @@ from leaselock.core.effects import CallUser
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.core.backend import HoldRecord
     from leaselock.core.hold import Hold
+    from leaselock.core.inspection import Holder
 
-Kind = Literal[
+EventKind = Literal[
     "asked",  # an acquire begins
     "busy",  # another owner holds the lock: the acquire waits, or gives up at once
     "granted",
-    "timed out",
+    "timed_out",
     "failed",  # the acquire ended with an error of the store
     "cancelled",  # the acquire was cancelled or interrupted, or its client closed
     "renewed",
-    "renewal failed",  # it will be tried again
+    "renewal_failed",  # it will be tried again
     "lost",
     "released",
     "broken",  # by this client, by force
@@ -46,7 +46,7 @@ class Event(NamedTuple):
     granted order:5 0.002
     """
 
-    kind: Kind
+    kind: EventKind
     """What happened."""
     name: str
     """The name of the lock."""
@@ -55,17 +55,17 @@ class Event(NamedTuple):
     at: float
     """When, on the clock of `time.clock_gettime(time.CLOCK_BOOTTIME)`."""
     seconds: float = 0.0
-    """How long: held ("released", "lost"); left of the lease at a renewal ("renewed", "renewal
-    failed"); waited (all others).
+    """How long: held ("released", "lost"); left of the lease at a renewal ("renewed",
+    "renewal_failed"); waited (all others).
     """
     lease: float = 0.0
     """The length of the lease; at a renewal, for how long one makes the hold valid."""
     token: int | None = None
     """The fencing token, of a hold."""
-    holder: HoldRecord | None = None
-    """Who had the lock, for "busy", "timed out" and "broken", where the store knows it."""
+    holder: Holder | None = None
+    """Who had the lock, for "busy", "timed_out" and "broken", where the store knows it."""
     reason: str = ""
-    """Why, for "failed", "renewal failed" and "lost"."""
+    """Why, for "failed", "renewal_failed" and "lost"."""
 
 
 class Listeners:
@@ -87,7 +87,7 @@ class Listeners:
             await CallUser(listener, event)
 
 
-def hold_event(kind: Kind, hold: Hold, now: float, seconds: float, reason: str = "") -> Event:
+def hold_event(kind: EventKind, hold: Hold, now: float, seconds: float, reason: str = "") -> Event:
     """An event of a hold."""
     claim, token = hold.claim, hold.token
     return Event(kind, claim.name, claim.id, now, seconds, claim.lease, token, reason=reason)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 TAKEN = "the store reports another holder, or the lock was broken by force"
 RAN_OUT = "its time ran out before a renewal was confirmed"
 FIXED = "its fixed lease is over"
+BOUNDED = "it was held for max_hold, and is not renewed beyond that"
 CLOSED = "the client was closed"
 NOT_OURS = "at its release the store no longer had this hold"
 UNCONFIRMED = "the store did not confirm its release, so it stays locked until its lease ends"
@@ -106,7 +107,7 @@ class Hold:
         self.token = token
         self.valid_until = valid_until
         self.renew = renew
-        # The end of a fixed lease, which no renewal moves.
+        # The end of a fixed lease, or of max_hold, which no renewal moves.
         self.max_valid_until = FOREVER if renew else valid_until
         # The modes of the leases that share this hold: nested acquisitions of its owner.
         self.modes = [claim.mode]
@@ -160,7 +161,8 @@ class Hold:
     def expire(self, now: float) -> None:
         """Mark the hold as lost if its time has passed."""
         if self.state is State.HELD and now >= self.valid_until:
-            self.lose(FIXED if self.valid_until >= self.max_valid_until else RAN_OUT)
+            ended = BOUNDED if self.renew else FIXED
+            self.lose(ended if self.valid_until >= self.max_valid_until else RAN_OUT)
 
     def check(self, now: float, store: str) -> None:
         """Raise LeaseLost, which names the *store*, unless the hold is valid."""

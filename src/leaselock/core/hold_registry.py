@@ -162,21 +162,24 @@ class HoldRegistry:
         asked: float,
         lasts: float = FOREVER,
         renew: bool,
+        max_hold: float = FOREVER,
         owner: Owner | None,
     ) -> Hold:
         """A hold begins; the renewer learns about it in the same step.
 
         The request that confirmed it was sent at *asked*. The store has it for *lasts* seconds, if
-        that is less than its lease. A hold without an owner is one that was adopted.
+        that is less than its lease. It is renewed for *max_hold* seconds at most. A hold without an
+        owner is one that was adopted.
         """
         hold = Hold(claim, token, valid_until, renew=renew)
         hold.began = asked
         if lasts < claim.lease:
             hold.provisional = True
-        if not renew:
+        longest = max_hold if renew else claim.lease
+        if longest < FOREVER:
             # A provisional hold is prolonged to the end of its fixed lease.
             begin = self.env.now() if hold.provisional else asked
-            hold.max_valid_until = validity.lease_end(self.backend.capabilities, begin, claim.lease)
+            hold.max_valid_until = validity.lease_end(self.backend.capabilities, begin, longest)
         reference = weakref.ref(hold)
         self.holds[claim.id] = reference
         if owner is None:

@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from leaselock.core.hold_registry import HoldRegistry
 
 
+H = TypeVar("H")
 L = TypeVar("L")
+
+
+def if_granted(handle: H | None, wrap: Callable[[H], L]) -> L | None:
+    """What *wrap* makes of the handle of a grant; None if there was no grant."""
+    return None if handle is None else wrap(handle)
 
 
 class LeaseHandle:

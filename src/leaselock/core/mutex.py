@@ -46,16 +46,16 @@ def as_handle(handle: LeaseHandle) -> LeaseHandle:
     return handle
 
 
-def _as_it_is(mutex: Mutex, busy: Busy) -> Busy:
+def _as_it_is(mutex: Mutex, busy: Busy, limit: float | None) -> Busy:
     return busy
 
 
-def _nothing(mutex: Mutex, busy: Busy) -> None:
-    """A try with a timeout of its own returns None."""
+def _nothing(mutex: Mutex, busy: Busy, limit: float | None) -> None:
+    """A try returns None."""
 
 
-def _time_out(mutex: Mutex, busy: Busy) -> NoReturn:
-    raise mutex.timed_out(busy, mutex.options.timeout)
+def _time_out(mutex: Mutex, busy: Busy, limit: float | None) -> NoReturn:
+    raise mutex.timed_out(busy, limit)
 
 
 class Mutex:
@@ -80,16 +80,24 @@ class Mutex:
 
     def acquire(
         self, timeout: object, permits: object = 1, **unknown: object
-    ) -> Process[LeaseHandle | None]:
-        """Acquire the lock; None when the time has passed. Without *timeout* the lock's own holds,
-        and AcquireTimeout is raised.
+    ) -> Process[LeaseHandle]:
+        """Acquire the lock; AcquireTimeout when *timeout* seconds have passed, by default the
+        lock's own.
 
         A wrong number is refused here, before anything is awaited.
         """
         refuse("acquire", unknown)
         limit, permits = checked_timeout(timeout), checked_permits(permits, self.options.limit)
         if limit is None:
-            return self._acquire(self.options.timeout, permits, _time_out, as_handle)
+            limit = self.options.timeout
+        return self._acquire(limit, permits, _time_out, as_handle)
+
+    def try_acquire(
+        self, timeout: object = 0.0, permits: object = 1, **unknown: object
+    ) -> Process[LeaseHandle | None]:
+        """Acquire the lock; None when *timeout* seconds have passed."""
+        refuse("try_acquire", unknown)
+        limit, permits = checked_timeout(timeout), checked_permits(permits, self.options.limit)
         return self._acquire(limit, permits, _nothing, as_handle)
 
     def enter(self, granted: Callable[[LeaseHandle], L], place: object = None) -> Process[L]:
@@ -111,7 +119,7 @@ class Mutex:
         self,
         limit: float | None,
         permits: int,
-        refused: Callable[[Mutex, Busy], T],
+        refused: Callable[[Mutex, Busy, float | None], T],
         granted: Callable[[LeaseHandle], L],
         body: bool = False,
         place: object = None,
@@ -128,7 +136,7 @@ class Mutex:
             hold = registry.of(owner, self.name)
         if hold is not None:
             if (busy := await self._nest(hold, deadline)) is not None:
-                return refused(self, busy)
+                return refused(self, busy, limit)
         elif not options.cached or (hold := self._take_cached(owner)) is None:
             note = "" if registry.note is None else await ask_note(registry.note)
             claim = registry.claim(
@@ -150,7 +158,7 @@ class Mutex:
             finally:
                 self.waiting.discard(acquisition)
             if not isinstance(found, Hold):
-                return refused(self, found)
+                return refused(self, found, limit)
             hold = found
             if registry.env.records_call_sites():
                 hold.place = registry.env.call_site()
@@ -208,6 +216,7 @@ class Mutex:
             asked=now,
             lasts=lease.valid_until - now,
             renew=options.renew,
+            max_hold=options.max_hold,
             owner=owner,
         )
 
@@ -281,6 +290,12 @@ class Mutex:
         if self.itself is not None:
             return NotHeld(
                 self.name, f"cannot {what} {self.name!r}: this lock object does not hold it"
+            )
+        if self.owned():
+            return NotHeld(
+                self.name,
+                f"cannot {what} {self.name!r} by this lock object: this thread or task has "
+                "acquired it by another one; release it by its lease or by that object",
             )
         return NotHeld(
             self.name,

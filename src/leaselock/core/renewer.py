@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import Claim
     from leaselock.core.effects import Signal
-    from leaselock.core.events import Kind
+    from leaselock.core.events import EventKind
     from leaselock.core.hold_registry import HoldRegistry
 
 # How many renewals are sent as one request.
@@ -97,7 +97,7 @@ class Renewer:
             answers = await registry.backend.renew(claims, until)
         except StoreError as error:
             self._try_again(holds)
-            await self._report("renewal failed", holds, str(error))
+            await self._report("renewal_failed", holds, str(error))
             return
         unknown = [hold for hold, renewed in zip(holds, answers, strict=True) if renewed is None]
         self.failures = 0
@@ -109,7 +109,7 @@ class Renewer:
         if unknown:
             self._try_again(unknown)
 
-    async def _report(self, kind: Kind, holds: list[Hold], reason: str = "") -> None:
+    async def _report(self, kind: EventKind, holds: list[Hold], reason: str = "") -> None:
         registry = self.registry
         if registry.listeners.of_rare():
             for hold in holds:
@@ -129,11 +129,11 @@ class Renewer:
             hold.next_check = hold.valid_until if final else min(hold.valid_until, again)
 
     def _wanted(self, hold: Hold, asked: float) -> Claim:
-        """The claim to renew: for a fixed lease, only what is left of it."""
-        if hold.renew:
-            return hold.claim
+        """The claim to renew: of a fixed lease, and near the end of *max_hold*, what is left."""
         can = self.registry.backend.capabilities
         left = validity.lease_for(can, asked, hold.max_valid_until)
+        if hold.renew and left >= hold.claim.lease:
+            return hold.claim
         return hold.claim._replace(lease=left)
 
     def _renewed(self, hold: Hold, asked: float, lease: float) -> None:

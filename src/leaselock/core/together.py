@@ -17,6 +17,7 @@ from leaselock.errors import LeaselockError, LeaseLost, NotHeld
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from leaselock.core.backend import Busy
     from leaselock.core.effects import Env, Process
     from leaselock.core.mutex import Mutex
 
@@ -29,6 +30,13 @@ class Member(NamedTuple):
 
     mutex: Mutex
     permits: int
+
+
+class Refusal(NamedTuple):
+    """The lock that was not granted in time, and why."""
+
+    mutex: Mutex
+    busy: Busy
 
 
 def merged(mutexes: Iterable[Mutex]) -> list[Member]:
@@ -63,13 +71,24 @@ class Together:
         self.timeout = timeout
         self.entries: list[tuple[object, TogetherHandle]] = []
 
-    def acquire(self, timeout: object, **unknown: object) -> Process[TogetherHandle | None]:
-        """Acquire all; None when the time has passed, or AcquireTimeout without *timeout*."""
+    async def acquire(self, timeout: object, **unknown: object) -> TogetherHandle:
+        """Acquire all; AcquireTimeout when *timeout* seconds have passed, by default its own."""
         refuse("acquire", unknown)
-        return self._acquire(checked_timeout(timeout))
+        limit = checked_timeout(timeout)
+        if limit is None:
+            limit = self.timeout
+        found = await self._acquire(limit)
+        if isinstance(found, Refusal):
+            raise found.mutex.timed_out(found.busy, limit)
+        return found
 
-    async def _acquire(self, timeout: float | None) -> TogetherHandle | None:
-        limit = self.timeout if timeout is None else timeout
+    async def try_acquire(self, timeout: object = 0.0, **unknown: object) -> TogetherHandle | None:
+        """Acquire all; None when *timeout* seconds have passed."""
+        refuse("try_acquire", unknown)
+        found = await self._acquire(checked_timeout(timeout))
+        return None if isinstance(found, Refusal) else found
+
+    async def _acquire(self, limit: float | None) -> TogetherHandle | Refusal:
         deadline = FOREVER if limit is None else self.env.now() + limit
         taken = TogetherHandle([])
         try:
@@ -79,9 +98,7 @@ class Together:
                     taken.handles.append(found)
                     continue
                 await taken.release()
-                if timeout is None:
-                    raise mutex.timed_out(found, limit)
-                return None
+                return Refusal(mutex, found)
         except BaseException:
             taken.drop()
             raise
@@ -89,8 +106,7 @@ class Together:
 
     async def enter(self) -> TogetherHandle:
         """Acquire all for the body of a `with`."""
-        taken = await self._acquire(None)
-        assert taken is not None
+        taken = await self.acquire(None)
         self.entries.append((self.env.owner().reference, taken))
         taken.guard_body()
         return taken

@@ -17,11 +17,12 @@ LONGEST_NAME = 255
 MOST_LOCAL_HANDOFFS = 10_000
 MOST_PERMITS = 1_000_000
 WAITS = "timeout=None waits without limit, timeout=0 does not wait"
+TRIES = f"try_acquire() does not wait; {WAITS}"
 LENGTH = "lease= is the length of the lease in seconds, which is renewed unless renew=False"
 POLLS = "waiters are notified, they do not poll"
 # What the arguments of other libraries are here.
 HABITS = {
-    "blocking": WAITS,
+    "blocking": TRIES,
     "blocking_timeout": WAITS,
     "acquire_timeout": WAITS,
     **dict.fromkeys(("expire", "expiration", "ttl", "lease_time", "auto_release_time"), LENGTH),
@@ -80,6 +81,13 @@ def checked_seconds(value: object, what: str, *, least: float, most: float) -> f
 def checked_lease(value: object) -> float:
     """The length of a lease in seconds."""
     return checked_seconds(value, "lease", least=SHORTEST_LEASE, most=LONGEST_LEASE)
+
+
+def checked_max_hold(value: object) -> float:
+    """For how many seconds a hold is renewed at most; None sets no bound."""
+    if value is None:
+        return float("inf")
+    return checked_seconds(value, "max_hold", least=SHORTEST_LEASE, most=float("inf"))
 
 
 def checked_timeout(value: object) -> float | None:

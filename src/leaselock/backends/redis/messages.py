@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Sequence
 
-    from leaselock.core.backend import Claim
-    from leaselock.errors import Reason
+    from leaselock.core.backend import Claim, ErrorReason
 
 Word = str | bytes | int | float
 Command = tuple[Word, ...]
@@ -135,7 +134,7 @@ class DeadlineExceeded(NotApplied):
 class NotALock(NotApplied):
     """The key holds something else: a value of the application, or a lock of another protocol."""
 
-    reason: Reason = "misconfigured"
+    reason: ErrorReason = "misconfigured"
 
 
 class SubscribeFailed(NotApplied):

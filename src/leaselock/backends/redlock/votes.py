@@ -16,7 +16,7 @@ from leaselock.errors import NotApplied, OutcomeUnknown, StoreError, not_applied
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from leaselock.errors import Reason
+    from leaselock.core.backend import ErrorReason
 
 
 class Votes:
@@ -87,7 +87,7 @@ class Votes:
         return made
 
 
-def _common_reason(errors: Iterable[StoreError]) -> Reason:
+def _common_reason(errors: Iterable[StoreError]) -> ErrorReason:
     """Why all of them failed, if that is one reason."""
     found = {error.reason for error in errors}
     return found.pop() if len(found) == 1 else "unreachable"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from leaselock.backends.sql.connection import Steps
     from leaselock.backends.sql.url import Target
-    from leaselock.errors import Reason
+    from leaselock.core.backend import ErrorReason
 
 EXTRA = "mysql"
 SHORTEST_WAIT = 0.001
@@ -100,7 +100,7 @@ def _encryption(target: Target) -> dict[str, Any]:
     return {"ssl": context}
 
 
-def _reason(error: Exception) -> Reason:
+def _reason(error: Exception) -> ErrorReason:
     """Why there is no connection, by the number of the server's error, if it sent one."""
     number = str(error.args[0]) if error.args else ""
     if number in MYSQL_DENIED:

@@ -20,7 +20,7 @@ from leaselock.errors import NotApplied
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leaselock.errors import Reason
+    from leaselock.core.backend import ErrorReason
 
 __all__ = [
     "Location",
@@ -132,7 +132,7 @@ def prepare(path: str) -> Location:
         permissions.check_file(real, found, parent)
         return Location(real, _clients(real, found, parent), found.st_dev, found.st_ino)
     except OSError as error:
-        reason: Reason = "denied" if isinstance(error, PermissionError) else "refused"
+        reason: ErrorReason = "denied" if isinstance(error, PermissionError) else "refused"
         raise NotApplied(
             f"cannot use {path!r} for locks: {error}: correct that, {ELSEWHERE}", reason
         ) from error

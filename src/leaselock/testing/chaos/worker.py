@@ -107,10 +107,10 @@ class Loop:
             attempt = self.recorder.acquiring(
                 PERMITS, timeout=timeout, task=self.task, permits=permits, limit=LIMIT
             )
-            return attempt, partial(semaphore.acquire, timeout, permits)
+            return attempt, partial(semaphore.try_acquire, permits, timeout=timeout)
         read = self.client.rwlock(name, lease=lease).read
         attempt = self.recorder.acquiring(name, timeout=timeout, task=self.task, mode=mode)
-        return attempt, partial(read.acquire, timeout)
+        return attempt, partial(read.try_acquire, timeout=timeout)
 
     def hold(self, attempt: Attempt, lease: Any) -> Cycle:
         """Hold briefly, or for longer than the lease; in the role "hold", until killed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leaselock.errors import NotHeld
@@ -79,7 +80,9 @@ async def waiters_are_shown_in_order(world: World) -> None:
         others = []
         for number in range(3):
             waiting = client.lock("a", label=f"label {number}")
-            others.append(world.spawn(waiting.acquire, 20.0, title=f"waiter {number}"))
+            others.append(
+                world.spawn(partial(waiting.acquire, timeout=20.0), title=f"waiter {number}")
+            )
             await world.wait_for_waiters(lock, number + 1)
         for number, waiter in enumerate(await lock.waiters()):
             _check_holder(waiter, f"waiter {number}", f"label {number}")
@@ -92,7 +95,7 @@ async def locks_are_listed(world: World) -> None:
     """Locks that are held or waited for, sorted, filtered by the pattern."""
     assert await world.first.locks() == []
     leases = [await world.must_acquire(world.lock(name)) for name in ("b:1", "a", "b:2", "c")]
-    other = world.spawn(world.client().lock("a").acquire, 20.0)
+    other = world.spawn(partial(world.client().lock("a").acquire, timeout=20.0))
     await world.wait_for_waiters(world.lock("a"), 1)
     reports = await world.client().locks()
     assert [report.name for report in reports] == ["a", "b:1", "b:2", "c"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import leaselock
@@ -66,7 +67,9 @@ async def close_ends_waits(world: World) -> None:
     """Each waiting acquire raises ClientClosed, and no waiter is left in the queue."""
     lock, client = world.lock("a"), world.client()
     async with lock:
-        others = [world.spawn(client.lock("a").acquire, t) for t in (None, None, 25.0)]
+        others = [
+            world.spawn(partial(client.lock("a").acquire, timeout=t)) for t in (None, None, 25.0)
+        ]
         await world.wait_for_waiters(client.lock("a"), 3)
         await client.close()
         errors = [await other.end() for other in others]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ async def broken_lock_is_not_handed_over(world: World) -> None:
     """A local waiter behind a broken hold waits for the store."""
     lock, operator = world.lock("a", lease=30.0), world.client()
     lease = await world.must_acquire(lock)
-    other = world.spawn(lock.acquire, 30.0)
+    other = world.spawn(partial(lock.acquire, timeout=30.0))
     await world.wait_for_waiters(lock, 1)
     await world.first.break_lock("a", token=lease.token)
     rival = await world.must_acquire(operator.lock("a"))

@@ -88,6 +88,28 @@ async def lost_lock_cannot_be_reacquired_until_released(world: World) -> None:
 
 
 @scenario()
+async def lease_ends_at_max_hold(world: World) -> None:
+    """It is renewed until then, its loss is reported as any other, and the lock is free."""
+
+    async def attempt(name: str) -> None:
+        length = world.store.lease
+        lock = world.lock(name, lease=length, max_hold=3 * length)
+        lease = await world.must_acquire(lock)
+        reported: list[Lease] = []
+        lease.on_lost(reported.append)
+        await world.wait_until(lambda: lease.lost)
+        with raising(LeaseLost, name) as caught:
+            await lease.release()
+        if "max_hold" not in str(caught[0]):
+            raise caught[0]  # a renewal was sent too late
+        assert lease.renewals > 0
+        await world.wait_until(lambda: reported == [lease])
+        await (await world.must_acquire(world.client().lock(name))).release()
+
+    await world.retry_if_slow(5, attempt)
+
+
+@scenario()
 async def body_that_lost_its_lease_raises_lease_lost(world: World) -> None:
     """The end of a body that did not notice the loss raises LeaseLost."""
     with raising(LeaseLost, "a"):

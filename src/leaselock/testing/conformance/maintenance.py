@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leaselock.testing.conformance.scenario import scenario
@@ -29,9 +30,9 @@ async def setup_and_gc_do_not_disturb_locks(world: World) -> None:
     """Neither affects a held lock or its waiter."""
     lock = world.lock("a")
     lease = await world.must_acquire(lock)
-    other = world.spawn(world.client().lock("a").acquire, 20.0)
+    other = world.spawn(partial(world.client().lock("a").acquire, timeout=20.0))
     await world.wait_for_waiters(lock, 1)
-    shown = await world.first.setup(dry=True)
+    shown = await world.first.setup(dry_run=True)
     assert all(isinstance(statement, str) for statement in shown)
     assert await world.first.setup() is not None
     assert await world.first.gc() >= 0

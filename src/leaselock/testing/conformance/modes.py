@@ -13,23 +13,24 @@ from leaselock.errors import (
     WouldDeadlock,
 )
 from leaselock.testing.conformance.scenario import raising, scenario
+from leaselock.testing.conformance.watching import report_changes
 from leaselock.testing.conformance.world import TIMEOUT
 
 if TYPE_CHECKING:
+    from leaselock import LockChange
     from leaselock.testing.conformance.api_types import Lease, Lock, Semaphore
     from leaselock.testing.conformance.world import World
 
 
 async def _is_free(lock: Lock) -> bool:
-    lease = await lock.acquire(timeout=0)
+    lease = await lock.try_acquire()
     if lease is not None:
         await lease.release()
     return lease is not None
 
 
-async def _hold(lock: Lock, order: list[str], title: str, *arguments: Any) -> None:
-    lease = await lock.acquire(TIMEOUT, *arguments)
-    assert lease is not None
+async def _hold(lock: Lock, order: list[str], title: str, *permits: Any) -> None:
+    lease = await lock.acquire(*permits, timeout=TIMEOUT)
     order.append(title)
     await lease.release()
 
@@ -159,7 +160,7 @@ async def writer_may_read_and_counts_as_a_reader_afterwards(world: World) -> Non
     assert mine.read.owned()
     assert not mine.write.owned()
     with raising(WouldDeadlock):
-        await mine.write.acquire(0)
+        await mine.write.acquire(timeout=0)
     assert not await _is_free(theirs.write)
     await read.release()
     assert await _is_free(theirs.write)
@@ -172,7 +173,7 @@ async def reader_that_wants_to_write_is_refused_at_once(world: World) -> None:
     async with shared.read as lease:
         for timeout in (0, None):
             with raising(WouldDeadlock, "a", "read"):
-                await shared.write.acquire(timeout)
+                await shared.write.acquire(timeout=timeout)
         with raising(WouldDeadlock):
             await lease.upgrade(1.0)
         lease.ensure()
@@ -184,7 +185,7 @@ async def side_that_is_not_reentrant_says_so(world: World) -> None:
     shared = world.first.rwlock("a", reentrant=False)
     async with shared.read:
         with raising(AlreadyHeld):
-            await shared.read.acquire(0)
+            await shared.read.acquire(timeout=0)
 
 
 @scenario("sharing", "leases_expire")
@@ -202,6 +203,24 @@ async def lost_reader_does_not_end_the_others(world: World) -> None:
     with raising(LeaseLost):
         await one.release()
     await other.release()
+
+
+@scenario("sharing")
+async def whole_lock_is_watched_and_asked(world: World) -> None:
+    """It is locked while any side is held, and a watch of it reports holders of any side."""
+    shared, client = world.client().rwlock("a"), world.client()
+    changes: list[LockChange] = []
+    reporting = world.spawn(report_changes, client.rwlock("a"), changes.append)
+    await world.wait_until(lambda: len(changes) == 1)
+    for side in (shared.read, shared.write):
+        assert not await shared.locked()
+        lease = await world.must_acquire(side)
+        assert await shared.locked()
+        await world.wait_until(lambda: changes[-1].holder is not None)
+        await lease.release()
+        await world.wait_until(lambda: changes[-1].holder is None)
+    await client.close()
+    await reporting.end()
 
 
 @scenario("sharing")
@@ -283,7 +302,7 @@ async def write_while_holding_update_is_an_upgrade(world: World) -> None:
         assert await _is_free(theirs.read)
         assert not await _is_free(theirs.update)
         async with theirs.read:
-            assert await mine.write.acquire(0) is None
+            assert await mine.write.try_acquire() is None
 
 
 # --- semaphores -----------------------------------------------------------------------------------
@@ -294,11 +313,12 @@ async def permits_are_never_exceeded(world: World) -> None:
     """So many permits are granted, and no more; each grant is a lease of its own."""
     mine, theirs = world.first.semaphore("a", permits=3), world.client().semaphore("a", permits=3)
     one = await world.must_acquire(mine, 0)
-    two = await theirs.acquire(0, 2)
-    assert two is not None
-    assert (await mine.available(), await mine.acquire(0)) == (0, None)
+    assert not await theirs.locked()
+    two = await theirs.acquire(2, timeout=0)
+    assert (await mine.available(), await mine.try_acquire()) == (0, None)
+    assert await theirs.locked()
     await one.release()
-    assert await theirs.available() == 1
+    assert (await theirs.available(), await theirs.locked()) == (1, False)
     again = await world.must_acquire(theirs, 0)
     assert again.token > two.token > one.token
     await again.release()
@@ -306,7 +326,7 @@ async def permits_are_never_exceeded(world: World) -> None:
     with raising(NotHeld):
         await mine.release()
     with raising(ValueError, "3"):
-        await mine.acquire(0, 4)
+        await mine.acquire(4, timeout=0)
 
 
 @scenario("permits", "has_queue", "fair")
@@ -316,7 +336,7 @@ async def claim_for_many_permits_is_not_overtaken(world: World) -> None:
     one = await world.must_acquire(semaphore)
     many = world.spawn(_hold, world.client().semaphore("a", permits=2), order, "many", 2)
     await world.wait_for_waiters(semaphore, 1)
-    assert await world.client().semaphore("a", permits=2).acquire(0) is None
+    assert await world.client().semaphore("a", permits=2).try_acquire() is None
     few = world.spawn(_hold, world.client().semaphore("a", permits=2), order, "few")
     await world.wait_for_waiters(semaphore, 2)
     await one.release()
@@ -331,23 +351,23 @@ async def other_limit_is_an_error_that_names_both(world: World) -> None:
     semaphore, client = world.first.semaphore("a", permits=2), world.client()
     async with semaphore:
         with raising(LimitMismatch, "2 permits", "3 permits"):
-            await client.semaphore("a", permits=3).acquire(0)
+            await client.semaphore("a", permits=3).acquire(timeout=0)
         with raising(LimitMismatch, "a semaphore of 2 permits", "a lock"):
-            await client.lock("a", local_handoffs=0).acquire(0)
+            await client.lock("a", local_handoffs=0).acquire(timeout=0)
         any_number = client.semaphore("a", permits=None)
         assert await any_number.available() == 1
         await (await world.must_acquire(any_number, 0)).release()
         with raising(LimitMismatch, "2 permits", "3"):
-            await any_number.acquire(0, 3)
+            await any_number.acquire(3, timeout=0)
     async with client.semaphore("a", permits=3), client.semaphore("a", permits=3):
         assert await client.semaphore("a", permits=3).available() == 1
     async with world.lock("b", local_handoffs=0):
         with raising(LimitMismatch, "a lock", "a semaphore of 2 permits"):
-            await client.semaphore("b", permits=2).acquire(0)
+            await client.semaphore("b", permits=2).acquire(timeout=0)
         with raising(LimitMismatch, "a lock"):
             await client.semaphore("b", permits=2).resize(3)
     with raising(LimitMismatch, "new"):
-        await client.semaphore("c", permits=None).acquire(0)
+        await client.semaphore("c", permits=None).acquire(timeout=0)
 
 
 @scenario("permits", "has_queue")
@@ -362,7 +382,7 @@ async def resize_takes_nothing_from_holders(world: World) -> None:
     await semaphore.resize(1)
     for lease in (*leases, third):
         lease.ensure()
-        assert await semaphore.acquire(0) is None
+        assert await semaphore.try_acquire() is None
         await lease.release()
     await (await world.must_acquire(semaphore, 0)).release()
 
@@ -380,9 +400,7 @@ async def resize_refuses_waiters_for_more(world: World) -> None:
 
 
 async def _acquire(semaphore: Semaphore, permits: int = 1) -> Lease:
-    lease = await semaphore.acquire(TIMEOUT, permits)
-    assert lease is not None
-    return lease
+    return await semaphore.acquire(permits, timeout=TIMEOUT)
 
 
 @scenario("permits", "leases_expire")
@@ -418,7 +436,7 @@ async def all_locks_or_none(world: World) -> None:
         assert not await _is_free(client.lock("a"))
         assert not await _is_free(client.lock("b"))
     async with client.lock("b"):
-        assert await world.first.lock_all(["a", "b", "c"]).acquire(0) is None
+        assert await world.first.lock_all(["a", "b", "c"]).try_acquire() is None
         with raising(AcquireTimeout, "'b'"):
             async with world.first.lock_all(["a", "b"], timeout=0.01):
                 pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leaselock.errors import InvalidName
@@ -66,7 +67,7 @@ async def each_name_can_be_waited_for(world: World) -> None:
     waiting = world.client()
     for name in GOOD:
         lease = await world.must_acquire(world.lock(name))
-        other = world.spawn(waiting.lock(name).acquire, 20.0)
+        other = world.spawn(partial(waiting.lock(name).acquire, timeout=20.0))
         await world.wait_for_waiters(world.lock(name), 1)
         await lease.release()
         assert await other.join() is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leaselock.testing.conformance.scenario import raising, scenario
@@ -50,10 +51,11 @@ async def timeout_of_acquire_is_a_number_of_seconds(world: World) -> None:
         if name == "taken":
             await world.must_acquire(world.client().lock(name))
         lock = world.lock(name)
+        bad: Any
         for bad in NEGATIVE:
-            await _refused(world, ValueError, "timeout", lock.acquire, bad)
+            await _refused(world, ValueError, "timeout", partial(lock.acquire, timeout=bad))
         for bad in NO_NUMBERS:
-            await _refused(world, TypeError, "timeout", lock.acquire, bad)
+            await _refused(world, TypeError, "timeout", partial(lock.acquire, timeout=bad))
     assert [report.name for report in await world.first.locks()] == ["taken"]
 
 
@@ -79,7 +81,7 @@ async def nested_acquire_checks_its_timeout(world: World) -> None:
     async with lock as lease:
         for bad in NEGATIVE:
             with raising(ValueError, "timeout"):
-                await lock.acquire(bad)
+                await lock.acquire(timeout=bad)
         lease.ensure()
     assert not await lock.locked()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leaselock.errors import LeaselockError, NotHeld
@@ -60,12 +61,25 @@ async def other_owners_do_not_nest(world: World) -> None:
     lock = world.lock("a")
     async with lock:
         assert not await world.spawn(_owned, lock.owned).join()
-        assert await world.spawn(lock.acquire, 0.02).join() is None
+        assert await world.spawn(partial(lock.try_acquire, timeout=0.02)).join() is None
 
 
 async def _owned(owned: object) -> bool:
     assert callable(owned)
     return bool(owned())
+
+
+@scenario()
+async def release_by_another_object_of_the_name_is_refused(world: World) -> None:
+    """The owner holds the lock. The error says what releases it."""
+    lock = world.lock("a")
+    lease = await world.must_acquire(lock)
+    with raising(NotHeld, "'a'", "another one", "release it by its lease or by that object"):
+        await world.lock("a").release()
+    lease.ensure()
+    await lock.release()
+    with raising(NotHeld, "does not hold it"):
+        await world.lock("a").release()
 
 
 @scenario()

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leaselock.errors import AcquireTimeout
@@ -32,8 +33,8 @@ async def zero_timeout_does_not_wait(world: World) -> None:
         async with world.lock(name):
             assert await world.try_once(lock) is None  # it makes a connection
             began = world.now()
-            assert await lock.acquire(timeout=0) is None
-            assert await lock.acquire(timeout=0.0) is None
+            assert await lock.try_acquire() is None
+            assert await lock.try_acquire() is None
             world.check_elapsed(began, 0.2)
         await (await world.must_acquire(lock, 0)).release()
 
@@ -51,7 +52,7 @@ async def wait_ends_at_its_timeout(world: World) -> None:
                 began = world.now()
                 lock = client.lock(name, timeout=own)
                 if own is None:
-                    assert await lock.acquire(0.3) is None
+                    assert await lock.try_acquire(timeout=0.3) is None
                 else:
                     with raising(AcquireTimeout):
                         await lock.acquire()
@@ -69,12 +70,14 @@ async def wake_ups_do_not_extend_the_timeout(world: World) -> None:
         lock = world.client().lock(name)
         async with world.lock(name):
             ahead = [
-                world.spawn(lock.acquire, (0.3 - 0.006 * n) * world.store.reply_factor)
+                world.spawn(
+                    partial(lock.try_acquire, timeout=(0.3 - 0.006 * n) * world.store.reply_factor)
+                )
                 for n in range(25)
             ]
             await world.wait_for_waiters(lock, len(ahead), within=world.store.reply_factor)
             began = world.now()
-            assert await lock.acquire(timeout=0.3 * world.store.reply_factor) is None
+            assert await lock.try_acquire(timeout=0.3 * world.store.reply_factor) is None
             assert world.now() - began > 0.299 * world.store.reply_factor
             world.check_elapsed(began, 0.5 * world.store.reply_factor)
             assert [await other.join() for other in ahead] == [None] * 25
@@ -147,7 +150,7 @@ async def timeout_removes_the_waiter(world: World) -> None:
         async with lock:
             assert await world.try_once(impatient, 0.02) is None
             assert await lock.waiters() == []
-            first = world.spawn(impatient.acquire, world.store.lease)
+            first = world.spawn(partial(impatient.try_acquire, timeout=world.store.lease))
             await world.wait_for_waiters(lock, 1, within=world.store.lease)
             second = world.spawn(_when, world, impatient)
             assert await first.join() is None
@@ -166,7 +169,7 @@ async def signals_do_not_extend_a_wait(world: World) -> None:
         async with lock:
             with repeated_signals():
                 began = world.now()
-                assert await rival.acquire(timeout=0.5) is None
+                assert await rival.try_acquire(timeout=0.5) is None
                 world.check_elapsed(began, 2.0)
 
     await world.retry_if_slow(3, attempt)

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock import LockChange
-    from leaselock.testing.conformance.api_types import Lock
+    from leaselock.testing.conformance.api_types import Lock, RWLock
     from leaselock.testing.conformance.world import World
 
 
-async def report_changes(lock: Lock, report: Callable[[LockChange], object]) -> None:
+async def report_changes(lock: Lock | RWLock, report: Callable[[LockChange], object]) -> None:
     """Report each change of a lock until the client is closed."""
     async for change in lock.watch():
         report(change)

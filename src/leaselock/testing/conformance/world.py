@@ -164,7 +164,7 @@ class World(abc.ABC):
     async def must_acquire(self, lock: Lock, timeout: float | None = TIMEOUT) -> Lease:
         """Acquire *lock*, which must succeed."""
         began = self.now()
-        lease = await (lock.acquire(timeout) if timeout != 0 else self.try_once(lock))
+        lease = await (lock.try_acquire(timeout=timeout) if timeout != 0 else self.try_once(lock))
         if lease is None:
             raise NotInTime(f"{lock.name!r} was not granted for {self.now() - began:.3f} s")
         return lease
@@ -178,7 +178,7 @@ class World(abc.ABC):
         ended = self.now() + TIMEOUT
         while True:
             try:
-                return await lock.acquire(timeout=timeout)
+                return await lock.try_acquire(timeout=timeout)
             except (NotApplied, OutcomeUnknown):
                 if self.now() > ended:
                     raise

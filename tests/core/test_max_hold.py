@@ -1,0 +1,201 @@
+"""`max_hold`: a hold is renewed until then, and not beyond."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.core.test_local import client_of
+from tests.core.test_service import Scene, mutex_of
+
+from leaselock.backends.sqlite.store import CAPABILITIES
+from leaselock.core.backend import Grant, Release, Renew
+from leaselock.core.effects import Sleep
+from leaselock.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Machine
+
+    from leaselock.core.client_core import ClientCore
+    from leaselock.core.lease_handle import LeaseHandle
+
+LEASE = 3.0
+BOUND = 9.5
+# What a holder does not use of its lease: the drift and the margin of the clocks.
+UNUSED = 0.2
+
+
+async def until_lost(machine: Machine, handle: LeaseHandle) -> float:
+    """Wait until the lease is lost; return until when it was valid."""
+    end = 0.0
+    while not handle.lost():
+        end = machine.now() + handle.remaining()
+        await Sleep(machine.now() + 0.01)
+    return end
+
+
+def lengths(scene: Scene) -> list[float]:
+    """The lengths of lease that were asked for at each renewal."""
+    renewals = [request for request in scene.store.seen if isinstance(request, Renew)]
+    return [claim.lease for renewal in renewals for claim in renewal.claims]
+
+
+def test_a_hold_is_renewed_until_its_bound_and_then_lost_like_any_other() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    other, theirs = scene.client("two")
+    called: list[object] = []
+
+    async def whole() -> tuple[float, float]:
+        asked = machine.now()
+        handle = await mutex_of(service, lease=LEASE, max_hold=BOUND).acquire(None)
+        handle.on_lost(called.append, handle, lambda handle: handle)
+        lost = await until_lost(machine, handle)
+        await Sleep(machine.now() + 0.1)
+        assert called == [handle]
+        with pytest.raises(LeaseLost, match="max_hold"):
+            await handle.release()
+        return asked, lost
+
+    async def following() -> float:
+        await mutex_of(theirs).acquire(None)
+        return other.now()
+
+    holder = scene.begin(machine, whole())
+    successor = scene.begin(other, following())
+    scene.world.play(BOUND + 5.0)
+    (asked, lost), granted = holder.result, successor.result
+    assert BOUND - UNUSED < lost - asked <= BOUND
+    assert lost <= granted <= asked + BOUND + 0.1
+    assert lengths(scene)[0] == LEASE
+    assert lengths(scene)[-1] < LEASE
+
+
+@pytest.mark.parametrize("renew", [True, False])
+def test_a_bound_that_is_shorter_than_the_lease_is_the_lease(renew: bool) -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        asked = machine.now()
+        handle = await mutex_of(service, renew=renew, max_hold=2.0).acquire(None)
+        assert 2.0 - UNUSED < await until_lost(machine, handle) - asked <= 2.0
+
+    scene.do(machine, whole(), 10.0)
+    assert not lengths(scene)
+
+
+def test_a_grant_that_is_confirmed_late_is_held_for_the_whole_time() -> None:
+    """The store has it for a moment only, until the client asks again."""
+    scene = Scene()
+    machine, service = scene.client()
+    backend: Any = service.contexts[None].registry.backend
+    acquire = backend.acquire
+
+    async def brief(*arguments: Any, **words: Any) -> object:
+        reply = await acquire(*arguments, **words)
+        return reply._replace(lasts=1.0) if isinstance(reply, Grant) else reply
+
+    backend.acquire = brief
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=LEASE, max_hold=BOUND).acquire(None)
+        granted = machine.now()
+        assert BOUND - UNUSED < await until_lost(machine, handle) - granted <= BOUND
+
+    scene.do(machine, whole(), 20.0)
+
+
+def test_an_extension_moves_the_end() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=LEASE, max_hold=BOUND).acquire(None)
+        await Sleep(machine.now() + BOUND - 2.0)
+        extended = machine.now()
+        await handle.extend(BOUND)
+        assert BOUND - UNUSED < await until_lost(machine, handle) - extended <= BOUND
+
+    scene.do(machine, whole(), 30.0)
+
+
+def test_a_nested_acquisition_keeps_the_end_of_the_outer_one() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+
+    async def whole() -> None:
+        asked = machine.now()
+        outer = await mutex_of(service, lease=LEASE, max_hold=BOUND).acquire(None)
+        inner = await mutex_of(service, lease=60.0).acquire(None)
+        assert await until_lost(machine, inner) - asked <= BOUND
+        assert outer.lost()
+
+    scene.do(machine, whole(), 20.0)
+
+
+def test_a_hold_that_ends_with_a_session_is_released_at_its_bound() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    backend = service.contexts[None].registry.backend
+    backend.capabilities = CAPABILITIES._replace(session_timeout=4.0)
+
+    async def whole() -> None:
+        asked = machine.now()
+        handle = await mutex_of(service, lease=60.0, max_hold=BOUND).acquire(None)
+        assert BOUND - UNUSED < await until_lost(machine, handle) - asked <= BOUND
+        await Sleep(machine.now() + 0.5)
+
+    scene.do(machine, whole(), 20.0)
+    assert any(isinstance(request, Release) for request in scene.store.seen)
+
+
+def cached(service: ClientCore) -> Any:
+    return mutex_of(service, lease=8.0, max_hold=BOUND, cached=True)
+
+
+def test_the_time_of_a_cached_lease_counts_from_each_acquisition() -> None:
+    scene = Scene()
+    machine, service = client_of(scene)
+
+    async def whole() -> None:
+        first = await cached(service).acquire(None)
+        await Sleep(machine.now() + 2.0)
+        await first.release()
+        asked = machine.now()
+        second = await cached(service).acquire(None)
+        assert second.hold.token > first.hold.token
+        assert BOUND - UNUSED < await until_lost(machine, second) - asked <= BOUND
+
+    scene.do(machine, whole(), 30.0)
+
+
+def test_every_kind_of_lock_takes_the_bound() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    words = {"lease": LEASE, "max_hold": BOUND, "protocol": None, "label": None}
+    more: dict[str, Any] = words | {"renew": True, "timeout": None}
+    sides = service.rwlock("a", reentrant=True, **more)
+    semaphore = service.semaphore("s", 4, **more)
+    together = service.lock_all(["b", "c"], None, reentrant=True, renew=True, **words)
+
+    async def whole() -> None:
+        taken = [await sides["shared"].acquire(None), await semaphore.acquire(None, 2)]
+        taken += (await together.acquire(None)).handles
+        once = await service.once("o", 60.0, False, **words)
+        assert once is not None
+        await Sleep(machine.now() + BOUND - UNUSED)
+        assert not [handle for handle in (*taken, once) if handle.lost()]
+        await Sleep(machine.now() + UNUSED)
+        assert not [handle for handle in (*taken, once) if not handle.lost()]
+
+    scene.do(machine, whole(), 20.0)
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), 0.001])
+def test_a_bound_that_no_lease_can_have_is_refused(wrong: float) -> None:
+    _, service = Scene().client()
+    with pytest.raises(ValueError, match="max_hold"):
+        mutex_of(service, max_hold=wrong)
+    with pytest.raises(TypeError, match="max_hold"):
+        mutex_of(service, max_hold=str(wrong))
