@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock.core import timing, validity
+from leaselock.core import shared_thread, timing, validity
 from leaselock.core.backend import Busy, Grant, PoolExhausted
 from leaselock.core.effects import FOREVER
 from leaselock.core.events import LONG_WAIT, Event
@@ -25,7 +25,7 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from leaselock.core.backend import Claim, HoldRecord, Mode
     from leaselock.core.effects import Owner
@@ -85,6 +85,8 @@ class Acquisition(Retry):
     first_asked = 0.0
     next_search = FOREVER
     """When to look for a deadlock."""
+    beside: Sequence[Hold] = ()
+    """Holds that cannot be released while this thread waits, and do not exclude the claim."""
 
     def __init__(
         self, registry: HoldRegistry, options: LockOptions, claim: Claim, deadline: float
@@ -142,6 +144,8 @@ class Acquisition(Retry):
                     if not self.queued and registry.listeners.all:
                         await self._report("busy", holder=reply.held)
                     self.queued = True
+                    if self.beside:
+                        await self._check_thread()
                     until = self._ask_again_at(reply)
                     del reply  # its record of the holder: thousands of tasks may wait
                     await self.backend.await_wakeup(self.claim, until)
@@ -174,6 +178,13 @@ class Acquisition(Retry):
             self.placed = False
         self._check_open()
         await self._end_deadlock()
+
+    async def _check_thread(self) -> None:
+        """Raise WouldDeadlock if a claim ahead waits for a hold that this thread must release."""
+        if await shared_thread.is_blocked(self.registry, self.claim, self.beside):
+            await self._withdraw()
+            self.placed = False
+            raise shared_thread.refusal(self.claim, self.beside)
 
     async def _end_deadlock(self) -> None:
         """Raise DeadlockDetected if this wait is the youngest of a deadlock. All members see the

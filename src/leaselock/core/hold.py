@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import weakref
 
     from leaselock.core.backend import Claim
+    from leaselock.core.effects import OwnerThread
 
 # Why a hold was lost.
 TAKEN = "the store reports another holder, or the lock was broken by force"
@@ -96,6 +97,10 @@ class Hold:
     owned = True
     """False for an adopted hold: the client does not release it when it closes."""
     owner: Callable[[], Owner | None] = staticmethod(no_owner)
+    acquirer: weakref.ref[Owner] | None = None
+    """Who acquired it, if a wait blocks the thread that it runs in."""
+    thread: OwnerThread | None = None
+    """That thread."""
     loss_callbacks: Sequence[LossCallback] = ()
     guards: tuple[Guard, ...] = ()
     place = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
-from leaselock.core import conversion
+from leaselock.core import conversion, shared_thread
 from leaselock.core.acquisition import Acquisition, LockOptions
 from leaselock.core.backend import STRENGTH, Busy
 from leaselock.core.effects import FOREVER, Owner
@@ -144,6 +144,8 @@ class Mutex:
             if options.sides:
                 claim = claim._replace(sides=True)
             acquisition = Acquisition(registry, options, claim, deadline)
+            if registry.env.blocks_thread and acquisition.wait:
+                acquisition.beside = shared_thread.check(registry, owner, claim)
             self.waiting.add(acquisition)
             try:
                 found = await acquisition.obtain(self.renewer, holder)
@@ -152,6 +154,7 @@ class Mutex:
             if not isinstance(found, Hold):
                 return refused(self, found)
             hold = found
+            hold.acquirer, hold.thread = owner.reference, owner.thread
             if registry.env.records_call_sites():
                 hold.place = registry.env.call_site()
         handle = LeaseHandle(registry, hold)
@@ -201,7 +204,7 @@ class Mutex:
         if lease is None or not registry.renewing.running:
             return None
         claim = registry.claim(self.name, options.lease, options.label, owner, options.tokens, True)
-        return registry.add(
+        hold = registry.add(
             claim,
             layer.take_cached(lease, claim),
             lease.valid_until,
@@ -210,6 +213,8 @@ class Mutex:
             renew=options.renew,
             owner=owner,
         )
+        hold.acquirer, hold.thread = owner.reference, owner.thread
+        return hold
 
     def timed_out(self, busy: Busy, limit: float | None) -> AcquireTimeout:
         """The error for a claim that was not granted in time."""
