@@ -195,7 +195,8 @@ class Acquisition(Retry):
         timeout = self.registry.deadlock_timeout
         self.next_search = FOREVER if timeout is None else self.env.now() + timeout
         try:
-            found = await deadlocks.find(self.registry)
+            held = self.registry.env.owner().held()
+            found = await deadlocks.find_for(self.registry, self.claim, held)
         except StoreError:
             return  # The next search asks again; the wait goes on.
         own = deadlocks.owner_of(waiter_of(self.claim))

@@ -164,8 +164,13 @@ class Owner:
         # The label of its last claim, and the metadata text with it.
         self.metadata: tuple[str | None, str] = (None, "")
         # Its holds, by the identity of the client (one for each protocol) and the name: locks of
-        # the same name exclude one another within one protocol only.
-        self.holds: dict[tuple[str, str], weakref.ref[Any]] = {}
+        # the same name exclude one another within one protocol only. Permits are not reentrant, so
+        # the id of their claim belongs to the key.
+        self.holds: dict[tuple[str, ...], weakref.ref[Any]] = {}
+
+    def held(self) -> list[str]:
+        """The names of the locks that it holds, with whichever client."""
+        return sorted({key[1] for key, hold in list(self.holds.items()) if hold() is not None})
 
 
 class Guard(Protocol):

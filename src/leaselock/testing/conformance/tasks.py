@@ -106,7 +106,7 @@ async def wait_for_the_thread_of_the_loop_is_refused(world: World) -> None:
     assert seen == [True]
 
 
-@scenario("threads")
+@scenario("threads", "has_queue")
 async def wait_for_another_thread_or_client_is_no_deadlock(world: World) -> None:
     """A task waits for what another client or a thread without a loop holds."""
     lock, rival = world.lock("a"), world.client().lock("a")
