@@ -32,8 +32,10 @@ class Guard:
             options.setdefault("timeout", 0.0)
         # Given to `acquire`, which then returns None when the time has passed.
         self.skip_after: float | None = options["timeout"] if busy == "skip" else None
-        if busy == "skip" and self.skip_after is None:
-            raise ValueError("busy='skip' needs a timeout in seconds, and None waits without limit")
+        if busy != "wait" and options["timeout"] is None:
+            raise ValueError(
+                f"busy={busy!r} needs a timeout in seconds, and None waits without limit"
+            )
 
     def signature(self, function: Callable[..., object]) -> Signature:
         """The signature of *function*; ValueError if the name needs what it does not take."""

@@ -12,7 +12,7 @@ from leaselock.core.effects import FOREVER, Owner
 from leaselock.core.events import ask_note
 from leaselock.core.hold import Hold
 from leaselock.core.inspection import Holder, Waiter, holder_of, holders_of, waiter_of
-from leaselock.core.lease_handle import LeaseHandle
+from leaselock.core.lease_handle import LeaseHandle, extend
 from leaselock.core.validation import checked_permits, checked_timeout, refuse
 from leaselock.core.watching import Watcher
 from leaselock.errors import (
@@ -158,6 +158,11 @@ class Mutex:
             if registry.env.records_call_sites():
                 hold.place = registry.env.call_site()
         handle = LeaseHandle(registry, hold)
+        if options.renew and (hold.prolonged or not hold.renew):
+            handle.prolongs = True
+            hold.prolong()
+            # As if its last renewal had been due in time: it may be due now.
+            registry.schedule(hold, hold.valid_until - hold.claim.lease)
         handles = self.handles.get(holder.reference)
         if handles is None:
             handles = self._begin_list(holder)
@@ -191,9 +196,11 @@ class Mutex:
                 raise WouldDeadlock(self.name, WORDS[mode])
             if not await conversion.upgrade(self.registry, hold, deadline):
                 return Busy(None, 0.0, ())
-        hold.modes.append(mode)
         if self.options.lease > hold.claim.lease:
+            if not hold.renew:
+                await extend(self.registry, hold, self.options.lease)
             hold.claim = hold.claim._replace(lease=self.options.lease)
+        hold.modes.append(mode)
         return None
 
     def _take_cached(self, owner: Owner) -> Hold | None:
