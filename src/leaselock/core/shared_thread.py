@@ -54,22 +54,26 @@ async def is_blocked(registry: HoldRegistry, claim: Claim, beside: Sequence[Hold
     """Whether a queued claim cannot be granted before the holds *beside* it end: a claim ahead of
     it waits for them. False if the store does not answer: the next look asks again.
     """
+    from leaselock.core.deadlocks import owner_of  # loaded where it is used
+
     now = registry.env.now()
-    kept = {hold.claim.id for hold in beside if hold.is_valid(now)}
+    kept = [hold.token for hold in beside if hold.is_valid(now)]
     if not kept:
         return False
     try:
         (state,) = await registry.inspect(claim.name, "*")
     except StoreError:
         return False
-    left = [each.record for each in state.holds if each.record.id in kept]
+    # Some stores show holds and claims under ids of their own; an owner waits for one claim only.
+    own = owner_of(waiter_of(claim))
+    left = [each.record for each in state.holds if any(map(each.record.has_token, kept))]
     # An upgrading hold waits for all others to end, and lets nobody in.
     ahead: list[Claim | HoldRecord] = [
         each.record for each in state.holds if left and each.record.mode == "upgrading"
     ]
     for waiting in state.waiting:
         blocked = not compatible([*left, *ahead], waiting, state.limit)
-        if waiting.id == claim.id:
+        if owner_of(waiter_of(waiting)) == own:
             return blocked
         if blocked:
             ahead.append(waiting)

@@ -147,7 +147,7 @@ async def lease_that_is_handed_on_is_refused_in_its_loop(world: World) -> None:
         await (await world.must_acquire(lock)).release()
 
 
-@scenario("threads", "sharing", "has_queue")
+@scenario("threads", "sharing", "has_queue", "fair")
 async def reader_is_refused_behind_a_writer_that_waits_for_its_loop(world: World) -> None:
     """The writer waits for a reader of the loop, which the second reader would block."""
     catalog, theirs = world.first.rwlock("a"), world.client().rwlock("a")
@@ -225,7 +225,7 @@ async def wait_for_permits_of_the_loop_is_refused(world: World) -> None:
     _run(main())
 
 
-@scenario("threads", "permits", "has_queue")
+@scenario("threads", "permits", "has_queue", "fair")
 async def permits_behind_a_claim_that_waits_for_the_loop_are_refused(world: World) -> None:
     """A claim for all permits waits for those of the loop, and is not overtaken."""
     gpus, theirs = (client.semaphore("a", 3) for client in (world.first, world.client()))
