@@ -109,7 +109,7 @@ async def adopted_lease_can_be_extended(world: World) -> None:
 
 @scenario("leases_expire", "detachable")
 async def lease_adopted_by_two_clients_ends_with_the_first_release(world: World) -> None:
-    """Both have the token, so both may extend it; the other one learns of the release by a request."""
+    """Both may extend it; the other one learns of the release by its next request."""
     detached = await world.must_acquire(world.lock("a"))
     await detached.detach()
     one, other = [await world.client().adopt("a", detached.token) for _ in range(2)]
