@@ -141,11 +141,9 @@ class Acquisition(Retry):
                     await self._report("timed out", holder=reply.held)
                     return reply
                 else:
-                    if not self.queued and registry.listeners.all:
-                        await self._report("busy", holder=reply.held)
+                    if self.beside or (not self.queued and registry.listeners.all):
+                        await self._check_busy(reply)
                     self.queued = True
-                    if self.beside:
-                        await self._check_thread()
                     until = self._ask_again_at(reply)
                     del reply  # its record of the holder: thousands of tasks may wait
                     await self.backend.await_wakeup(self.claim, until)
@@ -179,9 +177,13 @@ class Acquisition(Retry):
         self._check_open()
         await self._end_deadlock()
 
-    async def _check_thread(self) -> None:
-        """Raise WouldDeadlock if a claim ahead waits for a hold that this thread must release."""
-        if await shared_thread.is_blocked(self.registry, self.claim, self.beside):
+    async def _check_busy(self, busy: Busy) -> None:
+        """Report the first refusal. Raise WouldDeadlock if a claim ahead waits for a hold that this
+        thread must release.
+        """
+        if not self.queued:
+            await self._report("busy", holder=busy.held)
+        if self.beside and await shared_thread.is_blocked(self.registry, self.claim, self.beside):
             await self._withdraw()
             self.placed = False
             raise shared_thread.refusal(self.claim, self.beside)

@@ -75,6 +75,14 @@ class LeaseHandle:
         """Whether the lease was lost. One that was released in time was not."""
         return self.failed or not (self.released or self.hold.is_valid(self.registry.env.now()))
 
+    def prolong(self) -> None:
+        """Have a fixed lease renewed until the release of this one, which is nested in it."""
+        hold = self.hold
+        self.prolongs = True
+        hold.prolong()
+        # As if its last renewal had been confirmed in time: the next one may be due now.
+        self.registry.schedule(hold, hold.valid_until - hold.claim.lease)
+
     def guard_body(self) -> None:
         """Interrupt the body that begins now when the lease is lost, where that is possible."""
         guard = self.guard = self.registry.env.guard()

@@ -26,7 +26,7 @@ from leaselock.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.core.backend import LockState, ModalBackend, Mode
+    from leaselock.core.backend import Claim, LockState, ModalBackend, Mode
     from leaselock.core.effects import Process
     from leaselock.core.hold_registry import HoldRegistry
     from leaselock.core.local_handoff import LocalHandoff
@@ -131,18 +131,7 @@ class Mutex:
                 return refused(self, busy)
         elif not options.cached or (hold := self._take_cached(owner)) is None:
             note = "" if registry.note is None else await ask_note(registry.note)
-            claim = registry.claim(
-                self.name,
-                options.lease,
-                options.label,
-                owner,
-                *(options.tokens, options.cached, options.mode, permits, options.limit, note),
-                options.owned_by_lock,
-            )
-            if options.min_hold:
-                claim = claim._replace(min_hold=options.min_hold, aligned=options.aligned)
-            if options.sides:
-                claim = claim._replace(sides=True)
+            claim = self._claim(owner, permits, note)
             acquisition = Acquisition(registry, options, claim, deadline)
             if registry.env.blocks_thread and acquisition.wait:
                 acquisition.beside = shared_thread.check(registry, owner, claim)
@@ -159,10 +148,7 @@ class Mutex:
                 hold.place = registry.env.call_site()
         handle = LeaseHandle(registry, hold)
         if options.renew and (hold.prolonged or not hold.renew):
-            handle.prolongs = True
-            hold.prolong()
-            # As if its last renewal had been due in time: it may be due now.
-            registry.schedule(hold, hold.valid_until - hold.claim.lease)
+            handle.prolong()
         handles = self.handles.get(holder.reference)
         if handles is None:
             handles = self._begin_list(holder)
@@ -175,6 +161,20 @@ class Mutex:
             self.entries.append(handle)
             handle.guard_body()
         return granted(handle)
+
+    def _claim(self, owner: Owner, permits: int, note: str) -> Claim:
+        options = self.options
+        claim = self.registry.claim(
+            self.name,
+            options.lease,
+            options.label,
+            owner,
+            *(options.tokens, options.cached, options.mode, permits, options.limit, note),
+            options.owned_by_lock,
+        )
+        if options.min_hold:
+            claim = claim._replace(min_hold=options.min_hold, aligned=options.aligned)
+        return claim._replace(sides=True) if options.sides else claim
 
     def cancel(self) -> int:
         """End the acquisitions through this object that are waiting; return how many."""

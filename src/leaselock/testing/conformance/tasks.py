@@ -122,8 +122,12 @@ async def wait_for_another_thread_or_client_is_no_deadlock(world: World) -> None
             assert lock.owned()
 
     for first in (lock, rival):
+
+        def is_held(first: Lock = first) -> bool:
+            return held[-1:] == [first]
+
         peer = world.spawn(hold, first)
-        await world.wait_until(lambda first=first: held[-1:] == [first])
+        await world.wait_until(is_held)
         _run(task())
         await peer.join()
 
