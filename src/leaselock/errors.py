@@ -5,7 +5,7 @@
     ├── AcquireCancelled                          `cancel` ended the wait for the lock
     ├── DeadlockDetected                          the youngest of owners that wait for one another
     ├── AlreadyHeld         (also RuntimeError)   acquired again, without reentrancy
-    ├── WouldDeadlock       (also RuntimeError)   asked for a stronger mode while holding "shared"
+    ├── WouldDeadlock       (also RuntimeError)   a wait that could not end: refused at once
     ├── LimitMismatch       (also ValueError)     the name is in use with another number of permits
     ├── NotHeld             (also RuntimeError)   released by a thread or task that does not hold it
     ├── LeaseLost                                 the lease ended while it was in use
@@ -136,18 +136,32 @@ class AlreadyHeld(LeaselockError, RuntimeError):
 
 
 class WouldDeadlock(LeaselockError, RuntimeError):
-    """This thread or task holds the lock for reading and asks for more: two that do so would wait
-    for each other. Acquire `update` first instead, and upgrade that.
+    """The wait for the lock could not end, so it is refused at once. Nothing was changed.
+
+    Either this thread or task holds the lock for reading and asks for more: two that do so would
+    wait for each other. Acquire `update` first instead, and upgrade that. *holder* is empty then.
+
+    Or a synchronous client waits in a thread that runs the holder, too: *holder* is another task
+    of the same event loop, or the thread itself. The wait would block it, and it could never
+    release. Use AsyncClient in tasks, or do not wait.
     """
 
     __module__ = "leaselock"
 
-    def __init__(self, name: str, wanted: str) -> None:
-        super().__init__(name, wanted)
+    def __init__(self, name: str, wanted: str, holder: str = "") -> None:
+        super().__init__(name, wanted, holder)
         self.name = name
         self.wanted = wanted
+        self.holder = holder
 
     def __str__(self) -> str:
+        if self.holder:
+            return (
+                f"{self.name!r} is held by {self.holder!r}, which runs in this thread, too: "
+                "waiting here would block it, and it could never release. "
+                "Use leaselock.AsyncClient in the tasks of an event loop, or do not wait "
+                "(try_acquire)"
+            )
         return (
             f"{self.name!r} is held for reading by this thread or task, which cannot wait for "
             f"{self.wanted!r} beside it: acquire .update first, and upgrade that"

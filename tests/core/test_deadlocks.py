@@ -154,6 +154,20 @@ def shared(
     return LockInfo(name, held[0], tuple(w._replace(mode=mode) for w in waiters), held, permits)
 
 
+def test_an_owner_waits_for_its_own_permits_without_a_deadlock() -> None:
+    """It has acquired them for workers, which return them."""
+    semaphore = shared("s", ["1", "1"], waiter("1", 1.0), waiter("2", 2.0), mode="permits")
+    assert cycles([semaphore._replace(permits=2)]) == []
+    mine = lock("a", "1", waiter("1", 1.0))
+    assert len(cycles([mine])) == 1, "an exclusive lock of another client is another matter"
+
+
+def test_a_later_process_with_the_same_number_is_another_owner() -> None:
+    dead = holder("1")._replace(process="boot:1:100")
+    again = waiter("1", 1.0)._replace(process="boot:1:200")
+    assert cycles([LockInfo("a", dead, (again,), (dead,))]) == []
+
+
 def test_a_permit_that_another_holder_returns_ends_the_wait() -> None:
     other = lock("l", "2", waiter("1", 1.0))
     semaphore = shared("s", ["1", "3"], waiter("2", 2.0), mode="permits", permits=2)

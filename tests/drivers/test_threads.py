@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import socket
 import sys
 import threading
 import time
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import greenlet  # type: ignore[import-untyped]
@@ -16,6 +18,7 @@ import pytest
 import leaselock
 from leaselock.core.effects import FOREVER, CallUser, Owner, Process, Signal, Sleep, Spawn, Wait
 from leaselock.drivers import node
+from leaselock.drivers.aio import Aio
 from leaselock.drivers.system_env import LONGEST_WAIT, SystemEnv, now, time_left, was_dropped
 from leaselock.drivers.threads import Threads, _at_exit
 
@@ -101,6 +104,7 @@ def test_a_thread_is_another_owner_even_with_a_reused_identifier() -> None:
         thread.join()
         numbers.add(thread.ident)
     assert len({id(owner) for owner in seen}) == 21
+    assert len({owner.identity for owner in seen}) == 21
     assert len(numbers) < 20, "no number was given out again; the test shows nothing"
 
 
@@ -226,13 +230,14 @@ def test_a_forked_child_abandons_the_stores() -> None:
     assert store.calls == ["abandon"]
 
 
-def test_a_forked_child_resets_its_state() -> None:
+def test_a_forked_child_resets_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = Nowhere()
     driver = Threads(blocking=(nowhere,))
     reasons: list[tuple[str, bool]] = []
     driver.forgotten = lambda reason, ours: reasons.append((reason, ours))
     before = driver.owner()
-    driver.after_fork()
+    monkeypatch.setattr(node, "DRIVERS", [driver])
+    node._after_fork_in_child()
     assert nowhere.calls == ["after_fork"]
     assert driver.owner() is not before
     assert str(os.getppid()) in reasons[0][0]
@@ -286,6 +291,52 @@ def test_greenlets_of_one_thread_are_different_owners() -> None:
     (first, again), (other, _) = owners
     assert first is again
     assert len({first, other, driver.owner()}) == 3
+
+
+def test_tasks_of_one_thread_are_different_owners() -> None:
+    """The same ones for every client; outside of tasks the thread is the owner."""
+    one, other, asynchronous = Threads(), Threads(), Aio()
+    seen: list[Owner] = []
+
+    async def task() -> None:
+        assert one.owner() is other.owner() is asynchronous.owner()
+        seen.append(one.owner())
+        assert greenlet.greenlet(one.owner).switch() is one.owner(), "a greenlet within the task"
+        asyncio.get_running_loop().call_soon(lambda: seen.append(one.owner()))
+
+    async def main() -> None:
+        await asyncio.gather(task(), task())
+        seen.append(one.owner())
+
+    asyncio.run(main())
+    first, second, *called, last = seen
+    assert called == [one.owner()] * 2
+    assert len({first, second, last, one.owner()}) == 4
+    assert len({owner.identity for owner in seen}) == 4
+    assert {owner.thread for owner in seen} == {one.owner().thread}
+
+
+@pytest.mark.parametrize("scheduler", ["gevent", "eventlet"])
+def test_a_scheduled_greenlet_is_no_part_of_a_task(
+    scheduler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Threads()
+    monkeypatch.setitem(sys.modules, scheduler, sys)
+
+    async def main() -> tuple[Owner, Owner]:
+        return driver.owner(), greenlet.greenlet(driver.owner).switch()
+
+    task, scheduled = asyncio.run(main())
+    assert scheduled is not task
+    assert scheduled.thread is None, "others run while it waits"
+
+
+def test_a_thread_that_sees_asyncio_half_imported_is_the_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Threads()
+    monkeypatch.setitem(sys.modules, "asyncio", ModuleType("asyncio"))
+    assert driver.owner().title == threading.current_thread().name
 
 
 def test_greenlets_do_not_share_a_lock() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -56,6 +56,14 @@ def test_busy_is_raised_skipped_or_waited_for(client: leaselock.Client) -> None:
     for function in (raising, skipping, waiting):
         function("free")
     assert ran == ["free"] * 3
+
+
+@pytest.mark.parametrize("busy", ["raise", "skip"])
+def test_a_wait_without_limit_contradicts_what_is_done_with_a_busy_lock(
+    client: leaselock.Client, busy: Any
+) -> None:
+    with pytest.raises(ValueError, match=f"busy='{busy}' needs a timeout"):
+        client.guard("job", busy=busy, timeout=None)
 
 
 def test_a_timeout_of_the_body_is_not_skipped(client: leaselock.Client) -> None:

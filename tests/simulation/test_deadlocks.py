@@ -7,7 +7,7 @@ which is looked at after each step, says whether a deadlock that a client report
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from tests.models.sqlite_model import Model
@@ -144,6 +144,52 @@ def test_without_a_timeout_it_stays() -> None:
     assert story.done == 0
     (cycle,) = deadlocks.cycles(story.snapshot())
     assert {wait.name for wait in cycle} == {"a", "b"}
+
+
+class Curious(NodeQueue):
+    """A store that remembers which locks it was asked about; None stands for all."""
+
+    questions: ClassVar[list[str | None]] = []
+
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
+        self.questions.append(name)
+        return await super().inspect(name, pattern, until)
+
+
+@pytest.mark.parametrize(
+    ("taken", "asked"),
+    [
+        ([["a"]] * 4, set()),
+        ([["a", "x"], ["b", "x"], ["x"]], {"b", "x"}),
+        ([["a", "b"], ["b", "a"]], {"a", "b"}),
+        ([["a", "b"], ["b", "c"], ["c", "a"]], {"a", "b", "c", None}),
+    ],
+    ids=["nothing held", "nobody waits for what is held", "two members", "three members"],
+)
+def test_a_search_asks_only_for_locks_of_its_wait(
+    taken: list[list[str]], asked: set[str | None]
+) -> None:
+    Curious.questions.clear()
+    story = Story(2, Faults(), timeout=0.05)
+    story.backend = Curious
+    for number, order in enumerate(taken):
+        story.client(number, [order])
+    story.world.play(60.0)
+    assert story.done == len(taken)
+    assert story.existed == set(story.reported)
+    assert set(Curious.questions) == asked
+
+
+def test_an_owner_of_many_locks_lists_all() -> None:
+    Curious.questions.clear()
+    story = Story(1, Faults())
+    story.backend = Curious
+    many = [f"lock {number}" for number in range(deadlocks.MOST_HELD + 1)]
+    story.client(1, [[*many, "a", "b"]])
+    story.client(2, [["b", *many[:1]]])
+    story.world.play(60.0)
+    assert story.done == 2
+    assert None in Curious.questions
 
 
 class Silent(NodeQueue):

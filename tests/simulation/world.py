@@ -77,6 +77,8 @@ class Run:
 class Machine:
     """One client program: its clock, its chance, its processes. It is the core's `Env`, too."""
 
+    blocks_thread = False
+
     def __init__(self, world: World, name: str, rate: float = 1.0) -> None:
         self.world = world
         self.name = name

@@ -173,7 +173,7 @@ class AsyncClient:
         *name* is a format string over the parameters of the function: "bill:{user_id}". *options*
         are those of `lock`. While another owner holds the lock, a call waits, at most for *timeout*
         seconds; with *busy* "raise" it raises AcquireTimeout; with "skip" it returns None, and the
-        function does not run. These two wait only if a *timeout* is given.
+        function does not run. These two wait only if a *timeout* in seconds is given.
 
         >>> @client.guard("bill:{user_id}", busy="skip")
         ... async def bill(user_id): ...
@@ -346,8 +346,9 @@ class AsyncClient:
         """Continue a lease that was detached, by its fencing token.
 
         Return the lease; raise NotHeld if there is none with that *token*. It is not renewed: call
-        `extend`. This method, `locks` and `break_lock` see the locks of the client's default
-        protocol.
+        `extend`. Several clients may adopt it: the first release frees the lock, and the others get
+        LeaseLost. Two leases of one client share it, as nested acquisitions do. This method,
+        `locks` and `break_lock` see the locks of the client's default protocol.
         """
         return AsyncLease(self, await self._driver.run(self._core.adopt(name, token)))
 
@@ -974,7 +975,8 @@ class AsyncLease:
 
         It waits until the present readers have released; no new ones are let in meanwhile. None
         waits without limit. The token is a new one then. If False is returned, or an error is
-        raised, the lease is what it was. Raises WouldDeadlock for a lease of `AsyncRWLock.read`.
+        raised, the lease is what it was. Raises WouldDeadlock for a lease of `AsyncRWLock.read`,
+        ValueError for permits.
         """
         return await self._driver.run(self._handle.upgrade(timeout))
 

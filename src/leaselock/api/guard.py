@@ -36,8 +36,10 @@ class Guard(Generic[L]):
             options.setdefault("timeout", 0.0)
         # Given to `try_acquire`, which returns None when the time has passed.
         self.skip_after: float | None = options["timeout"] if busy == "skip" else None
-        if busy == "skip" and self.skip_after is None:
-            raise ValueError("busy='skip' needs a timeout in seconds, and None waits without limit")
+        if busy != "wait" and options["timeout"] is None:
+            raise ValueError(
+                f"busy={busy!r} needs a timeout in seconds, and None waits without limit"
+            )
         lock("guard", **options)  # an option that is wrong is an error here, not at the first call
 
     def signature(self, function: Callable[..., object]) -> Signature:

@@ -122,7 +122,8 @@ class Client:
         *lease* is the length of a lease in seconds: the lock is freed so long after its holder has
         stopped renewing it. It is renewed until the release; with *renew* false it ends after
         *lease* seconds. *timeout* limits the wait, in seconds: None waits without limit, 0 does not
-        wait. The thread that holds the lock may acquire it again, unless *reentrant* is false. With
+        wait. The owner may acquire the lock again, unless *reentrant* is false: the running task
+        where an event loop runs in this thread, otherwise the thread. With
         *owner* "lock" the lock object is the owner instead: any thread may release it, and none may
         acquire it again before that. *protocol* is one of the store's protocols (default: the one
         in the URL, else the store's first). *label* is a short text shown to users who inspect the
@@ -176,7 +177,7 @@ class Client:
         *name* is a format string over the parameters of the function: "bill:{user_id}". *options*
         are those of `lock`. While another owner holds the lock, a call waits, at most for *timeout*
         seconds; with *busy* "raise" it raises AcquireTimeout; with "skip" it returns None, and the
-        function does not run. These two wait only if a *timeout* is given.
+        function does not run. These two wait only if a *timeout* in seconds is given.
 
         >>> @client.guard("bill:{user_id}", busy="skip")
         ... def bill(user_id): ...
@@ -349,8 +350,9 @@ class Client:
         """Continue a lease that was detached, by its fencing token.
 
         Return the lease; raise NotHeld if there is none with that *token*. It is not renewed: call
-        `extend`. This method, `locks` and `break_lock` see the locks of the client's default
-        protocol.
+        `extend`. Several clients may adopt it: the first release frees the lock, and the others get
+        LeaseLost. Two leases of one client share it, as nested acquisitions do. This method,
+        `locks` and `break_lock` see the locks of the client's default protocol.
         """
         return Lease(self, self._driver.run(self._core.adopt(name, token)))
 
@@ -428,7 +430,9 @@ class Client:
 class Lock:
     """A lock, identified by its name in the store. `Client.lock` makes it.
 
-    A thread that acquires it owns it. As a context manager it is acquired for the body:
+    The thread that acquires it owns it, or the task where an event loop runs in the thread; a wait
+    for another task of the same loop raises WouldDeadlock. As a context manager it is acquired for
+    the body:
 
     >>> with client.lock("order:5", timeout=10) as lease:
     ...     charge(order, fence=lease.token)
@@ -957,7 +961,8 @@ class Lease:
 
         It waits until the present readers have released; no new ones are let in meanwhile. None
         waits without limit. The token is a new one then. If False is returned, or an error is
-        raised, the lease is what it was. Raises WouldDeadlock for a lease of `RWLock.read`.
+        raised, the lease is what it was. Raises WouldDeadlock for a lease of `RWLock.read`,
+        ValueError for permits.
         """
         return self._driver.run(self._handle.upgrade(timeout))
 

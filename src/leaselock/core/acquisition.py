@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock.core import timing, validity
+from leaselock.core import shared_thread, timing, validity
 from leaselock.core.backend import Busy, Grant, PoolExhausted
 from leaselock.core.effects import FOREVER
 from leaselock.core.events import LONG_WAIT, Event
@@ -25,7 +25,7 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from leaselock.core.backend import Claim, HoldRecord, Mode
     from leaselock.core.effects import Owner
@@ -87,6 +87,8 @@ class Acquisition(Retry):
     first_asked = 0.0
     next_search = FOREVER
     """When to look for a deadlock."""
+    beside: Sequence[Hold] = ()
+    """Holds that cannot be released while this thread waits, and do not exclude the claim."""
 
     def __init__(
         self, registry: HoldRegistry, options: LockOptions, claim: Claim, deadline: float
@@ -142,8 +144,8 @@ class Acquisition(Retry):
                     await self._report("timed_out", holder=reply.held)
                     return reply
                 else:
-                    if not self.queued and registry.listeners.all:
-                        await self._report("busy", holder=reply.held)
+                    if self.beside or (not self.queued and registry.listeners.all):
+                        await self._check_busy(reply)
                     self.queued = True
                     until = self._ask_again_at(reply)
                     del reply  # its record of the holder: thousands of tasks may wait
@@ -178,6 +180,17 @@ class Acquisition(Retry):
         self._check_open()
         await self._end_deadlock()
 
+    async def _check_busy(self, busy: Busy) -> None:
+        """Report the first refusal. Raise WouldDeadlock if a claim ahead waits for a hold that this
+        thread must release.
+        """
+        if not self.queued:
+            await self._report("busy", holder=busy.held)
+        if self.beside and await shared_thread.is_blocked(self.registry, self.claim, self.beside):
+            await self._withdraw()
+            self.placed = False
+            raise shared_thread.refusal(self.claim, self.beside)
+
     async def _end_deadlock(self) -> None:
         """Raise DeadlockDetected if this wait is the youngest of a deadlock. All members see the
         same cycle, so one of them ends it. Otherwise search again after *deadlock_timeout*.
@@ -187,7 +200,8 @@ class Acquisition(Retry):
         timeout = self.registry.deadlock_timeout
         self.next_search = FOREVER if timeout is None else self.env.now() + timeout
         try:
-            found = await deadlocks.find(self.registry)
+            held = self.registry.env.owner().held()
+            found = await deadlocks.find_for(self.registry, self.claim, held)
         except StoreError:
             return  # The next search asks again; the wait goes on.
         own = deadlocks.owner_of(waiter_of(self.claim))

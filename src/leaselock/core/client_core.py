@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from leaselock.core import validity
 from leaselock.core.acquisition import LockOptions
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from leaselock.core.backend import Backend, Capabilities, Mode
     from leaselock.core.deadlocks import Deadlock
     from leaselock.core.effects import Env, Process
-    from leaselock.core.election import Candidacy
+    from leaselock.core.election import Candidacy, Term
     from leaselock.core.local_handoff import LocalHandoff
 
 
@@ -86,6 +87,8 @@ class ProtocolContext:
     def __init__(self, registry: HoldRegistry) -> None:
         self.registry = registry
         self.renewer = Renewer(registry)
+        # In which elections this client leads. A term that is garbage does not.
+        self.terms: WeakValueDictionary[str, Term] = WeakValueDictionary()
         backend = registry.backend
         self.check_name = backend.check_name if isinstance(backend, ChecksNames) else None
 
@@ -263,7 +266,7 @@ class ClientCore:
             label=label,
             local_handoffs=0,
         )
-        return Candidacy(mutex)
+        return Candidacy(mutex, self.context(protocol).terms)
 
     def _share(self, registry: HoldRegistry, cached: bool) -> None:
         """From now on the threads or tasks of this client may share the leases of *registry*."""
@@ -363,7 +366,9 @@ class ClientCore:
         return holder_of(meant[0], None)
 
     async def adopt(self, name: object, token: object) -> LeaseHandle:
-        """Continue a detached lease, by the token that it was granted with."""
+        """Continue a detached lease, by the token that it was granted with. Leases of this client
+        that continue the same one share a hold, as nested acquisitions do.
+        """
         context = self.context(None)
         registry = context.registry
         text, wanted = checked_name(name), checked_token(token)
@@ -376,12 +381,16 @@ class ClientCore:
         held, remaining = found.record, found.remaining or 0.0
         # Its release and its conversions depend on the mode, and the store counts the latter.
         mode: Mode = "update" if held.mode == "upgrading" else held.mode
+        until = validity.valid_until(registry.backend.capabilities, asked, remaining)
+        reference = registry.holds.get(held.id)
+        if reference and (known := reference()) and known.is_valid(self.env.now()):
+            known.modes.append(mode)
+            return LeaseHandle(registry, known)
         claim = registry.claim(text, remaining, None, self.env.owner())
         claim = claim._replace(id=held.id, mode=mode, permits=held.permits)
         if registry.backend.capabilities.min_hold:
             # The store knows whether the lock stays taken after a release.
             claim = claim._replace(min_hold=remaining)
-        until = validity.valid_until(registry.backend.capabilities, asked, remaining)
         hold = registry.add(claim, wanted, until, asked=asked, renew=False, owner=None)
         hold.conversions = held.step
         return LeaseHandle(registry, hold)

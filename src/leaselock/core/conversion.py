@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from leaselock.core import timing
+from leaselock.core import shared_thread, timing
 from leaselock.core.backend import STRENGTH
 from leaselock.core.hold import TAKEN, State
 from leaselock.core.timing import Retry
@@ -38,6 +38,11 @@ async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
     Several threads or tasks may upgrade the same hold. Their upgrade is one conversion, and the
     last one that gives up converts back.
     """
+    env = registry.env
+    if env.blocks_thread and env.now() < deadline:
+        readers = shared_thread.holds_beside(registry, env.owner(), hold.claim.name)
+        if others := [each for each in readers if each is not hold]:
+            raise shared_thread.refusal(hold.claim._replace(mode="exclusive"), others)
     hold.upgrading += 1
     registry.in_flight.active += 1
     try:

@@ -1,6 +1,6 @@
 """Deadlocks: cycles of owners, each of which waits for a lock that the next one holds.
 
-An owner is a thread or a task, by its host, its process and its identity there. A snapshot of a
+An owner is a thread or a task, by its host, its process and its number there. A snapshot of a
 store is not atomic over all its locks, so a cycle in one may never have existed. It is a deadlock
 if two snapshots show it with the same grants and the same waits: then all of them existed at once
 between the two, and none of its owners can go on by itself.
@@ -13,16 +13,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leaselock.core.backend import BESIDE
-from leaselock.core.inspection import Waiter, lock_infos
+from leaselock.core.inspection import Waiter, lock_infos, waiter_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from leaselock.core.backend import Mode
+    from leaselock.core.backend import Claim, Mode
     from leaselock.core.hold_registry import HoldRegistry
     from leaselock.core.inspection import Holder, LockInfo
 
-Owner = tuple[str, int, str]
+Owner = tuple[str, int, str, str]
+# An owner of more locks than this lists all locks instead of asking for each of its own.
+MOST_HELD = 16
 
 
 class Wait(NamedTuple):
@@ -45,7 +47,7 @@ Deadlock = tuple[Wait, ...]
 
 def owner_of(one: Holder | Waiter) -> Owner | None:
     """The owner, if it is known: that of another program or an older version is not."""
-    return (one.host, one.pid, one.owner) if one.owner else None
+    return (one.host, one.pid, one.process, one.owner) if one.owner else None
 
 
 def waits(
@@ -68,7 +70,8 @@ def waits(
                 continue
             against = {waiter.mode, *(ahead - _BESIDE[waiter.mode])}
             for following, holder in known:
-                other = following != owner or waiter.mode != "upgrading"
+                # Permits are returned by whoever works with them, not only by their owner.
+                other = following != owner or waiter.mode not in ("upgrading", "permits")
                 if other and any(holder.mode not in _BESIDE[mode] for mode in against):
                     edges.setdefault(owner, []).append(Wait(lock.name, waiter, holder))
             ahead.add(waiter.mode)
@@ -86,7 +89,7 @@ def _waiters(lock: LockInfo) -> list[Waiter]:
     search for deadlocks, so its wait counts as the oldest: another member ends the deadlock.
     """
     upgrading = [
-        Waiter(*one[:3], 0.0, one.label, mode="upgrading", owner=one.owner)
+        Waiter(*one[:3], 0.0, one.label, mode="upgrading", owner=one.owner, process=one.process)
         for one in lock.holders
         if one.mode == "upgrading"
     ]
@@ -209,6 +212,38 @@ async def find(registry: HoldRegistry) -> list[Deadlock]:
     """The deadlocks of a store."""
     first = lock_infos(await registry.inspect(None, "*"))
     return deadlocks(first, lock_infos(await registry.inspect(None, "*"))) if cycles(first) else []
+
+
+async def find_for(registry: HoldRegistry, claim: Claim, held: Sequence[str]) -> list[Deadlock]:
+    """The deadlocks that the owner of a waiting claim, who holds the locks *held*, is part of.
+
+    It is part of none unless it holds a lock that another owner waits for. Most deadlocks have two
+    members, which these locks and the one it waits for show. All locks of the store are listed only
+    for a longer one.
+    """
+    own = owner_of(waiter_of(claim))
+    if own is None or not held:
+        return []
+    if len(held) <= MOST_HELD:
+        names = sorted({claim.name, *held})
+        first = await _look(registry, names)
+        if not any(_wait_for(own, edges) for edges in waits(first).values()):
+            return []
+        if _of(own, cycles(first)):
+            return _of(own, deadlocks(first, await _look(registry, names)))
+    return _of(own, await find(registry))
+
+
+async def _look(registry: HoldRegistry, names: Sequence[str]) -> list[LockInfo]:
+    return [info for name in names for info in lock_infos(await registry.inspect(name, "*"))]
+
+
+def _wait_for(owner: Owner, edges: Sequence[Wait]) -> bool:
+    return any(owner_of(w.holder) == owner != owner_of(w.waiter) for w in edges)
+
+
+def _of(owner: Owner, found: Sequence[Deadlock]) -> list[Deadlock]:
+    return [cycle for cycle in found if any(owner_of(wait.waiter) == owner for wait in cycle)]
 
 
 def description(cycle: Deadlock) -> str:

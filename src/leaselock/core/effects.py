@@ -132,25 +132,45 @@ class Signal:
         return "Signal()"
 
 
+class OwnerThread:
+    """A thread that runs owners: itself, and the tasks of its event loop. A wait that blocks it
+    blocks all of them.
+    """
+
+    __slots__ = ("has_tasks",)
+
+    def __init__(self) -> None:
+        # Whether a task has ever been an owner in it.
+        self.has_tasks = False
+
+
 class Owner:
-    """One thread or task, as one client sees it.
+    """One thread or task.
 
     It dies with its thread or task, so a weak reference to it shows whether the owner of a hold is
     gone. The identifier of a thread would not: the interpreter reuses it.
     """
 
-    __slots__ = ("__weakref__", "holds", "identity", "metadata", "reference", "title")
+    __slots__ = ("__weakref__", "holds", "identity", "metadata", "reference", "thread", "title")
 
-    def __init__(self, title: str, identity: str = "") -> None:
+    def __init__(self, title: str, identity: str = "", thread: OwnerThread | None = None) -> None:
         self.title = title
-        # The same for all clients of its thread or task, and no other one of its process.
+        # The same for all clients of its thread or task, and of no other one of its process, even
+        # a later one.
         self.identity = identity
+        # The thread that it runs in; None where another one can run while it waits.
+        self.thread = thread
         self.reference = weakref.ref(self)
         # The label of its last claim, and the metadata text with it.
         self.metadata: tuple[str | None, str] = (None, "")
         # Its holds, by the identity of the client (one for each protocol) and the name: locks of
-        # the same name exclude one another within one protocol only.
-        self.holds: dict[tuple[str, str], weakref.ref[Any]] = {}
+        # the same name exclude one another within one protocol only. Permits are not reentrant, so
+        # the id of their claim belongs to the key.
+        self.holds: dict[tuple[str, ...], weakref.ref[Any]] = {}
+
+    def held(self) -> list[str]:
+        """The names of the locks that it holds, with whichever client."""
+        return sorted({key[1] for key, hold in list(self.holds.items()) if hold() is not None})
 
 
 class Guard(Protocol):
@@ -167,6 +187,11 @@ class Guard(Protocol):
 
 class Env(Protocol):
     """What the core reads without waiting: the clock, randomness, the calling thread or task."""
+
+    @property
+    def blocks_thread(self) -> bool:
+        """Whether a process that waits blocks the thread that it runs in."""
+        ...
 
     def now(self) -> float:
         """Seconds on the clock of all deadlines. It is never set, and counts suspend."""

@@ -16,6 +16,7 @@ from leaselock.errors import ClientClosed, LeaseLost, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from weakref import WeakValueDictionary
 
     from leaselock.core.effects import Owner
     from leaselock.core.inspection import Holder
@@ -31,9 +32,12 @@ JITTER = 0.5
 class Candidacy:
     """One client's part in an election."""
 
-    def __init__(self, mutex: Mutex) -> None:
+    def __init__(self, mutex: Mutex, terms: WeakValueDictionary[str, Term]) -> None:
         self.mutex = mutex
         self.registry = mutex.registry
+        # The terms in which this client leads, by the name of the election, through whichever
+        # object.
+        self.terms = terms
         # The term in which this client leads.
         self.term: Term | None = None
 
@@ -92,7 +96,8 @@ class Candidacy:
 
     async def resign(self) -> bool:
         """Give up the leadership of this client at once; return whether it led."""
-        return self.term is not None and await self.term.resign()
+        term = self.terms.get(self.mutex.name)
+        return term is not None and await term.resign()
 
 
 class Term:
@@ -115,7 +120,7 @@ class Term:
         handle.guard_body()
         self.handle, self.leader = handle, mutex.registry.env.owner()
         self.ended.clear()
-        self.candidacy.term = self
+        self.candidacy.term = self.candidacy.terms[mutex.name] = self
         return handle
 
     async def end(self, exception: BaseException | None) -> None:
@@ -128,6 +133,8 @@ class Term:
             self.ended.set()
             if self.candidacy.term is self:
                 self.candidacy.term = None
+            if self.candidacy.terms.get(handle.hold.claim.name) is self:
+                del self.candidacy.terms[handle.hold.claim.name]
         if exception is None and handle.hold.state is State.LOST:
             raise handle.hold.lost(handle.registry.store)
 

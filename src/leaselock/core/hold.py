@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import weakref
 
     from leaselock.core.backend import Claim
+    from leaselock.core.effects import OwnerThread
 
 # Why a hold was lost.
 TAKEN = "the store reports another holder, or the lock was broken by force"
@@ -97,7 +98,13 @@ class Hold:
     owned = True
     """False for an adopted hold: the client does not release it when it closes."""
     owner: Callable[[], Owner | None] = staticmethod(no_owner)
+    acquirer: weakref.ref[Owner] | None = None
+    """Who acquired it, if a wait blocks the thread that it runs in."""
+    thread: OwnerThread | None = None
+    """That thread."""
     loss_callbacks: Sequence[LossCallback] = ()
+    prolonged = 0
+    """How many nested leases have this fixed lease renewed until their release."""
     guards: tuple[Guard, ...] = ()
     place = ""
     """Where the user acquired it, if that is recorded."""
@@ -177,6 +184,18 @@ class Hold:
     def remaining(self, now: float) -> float:
         """Seconds for which the hold stays valid without a renewal."""
         return max(0.0, self.valid_until - now) if self.state is State.HELD else 0.0
+
+    def prolong(self) -> None:
+        """A nested lease needs the renewal of a fixed one."""
+        self.prolonged += 1
+        self.renew, self.max_valid_until = True, FOREVER
+
+    def end_prolonging(self) -> None:
+        """It has ended. After the last one the lease is fixed again, for the time that is left."""
+        self.prolonged -= 1
+        if not self.prolonged:
+            self.renew = False
+            self.max_valid_until = self.next_check = self.valid_until
 
     def confirmed(self, until: float) -> None:
         """The store has renewed the hold. A renewal never shortens its validity."""

@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from leaselock.core.hold import Callback
 
 
+def _key(claim: Claim) -> tuple[str, ...]:
+    """The key of a hold among those of its owner."""
+    if claim.mode == "permits":
+        return claim.client, claim.name, claim.id
+    return claim.client, claim.name
+
+
 class InFlight:
     """A count of the processes that use a claim. A closing client waits until it is zero."""
 
@@ -186,8 +193,7 @@ class HoldRegistry:
             hold.owned = False
         else:
             hold.owner = owner.reference
-            if claim.mode != "permits":
-                owner.holds[claim.client, claim.name] = reference
+            owner.holds[_key(claim)] = reference
         self.schedule(hold, asked, lasts)
         return hold
 
@@ -222,7 +228,7 @@ class HoldRegistry:
         owner = hold.owner()
         if owner is None:
             return
-        key = claim.client, claim.name
+        key = _key(claim)
         reference = owner.holds.get(key)
         if reference is not None and (reference is known or reference() in (hold, None)):
             del owner.holds[key]

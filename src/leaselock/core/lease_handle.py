@@ -52,6 +52,8 @@ class LeaseHandle:
     failed = False
     """Its release found that the lease was lost."""
     detached = False
+    prolongs = False
+    """It has a fixed lease renewed until its own release (`Hold.prolonged`)."""
     owner: weakref.ref[Owner] | None = None
     """Who has entered the body of a `with` on it."""
     place: object = None
@@ -65,6 +67,8 @@ class LeaseHandle:
 
     def ensure(self) -> None:
         """Raise LeaseLost, or NotHeld after the release, unless the lease is valid."""
+        if self.failed:
+            raise self.hold.lost(self.registry.store)
         if self.released:
             raise NotHeld(self.hold.claim.name, f"{self.hold.claim.name!r} was released already")
         self.hold.check(self.registry.env.now(), self.registry.store)
@@ -76,6 +80,14 @@ class LeaseHandle:
     def lost(self) -> bool:
         """Whether the lease was lost. One that was released in time was not."""
         return self.failed or not (self.released or self.hold.is_valid(self.registry.env.now()))
+
+    def prolong(self) -> None:
+        """Have a fixed lease renewed until the release of this one, which is nested in it."""
+        hold = self.hold
+        self.prolongs = True
+        hold.prolong()
+        # As if its last renewal had been confirmed in time: the next one may be due now.
+        self.registry.schedule(hold, hold.valid_until - hold.claim.lease)
 
     def guard_body(self) -> None:
         """Interrupt the body that begins now when the lease is lost, where that is possible."""
@@ -200,6 +212,8 @@ class LeaseHandle:
             raise NotHeld(name, f"{name!r} was released already")
         self.released = True
         self.hold.modes.remove(self.mode)
+        if self.prolongs:
+            self.hold.end_prolonging()
         return not self.hold.modes
 
     def _weaker_mode(self) -> Mode | None:
@@ -226,30 +240,19 @@ class LeaseHandle:
         """Make the lease end no sooner than *seconds* from now, once. Renewal goes on."""
         length = checked_seconds(seconds, "extend", least=SHORTEST_LEASE, most=LONGEST_LEASE)
         self.ensure()
-        registry, hold = self.registry, self.hold
-        asked = registry.env.now()
-        until = min(hold.valid_until, asked + registry.op_timeout)
-        with timing.concerning(hold.claim.name):
-            answers = await registry.backend.renew([hold.claim._replace(lease=length)], until)
-        if answers[0] is None:
-            raise OutcomeUnknown(
-                f"it is not known whether {hold.claim.name!r} is still held: try again"
-            )
-        if not answers[0]:
-            hold.lose(TAKEN)
-            raise self._lost()
-        can = registry.backend.capabilities
-        hold.max_valid_until = max(hold.max_valid_until, validity.lease_end(can, asked, length))
-        hold.confirmed(validity.valid_until(can, asked, length))
-        hold.check(registry.env.now(), registry.store)
-        registry.schedule(hold, asked)
+        await extend(self.registry, self.hold, length)
 
     async def upgrade(self, timeout: object) -> bool:
         """Make this lease exclusive; return whether that was so before *timeout* has passed."""
         limit = checked_timeout(timeout)
         self.ensure()
         hold, now = self.hold, self.registry.env.now()
-        if hold.claim.mode in ("shared", "permits"):
+        if hold.claim.mode == "permits":
+            raise ValueError(
+                f"{hold.claim.name!r} is a semaphore, whose permits cannot be upgraded; only a "
+                "lease of .update of a read/write lock can"
+            )
+        if hold.claim.mode == "shared":
             raise WouldDeadlock(hold.claim.name, "exclusive")
         if hold.claim.mode == "update":
             deadline = FOREVER if limit is None else now + limit
@@ -300,3 +303,30 @@ class LeaseHandle:
         if self.lost():
             self.hold.lose(RAN_OUT)
             self.registry.notify_lost(self.hold)
+
+
+async def extend(registry: HoldRegistry, hold: Hold, length: float) -> None:
+    """Make a hold end no sooner than *length* seconds from now, once. LeaseLost if it has ended,
+    also while the store did not answer.
+    """
+    asked = registry.env.now()
+    until = min(hold.valid_until, asked + registry.op_timeout)
+    try:
+        with timing.concerning(hold.claim.name):
+            answers = await registry.backend.renew([hold.claim._replace(lease=length)], until)
+        if answers[0] is None:
+            raise OutcomeUnknown(
+                f"it is not known whether {hold.claim.name!r} is still held: try again"
+            )
+    except StoreError as error:
+        conversion.with_cause(registry, hold, registry.env.now(), error)
+        raise
+    if not answers[0]:
+        hold.lose(TAKEN)
+        registry.notify_lost(hold)
+        raise hold.lost(registry.store)
+    can = registry.backend.capabilities
+    hold.max_valid_until = max(hold.max_valid_until, validity.lease_end(can, asked, length))
+    hold.confirmed(validity.valid_until(can, asked, length))
+    hold.check(registry.env.now(), registry.store)
+    registry.schedule(hold, asked)

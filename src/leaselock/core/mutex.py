@@ -5,14 +5,14 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
-from leaselock.core import conversion
+from leaselock.core import conversion, shared_thread
 from leaselock.core.acquisition import Acquisition, LockOptions
 from leaselock.core.backend import STRENGTH, Busy
 from leaselock.core.effects import FOREVER, Owner
 from leaselock.core.events import ask_note
 from leaselock.core.hold import Hold
 from leaselock.core.inspection import Holder, Waiter, holder_of, holders_of, waiter_of
-from leaselock.core.lease_handle import LeaseHandle
+from leaselock.core.lease_handle import LeaseHandle, extend
 from leaselock.core.validation import checked_permits, checked_timeout, refuse
 from leaselock.core.watching import Watcher
 from leaselock.errors import (
@@ -26,7 +26,7 @@ from leaselock.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.core.backend import LockState, ModalBackend, Mode
+    from leaselock.core.backend import Claim, LockState, ModalBackend, Mode
     from leaselock.core.effects import Process
     from leaselock.core.hold_registry import HoldRegistry
     from leaselock.core.local_handoff import LocalHandoff
@@ -139,19 +139,10 @@ class Mutex:
                 return refused(self, busy, limit)
         elif not options.cached or (hold := self._take_cached(owner)) is None:
             note = "" if registry.note is None else await ask_note(registry.note)
-            claim = registry.claim(
-                self.name,
-                options.lease,
-                options.label,
-                owner,
-                *(options.tokens, options.cached, options.mode, permits, options.limit, note),
-                options.owned_by_lock,
-            )
-            if options.min_hold:
-                claim = claim._replace(min_hold=options.min_hold, aligned=options.aligned)
-            if options.sides:
-                claim = claim._replace(sides=True)
+            claim = self._claim(owner, permits, note)
             acquisition = Acquisition(registry, options, claim, deadline)
+            if registry.env.blocks_thread and acquisition.wait:
+                acquisition.beside = shared_thread.check(registry, owner, claim)
             self.waiting.add(acquisition)
             try:
                 found = await acquisition.obtain(self.renewer, holder)
@@ -160,9 +151,12 @@ class Mutex:
             if not isinstance(found, Hold):
                 return refused(self, found, limit)
             hold = found
+            hold.acquirer, hold.thread = owner.reference, owner.thread
             if registry.env.records_call_sites():
                 hold.place = registry.env.call_site()
         handle = LeaseHandle(registry, hold)
+        if options.renew and (hold.prolonged or not hold.renew):
+            handle.prolong()
         handles = self.handles.get(holder.reference)
         if handles is None:
             handles = self._begin_list(holder)
@@ -175,6 +169,20 @@ class Mutex:
             self.entries.append(handle)
             handle.guard_body()
         return granted(handle)
+
+    def _claim(self, owner: Owner, permits: int, note: str) -> Claim:
+        options = self.options
+        claim = self.registry.claim(
+            self.name,
+            options.lease,
+            options.label,
+            owner,
+            *(options.tokens, options.cached, options.mode, permits, options.limit, note),
+            options.owned_by_lock,
+        )
+        if options.min_hold:
+            claim = claim._replace(min_hold=options.min_hold, aligned=options.aligned)
+        return claim._replace(sides=True) if options.sides else claim
 
     def cancel(self) -> int:
         """End the acquisitions through this object that are waiting; return how many."""
@@ -196,9 +204,11 @@ class Mutex:
                 raise WouldDeadlock(self.name, WORDS[mode])
             if not await conversion.upgrade(self.registry, hold, deadline):
                 return Busy(None, 0.0, ())
-        hold.modes.append(mode)
         if self.options.lease > hold.claim.lease:
+            if not hold.renew:
+                await extend(self.registry, hold, self.options.lease)
             hold.claim = hold.claim._replace(lease=self.options.lease)
+        hold.modes.append(mode)
         return None
 
     def _take_cached(self, owner: Owner) -> Hold | None:
@@ -209,7 +219,7 @@ class Mutex:
         if lease is None or not registry.renewing.running:
             return None
         claim = registry.claim(self.name, options.lease, options.label, owner, options.tokens, True)
-        return registry.add(
+        hold = registry.add(
             claim,
             layer.take_cached(lease, claim),
             lease.valid_until,
@@ -219,6 +229,8 @@ class Mutex:
             max_hold=options.max_hold,
             owner=owner,
         )
+        hold.acquirer, hold.thread = owner.reference, owner.thread
+        return hold
 
     def timed_out(self, busy: Busy, limit: float | None) -> AcquireTimeout:
         """The error for a claim that was not granted in time."""

@@ -10,14 +10,12 @@ import asyncio
 import atexit
 import inspect
 import warnings
-import weakref
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
 from leaselock.core.effects import (
     Call,
     CallUser,
     Effect,
-    Owner,
     Process,
     Signal,
     Sleep,
@@ -28,6 +26,7 @@ from leaselock.drivers.errors import as_public, refuse_pickling
 from leaselock.drivers.forgotten import CLOSER
 from leaselock.drivers.in_thread import InThread, Loop
 from leaselock.drivers.node import DRIVERS, forked_message
+from leaselock.drivers.owners import OWNERS
 from leaselock.drivers.system_env import Driver, time_left, was_dropped
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from leaselock.core.backend import StoreLifecycle
+    from leaselock.core.effects import Owner
     from leaselock.drivers.node import Node
 
 T = TypeVar("T")
@@ -79,6 +79,7 @@ class Aio(Driver):
     """Steps the processes of one client in tasks."""
 
     awaited = True
+    blocks_thread = False
 
     def __init__(
         self, stores: Sequence[StoreLifecycle] = (), blocking: Sequence[Node] = ()
@@ -87,9 +88,6 @@ class Aio(Driver):
         # What is called instead of each blocking node.
         self.in_threads = {node: InThread(node) for node in blocking}
         self.loop: Loop | None = None
-        self.owners: weakref.WeakKeyDictionary[asyncio.Task[Any], Owner] = (
-            weakref.WeakKeyDictionary()
-        )
         self.background: set[asyncio.Task[None]] = set()
         super().__init__()
         DRIVERS.add(self)
@@ -99,15 +97,7 @@ class Aio(Driver):
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("an AsyncClient is used from a task, not from a loop callback")
-        owner = self.owners.get(task)
-        if owner is None:
-            owner = self.owners[task] = Owner(task.get_name(), f"{id(task):x}")
-            task.add_done_callback(self._task_ended)
-        return owner
-
-    def _task_ended(self, task: asyncio.Task[Any]) -> None:
-        # A reference to the ended task may be left; the owner that it was is gone.
-        self.owners.pop(task, None)
+        return OWNERS.of_task(task)
 
     def guard(self) -> BodyGuard | None:
         """A guard over the running task."""
@@ -148,7 +138,6 @@ class Aio(Driver):
 
     def _forget(self, reason: str, *, ours: bool) -> None:
         self.background = set()
-        self.owners = weakref.WeakKeyDictionary()
         self.forgotten(reason, ours)
 
     def after_fork(self) -> None:

@@ -7,6 +7,7 @@ import weakref
 from typing import Protocol
 
 from leaselock.drivers.forgotten import CLOSER
+from leaselock.drivers.owners import OWNERS
 
 
 class Node(Protocol):
@@ -42,6 +43,7 @@ DRIVERS: weakref.WeakSet[Forks] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
+    OWNERS.forget()
     for driver in list(DRIVERS):
         driver.after_fork()
     # After that: what is dropped there does no harm to the parent any more.

@@ -11,13 +11,11 @@ import functools
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
-from weakref import WeakKeyDictionary
 
 from leaselock.core.effects import (
     Call,
     CallUser,
     Effect,
-    Owner,
     Process,
     Signal,
     Sleep,
@@ -27,6 +25,7 @@ from leaselock.core.effects import (
 from leaselock.drivers.errors import as_public, refuse_pickling
 from leaselock.drivers.forgotten import CLOSER, report
 from leaselock.drivers.node import DRIVERS, Node, forked_message
+from leaselock.drivers.owners import OWNERS
 from leaselock.drivers.system_env import Driver, time_left, was_dropped
 from leaselock.drivers.thread_pool import ThreadPool
 
@@ -44,6 +43,7 @@ class Threads(Driver):
     """Steps the processes of one client in threads."""
 
     awaited = False
+    blocks_thread = True
 
     def __init__(
         self, stores: Sequence[StoreLifecycle] = (), blocking: Sequence[Node] = ()
@@ -51,36 +51,12 @@ class Threads(Driver):
         self.stores = stores
         self.blocking = blocking
         self.monitor = threading.RLock()
-        self.local = threading.local()
-        self.greenlets: WeakKeyDictionary[Any, Owner] = WeakKeyDictionary()
         self.pool = ThreadPool(self._in_background)
         super().__init__()
         DRIVERS.add(self)
 
-    def owner(self) -> Owner:
-        """The running thread. A thread local dies with the thread; its identifier is reused.
-
-        A greenlet is an owner of its own: gevent and eventlet switch between them also where
-        threads are not patched, and then all of them share one thread local.
-        """
-        module = sys.modules.get("greenlet")
-        if module is not None and (greenlet := module.getcurrent()).parent is not None:
-            return self._greenlet_owner(greenlet)
-        try:
-            owner: Owner = self.local.owner
-        except AttributeError:
-            thread = threading.current_thread()
-            owner = self.local.owner = Owner(thread.name, f"{thread.ident:x}")
-        return owner
-
-    def _greenlet_owner(self, greenlet: Any) -> Owner:
-        owner = self.greenlets.get(greenlet)
-        if owner is None:
-            name = threading.current_thread().name
-            owner = self.greenlets[greenlet] = Owner(
-                f"{name}, greenlet {id(greenlet):x}", f"{id(greenlet):x}"
-            )
-        return owner
+    # The running task where an event loop runs in this thread, otherwise the thread.
+    owner = staticmethod(OWNERS.running)
 
     def guard(self) -> None:
         """The body of a thread cannot be interrupted; it uses `lost`, `ensure` or `on_lost`."""
@@ -222,8 +198,6 @@ class Threads(Driver):
     def after_fork(self) -> None:
         """In a forked child: only the forking thread runs, and nothing is held."""
         self.monitor = threading.RLock()
-        self.local = threading.local()
-        self.greenlets = WeakKeyDictionary()
         self.pool = ThreadPool(self._in_background)
         for node in self.blocking:
             node.after_fork()

@@ -108,6 +108,25 @@ async def adopted_lease_can_be_extended(world: World) -> None:
 
 
 @scenario("leases_expire", "detachable")
+async def lease_adopted_by_two_clients_ends_with_the_first_release(world: World) -> None:
+    """Both may extend it; the other one learns of the release by its next request."""
+    detached = await world.must_acquire(world.lock("a"))
+    await detached.detach()
+    one, other = [await world.client().adopt("a", detached.token) for _ in range(2)]
+    assert one.token == other.token == detached.token
+    await one.extend(20.0)
+    await other.extend(20.0)
+    await one.release()
+    following = await world.must_acquire(world.lock("a"), 0)
+    with raising(LeaseLost, "a"):
+        await other.extend(20.0)
+    with raising(LeaseLost, "a"):
+        await other.release()
+    following.ensure()
+    await following.release()
+
+
+@scenario("leases_expire", "detachable")
 async def adopted_lease_outlives_its_adopter(world: World) -> None:
     """Closing the adopting client does not release the lease."""
     lease = await world.must_acquire(world.lock("a"))

@@ -63,6 +63,19 @@ async def the_leader_is_known(world: World) -> None:
 
 
 @scenario()
+async def any_election_object_of_its_client_resigns(world: World) -> None:
+    """The leadership is that of the client; another client's object does not end it."""
+    election, same = world.first.election("e"), world.first.election("e")
+    assert not await same.resign()
+    async with election.lead():
+        assert not await world.client().election("e").resign()
+        assert await same.resign()
+        assert not await election.resign()
+        assert await election.leader() is None
+    assert not await same.resign()
+
+
+@scenario()
 async def a_leader_that_resigns_in_its_body_goes_on_without_a_lease(world: World) -> None:
     """The next one can lead at once; the end of the body is no error."""
     election, other = world.first.election("e"), world.client().election("e")

@@ -179,6 +179,15 @@ async def reader_that_wants_to_write_is_refused_at_once(world: World) -> None:
         lease.ensure()
 
 
+@scenario("permits")
+async def permits_cannot_be_upgraded(world: World) -> None:
+    """The error names the semaphore; the lease stays valid."""
+    async with world.first.semaphore("a", 2) as lease:
+        with raising(ValueError, "'a' is a semaphore"):
+            await lease.upgrade()
+        lease.ensure()
+
+
 @scenario("sharing")
 async def side_that_is_not_reentrant_says_so(world: World) -> None:
     """AlreadyHeld, as for any lock."""

@@ -28,6 +28,7 @@ from leaselock.testing.conformance import (
     processes,
     queues,
     reentrancy,
+    tasks,
     tokens,
     usage,
     waiting,
@@ -68,6 +69,7 @@ MODULES = (
     cancellation,
     loops,
     modes,
+    tasks,
 )
 WORLDS: dict[str, type[World]] = {world.driver: world for world in (ThreadWorld, AsyncioWorld)}
 

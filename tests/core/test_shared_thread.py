@@ -1,0 +1,126 @@
+"""Waits that would block the thread of the holder, in virtual time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.core.test_service import Scene, mutex_of
+
+from leaselock.core.backend import Inspect
+from leaselock.core.effects import Owner, OwnerThread, Sleep
+from leaselock.errors import WouldDeadlock
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from tests.simulation.world import Machine, Run
+
+    from leaselock.core.client_core import ClientCore
+
+
+class Loop:
+    """A client whose processes are tasks of one thread, and another client."""
+
+    def __init__(self) -> None:
+        self.scene = Scene()
+        self.thread = OwnerThread()
+        self.thread.has_tasks = True
+        self.machine, self.service = self.scene.client("loop")
+        self.machine.blocks_thread = True
+        self.other, self.theirs = self.scene.client("other")
+
+    def task(self, number: int, process: Coroutine[Any, Any, Any]) -> Run:
+        """Start a task."""
+        return self.start(self.machine, Owner(f"task {number}", f"{number}", self.thread), process)
+
+    def stranger(self, process: Coroutine[Any, Any, Any]) -> Run:
+        """Start a process of the other client."""
+        return self.start(self.other, Owner("stranger", "9"), process)
+
+    def start(self, machine: Machine, owner: Owner, process: Coroutine[Any, Any, Any]) -> Run:
+        """Start a process, and let it run for half a second."""
+        run = machine.start(process)
+        run.owner = owner
+        self.pass_time(0.5)
+        return run
+
+    def pass_time(self, seconds: float) -> None:
+        """Let everything run."""
+        self.scene.world.play(self.scene.world.time + seconds)
+
+
+async def take(service: ClientCore, mode: str, seconds: float = 0.0, **options: Any) -> None:
+    """Hold the lock for a while."""
+    handle = await mutex_of(service, mode=mode, **options).acquire(None)
+    assert handle is not None
+    await Sleep(service.env.now() + seconds)
+    await handle.release()
+
+
+def test_a_wait_behind_a_writer_is_refused_when_the_store_answers() -> None:
+    loop = Loop()
+    loop.task(1, take(loop.service, "shared", 20.0))
+    writer = loop.stranger(take(loop.theirs, "exclusive"))
+    loop.scene.store.silent = (Inspect,)
+    reader = loop.task(2, take(loop.service, "shared"))
+    loop.pass_time(3.0)
+    assert not reader.ended, "what is ahead of it is not known"
+    loop.scene.store.silent = ()
+    loop.pass_time(5.0)
+    assert isinstance(reader.error, WouldDeadlock)
+    assert reader.error.holder == "task 1"
+    loop.pass_time(20.0)
+    assert (writer.ended, writer.error) == (True, None)
+    assert not loop.scene.store.table._state("a").waiting
+
+
+def test_a_wait_for_a_hold_that_has_ended_goes_on() -> None:
+    """The fixed lease is over before the writer ahead, who was granted the lock, has released."""
+    loop = Loop()
+    loop.task(1, take(loop.service, "shared", 20.0, lease=2.0, renew=False))
+    loop.stranger(take(loop.theirs, "exclusive", 6.0))
+    loop.scene.store.silent = (Inspect,)
+    reader = loop.task(2, take(loop.service, "shared"))
+    loop.pass_time(2.5)
+    loop.scene.store.silent = ()
+    loop.pass_time(30.0)
+    assert (reader.ended, reader.error) == (True, None)
+
+
+def test_a_wait_behind_an_upgrade_that_waits_for_the_thread_is_refused() -> None:
+    loop = Loop()
+    loop.task(1, take(loop.service, "shared", 20.0))
+
+    async def upgrade() -> None:
+        handle = await mutex_of(loop.theirs, mode="update").acquire(None)
+        assert handle is not None
+        assert await handle.upgrade(None)
+        await handle.release()
+
+    upgraded = loop.stranger(upgrade())
+    reader = loop.task(2, take(loop.service, "shared"))
+    assert isinstance(reader.error, WouldDeadlock)
+    loop.pass_time(30.0)
+    assert (upgraded.ended, upgraded.error) == (True, None)
+
+
+def test_a_wait_for_a_stranger_beside_holds_of_the_thread_goes_on() -> None:
+    """The stranger's update lease excludes another one, not the reader of the thread."""
+    loop = Loop()
+    loop.stranger(take(loop.theirs, "update", 5.0))
+    loop.task(1, take(loop.service, "shared", 20.0))
+    update = loop.task(2, take(loop.service, "update"))
+    loop.pass_time(10.0)
+    assert (update.ended, update.error) == (True, None)
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_only_a_wait_that_blocks_the_thread_is_refused(blocks: bool) -> None:
+    loop = Loop()
+    loop.machine.blocks_thread = blocks
+    loop.task(1, take(loop.service, "exclusive", 5.0))
+    waiter = loop.task(2, take(loop.service, "exclusive"))
+    loop.pass_time(10.0)
+    assert waiter.ended
+    assert isinstance(waiter.error, WouldDeadlock) is blocks
