@@ -123,11 +123,10 @@ class Client:
         stopped renewing it. It is renewed until the release; with *renew* false it ends after
         *lease* seconds. *timeout* limits the wait, in seconds: None waits without limit, 0 does not
         wait. The owner may acquire the lock again, unless *reentrant* is false: the running task
-        where an event loop runs in this thread, otherwise the thread. With
-        *owner* "lock" the lock object is the owner instead: any thread may release it, and none may
-        acquire it again before that. *protocol* is one of the store's protocols (default: the one
-        in the URL, else the store's first). *label* is a short text shown to users who inspect the
-        lock.
+        where an event loop runs in this thread, otherwise the thread. With *owner* "lock" the lock
+        object is the owner instead: any thread may release it, and none may acquire it again before
+        that. *protocol* is one of the store's protocols (default: the one in the URL, else the
+        store's first). *label* is a short text shown to users who inspect the lock.
 
         With *local_handoffs* the threads of this client hand a lease on among themselves without a
         request, at most so many times and for a tenth of a second, each with a fencing token of its

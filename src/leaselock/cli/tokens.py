@@ -22,6 +22,7 @@ def token_of(options: TokenOptions) -> int:
 
 
 def state_of(holder: Holder | None) -> str:
+    """The holder and its token, for a message."""
     if holder is None:
         return "free"
     token = "no token" if holder.token is None else f"token {holder.token}"
