@@ -54,7 +54,7 @@ def test_busy_acquire_names_the_holder(shell: Shell) -> None:
 def test_acquire_releases_when_the_token_cannot_be_printed(shell: Shell) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*LEASELOCK, "acquire", "a"], env=shell.env, stdout=full, check=False)
-    assert done.returncode == 70
+    assert done.returncode == 74
     assert shell.holder("a") is None
 
 

@@ -38,7 +38,8 @@ def test_the_error_of_the_client_library_is_the_cause_without_its_frames() -> No
     public = as_public(refused, "redis://h", "redis://me@h")
     assert public.__cause__ is library
     assert public.__suppress_context__
-    assert [error.__traceback__ for error in (library, behind)] == [None, None]
+    frames = [error.__traceback__ for error in (library, behind)]
+    assert frames == [None, None]
     assert isinstance(public, NotApplied)
     assert (public.store, str(public)) == ("redis://h", "refused")
 

@@ -40,7 +40,7 @@ class Library(NamedTuple):
 # By the package that is imported.
 LIBRARIES = {
     "redis": Library("redis", "8.1", "8"),
-    "hiredis": Library("hiredis", "3.0", "3"),
+    "hiredis": Library("hiredis", "3.2", "3"),
     "valkey": Library("valkey", "6.0", "6"),
     "kazoo": Library("kazoo", "2.11", "2"),
     "psycopg": Library("psycopg", "3.2", "3"),

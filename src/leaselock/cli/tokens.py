@@ -22,7 +22,7 @@ def token_of(options: TokenOptions) -> int:
 
 
 def state_of(holder: Holder | None) -> str:
-    """The holder and its token, for a message."""
+    """Return who holds a lock, and with which token, as the end of a sentence."""
     if holder is None:
         return "free"
     token = "no token" if holder.token is None else f"token {holder.token}"

@@ -20,11 +20,10 @@ def as_public(error: BaseException, store: str = "", typed: str = "") -> BaseExc
         if isinstance(error, StoreError):
             error = _about_store(error, store, typed)
             error.__cause__ = _of_library(cause)
+        elif isinstance(cause, LeaselockError):
+            error.__cause__ = as_public(cause, store, typed)
         else:
-            if type(error).__module__ != PUBLIC:
-                error = _public_class(error)(*error.args)
-            keeps = isinstance(cause, LeaselockError)
-            error.__cause__ = as_public(cause, store, typed) if keeps and cause else None
+            error.__cause__ = None
         error.__suppress_context__ = error.__cause__ is not None
     elif isinstance(error, Exception):
         return error
@@ -57,8 +56,9 @@ def _of_library(cause: BaseException | None) -> BaseException | None:
     """The error of the client library; one of our own says the same as the error that it caused."""
     while cause is not None and _is_ours(cause):
         cause = cause.__cause__
-    behind = cause
-    while behind is not None:
+    behind, stripped = cause, set[int]()
+    while behind is not None and id(behind) not in stripped:
+        stripped.add(id(behind))
         # Their frames are those of the client library, and keep its connections alive. A traceback
         # shows the cause alone.
         behind.__traceback__ = None
@@ -70,11 +70,3 @@ def _of_library(cause: BaseException | None) -> BaseException | None:
 def _is_ours(error: BaseException) -> bool:
     ours = type(error).__module__.partition(".")[0] == PUBLIC
     return ours or isinstance(error, LeaselockError)
-
-
-def _public_class(error: LeaselockError) -> type[LeaselockError]:
-    return next(
-        kind
-        for kind in type(error).__mro__
-        if kind.__module__ == PUBLIC and issubclass(kind, LeaselockError)
-    )
