@@ -449,7 +449,8 @@ class Lock:
         return Lease.of(self._client, self._driver.run(self._mutex.acquire(timeout, **unknown)))
 
     def cancel(self) -> int:
-        """End every `acquire` that waits through this object, with AcquireCancelled; say how many.
+        """End every `acquire` that waits through this object, and every `upgrade` of its leases,
+        with AcquireCancelled; return how many.
 
         It may be called from any thread or task. The lock can be acquired again afterwards.
         """

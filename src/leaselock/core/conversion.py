@@ -10,18 +10,24 @@ need but is safe.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from leaselock.core import timing
 from leaselock.core.backend import STRENGTH
 from leaselock.core.hold import TAKEN, State
 from leaselock.core.timing import Retry
-from leaselock.errors import ClientClosed, LeaseLost, StoreError, WouldDeadlock
+from leaselock.errors import (
+    AcquireCancelled,
+    ClientClosed,
+    LeaseLost,
+    StoreError,
+    WouldDeadlock,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leaselock.core.backend import Converted, ModalBackend, Mode
+    from leaselock.core.backend import Claim, Converted, ModalBackend, Mode
     from leaselock.core.hold import Hold
     from leaselock.core.hold_registry import HoldRegistry
 
@@ -31,13 +37,45 @@ def strongest(modes: Iterable[Mode]) -> Mode:
     return max(modes, key=STRENGTH.__getitem__)
 
 
-async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
+class Upgrade:
+    """One wait for a hold to become exclusive. Its owner sets `cancelled` and wakes the claim."""
+
+    __slots__ = ("cancelled", "hold")
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self.cancelled = False
+
+    @property
+    def claim(self) -> Claim:
+        """The claim of the hold."""
+        return self.hold.claim
+
+
+async def upgrade(
+    registry: HoldRegistry, hold: Hold, deadline: float, waiting: set[Any] | None = None
+) -> bool:
     """Make an update hold exclusive, when the present readers have released; return whether that
-    was so before the deadline.
+    was so before the deadline. AcquireCancelled if the wait, which is in *waiting* meanwhile, was
+    cancelled.
 
     Several threads or tasks may upgrade the same hold. Their upgrade is one conversion, and the
     last one that gives up converts back.
     """
+    wait = Upgrade(hold)
+    waiting = set() if waiting is None else waiting
+    waiting.add(wait)
+    try:
+        done = await _upgrade(registry, wait, deadline)
+    finally:
+        waiting.discard(wait)
+    if wait.cancelled and not done:
+        raise AcquireCancelled(hold.claim.name)
+    return done
+
+
+async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bool:
+    hold = wait.hold
     hold.upgrading += 1
     registry.in_flight.active += 1
     try:
@@ -57,12 +95,14 @@ async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
             _apply(registry, hold, reply)
             if hold.claim.mode == "exclusive":
                 return True
-            if registry.env.now() >= deadline:
-                if hold.upgrading == 1:
+            over = registry.env.now() >= deadline
+            if not (over or wait.cancelled or registry.closed):
+                until = min(deadline, hold.valid_until, retry.asked + reply.retry_after)
+                await registry.backend.await_wakeup(hold.claim, until)
+            if over or wait.cancelled:
+                if hold.upgrading == 1 and hold.conversions == step:
                     await weaken(registry, hold, "update")
                 return False
-            until = min(deadline, hold.valid_until, retry.asked + reply.retry_after)
-            await registry.backend.await_wakeup(hold.claim, until)
             if registry.closed:
                 raise ClientClosed(f"the client was closed: {hold.claim.name!r} is not upgraded")
     except BaseException as error:

@@ -283,7 +283,7 @@ class HoldRegistry:
         self.closed = True
         self.changed.set()
         self.ending.set()
-        self.backend.wake_all()
+        self.backend.close()
         in_flight = self.in_flight
         while in_flight.active and self.env.now() < until:
             in_flight.idle = Signal()

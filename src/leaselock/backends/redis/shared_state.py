@@ -44,7 +44,7 @@ class SharedState:
 
     def interrupt(self) -> None:
         """End all waits; every other call has a deadline."""
-        self.listener.wake_all()
+        self.listener.interrupt()
 
     def close(self) -> None:
         """Close all connections; the next request connects anew."""

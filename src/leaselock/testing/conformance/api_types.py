@@ -79,6 +79,10 @@ class Lock(Protocol):
         """Acquire it."""
         ...
 
+    def cancel(self) -> int:
+        """End the waits through this object."""
+        ...
+
     async def release(self) -> None:
         """Release the last acquired lease."""
         ...

@@ -11,6 +11,7 @@ from leaselock.testing.conformance.world import Body, Peer, World
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from leaselock.core.client_core import ClientCore
     from leaselock.testing.conformance.api_types import Client
 
 T = TypeVar("T")
@@ -35,6 +36,11 @@ class AsyncioWorld(World):
     async def pause(self, seconds: float) -> None:
         """Let other tasks run."""
         await asyncio.sleep(seconds)
+
+    def core_of(self, client: Any) -> ClientCore:
+        """Return the core of a client."""
+        core: ClientCore = client._core
+        return core
 
     def current_name(self) -> str:
         """Return the name of this task."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
+    from leaselock.core.client_core import ClientCore
     from leaselock.testing.conformance.api_types import Client, LossCallback
 
 P = ParamSpec("P")
@@ -48,6 +49,11 @@ class ThreadWorld(World):
     async def pause(self, seconds: float) -> None:
         """Let other threads run."""
         threading.Event().wait(seconds)
+
+    def core_of(self, client: Any) -> ClientCore:
+        """Return the core of a client."""
+        core: ClientCore = client.client._core
+        return core
 
     def current_name(self) -> str:
         """Return the name of this thread."""
@@ -155,6 +161,7 @@ class ThreadLock(ThreadBody):
         self.lock = self.body = lock
         self.name = lock.name
         self.owned = lock.owned
+        self.cancel = lock.cancel
 
     async def acquire(self, timeout: Any = None) -> ThreadLease | None:
         """Acquire it."""
