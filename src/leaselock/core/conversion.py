@@ -121,7 +121,7 @@ async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bo
 async def weaken(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
     """Convert to a weaker mode. If the store does not answer, the renewer goes on asking."""
     # From now on the owner counts on no more than this, whether it is applied or not.
-    unsettle(registry, hold, mode)
+    _begin_weakening(hold, mode)
     step = hold.conversions
     hold.weakening += 1
     try:
@@ -135,7 +135,7 @@ async def weaken(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
     finally:
         hold.weakening -= 1
         if hold.unsettled:
-            registry.wake_renewer(registry.env.now())
+            registry.wake_renewer(hold.settle_at)
 
 
 def with_cause(registry: HoldRegistry, hold: Hold, now: float, error: StoreError) -> None:
@@ -147,26 +147,30 @@ def with_cause(registry: HoldRegistry, hold: Hold, now: float, error: StoreError
 
 
 def unsettle(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
-    """Have the renewer convert the hold to a weaker mode, unless that is done before."""
+    """Have the renewer convert the hold to a weaker mode."""
+    _begin_weakening(hold, mode)
+    registry.wake_renewer(hold.settle_at)
+
+
+def _begin_weakening(hold: Hold, mode: Mode) -> None:
     hold.conversions += 1
     hold.claim = hold.claim._replace(mode=mode)
-    hold.unsettled = True
-    registry.wake_renewer(registry.env.now() + timing.TRY_TIMEOUT)
+    hold.unsettled, hold.settle_at = True, 0.0
 
 
-async def settle(registry: HoldRegistry, hold: Hold) -> None:
-    """Repeat a conversion once whose outcome is unknown."""
+async def settle(registry: HoldRegistry, hold: Hold) -> bool:
+    """Repeat a conversion once whose outcome is unknown; return whether the store answered."""
     now = registry.env.now()
     until = now + min(registry.op_timeout, timing.TRY_TIMEOUT)
     step, mode = hold.conversions, hold.claim.mode
     try:
         reply = await cast("ModalBackend", registry.backend).convert(hold.claim, step, mode, until)
     except StoreError:
-        registry.wake_renewer(now + timing.TRY_TIMEOUT)
-        return
+        return False
     if hold.conversions == step:
         hold.unsettled = False
         hold.token = max(hold.token, reply.held.token if reply.held else 0)
+    return True
 
 
 async def _request(
