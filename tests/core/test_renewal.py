@@ -13,6 +13,7 @@ from tests.simulation.world import Interrupted, Machine, Run, World
 from leaselock.core.backend import Grant, Renew
 from leaselock.core.client_core import ClientCore
 from leaselock.core.effects import FOREVER, CallUser, Signal, Sleep, Spawn, Wait
+from leaselock.core.events import LATE
 from leaselock.core.hold import TAKEN
 from leaselock.core.mutex import as_handle
 from leaselock.core.singleton_process import Background
@@ -289,8 +290,9 @@ def test_a_slow_listener_delays_no_renewal() -> None:
     heard: list[Any] = []
 
     async def slow(event: Any) -> None:
-        heard.append(event)
-        await Sleep(machine.now() + 1.2)
+        if event.kind == "renewed":
+            heard.append(event)
+            await Sleep(machine.now() + 1.2)
 
     async def whole() -> None:
         handle = acquired(await mutex_of(service, lease=1.0).acquire(None))
@@ -298,11 +300,10 @@ def test_a_slow_listener_delays_no_renewal() -> None:
         handle.ensure()
         await handle.release()
 
-    service.listen(slow, rare=True)
+    service.listen(slow)
     scene.do(machine, whole(), 20.0)
     # All renewals are reported, in their order, with what was left of the lease before each.
     renewals = [request for request in scene.store.seen if isinstance(request, Renew)]
-    assert {event.kind for event in heard} == {"renewed"}
     assert len(renewals) > len(heard) > 10
     assert all(0.5 < event.seconds < 0.8 for event in heard)
     assert [event.at for event in heard] == sorted(event.at for event in heard)
@@ -314,11 +315,13 @@ def test_a_listener_that_ends_its_process_ends_neither_renewals_nor_reports() ->
     heard: list[tuple[str, float]] = []
 
     async def ends(event: Any) -> None:
-        heard.append(("one", event.at))
-        raise Interrupted
+        if event.kind == "renewed":
+            heard.append(("one", event.at))
+            raise Interrupted
 
     async def hears(event: Any) -> None:
-        heard.append(("other", event.at))
+        if event.kind == "renewed":
+            heard.append(("other", event.at))
 
     async def whole() -> None:
         handle = acquired(await mutex_of(service, lease=1.0).acquire(None))
@@ -327,8 +330,7 @@ def test_a_listener_that_ends_its_process_ends_neither_renewals_nor_reports() ->
         await handle.release()
 
     service.listen(ends)
-    service.listen(hears, rare=True)
-    service.listeners.rare, service.listeners.all = service.listeners.of_rare(), []
+    service.listen(hears)
     scene.do(machine, whole())
     times = [at for _, at in heard[::2]]
     assert len(times) > 5
@@ -387,8 +389,30 @@ def test_the_renewer_survives_that_no_callback_can_be_started() -> None:
         assert called == [ends]
         await kept.release()
 
-    service.listen(heard.append, rare=True)
+    service.listen(heard.append)
     scene.do(machine, whole(), 10.0)
     kinds = [event.kind for event in heard]
     assert kinds.count("lost") == 1
     assert kinds.count("renewed") > 10
+
+
+def test_listeners_of_rare_events_hear_of_late_renewals_only() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    heard: list[Any] = []
+
+    async def whole() -> None:
+        handle = acquired(await mutex_of(service, lease=3.0).acquire(None))
+        await Sleep(machine.now() + 2.5)
+        assert heard == []
+        scene.store.silent = (Renew,)
+        await Sleep(machine.now() + 2.0)
+        scene.store.silent = ()
+        await Sleep(machine.now() + 1.0)
+        await handle.release()
+
+    service.listen(heard.append, rare=True)
+    scene.do(machine, whole(), 10.0)
+    kinds = [event.kind for event in heard]
+    assert kinds == ["renewal failed"] * (len(heard) - 1) + ["renewed"]
+    assert heard[-1].seconds < heard[-1].lease * LATE

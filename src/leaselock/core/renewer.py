@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from leaselock.core import conversion, timing, validity
 from leaselock.core.backend import Listening
 from leaselock.core.effects import FOREVER, CallUser, Sleep, Spawn, Wait
-from leaselock.core.events import hold_event
+from leaselock.core.events import LATE, hold_event
 from leaselock.core.hold import CLOSED, TAKEN, Hold, State
 from leaselock.errors import StoreError
 
@@ -125,13 +125,16 @@ class Renewer:
     def _report(self, kind: Kind, holds: list[Hold], reason: str = "") -> None:
         """Have an event reported for each hold, by another process: a listener may be slow."""
         registry, now = self.registry, self.registry.env.now()
-        if listeners := registry.listeners.of_rare():
+        listeners = registry.listeners
+        if listeners.of_rare():
             for hold in holds:
                 event = hold_event(kind, hold, now, hold.valid_until - now, reason)
                 # Where holds end with a session, a renewal makes one valid for less than its lease.
                 end = validity.valid_until(registry.backend.capabilities, now, event.lease)
                 event = event._replace(lease=end - now)
-                registry.due_events += [(listener, event) for listener in listeners]
+                rare = kind != "renewed" or event.seconds < event.lease * LATE
+                due = listeners.of_rare() if rare else listeners.all
+                registry.due_events += [(listener, event) for listener in due]
 
     def _try_again(self, holds: list[Hold]) -> None:
         self.failures += 1
