@@ -89,7 +89,7 @@ class Redlock:
         self.waiting_at: dict[str, int] = {}
         self.queued_at: dict[str, int] = {}
         self.uncertain: set[str] = set()
-        self.pending_releases = PendingReleases(self.masters, self.now, self.closing)
+        self.pending_releases = PendingReleases(self.masters, self.now, self.random, self.closing)
 
     # --- a try ----------------------------------------------------------------------------------
 
