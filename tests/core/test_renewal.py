@@ -364,7 +364,7 @@ class Full(World):
 
 
 class FullScene(Scene):
-    world_type = Full
+    world_type: type[World] = Full
     world: Full
 
 

@@ -101,7 +101,7 @@ class Refusing(NodeQueue):
 class Scene:
     """A world with some machines."""
 
-    world_type = World
+    world_type: type[World] = World
 
     def __init__(self) -> None:
         self.world = self.world_type(1, {}, Faults())
