@@ -87,7 +87,7 @@ class AcquireTimeout(LeaselockError, TimeoutError):
 
 
 class AcquireCancelled(LeaselockError):
-    """`Lock.cancel` has ended the wait for the lock. Nothing is held."""
+    """`Lock.cancel` has ended the wait for the lock: nothing more is held than before."""
 
     __module__ = "leaselock"
 

@@ -540,7 +540,9 @@ def test_each_format_is_held_inspected_released_and_broken(form: str) -> None:
     assert scene.ask(Inspect(None, "*")) == ()
     scene.backend.forget(mine(2))
     scene.runner.run(scene.backend.await_wakeup(mine(2), 0.0))
-    scene.backend.wake_all()
+    scene.backend.wake([mine(2).id])
+    scene.runner.run(scene.backend.await_wakeup(mine(2), 0.0))
+    scene.backend.close()
     scene.runner.run(scene.backend.await_wakeup(mine(2), 0.0))
 
 

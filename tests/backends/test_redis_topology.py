@@ -146,6 +146,17 @@ def test_a_master_separated_from_the_cluster_is_abandoned() -> None:
     assert runner.run(executor.ask("a", (("GET", "a"),), 1.0)) == [b"1"]
 
 
+def test_clients_that_failed_together_try_again_at_different_times() -> None:
+    def second_try(chance: float) -> float:
+        replies = [Exception("LOADING Redis is loading the dataset in memory"), b"1"]
+        runner = Runner("redis://first:2", lambda address, message: [replies.pop(0)])
+        runner.chance = chance
+        assert runner.run(runner.store.executor.ask("a", (("GET", "a"),), 1.0)) == [b"1"]
+        return runner.time
+
+    assert second_try(0.9) > 5 * second_try(0.0) > 0.0
+
+
 def test_a_subscription_refused_during_a_move_is_repeated() -> None:
     """During a move a server may execute a command and still refuse the subscription."""
     asked: list[Address] = []

@@ -137,7 +137,7 @@ def test_a_lock_is_held_by_whom_a_majority_names(world: World) -> None:
     assert waiter.inspect(None) == (state,)
     assert holder.renew() is True
     assert holder.release()
-    waiter.locks.wake_all()
+    waiter.locks.close()
     assert isinstance(waiter.acquire(), Grant)
 
 

@@ -185,3 +185,18 @@ def test_releases_for_a_silent_master_are_not_kept_for_ever(
     for serial in (1, 2):
         pending.add(0, claim_of("0" * 32, "a", serial, 4.0))
     assert list(pending.requests[0]) == [claim_of("0" * 32, "a", 2, 4.0).id]
+
+
+def test_clients_that_wait_for_a_silent_master_repeat_releases_at_different_times() -> None:
+    def pause(chance: float) -> float:
+        masters = Masters()
+        masters.locks.random = lambda: chance
+        masters.locks.reset_identity()
+        masters.say = {Release: (LOST,) * 5}
+        pending = masters.locks.pending_releases
+        pending.add(0, CLAIM)
+        effect = pending._repeat().send(None)
+        assert isinstance(effect, Wait)
+        return effect.until
+
+    assert pause(0.9) > 5 * pause(0.0) > 0.0

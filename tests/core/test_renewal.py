@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.core.test_modes import acquired, modes_in_store, written_and_read
 from tests.core.test_service import Refusing, Scene, mutex_of
-from tests.simulation.world import Machine
+from tests.simulation.world import Interrupted, Machine, Run, World
 
 from leaselock.core.backend import Grant, Renew
 from leaselock.core.client_core import ClientCore
-from leaselock.core.effects import FOREVER, Signal, Sleep, Wait
+from leaselock.core.effects import FOREVER, CallUser, Signal, Sleep, Spawn, Wait
+from leaselock.core.events import LATE
 from leaselock.core.hold import TAKEN
 from leaselock.core.mutex import as_handle
 from leaselock.core.singleton_process import Background
-from leaselock.errors import LeaseLost, NotHeld
+from leaselock.errors import LeaseLost, NotApplied, NotHeld
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.core.backend import Busy, Claim
+    from leaselock.core.backend import Busy, Claim, Mode
     from leaselock.core.effects import Process
 
 
@@ -248,3 +251,168 @@ def test_the_end_of_a_body_without_a_lease_is_refused_or_noted() -> None:
         assert "leaselock: cannot leave 'a'" in error.__notes__[0]
 
     scene.do(machine, whole())
+
+
+class Refused(AssertionError):
+    """The renewer asks without a pause."""
+
+
+def test_a_downgrade_that_is_refused_is_repeated_after_growing_pauses() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    write, read = scene.do(machine, written_and_read(service))
+    backend: Any = service.contexts[None].registry.backend
+    convert, tried = backend.convert, []
+
+    async def refuse(claim: Claim, step: int, mode: Mode, until: float) -> object:
+        tried.append(machine.now())
+        if len(tried) > 1000:
+            raise Refused
+        raise NotApplied("the store refuses it at once")
+
+    backend.convert = refuse
+    scene.do(machine, write.release(), 10.0)
+    pauses = [later - earlier for earlier, later in pairwise(tried)]
+    # The first repetition follows the refusal at once.
+    assert 10 < len(tried) < 100
+    assert min(pauses[1:]) > 0.0005
+    assert max(pauses) > 0.1
+    assert modes_in_store(scene) == ["exclusive"]
+    backend.convert = convert
+    scene.world.play(scene.world.time + 2.0)
+    assert modes_in_store(scene) == ["shared"]
+    read.ensure()
+
+
+def test_a_slow_listener_delays_no_renewal() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    heard: list[Any] = []
+
+    async def slow(event: Any) -> None:
+        if event.kind == "renewed":
+            heard.append(event)
+            await Sleep(machine.now() + 1.2)
+
+    async def whole() -> None:
+        handle = acquired(await mutex_of(service, lease=1.0).acquire(None))
+        await Sleep(machine.now() + 10.0)
+        handle.ensure()
+        await handle.release()
+
+    service.listen(slow)
+    scene.do(machine, whole(), 20.0)
+    # All renewals are reported, in their order, with what was left of the lease before each.
+    renewals = [request for request in scene.store.seen if isinstance(request, Renew)]
+    assert len(renewals) > len(heard) > 10
+    assert all(0.5 < event.seconds < 0.8 for event in heard)
+    assert [event.at for event in heard] == sorted(event.at for event in heard)
+
+
+def test_a_listener_that_ends_its_process_ends_neither_renewals_nor_reports() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    heard: list[tuple[str, float]] = []
+
+    async def ends(event: Any) -> None:
+        if event.kind == "renewed":
+            heard.append(("one", event.at))
+            raise Interrupted
+
+    async def hears(event: Any) -> None:
+        if event.kind == "renewed":
+            heard.append(("other", event.at))
+
+    async def whole() -> None:
+        handle = acquired(await mutex_of(service, lease=1.0).acquire(None))
+        await Sleep(machine.now() + 3.0)
+        handle.ensure()
+        await handle.release()
+
+    service.listen(ends)
+    service.listen(hears)
+    scene.do(machine, whole())
+    times = [at for _, at in heard[::2]]
+    assert len(times) > 5
+    assert heard == [(who, at) for at in times for who in ("one", "other")]
+
+
+class Full(World):
+    """A world where no process can be started while it is full. It keeps the reported errors."""
+
+    full = False
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.reported: list[Exception] = []
+
+    def _perform(self, run: Run, effect: Any) -> None:
+        turn = run.turn
+        if self.full and isinstance(effect, Spawn):
+            effect.process.close()
+            error = RuntimeError("can't start new thread")
+            self.after(0.0, lambda: self.step(run, turn, None, error))
+        else:
+            super()._perform(run, effect)
+
+    def _call_user(self, run: Run, effect: CallUser, resume: Callable[..., None]) -> None:
+        try:
+            super()._call_user(run, effect, resume)
+        except RuntimeError as error:
+            self.reported.append(error)
+            self.after(0.0, resume)
+
+
+class FullScene(Scene):
+    world_type: type[World] = Full
+    world: Full
+
+
+def test_the_renewer_survives_that_no_callback_can_be_started() -> None:
+    scene = FullScene()
+    machine, service = scene.client()
+    called: list[object] = []
+    heard: list[Any] = []
+
+    async def whole() -> None:
+        kept = acquired(await mutex_of(service, "a", lease=1.0).acquire(None))
+        ends = acquired(await mutex_of(service, "b", lease=0.5, renew=False).acquire(None))
+        ends.on_lost(called.append, ends, lambda handle: handle)
+        scene.world.full = True
+        await Sleep(machine.now() + 5.0)
+        kept.ensure()
+        assert ends.lost()
+        assert called == []
+        assert [str(error) for error in scene.world.reported] == ["can't start new thread"]
+        scene.world.full = False
+        await Sleep(machine.now() + 1.1)
+        assert called == [ends]
+        await kept.release()
+
+    service.listen(heard.append)
+    scene.do(machine, whole(), 10.0)
+    kinds = [event.kind for event in heard]
+    assert kinds.count("lost") == 1
+    assert kinds.count("renewed") > 10
+
+
+def test_listeners_of_rare_events_hear_of_late_renewals_only() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    heard: list[Any] = []
+
+    async def whole() -> None:
+        handle = acquired(await mutex_of(service, lease=3.0).acquire(None))
+        await Sleep(machine.now() + 2.5)
+        assert heard == []
+        scene.store.silent = (Renew,)
+        await Sleep(machine.now() + 2.0)
+        scene.store.silent = ()
+        await Sleep(machine.now() + 1.0)
+        await handle.release()
+
+    service.listen(heard.append, rare=True)
+    scene.do(machine, whole(), 10.0)
+    kinds = [event.kind for event in heard]
+    assert kinds == ["renewal failed"] * (len(heard) - 1) + ["renewed"]
+    assert heard[-1].seconds < heard[-1].lease * LATE

@@ -101,8 +101,10 @@ class Refusing(NodeQueue):
 class Scene:
     """A world with some machines."""
 
+    world_type: type[World] = World
+
     def __init__(self) -> None:
-        self.world = World(1, {}, Faults())
+        self.world = self.world_type(1, {}, Faults())
         self.store = Store(self.world)
         self.world.models = {"store": self.store, "listener": self.store}
 

@@ -30,7 +30,7 @@ class Looking:
         self.capabilities = backend.capabilities
         self.inspect = backend.inspect
         self.forget = backend.forget
-        self.wake_all = backend.wake_all
+        self.close = backend.close
 
 
 class Refused(Looking):

@@ -143,9 +143,10 @@ def test_an_error_of_a_callback_is_reported_and_goes_no_further(
 
 
 def test_no_callback_prevents_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a callback that ends its thread nor a slow one."""
+    """Neither a callback that ends its thread, which is reported, nor a slow one."""
     called = threading.Event()
-    monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
+    reported: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", reported.append)
     with leaselock.Client("memory://callbacks") as client:
         lease = client.lock("a", lease=0.1, renew=False).acquire()
         assert lease is not None
@@ -153,6 +154,10 @@ def test_no_callback_prevents_the_others(monkeypatch: pytest.MonkeyPatch) -> Non
         lease.on_lost(lambda lease: called.wait(2 * TIMEOUT))
         lease.on_lost(lambda lease: called.set())
         assert called.wait(TIMEOUT)
+    (failure,) = [arguments.exc_value for arguments in reported]
+    assert "raised SystemExit in a background thread" in str(failure)
+    assert isinstance(failure, RuntimeError)
+    assert isinstance(failure.__cause__, SystemExit)
 
 
 def test_functions_that_run_after_their_call_are_not_decorated() -> None:

@@ -72,7 +72,8 @@ class Runner:
         self.answer = answer
         self.stopped: list[Any] = []
         kind = NoSharedConnection if shared else NoConnection
-        self.store = RedisStore(settings_of(url), lambda: self.time, kind)
+        self.chance = 0.5
+        self.store = RedisStore(settings_of(url), lambda: self.time, kind, lambda: self.chance)
 
     def run(self, process: Awaitable[Any], *, background: bool = False) -> Any:
         """Run a process and return its result; time passes only while it sleeps. A background

@@ -385,7 +385,9 @@ def _process(scene: Scene, judge: Judge, store: str, name: str, bounds: Bounds) 
     if store.startswith("redis"):
         direct: Any = scene.models["store"]
         connections = Connections(direct, machine, store == "redis tasks")
-        backend: Any = RedisStore(SETTINGS, machine.now, connections).backend("hash")
+        backend: Any = RedisStore(SETTINGS, machine.now, connections, machine.random).backend(
+            "hash"
+        )
         backend.capabilities = REDIS
     else:
         backend = NodeQueue(MEMORY if store == "memory" else SQLITE, "store", "listener")

@@ -74,7 +74,7 @@ class RedisStory(Story):
         """Make a production store, for threads or for tasks."""
         shared = self.world.chance.choice((False, True))
         connections = Connections(self.net, machine, shared)
-        return RedisStore(self.settings, machine.now, connections)
+        return RedisStore(self.settings, machine.now, connections, machine.random)
 
     def make_judge(self) -> Judge:
         """Make the judge that reads the keys."""

@@ -191,7 +191,7 @@ class RedlockStory(Story):
 
     def _master(self, master: SimulatedMaster, machine: Machine, shared: bool) -> Master:
         connections = Connections(self.net, machine, shared)
-        store = RedisStore(master.settings, machine.now, connections)
+        store = RedisStore(master.settings, machine.now, connections, machine.random)
         return Master(master.node, store.backend(VOTE))
 
     # --- faults ---------------------------------------------------------------------------------

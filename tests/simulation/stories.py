@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation import redis, redlock, sql
+from tests.simulation import cancelled_waits, redis, redlock, sql
 from tests.simulation.election import (
     ElectionStory,
     PeriodStory,
@@ -72,6 +72,13 @@ KINDS: dict[str, type[Story]] = {
     "periods": PeriodStory,
     "periods redis": RedisPeriodStory,
     "sql periods": SqlPeriodStory,
+    "cancelled waits": cancelled_waits.CancelledWaits,
+    "cancelled waits redis": cancelled_waits.CancelledRedis,
+    "cancelled waits redlock": cancelled_waits.CancelledRedlock,
+    "cancelled waits zookeeper": cancelled_waits.CancelledZoo,
+    "cancelled waits sql": cancelled_waits.CancelledSql,
+    "cancelled waits sql sessions": cancelled_waits.CancelledSessions,
+    "cancelled waits local handoff": cancelled_waits.CancelledHandoff,
 }
 # Stories with faults that the store does not survive: they show which guarantees remain.
 SHOWN: dict[str, type[Story]] = {

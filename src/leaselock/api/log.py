@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core.events import LONG_WAIT
+from leaselock.core.events import LATE, LONG_WAIT
 from leaselock.core.hold import CLOSED
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from leaselock.core.events import Event
 
 NAME = "leaselock"
-# A renewal that is confirmed with less than this part of its lease left is late: it is due when
-# two thirds are left.
-LATE = 1 / 3
 DEBUG, WARNING, ERROR = 10, 30, 40
 
 

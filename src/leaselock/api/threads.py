@@ -480,7 +480,8 @@ class Lock:
         )
 
     def cancel(self) -> int:
-        """End every acquire that waits through this object, with AcquireCancelled; say how many.
+        """End every `acquire` that waits through this object, and every `upgrade` of its leases,
+        with AcquireCancelled; return how many.
 
         It may be called from any thread or task. The lock can be acquired again afterwards.
         """

@@ -5,6 +5,7 @@ A backend is loaded when a store of its kind is opened, and its client library n
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -150,3 +151,8 @@ def check_protocol(wanted: str | None, known: tuple[str, ...], store: str) -> st
         choice = ", ".join(known)
         raise ValueError(f"the {store} store has no protocol {wanted!r}: it knows {choice}")
     return wanted
+
+
+def chance() -> float:
+    """A random number from 0 up to 1, of the kernel: a fork does not repeat it."""
+    return int.from_bytes(os.urandom(4), "big") / 2**32

@@ -149,7 +149,8 @@ class Acquisition(Retry):
                     self.queued = True
                     until = self._ask_again_at(reply)
                     del reply  # its record of the holder: thousands of tasks may wait
-                    await self.backend.await_wakeup(self.claim, until)
+                    if not (self.cancelled or registry.closed):
+                        await self.backend.await_wakeup(self.claim, until)
                     if self.cancelled or registry.closed or self.env.now() >= self.next_search:
                         await self._check_wait()
         except BaseException as error:

@@ -17,7 +17,7 @@ from leaselock.core.effects import FOREVER, Request, Signal
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
 # What ends a hold: its lease, the end of its client where the store can see that, or either of
 # them. "lease" is a detached hold, "client" one that a child process may inherit, "cooling" one
@@ -577,8 +577,16 @@ class Backend(Protocol):
         """Stop waiting: the claim was granted, or its release is already scheduled."""
         ...
 
-    def wake_all(self) -> None:
-        """Wake every waiting process: the client is closing."""
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let `await_wakeup` return for these claims, and for no other: each of them is given up,
+        or should ask again.
+        """
+        ...
+
+    def close(self) -> None:
+        """End all waits: the client is closing. No wait begins after this, but the requests that
+        release its locks follow.
+        """
         ...
 
     def reset_identity(self) -> None:

@@ -427,5 +427,5 @@ class ClientCore:
             if not context.registry.closed:
                 await context.registry.close(until)
                 if context.registry in self.layers:
-                    await self.layers[context.registry].close(until)
+                    await self.layers[context.registry].release_cached(until)
                 await context.renewer.finish(until)

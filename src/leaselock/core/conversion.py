@@ -10,18 +10,24 @@ need but is safe.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from leaselock.core import shared_thread, timing
 from leaselock.core.backend import STRENGTH
 from leaselock.core.hold import TAKEN, State
 from leaselock.core.timing import Retry
-from leaselock.errors import ClientClosed, LeaseLost, StoreError, WouldDeadlock
+from leaselock.errors import (
+    AcquireCancelled,
+    ClientClosed,
+    LeaseLost,
+    StoreError,
+    WouldDeadlock,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leaselock.core.backend import Converted, ModalBackend, Mode
+    from leaselock.core.backend import Claim, Converted, ModalBackend, Mode
     from leaselock.core.hold import Hold
     from leaselock.core.hold_registry import HoldRegistry
 
@@ -31,9 +37,27 @@ def strongest(modes: Iterable[Mode]) -> Mode:
     return max(modes, key=STRENGTH.__getitem__)
 
 
-async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
+class Upgrade:
+    """One wait for a hold to become exclusive. Its owner sets `cancelled` and wakes the claim."""
+
+    __slots__ = ("cancelled", "hold")
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self.cancelled = False
+
+    @property
+    def claim(self) -> Claim:
+        """The claim of the hold."""
+        return self.hold.claim
+
+
+async def upgrade(
+    registry: HoldRegistry, hold: Hold, deadline: float, waiting: set[Any] | None = None
+) -> bool:
     """Make an update hold exclusive, when the present readers have released; return whether that
-    was so before the deadline.
+    was so before the deadline. AcquireCancelled if the wait, which is in *waiting* meanwhile, was
+    cancelled.
 
     Several threads or tasks may upgrade the same hold. Their upgrade is one conversion, and the
     last one that gives up converts back.
@@ -43,6 +67,20 @@ async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
         readers = shared_thread.holds_beside(registry, env.owner(), hold.claim.name)
         if others := [each for each in readers if each is not hold]:
             raise shared_thread.refusal(hold.claim._replace(mode="exclusive"), others)
+    wait = Upgrade(hold)
+    waiting = set() if waiting is None else waiting
+    waiting.add(wait)
+    try:
+        done = await _upgrade(registry, wait, deadline)
+    finally:
+        waiting.discard(wait)
+    if wait.cancelled and not done:
+        raise AcquireCancelled(hold.claim.name)
+    return done
+
+
+async def _upgrade(registry: HoldRegistry, wait: Upgrade, deadline: float) -> bool:
+    hold = wait.hold
     hold.upgrading += 1
     registry.in_flight.active += 1
     try:
@@ -62,12 +100,14 @@ async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
             _apply(registry, hold, reply)
             if hold.claim.mode == "exclusive":
                 return True
-            if registry.env.now() >= deadline:
-                if hold.upgrading == 1:
+            over = registry.env.now() >= deadline
+            if not (over or wait.cancelled or registry.closed):
+                until = min(deadline, hold.valid_until, retry.asked + reply.retry_after)
+                await registry.backend.await_wakeup(hold.claim, until)
+            if over or wait.cancelled:
+                if hold.upgrading == 1 and hold.conversions == step:
                     await weaken(registry, hold, "update")
                 return False
-            until = min(deadline, hold.valid_until, retry.asked + reply.retry_after)
-            await registry.backend.await_wakeup(hold.claim, until)
             if registry.closed:
                 raise ClientClosed(f"the client was closed: {hold.claim.name!r} is not upgraded")
     except BaseException as error:
@@ -86,7 +126,7 @@ async def upgrade(registry: HoldRegistry, hold: Hold, deadline: float) -> bool:
 async def weaken(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
     """Convert to a weaker mode. If the store does not answer, the renewer goes on asking."""
     # From now on the owner counts on no more than this, whether it is applied or not.
-    unsettle(registry, hold, mode)
+    _begin_weakening(hold, mode)
     step = hold.conversions
     hold.weakening += 1
     try:
@@ -100,7 +140,7 @@ async def weaken(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
     finally:
         hold.weakening -= 1
         if hold.unsettled:
-            registry.wake_renewer(registry.env.now())
+            registry.wake_renewer(hold.settle_at)
 
 
 def with_cause(registry: HoldRegistry, hold: Hold, now: float, error: StoreError) -> None:
@@ -112,26 +152,30 @@ def with_cause(registry: HoldRegistry, hold: Hold, now: float, error: StoreError
 
 
 def unsettle(registry: HoldRegistry, hold: Hold, mode: Mode) -> None:
-    """Have the renewer convert the hold to a weaker mode, unless that is done before."""
+    """Have the renewer convert the hold to a weaker mode."""
+    _begin_weakening(hold, mode)
+    registry.wake_renewer(hold.settle_at)
+
+
+def _begin_weakening(hold: Hold, mode: Mode) -> None:
     hold.conversions += 1
     hold.claim = hold.claim._replace(mode=mode)
-    hold.unsettled = True
-    registry.wake_renewer(registry.env.now() + timing.TRY_TIMEOUT)
+    hold.unsettled, hold.settle_at = True, 0.0
 
 
-async def settle(registry: HoldRegistry, hold: Hold) -> None:
-    """Repeat a conversion once whose outcome is unknown."""
+async def settle(registry: HoldRegistry, hold: Hold) -> bool:
+    """Repeat a conversion once whose outcome is unknown; return whether the store answered."""
     now = registry.env.now()
     until = now + min(registry.op_timeout, timing.TRY_TIMEOUT)
     step, mode = hold.conversions, hold.claim.mode
     try:
         reply = await cast("ModalBackend", registry.backend).convert(hold.claim, step, mode, until)
     except StoreError:
-        registry.wake_renewer(now + timing.TRY_TIMEOUT)
-        return
+        return False
     if hold.conversions == step:
         hold.unsettled = False
         hold.token = max(hold.token, reply.held.token if reply.held else 0)
+    return True
 
 
 async def _request(

@@ -2,8 +2,9 @@
 
 Nothing is built without a listener. A listener is a function of the user: it is called through
 an effect, outside the monitor, by the thread or task to which the event happens. Listeners of rare
-events hear of everything but releases and the events of acquires, unless one fails or waits for
-`LONG_WAIT`.
+events hear of everything but releases, renewals in time, and the events of acquires, unless one
+fails or waits for `LONG_WAIT`. The events of renewals are reported by a process of their own: no
+listener delays a renewal.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ EventKind = Literal[
 
 # Seconds.
 LONG_WAIT = 30.0
+# A renewal that is confirmed with less than this part of its lease left is late: it is due when
+# two thirds are left.
+LATE = 1 / 3
 
 Listener: TypeAlias = "Callable[[Event], object]"
 

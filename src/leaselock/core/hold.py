@@ -83,6 +83,8 @@ class Hold:
     """How many conversions were requested."""
     unsettled = False
     """The outcome of the last one is unknown."""
+    settle_at = 0.0
+    """When the renewer repeats it."""
     weakening = 0
     """How many conversions to a weaker mode are in flight: the renewer does not repeat them yet."""
     upgrading = 0
@@ -90,7 +92,7 @@ class Hold:
     upgrade_step = -1
     """The number of the conversion that they wait for."""
     next_check = FOREVER
-    """When the renewer must look at the hold."""
+    """When the renewer must look at the lease."""
     uncertain = False
     """A request of its acquisition was not answered, so its release leaves a tombstone."""
     provisional = False
@@ -157,6 +159,11 @@ class Hold:
             for callback, lease, known, wrap in callbacks
             if (handle := known()) is not None
         ]
+
+    def settles_at(self) -> float:
+        """When the renewer repeats a conversion of the hold."""
+        waits = self.unsettled and not self.weakening and self.state is State.HELD
+        return self.settle_at if waits else FOREVER
 
     def is_valid(self, now: float) -> bool:
         """Whether the owner may act on the hold at *now*. If not, a renewal whose reply arrives

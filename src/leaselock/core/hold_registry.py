@@ -8,6 +8,7 @@ lock object and the thread or task that acquired it. A hold that is garbage is n
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
     from leaselock.core.backend import LockState, Mode
     from leaselock.core.hold import Callback
+
+# How many events of renewals wait for their listeners.
+MOST_EVENTS = 10_000
 
 
 def _key(claim: Claim) -> tuple[str, ...]:
@@ -85,6 +89,10 @@ class HoldRegistry:
         self.pending_releases = PendingReleases(self.env, self.op_timeout)
         # Callbacks of lost holds, which the renewer has yet to call.
         self.due_callbacks: list[Callback] = []
+        # The events of renewals, each with a listener, which are yet to be reported: the oldest are
+        # dropped if a listener takes too long.
+        self.due_events: deque[Callback] = deque(maxlen=MOST_EVENTS)
+        self.reporting = Background()
         # Wakes the renewer before `planned`, the time it sleeps until.
         self.changed = Signal()
         self.planned = FOREVER
@@ -292,7 +300,7 @@ class HoldRegistry:
         self.closed = True
         self.changed.set()
         self.ending.set()
-        self.backend.wake_all()
+        self.backend.close()
         in_flight = self.in_flight
         while in_flight.active and self.env.now() < until:
             in_flight.idle = Signal()

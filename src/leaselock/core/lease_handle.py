@@ -59,9 +59,11 @@ class LeaseHandle:
     place: object = None
     """Where that was (`Mutex.enter`)."""
 
-    def __init__(self, registry: HoldRegistry, hold: Hold) -> None:
+    def __init__(self, registry: HoldRegistry, hold: Hold, waiting: set[Any] | None = None) -> None:
         self.registry = registry
         self.hold = hold
+        # Where its waits for an upgrade are found, to be cancelled: those of its lock object.
+        self.waiting = waiting
         # The mode of this lease; that of the hold is the strongest of its leases.
         self.mode = hold.modes[-1]
 
@@ -256,7 +258,7 @@ class LeaseHandle:
             raise WouldDeadlock(hold.claim.name, "exclusive")
         if hold.claim.mode == "update":
             deadline = FOREVER if limit is None else now + limit
-            if not await conversion.upgrade(self.registry, hold, deadline):
+            if not await conversion.upgrade(self.registry, hold, deadline, self.waiting):
                 return False
         hold.modes.remove(self.mode)
         hold.modes.append("exclusive")

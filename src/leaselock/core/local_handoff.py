@@ -34,7 +34,7 @@ from leaselock.core.timing import Retry
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from leaselock.core.backend import (
         Backend,
@@ -546,7 +546,7 @@ class LocalHandoff:
         if waiter is not None and waiter.lease is None:
             waiter.queue.remove(waiter)
 
-    async def close(self, until: float) -> None:
+    async def release_cached(self, until: float) -> None:
         """Release the cached leases; the client closes."""
         for queue in list(self.queues.values()):
             if queue.lease is not None and queue.lease.granted and queue.lease.holder is None:
@@ -652,11 +652,24 @@ class LocalHandoff:
         """Remove records that are no longer needed."""
         return self.backend.collect_garbage(until)
 
-    def wake_all(self) -> None:
-        """Wake every waiting process: the client is closing."""
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let these claims ask again. One that asks the store waits there as the shared claim."""
+        in_store = []
+        for claim_id in claim_ids:
+            waiter = self.waiters.get(claim_id)
+            if waiter is None:
+                in_store.append(claim_id)
+            else:
+                waiter.signal.set()
+                if waiter.asks_store and waiter.queue.lease is not None:
+                    in_store.append(waiter.queue.lease.claim.id)
+        self.backend.wake(in_store)
+
+    def close(self) -> None:
+        """End all waits: the client is closing."""
         for waiter in list(self.waiters.values()):
             waiter.signal.set()
-        self.backend.wake_all()
+        self.backend.close()
 
     def reset_identity(self) -> None:
         """Forget the queues; the claims that are still ours will be released one by one."""

@@ -75,8 +75,8 @@ class Mutex:
         self.entries: list[LeaseHandle] = []
         # The owner, where that is this object.
         self.itself = Owner("lock", f"{id(self):x}") if options.owned_by_lock else None
-        # The acquisitions through this object that have not ended.
-        self.waiting: set[Acquisition] = set()
+        # The acquisitions through this object that have not ended, and the upgrades of its leases.
+        self.waiting: set[Acquisition | conversion.Upgrade] = set()
 
     def acquire(
         self, timeout: object, permits: object = 1, **unknown: object
@@ -154,7 +154,7 @@ class Mutex:
             hold.acquirer, hold.thread = owner.reference, owner.thread
             if registry.env.records_call_sites():
                 hold.place = registry.env.call_site()
-        handle = LeaseHandle(registry, hold)
+        handle = LeaseHandle(registry, hold, self.waiting)
         if options.renew and (hold.prolonged or not hold.renew):
             handle.prolong()
         handles = self.handles.get(holder.reference)
@@ -185,12 +185,14 @@ class Mutex:
         return claim._replace(sides=True) if options.sides else claim
 
     def cancel(self) -> int:
-        """End the acquisitions through this object that are waiting; return how many."""
-        waiting = [each for each in self.waiting if not each.cancelled]
-        for acquisition in waiting:
-            acquisition.cancelled = True
+        """End the acquisitions through this object that are waiting, and the waits for upgrades of
+        its leases; return how many.
+        """
+        waiting = [wait for wait in self.waiting if not wait.cancelled]
+        for wait in waiting:
+            wait.cancelled = True
         if waiting:
-            self.registry.backend.wake_all()
+            self.registry.backend.wake([wait.claim.id for wait in waiting])
         return len(waiting)
 
     async def _nest(self, hold: Hold, deadline: float) -> Busy | None:
@@ -202,7 +204,7 @@ class Mutex:
         if STRENGTH[mode] > STRENGTH[hold.claim.mode]:
             if hold.claim.mode != "update":
                 raise WouldDeadlock(self.name, WORDS[mode])
-            if not await conversion.upgrade(self.registry, hold, deadline):
+            if not await conversion.upgrade(self.registry, hold, deadline, self.waiting):
                 return Busy(None, 0.0, ())
         if self.options.lease > hold.claim.lease:
             if not hold.renew:

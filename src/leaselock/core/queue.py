@@ -83,11 +83,11 @@ class Queue(StoreMaintenance):
             signal.is_set = False
         await self.start_listening(claim.client)
 
-    def wake(self, claim_ids: Iterable[str]) -> None:
-        """Let these claims ask again."""
+    def wake(self, claim_ids: Iterable[str] = (WAKE_ALL,)) -> None:
+        """Let these claims ask again, or all of them."""
         for claim_id in claim_ids:
             if claim_id == WAKE_ALL:
-                self.wake_all()
+                self.wake(list(self.signals))
             elif (signal := self.signals.get(claim_id)) is not None:
                 signal.set()
 
@@ -145,9 +145,9 @@ class Queue(StoreMaintenance):
         else:
             signal.is_set = True
 
-    def wake_all(self) -> None:
-        """Wake every waiter, to ask again."""
-        self.wake(list(self.signals))
+    def close(self) -> None:
+        """End all waits: the client is closing."""
+        self.wake()
 
     def reset_identity(self) -> None:
         """Drop the waiters."""
@@ -190,7 +190,7 @@ class NodeQueue(Queue):
                 # The client was closed, or the listener has failed. Every wait also looks again by
                 # itself, and the next one tries to listen again.
                 self.client = None
-                self.wake_all()
+                self.wake()
             else:
                 self.wake(claim_ids)
                 if not claim_ids:

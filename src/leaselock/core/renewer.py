@@ -12,12 +12,12 @@ valid any more, and then it is lost, too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from leaselock.core import conversion, timing, validity
 from leaselock.core.backend import Listening
 from leaselock.core.effects import FOREVER, CallUser, Sleep, Spawn, Wait
-from leaselock.core.events import hold_event
+from leaselock.core.events import LATE, hold_event
 from leaselock.core.hold import CLOSED, TAKEN, Hold, State
 from leaselock.errors import StoreError
 
@@ -38,7 +38,10 @@ class Renewer:
 
     def __init__(self, registry: HoldRegistry) -> None:
         self.registry = registry
-        self.failures = 0
+        # How often in a row a renewal, a conversion, and the start of a callback have failed.
+        self.failures = self.unsettled = self.not_started = 0
+        # When to start the callbacks that could not be started.
+        self.start_at = FOREVER
         backend = registry.backend
         self.wait: Callable[[Signal, float], Awaitable[object]] = (
             backend.wait_and_listen if isinstance(backend, Listening) else Wait
@@ -63,17 +66,27 @@ class Renewer:
         # Keep a planned time even if its hold is gone: otherwise every acquire after a release
         # would wake the renewer.
         promised = registry.planned if registry.planned > registry.env.now() else FOREVER
-        registry.planned = min(self._due(), registry.pending_releases.next_try(), promised)
+        registry.planned = min(
+            self._due(), registry.pending_releases.next_try(), self.start_at, promised
+        )
         await self.wait(registry.changed, registry.planned)
         registry.changed.clear()
 
     def _due(self) -> float:
-        return min((hold.next_check for hold in self.registry.held()), default=FOREVER)
+        return min(
+            (min(hold.next_check, hold.settles_at()) for hold in self.registry.held()),
+            default=FOREVER,
+        )
 
     async def _settle(self) -> None:
+        env = self.registry.env
         for hold in self.registry.held():
-            if hold.unsettled and not hold.weakening and hold.state is State.HELD:
-                await conversion.settle(self.registry, hold)
+            if hold.settles_at() <= env.now():
+                if await conversion.settle(self.registry, hold):
+                    self.unsettled = 0
+                else:
+                    self.unsettled += 1
+                    hold.settle_at = env.now() + timing.pause(self.unsettled, env.random())
 
     async def _renew(self) -> None:
         now = self.registry.env.now()
@@ -97,27 +110,31 @@ class Renewer:
             answers = await registry.backend.renew(claims, until)
         except StoreError as error:
             self._try_again(holds)
-            await self._report("renewal_failed", holds, str(error))
+            self._report("renewal_failed", holds, str(error))
             return
         unknown = [hold for hold, renewed in zip(holds, answers, strict=True) if renewed is None]
         self.failures = 0
-        renewed_holds = [h for h, renewed in zip(holds, answers, strict=True) if renewed]
-        await self._report("renewed", renewed_holds)
+        # With what was left of each lease until now.
+        self._report("renewed", [h for h, renewed in zip(holds, answers, strict=True) if renewed])
         for hold, claim, renewed in zip(holds, claims, answers, strict=True):
             if renewed is not None:
                 self._renewed(hold, asked, claim.lease) if renewed else self._taken(hold)
         if unknown:
             self._try_again(unknown)
 
-    async def _report(self, kind: EventKind, holds: list[Hold], reason: str = "") -> None:
-        registry = self.registry
-        if registry.listeners.of_rare():
+    def _report(self, kind: EventKind, holds: list[Hold], reason: str = "") -> None:
+        """Have an event reported for each hold, by another process: a listener may be slow."""
+        registry, now = self.registry, self.registry.env.now()
+        listeners = registry.listeners
+        if listeners.of_rare():
             for hold in holds:
-                now = registry.env.now()
                 event = hold_event(kind, hold, now, hold.valid_until - now, reason)
                 # Where holds end with a session, a renewal makes one valid for less than its lease.
                 end = validity.valid_until(registry.backend.capabilities, now, event.lease)
-                await registry.listeners.report(event._replace(lease=end - now), rare=True)
+                event = event._replace(lease=end - now)
+                rare = kind != "renewed" or event.seconds < event.lease * LATE
+                due = listeners.of_rare() if rare else listeners.all
+                registry.due_events += [(listener, event) for listener in due]
 
     def _try_again(self, holds: list[Hold]) -> None:
         self.failures += 1
@@ -154,11 +171,47 @@ class Renewer:
                 registry.stop_renewing(hold)
                 registry.collect_callbacks(hold)
                 lost.append(hold)
-        while registry.due_callbacks:
-            await Spawn(call(*registry.due_callbacks.pop(0)), "lost")
+        await self._call_back()
         # After the callbacks have been started: the release lets the next owner in.
         for hold in lost:
             self._release_lost(hold)
+
+    async def _call_back(self) -> None:
+        """Start the callbacks of lost holds, each as a process of its own, and one process that
+        reports events. If that fails, try again later: the holds are renewed meanwhile.
+        """
+        registry, env = self.registry, self.registry.env
+        callbacks, events = registry.due_callbacks, registry.due_events
+        try:
+            while callbacks:
+                callback = callbacks.pop(0)
+                try:
+                    await Spawn(call(*callback), "lost")
+                except BaseException:
+                    callbacks.insert(0, callback)
+                    raise
+            if events:
+                await registry.reporting.start(self._report_events, "events")
+        except Exception as error:
+            self.not_started += 1
+            self.start_at = env.now() + timing.pause(self.not_started, env.random())
+            if self.not_started == 1:
+                await CallUser(_raise, error)
+        else:
+            self.not_started, self.start_at = 0, FOREVER
+
+    async def _report_events(self) -> None:
+        """Report the events of renewals, in their order. A listener may end this process: then the
+        renewer starts another one.
+        """
+        registry = self.registry
+        events = registry.due_events
+        try:
+            while events:
+                await CallUser(*events.popleft())
+        finally:
+            if events:
+                registry.wake_renewer(0.0)
 
     def _release_lost(self, hold: Hold) -> None:
         # A hold that ends with its session may still exist: the session may be found again.
@@ -188,3 +241,8 @@ async def call(callback: Callable[[Any], object], lease: object) -> None:
     does not keep the others from being called.
     """
     await CallUser(callback, lease)
+
+
+def _raise(error: Exception) -> NoReturn:
+    """Have the driver report an error as it reports one of the user's functions."""
+    raise error

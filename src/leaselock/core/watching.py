@@ -81,7 +81,7 @@ class Watcher:
                 self.interval = FIRST_INTERVAL
                 return lock_change(watched.state)
             until = asked + max(SHORTEST_INTERVAL, watched.retry_after)
-            if watched.notified:
+            if watched.notified and not registry.closed:
                 await registry.backend.await_wakeup(claim, until)
             else:
                 await Wait(registry.ending, until)

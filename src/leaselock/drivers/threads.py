@@ -135,8 +135,18 @@ class Threads(Driver):
         return signal.is_set
 
     def _in_background(self, process: Process[None]) -> None:
-        if not was_dropped(process):
+        if was_dropped(process):
+            return
+        try:
             self.run(process)
+        except SystemExit as error:
+            # It ends this thread only, of which the module threading would say nothing.
+            failure = RuntimeError(
+                "a callback or a listener raised SystemExit in a background thread of leaselock, "
+                "which does not end the program"
+            )
+            failure.__cause__ = error
+            report(failure)
 
     def _call_user(self, effect: CallUser) -> object:
         try:

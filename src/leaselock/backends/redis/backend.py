@@ -36,7 +36,7 @@ from leaselock.core.backend import (
 from leaselock.errors import LimitMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
 
     from leaselock.backends.redis.legacy_formats import LegacyLock
     from leaselock.backends.redis.scripted_lock import ScriptedLock
@@ -146,9 +146,13 @@ class RedisBackend:
             self.tracking.forget(claim.id)
         self.locks.forget(claim)
 
-    def wake_all(self) -> None:
-        """Wake all waiting claims: the client is closing."""
-        self.locks.wake_all()
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let these claims ask again."""
+        self.locks.wake(claim_ids)
+
+    def close(self) -> None:
+        """End all waits: the client is closing."""
+        self.locks.close()
 
     def reset_identity(self) -> None:
         """After a fork: the store has let go of everything by itself."""

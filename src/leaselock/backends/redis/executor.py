@@ -62,12 +62,18 @@ class Executor:
     """Carries out commands on the servers of one store."""
 
     def __init__(
-        self, topology: Topology, pool: Pool, listener: Listener, now: Callable[[], float]
+        self,
+        topology: Topology,
+        pool: Pool,
+        listener: Listener,
+        now: Callable[[], float],
+        random: Callable[[], float],
     ) -> None:
         self.topology = topology
         self.pool = pool
         self.listener = listener
         self.now = now
+        self.random = random
         # The scripts whose text is being sent to a server by one of the callers.
         self.loading: set[tuple[Address, str]] = set()
 
@@ -151,7 +157,7 @@ class Executor:
                 problem = self._explained(key, code, problem, address)
             tries += 1
             redirects = 0
-            seconds = pause(tries + 2, 0.5)
+            seconds = pause(tries + 2, self.random())
             if self.now() + seconds >= until:
                 raise problem
             # A server that starts, or is not the master yet, does not say when it is ready.

@@ -117,7 +117,7 @@ class KeyTracking:
         if watch is not None and not self.pool.shared:
             self.pool.put(watch.connection)
 
-    def wake_all(self) -> None:
+    def interrupt(self) -> None:
         """Let all watchers look: the client is closing."""
         for watch in list(self.watches.values()):
             watch.signal.set()

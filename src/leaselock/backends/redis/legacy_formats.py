@@ -22,7 +22,7 @@ from leaselock.core.effects import Signal, Wait
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from leaselock.backends.redis.executor import Executor
     from leaselock.backends.redis.keys import Keys
@@ -389,8 +389,11 @@ class LegacyLock:
     def forget(self, claim: Claim) -> None:
         """Nothing is kept of a claim that waits."""
 
-    def wake_all(self) -> None:
-        """Wake all waiting claims: the client is closing."""
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Nothing to do: each claim asks again after POLL."""
+
+    def close(self) -> None:
+        """End all waits: the client is closing."""
         self.closing.set()
 
     def reset(self) -> None:

@@ -32,7 +32,7 @@ from leaselock.core.effects import FOREVER, Call, Signal, Wait
 from leaselock.core.singleton_process import Background
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 
     from leaselock.backends.redis.messages import (
         Address,
@@ -497,11 +497,18 @@ class Listener:
             if not connection.tell(packed(over), over):
                 connection.close()
 
-    def wake_all(self) -> None:
-        """Wake all waiting claims: the client is closing."""
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let these claims ask again."""
+        for claim_id in claim_ids:
+            waiter = self.waiting.get(claim_id)
+            if waiter is not None:
+                waiter.signal.set()
+
+    def interrupt(self) -> None:
+        """End all waits: the client is closing."""
         self.closing = True
         self.plan_changed.set()
-        self.tracking.wake_all()
+        self.tracking.interrupt()
         for waiter in list(self.waiting.values()):
             waiter.signal.set()
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis import keys as names
-from leaselock.backends.redis.listener import AT_ONCE, NEVER, RECHECK_MS
+from leaselock.backends.redis.listener import NEVER, RECHECK_MS
 from leaselock.backends.redis.messages import (
     PRIVATE,
     SubscribeFailed,
@@ -55,7 +55,7 @@ from leaselock.core.backend import (
 from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
 
     from leaselock.backends.redis.keys import Keys
     from leaselock.backends.redis.messages import Address, Command, Word
@@ -94,7 +94,6 @@ class ScriptedLock:
         self.pool = shared.pool
         self.queue = shared.queue
         self.listener = shared.listener
-        self.closing = False
         # The tokens of grants that were given back, of claims that are still in use.
         self.undone: dict[str, set[bytes]] = {}
         self.packed = PackedCommands(
@@ -555,8 +554,8 @@ class ScriptedLock:
     # --- waiting --------------------------------------------------------------------------------
 
     def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
-        """Wait for a message; not at all if the client began to close during the last request."""
-        return AT_ONCE if self.closing else self.listener.await_wakeup(claim, until)
+        """Wait for a message."""
+        return self.listener.await_wakeup(claim, until)
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""
@@ -566,14 +565,16 @@ class ScriptedLock:
         gave_up = self.queue.leave(claim.id)
         self.listener.forget(claim.id, gave_up=gave_up)
 
-    def wake_all(self) -> None:
-        """Wake all waiting claims: the client is closing."""
-        self.closing = True
-        self.listener.wake_all()
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let these claims ask again."""
+        self.listener.wake(claim_ids)
+
+    def close(self) -> None:
+        """End all waits: the client is closing."""
+        self.listener.interrupt()
 
     def reset(self) -> None:
-        """After a fork: no claim waits here."""
-        self.closing = False
+        """After a fork: `SharedState.abandon` has forgotten the claims."""
 
 
 def _recheck(left: int, rank: int) -> float:

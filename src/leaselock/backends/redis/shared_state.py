@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from leaselock.backends import chance
 from leaselock.backends.redis.executor import Executor
 from leaselock.backends.redis.keys import Keys, keys_of
 from leaselock.backends.redis.listener import Listener
@@ -24,7 +25,13 @@ class SharedState:
     steps.
     """
 
-    def __init__(self, settings: Settings, now: Callable[[], float], connection: Any) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        now: Callable[[], float],
+        connection: Any,
+        random: Callable[[], float] = chance,
+    ) -> None:
         self.settings = settings
         self.now = now
         self.connection = connection
@@ -32,7 +39,7 @@ class SharedState:
         self.queue = QueueState(now)
         self.pool = Pool(self._connection_to, now, shared=connection.SHARED)
         self.listener = Listener(self.pool, self.queue, now)
-        self.executor = Executor(self.topology, self.pool, self.listener, now)
+        self.executor = Executor(self.topology, self.pool, self.listener, now, random)
 
     def _connection_to(self, address: Address) -> Connection:
         made: Connection = self.connection(self.settings, address, self.now, self.listener.drain)
@@ -44,7 +51,7 @@ class SharedState:
 
     def interrupt(self) -> None:
         """End all waits; every other call has a deadline."""
-        self.listener.wake_all()
+        self.listener.interrupt()
 
     def close(self) -> None:
         """Close all connections; the next request connects anew."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
 
     from leaselock.core.backend import Capabilities, Claim, Finding
 
@@ -31,8 +31,12 @@ class VotingLocks(Protocol):
         """The claim waits no more."""
         ...
 
-    def wake_all(self) -> None:
-        """Wake all waiting claims."""
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let these claims ask again."""
+        ...
+
+    def close(self) -> None:
+        """End all waits."""
         ...
 
 

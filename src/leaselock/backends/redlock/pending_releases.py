@@ -31,10 +31,15 @@ class PendingReleases:
     """What is to be released on each master, until its lease is over."""
 
     def __init__(
-        self, masters: Sequence[Master], now: Callable[[], float], closing: Signal
+        self,
+        masters: Sequence[Master],
+        now: Callable[[], float],
+        random: Callable[[], float],
+        closing: Signal,
     ) -> None:
         self.masters = masters
         self.now = now
+        self.random = random
         self.closing = closing
         # By master and claim: the request, and until when it is repeated.
         self.requests: dict[int, dict[str, tuple[Release | ReleaseGrant, float]]] = {}
@@ -64,7 +69,7 @@ class PendingReleases:
             for master in list(self.requests):
                 answered = await self.send(master) or answered
             tries = 0 if answered else tries + 1
-            await Wait(self.closing, self.now() + timing.pause(tries + 4, 0.5))
+            await Wait(self.closing, self.now() + timing.pause(tries + 4, self.random()))
 
     async def send(self, master: int) -> bool:
         """Send the requests to one master, until it does not answer; says whether it did."""

@@ -51,7 +51,7 @@ from leaselock.core.effects import Signal, Wait
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from leaselock.backends.redlock.master import Master
     from leaselock.backends.redlock.votes import Votes
@@ -89,7 +89,7 @@ class Redlock:
         self.waiting_at: dict[str, int] = {}
         self.queued_at: dict[str, int] = {}
         self.uncertain: set[str] = set()
-        self.pending_releases = PendingReleases(self.masters, self.now, self.closing)
+        self.pending_releases = PendingReleases(self.masters, self.now, self.random, self.closing)
 
     # --- a try ----------------------------------------------------------------------------------
 
@@ -284,8 +284,17 @@ class Redlock:
         for master in self.masters:
             master.locks.forget(claim)
 
-    def wake_all(self) -> None:
-        """Wake all waiting claims: the client is closing."""
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let these claims ask again, each at the master where it is in the queue. The waits of
+        other claims are short.
+        """
+        for claim_id in claim_ids:
+            place = self.waiting_at.get(claim_id)
+            if place is not None:
+                self.masters[place].locks.wake((claim_id,))
+
+    def close(self) -> None:
+        """End all waits: the client is closing."""
         self.closing.set()
         for master in self.masters:
-            master.locks.wake_all()
+            master.locks.close()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from leaselock.backends import Opened, check_protocol, open_store
+from leaselock.backends import Opened, chance, check_protocol, open_store
 from leaselock.backends.redlock.master import Master, VotingStore
 from leaselock.backends.redlock.protocol import Redlock
 from leaselock.core.backend import Capabilities
@@ -35,7 +34,7 @@ def open_masters(
 
     def backend(protocol: str | None) -> Redlock:
         check_protocol(protocol, PROTOCOLS, "Redlock")
-        return Redlock(masters, _capabilities(masters), now, _random)
+        return Redlock(masters, _capabilities(masters), now, chance)
 
     shown = ",".join(one.shown for one in opened)
     lifecycles = tuple(one.stores[0] for one in opened)
@@ -78,7 +77,3 @@ def _capabilities(masters: Sequence[Master]) -> Capabilities:
     each = [master.locks.capabilities for master in masters]
     clock_drift, clock_margin = max(c.clock_drift for c in each), max(c.clock_margin for c in each)
     return Capabilities(clock_drift, clock_margin, detects_death=False, inheritable=False)
-
-
-def _random() -> float:
-    return int.from_bytes(os.urandom(4), "big") / 2**32

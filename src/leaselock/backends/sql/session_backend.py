@@ -32,7 +32,7 @@ from leaselock.core.singleton_process import Background
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from leaselock.backends.sql.session_pool import SessionPool
     from leaselock.core.effects import Request
@@ -182,9 +182,13 @@ class SessionBackend(StoreMaintenance):
     def forget(self, claim: Claim) -> None:
         """Nothing to do: a claim that stops waiting is released, too."""
 
-    def wake_all(self) -> None:
-        """Wake every waiter: the client is closing."""
-        self.sessions.wake_all()
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """End the waits of these claims in the server, which costs them their places."""
+        self.sessions.wake(claim_ids)
+
+    def close(self) -> None:
+        """End all waits: the client is closing."""
+        self.sessions.wake(list(self.sessions.sessions))
 
     def reset_identity(self) -> None:
         """After a fork, or in a new loop: forget all holds."""

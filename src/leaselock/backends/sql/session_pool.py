@@ -21,7 +21,7 @@ from leaselock.core.effects import FOREVER, Call, Signal
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from leaselock.backends.sql.executor import Executor
     from leaselock.backends.sql.pool import Pool, Slot
@@ -339,10 +339,11 @@ class SessionPool:
         """Let `disconnected` return."""
         self._watcher(client).wake()
 
-    def wake_all(self) -> None:
-        """Wake every waiter: the client is closing."""
-        for found in self.sessions.values():
-            if found.session.token is None:
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """End the waits of these claims. Their connections are cut, so they lose their places."""
+        for claim_id in claim_ids:
+            found = self.sessions.get(claim_id)
+            if found is not None and found.session.token is None:
                 found.connection.cut()
 
     def interrupt(self) -> None:
@@ -350,7 +351,7 @@ class SessionPool:
         self.ended.set()
         for watcher in self.watchers.values():
             watcher.wake()
-        self.wake_all()
+        self.wake(list(self.sessions))
 
     def close(self) -> None:
         """Forget all sessions; the pool closes their connections."""

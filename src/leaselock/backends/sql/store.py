@@ -137,7 +137,7 @@ class LeaseBackend(Queue):
         except StoreError:
             # The client was closed, or the listener has failed. Every wait also looks again by
             # itself, and the next one starts another listening process.
-            self.wake_all()
+            self.wake()
 
     def reset_identity(self) -> None:
         """Drop the waiters and the listening process."""

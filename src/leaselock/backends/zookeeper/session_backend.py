@@ -212,7 +212,7 @@ class SessionBackend(Maintenance):
                 await self._end_leases()
         except StoreError:
             # The client was closed, or the server refuses it. The next request starts this again.
-            self.wake_all()
+            self.wake()
         if self.connection.interrupted:
             await Call(self.connection, CloseSession(), self.now() + CLOSE_TIMEOUT)
 
@@ -232,9 +232,9 @@ class SessionBackend(Maintenance):
         for event in events:
             if event.startswith(SESSION_ENDED):
                 self._lose_session(int(event.removeprefix(SESSION_ENDED)))
-                self.wake_all()
+                self.wake()
             elif event == WAKE_ALL:
-                self.wake_all()
+                self.wake()
             deleted = event.startswith(DELETED)
             for claim in tuple(self.watchers.get(event.removeprefix(DELETED), ())):
                 self._wake(claim, deleted)
@@ -285,12 +285,19 @@ class SessionBackend(Maintenance):
         if contender is not None:
             self._unwatch(contender)
 
-    def wake_all(self) -> None:
-        """Let every waiting claim ask again, because events may be lost."""
-        for contender in self.contenders.values():
-            contender.watches_holder = False
-        for signal in self.signals.values():
-            signal.set()
+    def wake(self, claim_ids: Iterable[str] = (WAKE_ALL,)) -> None:
+        """Let these claims ask again; or all of them, because events may be lost."""
+        for claim_id in claim_ids:
+            if claim_id == WAKE_ALL:
+                for contender in self.contenders.values():
+                    contender.watches_holder = False
+                self.wake(list(self.signals))
+            elif (signal := self.signals.get(claim_id)) is not None:
+                signal.set()
+
+    def close(self) -> None:
+        """End all waits: the client is closing."""
+        self.wake()
 
     # --- holding --------------------------------------------------------------------------------
 

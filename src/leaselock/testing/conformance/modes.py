@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leaselock.errors import (
+    AcquireCancelled,
     AcquireTimeout,
     AlreadyHeld,
     LeaseLost,
@@ -312,6 +313,44 @@ async def write_while_holding_update_is_an_upgrade(world: World) -> None:
         assert not await _is_free(theirs.update)
         async with theirs.read:
             assert await mine.write.try_acquire() is None
+
+
+@scenario("updates", "has_queue")
+async def cancel_ends_a_wait_for_an_upgrade(world: World) -> None:
+    """By the update side where a lease is upgraded, by the write side where that is acquired. The
+    hold is an update again, which new readers may join.
+    """
+    mine, theirs = world.first.rwlock("a"), world.client().rwlock("a")
+
+    async def upgrading() -> bool:
+        return "upgrading" in [holder.mode for holder in await theirs.read.holders()]
+
+    async def upgrade() -> None:
+        async with mine.update as lease:
+            with raising(AcquireCancelled, "a"):
+                await lease.upgrade()
+            lease.ensure()
+            assert await _is_free(theirs.read)
+
+    async def write() -> None:
+        async with mine.update as lease:
+            with raising(AcquireCancelled, "a"):
+                await mine.write.acquire()
+            lease.ensure()
+            assert await _is_free(theirs.read)
+
+    async with theirs.read:
+        for wait, side, other in (
+            (upgrade, mine.update, mine.write),
+            (write, mine.write, mine.update),
+        ):
+            waiting = world.spawn(wait)
+            await world.wait_until(upgrading)
+            assert other.cancel() == 0
+            assert side.cancel() == 1
+            await waiting.join()
+            assert side.cancel() == 0
+    assert await _is_free(theirs.write)
 
 
 # --- semaphores -----------------------------------------------------------------------------------

@@ -9,17 +9,20 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leaselock.errors import AcquireTimeout
+from leaselock.errors import AcquireCancelled, AcquireTimeout
 from leaselock.testing.conformance.scenario import raising, scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from leaselock.testing.conformance.api_types import Lock
-    from leaselock.testing.conformance.world import World
+    from leaselock.testing.conformance.world import CountedTries, World
 
 # Seconds; a waiter that is not notified rechecks much later.
 WOKEN = 1.0
+# For how many seconds a scenario counts what waiters ask, and the shortest interval after which
+# one asks without a notification.
+LOOKED, SHORTEST_INTERVAL = 0.1, 0.9
 # Seconds between two signals, and their number at most.
 BEAT, BEATS = 0.01, 1000
 
@@ -117,6 +120,44 @@ async def _token(world: World, lock: Lock, timeout: float | None) -> int:
     lease = await world.must_acquire(lock, timeout)
     await lease.release()
     return lease.token
+
+
+@scenario("has_queue")
+async def cancelling_one_wait_leaves_the_others_alone(world: World) -> None:
+    """`cancel` ends the waits through one lock object. The other waiters of the client keep their
+    places, send nothing for that, and do not ask more often from then on.
+    """
+    client = world.client()
+    tries = world.count_tries(client)
+    mine, others = client.lock("a"), client.lock("a")
+    count = min(200, world.many, world.store.max_waiters - 1)
+    async with world.lock("a"):
+        peers = [world.spawn(_token, world, others, None) for _ in range(count // 2)]
+        await world.wait_for_waiters(others, len(peers))
+        cancelled = world.spawn(mine.acquire)
+        await world.wait_for_waiters(others, len(peers) + 1)
+        peers += [world.spawn(_token, world, others, None) for _ in range(count - len(peers))]
+        await world.wait_for_waiters(others, count + 1)
+        places = [waiter.since for waiter in await others.waiters()]
+        await world.wait_until(lambda: _asks_no_more(world, tries))
+        before = tries.count
+        assert mine.cancel() == 1
+        assert isinstance(await cancelled.end(), AcquireCancelled)
+        await world.wait_for_waiters(others, count)
+        left = [waiter.since for waiter in await others.waiters()]
+        assert [since for since in places if since in left] == left
+        await world.pause(LOOKED)
+        # Without a notification each waiter asks once in an interval. The first one and the one
+        # behind the cancelled one may be notified.
+        intervals = int((world.now() - tries.began) / SHORTEST_INTERVAL)
+        assert tries.count - before <= count * intervals + 2
+    assert len({await peer.join() for peer in peers}) == count
+
+
+async def _asks_no_more(world: World, tries: CountedTries) -> bool:
+    before = tries.count
+    await world.pause(LOOKED)
+    return tries.count == before
 
 
 @scenario("has_queue")

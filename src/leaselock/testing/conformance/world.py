@@ -11,7 +11,7 @@ import abc
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from leaselock.core.hold import RAN_OUT
 from leaselock.errors import ClientClosed, LeaseLost, NotApplied, OutcomeUnknown
@@ -20,6 +20,8 @@ from leaselock.testing.conformance.child_process import Child, Fork
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from leaselock.core.backend import Backend
+    from leaselock.core.hold_registry import HoldRegistry
     from leaselock.testing.conformance.api_types import Client, Lease, Lock
     from leaselock.testing.conformance.store import Store
 
@@ -79,6 +81,24 @@ class Peer(abc.ABC, Generic[T]):
         return self.result[0]
 
 
+class CountedTries:
+    """The backend of a registry, whose acquire requests are counted."""
+
+    def __init__(self, registry: HoldRegistry) -> None:
+        self.backend = registry.backend
+        self.began = time.monotonic()
+        self.count = 0
+        registry.backend = cast("Backend", self)
+
+    def acquire(self, *arguments: Any, **named: Any) -> Any:
+        """Send one."""
+        self.count += 1
+        return self.backend.acquire(*arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+
 class World(abc.ABC):
     """One run of one scenario."""
 
@@ -106,6 +126,10 @@ class World(abc.ABC):
         client = self.connect(self.url, **usual | options)
         self.clients.append(client)
         return client
+
+    def count_tries(self, client: Client) -> CountedTries:
+        """Count the acquire requests that *client*, which has no lock yet, sends from now on."""
+        return CountedTries(client._core.context(None).registry)
 
     def lock(self, name: str, **options: Any) -> Lock:
         """Return a lock of the first client."""
