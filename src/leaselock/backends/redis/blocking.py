@@ -27,7 +27,7 @@ from leaselock.backends.redis.codec import (
     is_too_large,
     shifts_replies,
 )
-from leaselock.backends.redis.connecting import new_connection, refusal
+from leaselock.backends.redis.connecting import MODULES, new_connection, refusal
 from leaselock.backends.redis.messages import (
     NONSENSE,
     NOT_SUBSCRIBED,
@@ -123,7 +123,7 @@ class BlockingConnection:
                 self.sock.close()
 
     def _connect(self, until: float) -> None:
-        module = library("redis.connection", "redis")
+        module = library(MODULES[0], "redis")
         address, left = self.address, self._left(until)
         connection = new_connection(module, self.settings, address, left)
         if not address.path:

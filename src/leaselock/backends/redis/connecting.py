@@ -6,6 +6,8 @@ Invariant: until a connection is open no command was sent, so a failure here is 
 
 from __future__ import annotations
 
+from functools import lru_cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
@@ -17,22 +19,42 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.settings import Settings
 
 
+# By whether the client is one for asyncio.
+MODULES = ("redis.connection", "redis.asyncio.connection")
+
+
+def connection_class(module: Any, address: Address, tls: bool) -> Any:
+    """redis-py's class of connections to *address*; *module* is one of `MODULES`."""
+    if address.path:
+        return module.UnixDomainSocketConnection
+    return module.SSLConnection if tls else module.Connection
+
+
+@lru_cache(maxsize=8)
+def parameters_of(kind: Any) -> frozenset[str]:
+    """The parameters of a class of connections, which differ between releases of redis-py."""
+    return frozenset(name for part in kind.__mro__ for name in signature(part.__init__).parameters)
+
+
 def new_connection(module: Any, settings: Settings, address: Address, seconds: float) -> Any:
     """redis-py's connection object for *address*, not connected yet; *module* has its classes."""
     arguments = dict(settings.sentinel_terms if address.sentinel else settings.terms)
+    kind = connection_class(module, address, settings.tls)
     if address.path:
-        kind, arguments["path"] = module.UnixDomainSocketConnection, address.path
+        arguments["path"] = address.path
     else:
-        kind = module.SSLConnection if settings.tls else module.Connection
         arguments |= {"host": address.host, "port": address.port, "socket_keepalive": True}
-    maintenance = library("redis.maint_notifications", "redis")
+    if "maint_notifications_config" in parameters_of(kind):
+        # Releases that announce the maintenance of a server would read its messages themselves.
+        maintenance = library("redis.maint_notifications", "redis")
+        off = maintenance.MaintNotificationsConfig(enabled=False)
+        arguments["maint_notifications_config"] = off
     return kind(
         **arguments,
         protocol=3,
         decode_responses=False,
         socket_connect_timeout=seconds,
         socket_timeout=seconds,
-        maint_notifications_config=maintenance.MaintNotificationsConfig(enabled=False),
     )
 
 

@@ -23,7 +23,7 @@ from leaselock.backends.redis.codec import (
     is_too_large,
     shifts_replies,
 )
-from leaselock.backends.redis.connecting import new_connection, refusal
+from leaselock.backends.redis.connecting import MODULES, new_connection, refusal
 from leaselock.backends.redis.messages import NONSENSE, Listen, Send, Unreachable
 from leaselock.errors import OutcomeUnknown
 
@@ -129,7 +129,7 @@ class MultiplexedConnection(asyncio.Protocol):
 
     async def _open(self, until: float) -> None:
         seconds = max(0.001, until - self.now())
-        module = library("redis.asyncio.connection", "redis")
+        module = library(MODULES[1], "redis")
         connection = new_connection(module, self.settings, self.address, seconds)
         try:
             async with asyncio.timeout(seconds):
