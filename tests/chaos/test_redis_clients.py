@@ -138,7 +138,7 @@ def test_an_unsupported_client_is_refused() -> None:
     for client in (theirs, behind):
         leaselock.Client(client).close()
         with pytest.raises(
-            ValueError, match="ssl_validate_ocsp: redis-py .* does not have this option"
+            ValueError, match=r"ssl_validate_ocsp: redis-py .* does not have this option"
         ):
             leaselock.AsyncClient(client)
 
