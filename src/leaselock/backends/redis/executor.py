@@ -23,7 +23,7 @@ from leaselock.backends.redis.messages import (
     Unreachable,
 )
 from leaselock.backends.redis.pool import Exchange
-from leaselock.core.effects import Call, Sleep
+from leaselock.core.effects import Call, Signal, Sleep, Wait
 from leaselock.core.timing import pause
 from leaselock.errors import NotApplied, OutcomeUnknown
 
@@ -83,6 +83,16 @@ def is_partial(error: Exception) -> bool:
     return IN_SCRIPT in str(error) and code not in AT_FIRST and code not in TEMPORARY
 
 
+class Search:
+    """A search for the server of a key, which other requests wait for."""
+
+    __slots__ = ("ended", "error")
+
+    def __init__(self) -> None:
+        self.ended = Signal()
+        self.error: Unreachable | None = None
+
+
 class Executor:
     """Carries out commands on the servers of one store."""
 
@@ -93,6 +103,8 @@ class Executor:
         self.pool = pool
         self.listener = listener
         self.now = now
+        # The search for the server of a key that is under way.
+        self.search: Search | None = None
         # The scripts whose text is being sent to a server by one of the callers.
         self.loading: set[tuple[Address, str]] = set()
 
@@ -141,7 +153,7 @@ class Executor:
             try:
                 address = asking or self.topology.known(key)
                 if address is None:
-                    address = await self.topology.find(key, self.send, until)
+                    address = await self.find(key, until)
                 replies = await send(address, (ASKING, *commands) if asking else commands, until)
                 if loading:
                     self.loading.discard((address, sha))
@@ -189,6 +201,29 @@ class Executor:
                 raise problem
             # A server that starts, or is not the master yet, does not say when it is ready.
             await Sleep(self.now() + seconds)
+
+    async def find(self, key: str, until: float) -> Address:
+        """Find the server of *key*. After a failover all requests ask for it at once: the first one
+        asks the servers, and the others wait for its answer.
+        """
+        while (search := self.search) is not None:
+            if not await Wait(search.ended, until) and not search.ended.is_set:
+                raise Unreachable("the servers have not said yet which of them has the key")
+            if search.error is not None:
+                raise Unreachable(str(search.error)) from search.error
+            address = self.topology.known(key)
+            if address is not None:
+                return address
+        search = self.search = Search()
+        try:
+            return await self.topology.find(key, self.send, until)
+        except Unreachable as error:
+            search.error = error
+            raise
+        finally:
+            if self.search is search:
+                self.search = None
+            search.ended.set()
 
     async def each(self, parts: Sequence[tuple[str, Callable[[], Awaitable[T]]]]) -> list[T | None]:
         """Carry out several parts, each with one of its keys; None for a part without an answer.
