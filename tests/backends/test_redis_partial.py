@@ -21,6 +21,8 @@ from leaselock.errors import NotApplied, OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from leaselock.core.backend import Mode
+
 COUNTER, QUEUE = "redisson_lock_token:{lock:a}", "leaselock:queue:{lock:a}"
 RIGHTS = f"~* &* -@all {' '.join(commands())}"
 WITHOUT = ("zrem", "hset", "pexpire", "zadd")
@@ -155,8 +157,9 @@ def test_a_queue_of_another_type_is_named(server: Redis, clients: list[Process])
 
 def test_a_handoff_of_another_type_is_replaced(server: Redis, clients: list[Process]) -> None:
     server.ask("RPUSH", "leaselock:handoff:{lock:a}", "x")
-    for mode in ("exclusive", "shared"):
-        claim = clients[0].claim(mode)  # type: ignore[arg-type]
+    modes: tuple[Mode, ...] = ("exclusive", "shared")
+    for mode in modes:
+        claim = clients[0].claim(mode)
         assert isinstance(clients[0].acquire(claim), Grant)
         clients[0].release(claim)
 

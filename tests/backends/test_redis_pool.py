@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.models.redis_runner import Runner
 from tests.servers.process import eventually
@@ -13,6 +13,7 @@ from tests.servers.redis import Redis
 import leaselock
 from leaselock.backends.redis import listener, pool
 from leaselock.backends.redis.messages import Address
+from leaselock.core.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
@@ -32,8 +33,7 @@ class Burst:
         self.put([self.get() for _ in range(MANY)])
 
     def get(self) -> Connection:
-        connection, _ = self.runner.run(self.pool.get(SERVER, self.runner.time + 1.0))
-        found: Any = connection
+        found: Connection = self.runner.run(self.pool.get(SERVER, self.runner.time + 1.0))[0]
         found.last_used = self.runner.time
         return found
 
@@ -69,7 +69,7 @@ def test_without_a_request_they_are_closed_as_well() -> None:
         burst.runner.time = time
         burst.wake()
         assert len(burst.pool.connections) == left
-    assert waits.planned == listener.FOREVER
+    assert waits.planned == FOREVER
 
 
 def test_a_process_that_sleeps_already_learns_of_it() -> None:

@@ -296,7 +296,8 @@ SEARCHES = ("redis+sentinel://first/main", "redis+cluster://first")
 
 
 def named(address: Address, message: Send) -> list[Any]:
-    return list(reply([tuple(map(bytes.decode, c)) for c in commands_of(message)]))
+    verb = bytes(commands_of(message)[0][0]).decode()  # type: ignore[arg-type]
+    return list(reply([(verb,)]))
 
 
 @pytest.mark.parametrize("url", SEARCHES)

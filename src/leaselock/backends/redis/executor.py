@@ -188,12 +188,12 @@ class Executor:
                 asking = None
                 if code == "WRONGTYPE":
                     text = await self._other_type(address, commands[0], text, until)
-                error = self._explained(key, code, text, address)
+                refusal = self._explained(key, code, text, address)
                 if is_partial(problem):
-                    raise ScriptFailed(PARTIAL.format(error))
-                if not isinstance(error, DeadlineExceeded):
-                    raise error
-                problem = error
+                    raise ScriptFailed(PARTIAL.format(refusal))
+                if not isinstance(refusal, DeadlineExceeded):
+                    raise refusal
+                problem = refusal
             tries += 1
             redirects = 0
             seconds = pause(tries + 2, 0.5)
