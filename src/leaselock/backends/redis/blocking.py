@@ -27,7 +27,7 @@ from leaselock.backends.redis.codec import (
     is_too_large,
     shifts_replies,
 )
-from leaselock.backends.redis.connecting import MODULES, new_connection, refusal
+from leaselock.backends.redis.connecting import new_connection, refusal
 from leaselock.backends.redis.messages import (
     NONSENSE,
     NOT_SUBSCRIBED,
@@ -35,6 +35,7 @@ from leaselock.backends.redis.messages import (
     Send,
     protocol_error,
 )
+from leaselock.backends.redis.settings import MODULES
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:

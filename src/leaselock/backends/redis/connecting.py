@@ -6,34 +6,16 @@ Invariant: until a connection is open no command was sent, so a failure here is 
 
 from __future__ import annotations
 
-from functools import lru_cache
-from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
 from leaselock.backends.redis.messages import Unreachable
+from leaselock.backends.redis.settings import connection_class, parameters_of
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from leaselock.backends.redis.messages import Address
     from leaselock.backends.redis.settings import Settings
-
-
-# By whether the client is one for asyncio.
-MODULES = ("redis.connection", "redis.asyncio.connection")
-
-
-def connection_class(module: Any, address: Address, tls: bool) -> Any:
-    """redis-py's class of connections to *address*; *module* is one of `MODULES`."""
-    if address.path:
-        return module.UnixDomainSocketConnection
-    return module.SSLConnection if tls else module.Connection
-
-
-@lru_cache(maxsize=8)
-def parameters_of(kind: Any) -> frozenset[str]:
-    """The parameters of a class of connections, which differ between releases of redis-py."""
-    return frozenset(name for part in kind.__mro__ for name in signature(part.__init__).parameters)
 
 
 def new_connection(module: Any, settings: Settings, address: Address, seconds: float) -> Any:

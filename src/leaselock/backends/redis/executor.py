@@ -25,7 +25,7 @@ from leaselock.backends.redis.messages import (
 from leaselock.backends.redis.pool import Exchange
 from leaselock.core.effects import Call, Signal, Sleep, Wait
 from leaselock.core.timing import pause
-from leaselock.errors import NotApplied, OutcomeUnknown
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -170,8 +170,7 @@ class Executor:
                 problem = replies[0]
                 if not isinstance(problem, Exception):
                     return replies
-                text = _text_of(problem)
-                code, _, rest = text.partition(" ")
+                code, _, rest = str(problem).partition(" ")
                 if code == "NOSCRIPT" and script is not None and not loading:
                     sha = script.sha
                     if (address, sha) in self.loading and not waited_for_loading:
@@ -186,14 +185,7 @@ class Executor:
                     asking = self._redirected(code, rest, address)
                     continue
                 asking = None
-                if code == "WRONGTYPE":
-                    text = await self._other_type(address, commands[0], text, until)
-                refusal = self._explained(key, code, text, address)
-                if is_partial(problem):
-                    raise ScriptFailed(PARTIAL.format(refusal))
-                if not isinstance(refusal, DeadlineExceeded):
-                    raise refusal
-                problem = refusal
+                problem = await self._refusal(key, address, commands[0], problem, until)
             tries += 1
             redirects = 0
             seconds = pause(tries + 2, 0.5)
@@ -301,13 +293,31 @@ class Executor:
         self.topology.moved(int(slot), target)
         return None
 
+    async def _refusal(
+        self, key: str, address: Address, command: Command, error: Exception, until: float
+    ) -> DeadlineExceeded:
+        """The error for a temporary refusal; raises any other."""
+        text = _text_of(error)
+        code = text.partition(" ")[0]
+        if code == "WRONGTYPE":
+            text = await self._other_type(address, command, text, until)
+        refusal = self._explained(key, code, text, address)
+        if is_partial(error):
+            raise ScriptFailed(PARTIAL.format(refusal))
+        if not isinstance(refusal, DeadlineExceeded):
+            raise refusal
+        return refusal
+
     async def _other_type(self, address: Address, command: Command, text: str, until: float) -> str:
         """The text of a WRONGTYPE error: the first key that has another type, and its type."""
         evaluates = command[0] in ("EVALSHA", "EVAL")
         keys = [
             str(key) for key in (command[3 : 3 + int(command[2])] if evaluates else command[1:2])
         ]
-        kinds = await self.send(address, [("TYPE", key) for key in keys], until)
+        try:
+            kinds = await self.send(address, [("TYPE", key) for key in keys], until)
+        except (Unreachable, StoreError):
+            return text  # the error that is to be explained counts for more
         for key, kind in zip(keys, kinds, strict=True):
             found = "" if isinstance(kind, Exception) else kind.decode()
             if found and found not in ("none", *expected_types(key)):

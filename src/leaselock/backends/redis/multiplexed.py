@@ -23,8 +23,9 @@ from leaselock.backends.redis.codec import (
     is_too_large,
     shifts_replies,
 )
-from leaselock.backends.redis.connecting import MODULES, new_connection, refusal
+from leaselock.backends.redis.connecting import new_connection, refusal
 from leaselock.backends.redis.messages import NONSENSE, Listen, Send, Unreachable
+from leaselock.backends.redis.settings import MODULES
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ Secrets are in the parameters of connections and nowhere else; `shown` has none.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from leaselock.backends import library
-from leaselock.backends.redis.connecting import MODULES, connection_class, parameters_of
 from leaselock.backends.redis.keys import PREFIX, RESERVED
 from leaselock.backends.redis.messages import Address
 from leaselock.backends.redis.topology import Cluster, Sentinels, Single
@@ -44,6 +45,23 @@ TERMS = (
     *("ssl_include_verify_flags", "ssl_exclude_verify_flags"),
     *OCSP,
 )
+
+
+# By whether the client is one for asyncio.
+MODULES = ("redis.connection", "redis.asyncio.connection")
+
+
+def connection_class(module: Any, address: Address, tls: bool) -> Any:
+    """redis-py's class of connections to *address*; *module* is one of `MODULES`."""
+    if address.path:
+        return module.UnixDomainSocketConnection
+    return module.SSLConnection if tls else module.Connection
+
+
+@lru_cache(maxsize=8)
+def parameters_of(kind: Any) -> frozenset[str]:
+    """The parameters of a class of connections, which differ between releases of redis-py."""
+    return frozenset(name for part in kind.__mro__ for name in signature(part.__init__).parameters)
 
 
 class Settings(NamedTuple):
