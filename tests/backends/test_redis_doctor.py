@@ -9,7 +9,7 @@ import redis
 from tests.models.redis_runner import Runner, commands_of
 
 from leaselock.backends.redis.messages import Unreachable
-from leaselock.backends.redis.settings import settings_of
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redlock.master import Master
 from leaselock.backends.redlock.protocol import Redlock
 

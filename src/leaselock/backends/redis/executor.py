@@ -303,7 +303,7 @@ class Executor:
             text = await self._other_type(address, command, text, until)
         refusal = self._explained(key, code, text, address)
         if is_partial(error):
-            raise ScriptFailed(PARTIAL.format(refusal))
+            raise ScriptFailed(PARTIAL.format(refusal), refusal.reason)
         if not isinstance(refusal, DeadlineExceeded):
             raise refusal
         return refusal
@@ -328,7 +328,8 @@ class Executor:
         """The error of ours; `DeadlineExceeded` for a temporary one."""
         rest = text.partition(" ")[2]
         if code == "BADCOUNTER":
-            return NotApplied(BAD_COUNTER.format(key=redissons(COUNTER, key), found=rest))
+            said = BAD_COUNTER.format(key=redissons(COUNTER, key), found=rest)
+            return NotApplied(said, "misconfigured")
         if code == "NOTALOCK":
             return NotALock(f"the key {key!r} holds a {rest}, {NOT_A_LOCK}")
         if code == "WRONGTYPE":
@@ -338,7 +339,8 @@ class Executor:
             wanted = " or ".join(expected_types(other))
             return NotApplied(
                 f"the key {other!r}, which belongs to the lock {key!r}, holds a {found} instead of "
-                f"a {wanted}: delete it, and find out which program writes to it"
+                f"a {wanted}: delete it, and find out which program writes to it",
+                "misconfigured",
             )
         if code in TEMPORARY:
             self.topology.forget(address)

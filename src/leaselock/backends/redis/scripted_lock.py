@@ -245,7 +245,7 @@ class ScriptedLock:
         except (ScriptFailed, SubscribeFailed) as error:
             member = names.member_of(claim, self.listener.address_of(claim))
             await self._give_back(claim, until, member, TOMBSTONE_MS)
-            raise NotApplied(str(error)) from error
+            raise NotApplied(str(error), error.reason) from error
 
     async def _try(self, claim: Claim, wait: bool, until: float) -> Any:
         if not self.replicas:
@@ -358,7 +358,8 @@ class ScriptedLock:
             key, data = self.packed.release(claim)
             (reply,) = await self._send_packed(key, data, until, limited=False)
         if isinstance(reply, Exception) and is_partial(reply):
-            raise ScriptFailed(PARTIAL.format(reply))  # repeated, it would not find the hold
+            # Repeated, it would not find the hold.
+            raise ScriptFailed(PARTIAL.format(reply), "refused")
         if type(reply) is int:
             released = RELEASED[reply]
         else:
