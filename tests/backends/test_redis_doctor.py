@@ -8,8 +8,8 @@ import pytest
 import redis
 from tests.models.redis_runner import Runner, commands_of
 
-from leaselock.backends.redis.messages import Unreachable
 from leaselock.backends.redis.clients import settings_of
+from leaselock.backends.redis.messages import Unreachable
 from leaselock.backends.redlock.master import Master
 from leaselock.backends.redlock.protocol import Redlock
 
