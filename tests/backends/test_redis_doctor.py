@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 from tests.models.redis_runner import Runner, commands_of
 
+from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.messages import Unreachable
 from leaselock.backends.redlock.master import Master
 from leaselock.backends.redlock.protocol import Redlock
@@ -57,6 +59,16 @@ def test_a_sound_server_has_no_problems() -> None:
     assert Answers(config=with_least, connected_slaves="1").problems() == []
 
 
+def test_an_option_that_only_threads_have_is_found() -> None:
+    runner, backend = Answers().backend()
+    assert "redis-py" in runner.run(backend.doctor(0.0))[0].what
+    backend.settings = settings_of(redis.Redis("nowhere", ssl=True, ssl_validate_ocsp=True))
+    finding = runner.run(backend.doctor(0.0))[0]
+    assert finding.level == "warn"
+    assert "ssl_validate_ocsp" in finding.what
+    assert "asyncio" in finding.what
+
+
 @pytest.mark.parametrize(
     ("facts", "problem"),
     [
@@ -80,7 +92,7 @@ def test_each_hazard_is_found(facts: dict[str, Any], problem: str) -> None:
 def test_what_is_not_allowed_is_skipped() -> None:
     server = Answers(info=REFUSED)
     server.time = REFUSED
-    assert [f.level for f in server.findings()] == ["skip", "skip", "ok"]
+    assert [f.level for f in server.findings()] == ["ok", "skip", "skip", "ok"]
     # Managed services do not allow CONFIG.
     (problem,) = Answers(config=REFUSED).problems()
     assert "appendfsync unknown" in problem

@@ -32,10 +32,11 @@ LOCK = "lock:a"
 class Process:
     """A client of its own, which sends nothing by itself: a stopped process still listens."""
 
-    def __init__(self, server: Redis, number: int) -> None:
-        store = RedisStore(settings_of(server.url), now, BlockingConnection)
+    def __init__(self, server: Redis, number: int, form: str = "hash", user: str = "") -> None:
+        url = server.url.replace("://", f"://{user}")
+        store = RedisStore(settings_of(url), now, BlockingConnection)
         self.driver = Threads((store,), ())
-        self.backend: RedisBackend = store.backend("hash")
+        self.backend: RedisBackend = store.backend(form)
         self.locks: Any = self.backend.locks
         self.number = number
         self.serial = 0

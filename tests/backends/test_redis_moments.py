@@ -298,17 +298,6 @@ def test_a_change_without_a_reply_costs_the_connection() -> None:
     assert not runner.store.pool.connections
 
 
-def test_a_lock_that_was_broken_before_its_period_began_is_not_acquired() -> None:
-    scene = Scene()
-
-    def break_lock(command: tuple[Any, ...]) -> None:
-        if command[:1] == (b"EVALSHA",) and command[2] == b"1":  # the script that keeps it taken
-            scene.line.do(("DEL", "lock:a"))
-
-    scene.before = break_lock
-    assert isinstance(scene.ask(Acquire(mine(1)._replace(min_hold=10.0), False)), Busy)
-
-
 def test_a_lock_that_changes_hands_while_it_is_broken_is_not_broken() -> None:
     scene = Scene()
     scene.ask(Acquire(mine(1), False))
@@ -554,23 +543,6 @@ def test_a_client_that_closes_waits_no_more() -> None:
     assert signal.is_set
     scene.store.abandon()
     assert not scene.listener.waiting
-
-
-def keeping_taken(command: tuple[Any, ...]) -> bool:
-    """Return whether a command runs the script that starts the period of a hold."""
-    return bool(command[0] == b"EVALSHA" and command[2] == b"1")
-
-
-def test_a_period_that_cannot_begin_makes_the_grant_uncertain() -> None:
-    scene = Scene()
-
-    def refuse(command: tuple[Any, ...]) -> None:
-        if keeping_taken(command):
-            raise NotApplied("no")
-
-    scene.before = refuse
-    with pytest.raises(OutcomeUnknown, match="was granted, and then: no"):
-        scene.ask(Acquire(mine(1)._replace(min_hold=10.0), False))
 
 
 @pytest.mark.parametrize("given_back", [True, False])

@@ -15,6 +15,7 @@ from leaselock.backends.redis.keys import slot_of
 from leaselock.backends.redis.messages import Address, Unreachable
 from leaselock.backends.redis.topology import Cluster, Sentinels, Single
 from leaselock.core.backend import Acquire, Claim, Renew
+from leaselock.core.effects import Call, Wait
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -269,3 +270,91 @@ def test_the_masters_of_a_cluster_are_those_of_its_slots() -> None:
     assert not topology.sharded
     topology.moved(slot_of("a"), DEAD)
     assert topology.known("a") == DEAD
+
+
+class Searching:
+    """Requests that ask at the same time which server has a key, each stepped by hand."""
+
+    def __init__(self, url: str, answer: Callable[[Address, Send], list[Any]]) -> None:
+        self.runner = Runner(url, answer)
+        self.executor = self.runner.store.executor
+        self.requests = [self.executor.find("a", 9.0) for _ in range(3)]
+        self.effects = [request.send(None) for request in self.requests]
+
+    def answers(self) -> None:
+        """Only the first one sends anything; the others wait for it."""
+        assert isinstance(self.effects[0], Call)
+        assert all(isinstance(effect, Wait) for effect in self.effects[1:])
+
+    def finish(self, number: int) -> Address:
+        """Carry out what a request asks for, to its end."""
+        request, effect = self.requests[number], self.effects[number]
+        error: Exception | None = None
+        answer: Any = None
+        while True:
+            try:
+                answer, error = self.runner._answer(effect), None
+            except Exception as raised:
+                error = raised
+            try:
+                effect = request.send(answer) if error is None else request.throw(error)
+            except StopIteration as done:
+                found: Address = done.value
+                return found
+
+
+SEARCHES = ("redis+sentinel://first/main", "redis+cluster://first")
+
+
+def named(address: Address, message: Send) -> list[Any]:
+    verb = bytes(commands_of(message)[0][0]).decode()  # type: ignore[arg-type]
+    return list(reply([(verb,)]))
+
+
+@pytest.mark.parametrize("url", SEARCHES)
+def test_one_request_asks_for_all(url: str) -> None:
+    searching = Searching(url, named)
+    searching.answers()
+    assert [searching.finish(number) for number in range(3)] == [FIRST] * 3
+
+
+@pytest.mark.parametrize("url", SEARCHES)
+def test_all_learn_that_no_server_answers(url: str) -> None:
+    def silent(address: Address, message: Send) -> list[Any]:
+        raise OutcomeUnknown("silent")
+
+    searching = Searching(url, silent)
+    for number in range(3):
+        with pytest.raises(Unreachable, match="silent"):
+            searching.finish(number)
+
+
+@pytest.mark.parametrize("url", SEARCHES)
+def test_another_one_asks_when_the_first_is_cancelled(url: str) -> None:
+    searching = Searching(url, named)
+    searching.requests[0].close()
+    searching.effects[1] = searching.requests[1].send(True)
+    searching.effects[2] = searching.requests[2].send(True)
+    assert isinstance(searching.effects[1], Call)
+    assert isinstance(searching.effects[2], Wait)
+    assert [searching.finish(number) for number in (1, 2)] == [FIRST] * 2
+
+
+def test_what_is_said_of_an_earlier_master_changes_nothing() -> None:
+    """Requests that fail one after the other after a failover do not each ask again."""
+    sentinels, cluster = Sentinels((SECOND,), "main", lambda: 0.0), Cluster((SECOND,))
+    for topology in (sentinels, cluster):
+        asked(topology, lambda address: False)
+        topology.forget(DEAD)
+        assert topology.known("a") == FIRST
+        topology.forget(FIRST)
+        assert topology.known("a") is None
+
+
+def test_a_server_that_was_redirected_to_is_forgotten() -> None:
+    cluster = Cluster((SECOND,))
+    asked(cluster, lambda address: False)
+    cluster.moved(slot_of("a"), SECOND)
+    assert cluster.known("a") == SECOND
+    cluster.forget(SECOND)
+    assert cluster.known("a") is None

@@ -11,7 +11,7 @@ from tests.servers.redis import Redis
 from leaselock.backends.redis.blocking import BlockingConnection
 from leaselock.backends.redis.clients import settings_of
 from leaselock.backends.redis.store import RedisStore
-from leaselock.core.backend import Acquire, Claim, Release, Renew
+from leaselock.core.backend import Acquire, Claim, Grant, Release, Renew
 from leaselock.drivers.system_env import now
 from leaselock.drivers.threads import Threads
 
@@ -30,6 +30,7 @@ class Counted:
 
     def __init__(self, server: Redis, form: str) -> None:
         self.server = server
+        self.scripts = 0
         store = RedisStore(settings_of(server.url), now, BlockingConnection)
         self.driver = Threads((store,), ())
         self.backend = store.backend(form)
@@ -43,6 +44,7 @@ class Counted:
             key.removeprefix("cmdstat_"): int(value.partition("=")[2].partition(",")[0])
             for key, value in stats.items()
         }
+        self.scripts = calls.get("evalsha", 0)
         return answer, sum(n for word, n in calls.items() if not word.startswith(BESIDE))
 
     def queue(self, claim: Claim) -> int:
@@ -89,3 +91,26 @@ def test_each_operation_takes_few_calls(counted: Counted) -> None:
     assert counted.queue(last) <= 10
     _, handing_over = counted.ask(Release(holder, False))
     assert handing_over <= 10
+
+
+def test_a_hold_that_outlasts_its_release_is_one_request(counted: Counted) -> None:
+    """A process that dies after it leaves the lock taken for the whole time."""
+    if counted.backend.locks.form != "hash":
+        return  # it has no min_hold
+    claim = again(FIRST, 9)._replace(min_hold=100.0)
+    for waits in (False, True):
+        answer, _ = counted.ask(Acquire(claim, waits))
+        assert isinstance(answer, Grant)
+        assert counted.scripts == 1
+        assert counted.server.ask("PTTL", "lock:a") > 90_000
+    counted.ask(Release(claim, False))
+    counted.server.ask("FLUSHALL")
+    # The same for a grant that is handed over and confirmed.
+    counted.ask(Acquire(again(FIRST, 10), False))
+    waiter = again(SECOND, 9)._replace(min_hold=100.0)
+    counted.ask(Acquire(waiter, True))
+    counted.ask(Release(again(FIRST, 10), False))
+    answer, _ = counted.ask(Acquire(waiter, True))
+    assert isinstance(answer, Grant)
+    assert counted.scripts == 1
+    assert counted.server.ask("PTTL", "lock:a") > 90_000

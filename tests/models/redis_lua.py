@@ -43,7 +43,11 @@ class Interpreter:
             whole = f"return function(KEYS, ARGV)\n{text}\nend".encode()
             function = self.compiled[text] = self.lua.execute(whole)
         self.do = do
-        return self._reply(function(self.table(keys), self.table(words)))
+        try:
+            found = function(self.table(keys), self.table(words))
+        except ErrorReply as error:
+            raise ErrorReply(f"{error} script: x, on @user_script:1.") from error
+        return self._reply(found)
 
     def _call(self, *words: bytes | float) -> object:
         if words[0] == b"TYPE":

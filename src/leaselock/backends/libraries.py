@@ -39,7 +39,7 @@ class Library(NamedTuple):
 
 # By the package that is imported.
 LIBRARIES = {
-    "redis": Library("redis", "8.1", "8"),
+    "redis": Library("redis", "5.3", "8"),
     "hiredis": Library("hiredis", "3.2", "3"),
     "valkey": Library("valkey", "6.0", "6"),
     "kazoo": Library("kazoo", "2.11", "2"),

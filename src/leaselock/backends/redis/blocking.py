@@ -35,6 +35,7 @@ from leaselock.backends.redis.messages import (
     Send,
     protocol_error,
 )
+from leaselock.backends.redis.settings import MODULES
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class BlockingConnection:
                 self.sock.close()
 
     def _connect(self, until: float) -> None:
-        module = library("redis.connection", "redis")
+        module = library(MODULES[0], "redis")
         address, left = self.address, self._left(until)
         connection = new_connection(module, self.settings, address, left)
         if not address.path:

@@ -27,7 +27,7 @@ def settings_of(target: object, *, aio: bool = False, prefix: str | None = None)
     library("hiredis", "redis")
     found = settings_of_url(target) if isinstance(target, str) else settings_of_client(target)
     found = found if prefix is None else found.with_prefix(prefix)
-    return found.for_tasks() if aio else found
+    return found.supported(aio=aio)
 
 
 def settings_of_client(client: Any) -> Settings:

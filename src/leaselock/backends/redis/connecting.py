@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock.backends import library
 from leaselock.backends.redis.messages import Unreachable
+from leaselock.backends.redis.settings import connection_class, parameters_of
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -20,19 +21,22 @@ if TYPE_CHECKING:
 def new_connection(module: Any, settings: Settings, address: Address, seconds: float) -> Any:
     """redis-py's connection object for *address*, not connected yet; *module* has its classes."""
     arguments = dict(settings.sentinel_terms if address.sentinel else settings.terms)
+    kind = connection_class(module, address, settings.tls)
     if address.path:
-        kind, arguments["path"] = module.UnixDomainSocketConnection, address.path
+        arguments["path"] = address.path
     else:
-        kind = module.SSLConnection if settings.tls else module.Connection
         arguments |= {"host": address.host, "port": address.port, "socket_keepalive": True}
-    maintenance = library("redis.maint_notifications", "redis")
+    if "maint_notifications_config" in parameters_of(kind):
+        # Releases that announce the maintenance of a server would read its messages themselves.
+        maintenance = library("redis.maint_notifications", "redis")
+        off = maintenance.MaintNotificationsConfig(enabled=False)
+        arguments["maint_notifications_config"] = off
     return kind(
         **arguments,
         protocol=3,
         decode_responses=False,
         socket_connect_timeout=seconds,
         socket_timeout=seconds,
-        maint_notifications_config=maintenance.MaintNotificationsConfig(enabled=False),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from leaselock.backends import library
 from leaselock.backends.redis.counters import counters_on
 from leaselock.backends.redis.keys import RECORD, lock_in, name_of
 from leaselock.backends.redis.messages import NotALock
@@ -34,7 +35,7 @@ async def examine(
     executor: Executor, settings: Settings, inspect: Inspect, until: float
 ) -> tuple[Finding, ...]:
     """Examine every server that has keys; *inspect* reads one lock."""
-    findings: list[Finding] = []
+    findings = [_library(settings)]
     for address in await executor.topology.masters(executor.send, until):
         questions = (("INFO",), ("CONFIG", "GET", "*"), ("TIME",))
         replies = await executor.send(address, questions, until)
@@ -45,6 +46,17 @@ async def examine(
         except NotApplied as error:
             findings.append(Finding("skip", f"{address}: its keys were not examined ({error})"))
     return tuple(findings)
+
+
+def _library(settings: Settings) -> Finding:
+    """Whether the installed redis-py can connect for threads and for asyncio."""
+    version = library("redis", "redis").__version__
+    try:
+        for aio in (False, True):
+            settings.supported(aio=aio)
+    except ValueError as error:
+        return Finding("warn", str(error), "another release of redis-py, or without the option")
+    return Finding("ok", f"redis-py {version} has all options of the URL, for threads and asyncio")
 
 
 async def _of_keys(

@@ -1,26 +1,31 @@
 """Commands to the server that has their key, through redirects, retries and error replies.
 
 One table says what each error reply means (hazards D14, G6): the command was not carried out.
-Temporary errors are retried until the deadline; the others need a change by the user.
+Temporary errors are retried until the deadline; the others need a change by the user. The commands
+of a script that came before one that failed remain carried out, so an error that is raised within
+a script is `ScriptFailed`; one that a script returns is returned before anything has changed.
 """
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.backends.redis.codec import packed
+from leaselock.backends.redis.keys import COUNTER, OURS, expected_types, redissons
 from leaselock.backends.redis.messages import (
     Address,
     DeadlineExceeded,
     NotALock,
+    ScriptFailed,
     Send,
     Unreachable,
 )
 from leaselock.backends.redis.pool import Exchange
-from leaselock.core.effects import Call, Sleep
+from leaselock.core.effects import Call, Signal, Sleep, Wait
 from leaselock.core.timing import pause
-from leaselock.errors import NotApplied, OutcomeUnknown
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -51,11 +56,41 @@ NOT_A_LOCK = (
     "which is not a lock: choose another name, or another prefix for locks (?prefix=), or "
     "?protocol= if it is a lock of another protocol"
 )
+# A server refuses with these before anything has changed, in a script, too.
+AT_FIRST = {"OOM", "MISCONF", "NOREPLICAS", "READONLY"}
+# In the text of each error that is raised within a script; in Redis 6.2, the error comes after it.
+IN_SCRIPT = "user_script:"
+EARLIER_FORM = re.compile(r"^ERR Error running script .*@user_script: ?\d+: -?(?=[A-Z]+ )")
+BAD_COUNTER = (
+    "no token can be drawn from the counter {key!r}: it is {found}, and tokens above 2^53 would "
+    "repeat. Set it to a smaller number, or delete it, once no resource remembers such a token"
+)
+PARTIAL = "{} (a script failed, perhaps after it had changed something)"
 T = TypeVar("T")
 # What a script's error says instead of NOPERM.
 NOT_PERMITTED = "The user executing the script can't"
 ASKING: Command = ("ASKING",)
 REDIRECTS = 8
+
+
+def _text_of(error: Exception) -> str:
+    return EARLIER_FORM.sub("", str(error))
+
+
+def is_partial(error: Exception) -> bool:
+    """Whether a script failed with this error, perhaps after it had changed something."""
+    code = _text_of(error).partition(" ")[0]
+    return IN_SCRIPT in str(error) and code not in AT_FIRST and code not in TEMPORARY
+
+
+class Search:
+    """A search for the server of a key, which other requests wait for."""
+
+    __slots__ = ("ended", "error")
+
+    def __init__(self) -> None:
+        self.ended = Signal()
+        self.error: Unreachable | None = None
 
 
 class Executor:
@@ -74,6 +109,8 @@ class Executor:
         self.listener = listener
         self.now = now
         self.random = random
+        # The search for the server of a key that is under way.
+        self.search: Search | None = None
         # The scripts whose text is being sent to a server by one of the callers.
         self.loading: set[tuple[Address, str]] = set()
 
@@ -122,7 +159,7 @@ class Executor:
             try:
                 address = asking or self.topology.known(key)
                 if address is None:
-                    address = await self.topology.find(key, self.send, until)
+                    address = await self.find(key, until)
                 replies = await send(address, (ASKING, *commands) if asking else commands, until)
                 if loading:
                     self.loading.discard((address, sha))
@@ -154,7 +191,7 @@ class Executor:
                     asking = self._redirected(code, rest, address)
                     continue
                 asking = None
-                problem = self._explained(key, code, problem, address)
+                problem = await self._refusal(key, address, commands[0], problem, until)
             tries += 1
             redirects = 0
             seconds = pause(tries + 2, self.random())
@@ -162,6 +199,29 @@ class Executor:
                 raise problem
             # A server that starts, or is not the master yet, does not say when it is ready.
             await Sleep(self.now() + seconds)
+
+    async def find(self, key: str, until: float) -> Address:
+        """Find the server of *key*. After a failover all requests ask for it at once: the first one
+        asks the servers, and the others wait for its answer.
+        """
+        while (search := self.search) is not None:
+            if not await Wait(search.ended, until) and not search.ended.is_set:
+                raise Unreachable("the servers have not said yet which of them has the key")
+            if search.error is not None:
+                raise Unreachable(str(search.error)) from search.error
+            address = self.topology.known(key)
+            if address is not None:
+                return address
+        search = self.search = Search()
+        try:
+            return await self.topology.find(key, self.send, until)
+        except Unreachable as error:
+            search.error = error
+            raise
+        finally:
+            if self.search is search:
+                self.search = None
+            search.ended.set()
 
     async def each(self, parts: Sequence[tuple[str, Callable[[], Awaitable[T]]]]) -> list[T | None]:
         """Carry out several parts, each with one of its keys; None for a part without an answer.
@@ -239,15 +299,58 @@ class Executor:
         self.topology.moved(int(slot), target)
         return None
 
-    def _explained(self, key: str, code: str, problem: Exception, address: Address) -> NotApplied:
-        """The error to raise in the end, for a temporary one; raises any other."""
-        if code in ("NOTALOCK", "WRONGTYPE"):
-            found = str(problem).partition(" ")[2]
-            found = found if code == "NOTALOCK" else "value of another type"
-            raise NotALock(f"the key {key!r} holds a {found}, {NOT_A_LOCK}")
+    async def _refusal(
+        self, key: str, address: Address, command: Command, error: Exception, until: float
+    ) -> DeadlineExceeded:
+        """The error for a temporary refusal; raises any other."""
+        text = _text_of(error)
+        code = text.partition(" ")[0]
+        if code == "WRONGTYPE":
+            text = await self._other_type(address, command, text, until)
+        refusal = self._explained(key, code, text, address)
+        if is_partial(error):
+            raise ScriptFailed(PARTIAL.format(refusal), refusal.reason)
+        if not isinstance(refusal, DeadlineExceeded):
+            raise refusal
+        return refusal
+
+    async def _other_type(self, address: Address, command: Command, text: str, until: float) -> str:
+        """The text of a WRONGTYPE error: the first key that has another type, and its type."""
+        evaluates = command[0] in ("EVALSHA", "EVAL")
+        keys = [
+            str(key) for key in (command[3 : 3 + int(command[2])] if evaluates else command[1:2])
+        ]
+        try:
+            kinds = await self.send(address, [("TYPE", key) for key in keys], until)
+        except (Unreachable, StoreError):
+            return text  # the error that is to be explained counts for more
+        for key, kind in zip(keys, kinds, strict=True):
+            found = "" if isinstance(kind, Exception) else kind.decode()
+            if found and found not in ("none", *expected_types(key)):
+                return f"WRONGTYPE {found} {key}"
+        return text
+
+    def _explained(self, key: str, code: str, text: str, address: Address) -> NotApplied:
+        """The error of ours; `DeadlineExceeded` for a temporary one."""
+        rest = text.partition(" ")[2]
+        if code == "BADCOUNTER":
+            said = BAD_COUNTER.format(key=redissons(COUNTER, key), found=rest)
+            return NotApplied(said, "misconfigured")
+        if code == "NOTALOCK":
+            return NotALock(f"the key {key!r} holds a {rest}, {NOT_A_LOCK}")
+        if code == "WRONGTYPE":
+            found, _, other = rest.partition(" ")
+            if other == key or not other.startswith((OURS, COUNTER)):
+                return NotALock(f"the key {key!r} holds a value of another type, {NOT_A_LOCK}")
+            wanted = " or ".join(expected_types(other))
+            return NotApplied(
+                f"the key {other!r}, which belongs to the lock {key!r}, holds a {found} instead of "
+                f"a {wanted}: delete it, and find out which program writes to it",
+                "misconfigured",
+            )
         if code in TEMPORARY:
             self.topology.forget(address)
-            return DeadlineExceeded(f"{address}: {problem}")
-        advice = ADVICE.get("NOPERM" if NOT_PERMITTED in str(problem) else code)
-        text = f"{address}: {problem}" + (f" ({advice})" if advice else "")
-        raise NotApplied(text, "denied" if advice and code not in NO_ROOM else "refused")
+            return DeadlineExceeded(f"{address}: {text}")
+        advice = ADVICE.get("NOPERM" if NOT_PERMITTED in text else code)
+        said = f"{address}: {text}" + (f" ({advice})" if advice else "")
+        return NotApplied(said, "denied" if advice and code not in NO_ROOM else "refused")

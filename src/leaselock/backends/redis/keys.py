@@ -103,6 +103,14 @@ def lock_in(key: str, kind: str) -> str | None:
     return rest[1:-1] if rest.startswith("{") and rest.endswith("}") else None
 
 
+def expected_types(key: str) -> tuple[str, ...]:
+    """The types that the value of a key of a lock, or of a key beside one, may have."""
+    if key.startswith(f"{QUEUE}:"):
+        return ("zset",)
+    beside = key.startswith((OURS, COUNTER)) and not key.startswith(ESCAPED)
+    return ("string",) if beside else ("hash", "string")
+
+
 @lru_cache(maxsize=1024)
 def _tombstones(raw: str) -> str:
     return our("tombstone", raw)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock.backends.redis import keys as names
 from leaselock.backends.redis.keys import owner_of
@@ -19,7 +19,7 @@ from leaselock.backends.redis.records import held_of
 from leaselock.backends.redis.scan import matching
 from leaselock.core.backend import Broken, Busy, Grant, LifetimeSet, LockState, Released
 from leaselock.core.effects import Signal, Wait
-from leaselock.errors import NotApplied
+from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -30,32 +30,52 @@ if TYPE_CHECKING:
     from leaselock.backends.redis.shared_state import SharedState
     from leaselock.core.backend import Claim, HoldRecord, Lifetime
 
+T = TypeVar("T")
+READING = ("GET", "PTTL", "TTL")
 # The reply of TTL for a key without an expiry.
 NO_EXPIRY = -1
 POLL = 0.05
 
 
 class Request:
-    """One request to one lock: its keys, and by when its commands must be answered."""
+    """One request to one lock: its keys, and by when its commands must be answered.
 
-    __slots__ = ("executor", "lock", "record", "token", "until")
+    A refusal means that nothing was applied only if no command has written before.
+    """
+
+    __slots__ = ("executor", "lock", "record", "token", "until", "wrote")
 
     def __init__(self, executor: Executor, keys: Keys, until: float) -> None:
         self.executor = executor
         self.lock, self.token, self.record = keys.lock, keys.token, keys.record
         self.until = until
+        self.wrote = False
 
     async def send(self, *commands: Command) -> list[Any]:
         """Commands sent together; the replies, none of which is an error."""
-        replies = await self.executor.ask(self.lock, commands, self.until)
-        for reply in replies:
+        replies = await self._checked(self.executor.ask(self.lock, commands, self.until))
+        for command, reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
-                raise NotApplied(f"{self.lock!r}: {reply}")
+                raise self._refusal(f"{self.lock!r}: {reply}")
+            self.wrote = self.wrote or command[0] not in READING
         return replies
 
     async def send_if(self, value: bytes, *commands: Command) -> bool:
         """Commands in a transaction, if the lock's key is *value*; says whether it was."""
-        return await self.executor.guarded(self.lock, value, commands, self.until)
+        done = await self._checked(self.executor.guarded(self.lock, value, commands, self.until))
+        self.wrote = self.wrote or done
+        return done
+
+    async def _checked(self, sending: Awaitable[T]) -> T:
+        try:
+            return await sending
+        except NotApplied as error:
+            raise self._refusal(str(error)) from error
+
+    def _refusal(self, text: str) -> NotApplied | OutcomeUnknown:
+        if self.wrote:
+            return OutcomeUnknown(f"{text} (earlier commands of the request were carried out)")
+        return NotApplied(text)
 
 
 def owner(claim: Claim) -> bytes:

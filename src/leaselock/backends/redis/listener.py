@@ -28,6 +28,7 @@ from leaselock.backends.redis.codec import CHANGED, packed
 from leaselock.backends.redis.key_tracking import KeyTracking
 from leaselock.backends.redis.keys import message_of
 from leaselock.backends.redis.messages import NOT_SUBSCRIBED, Listen, Send, SubscribeFailed
+from leaselock.backends.redis.pool import UNUSED_FOR
 from leaselock.core.effects import FOREVER, Call, Signal, Wait
 from leaselock.core.singleton_process import Background
 
@@ -136,6 +137,7 @@ class Listener:
         self.queue = queue
         self.now = now
         self.tracking = KeyTracking(pool)
+        pool.on_many = self._close_unused_later
         self.clear()
 
     def clear(self) -> None:
@@ -152,7 +154,7 @@ class Listener:
         self.kept: dict[Group, float] = {}
         # Those on exclusive connections, by the name of the lock.
         self.vacant: dict[str, list[Group]] = {}
-        # Ends the subscriptions that were kept long enough. It sleeps until `planned`.
+        # Ends subscriptions and connections that were kept long enough. It sleeps until `planned`.
         self.expiring = Background()
         self.planned = 0.0
         self.plan_changed = Signal()
@@ -461,8 +463,19 @@ class Listener:
             self.planned = until
             self.plan_changed.set()
 
+    async def _close_unused_later(self) -> None:
+        """Have the pool close connections of threads when nothing uses them any more."""
+        at = self.now() + UNUSED_FOR
+        if not self.expiring.running:
+            await self.expiring.start(self._expire, "listener")
+        elif at < self.planned:
+            self.planned = at
+            self.plan_changed.set()
+
     async def _expire(self) -> None:
-        """End the subscriptions that no claim has used for a while, until the client is closed."""
+        """End the subscriptions that no claim has used for a while, and close the connections that
+        nothing has, until the client is closed.
+        """
         plan_changed = self.plan_changed
         while self.plan_changed is plan_changed and not self.closing:
             now = self.now()
@@ -476,7 +489,10 @@ class Listener:
                     del self.kept[group]
                     self.kept[group] = now + KEEP
             # What is in use now is not kept before that for longer than this.
-            self.planned = next(iter(self.kept.values()), now + KEEP if self.channels else FOREVER)
+            latest = now + KEEP if self.channels else FOREVER
+            if self.pool.close_unused():
+                latest = min(latest, now + UNUSED_FOR)
+            self.planned = next(iter(self.kept.values()), latest)
             await Wait(plan_changed, self.planned)
             plan_changed.clear()
 

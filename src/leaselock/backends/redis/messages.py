@@ -137,6 +137,10 @@ class NotALock(NotApplied):
     reason: ErrorReason = "misconfigured"
 
 
+class ScriptFailed(OutcomeUnknown):
+    """A command of a script failed, perhaps after others of the same script."""
+
+
 class SubscribeFailed(NotApplied):
     """The commands were carried out, but the subscription that they need was refused."""
 

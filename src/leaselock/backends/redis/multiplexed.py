@@ -25,6 +25,7 @@ from leaselock.backends.redis.codec import (
 )
 from leaselock.backends.redis.connecting import new_connection, refusal
 from leaselock.backends.redis.messages import NONSENSE, Listen, Send, Unreachable
+from leaselock.backends.redis.settings import MODULES
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class MultiplexedConnection(asyncio.Protocol):
 
     async def _open(self, until: float) -> None:
         seconds = max(0.001, until - self.now())
-        module = library("redis.asyncio.connection", "redis")
+        module = library(MODULES[1], "redis")
         connection = new_connection(module, self.settings, self.address, seconds)
         try:
             async with asyncio.timeout(seconds):

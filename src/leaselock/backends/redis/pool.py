@@ -18,7 +18,7 @@ from leaselock.backends.redis.messages import Connect, Unreachable
 from leaselock.core.effects import Call, Signal, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from leaselock.backends.redis.messages import Address, Connection, Send
 
@@ -27,6 +27,9 @@ PLACES = 1000
 # The least time that a task waits in the queue; without it, one whose time is over would not wait
 # at all, even if its turn is next.
 LEAST = 0.25
+# Exclusive connections that were in no use for so many seconds are closed, but not the last few.
+UNUSED_FOR = 60.0
+KEPT_UNUSED = 4
 
 
 class QueuedRequest:
@@ -87,6 +90,8 @@ class Pool:
         self.connection_to = connection_to
         self.now = now
         self.shared = shared
+        # Has `close_unused` called from time to time, once there are more than are kept.
+        self.on_many: Callable[[], Awaitable[None]] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -139,8 +144,20 @@ class Pool:
             if connection.pushes:
                 connection.pushes.clear()
             self.idle[connection.address].append(connection)
+            if len(self.connections) > KEPT_UNUSED:
+                self.close_unused()
         if self.queues:
             self._serve(connection)
+
+    def close_unused(self) -> bool:
+        """Close the exclusive connections that nothing has used for a while; says whether there
+        still are more than are kept.
+        """
+        latest = self.now() - UNUSED_FOR
+        for idle in self.idle.values():
+            while len(idle) > KEPT_UNUSED and idle[0].last_used < latest and not self.shared:
+                self._discard(idle.pop(0))
+        return not self.shared and len(self.connections) > KEPT_UNUSED
 
     def drop(self, connection: Connection) -> None:
         """A request has ended without its reply."""
@@ -218,6 +235,8 @@ class Pool:
         return any(connection.last_used > since for connection in self.idle.get(address, ()))
 
     async def _connect(self, address: Address, until: float) -> Connection:
+        if len(self.connections) >= KEPT_UNUSED and self.on_many and not self.shared:
+            await self.on_many()
         connection = self.connection_to(address)
         connection.generation = self.generation
         connection.transactions = FairMutex()

@@ -13,9 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leaselock.backends.redis import keys as names
+from leaselock.backends.redis.executor import PARTIAL, is_partial
 from leaselock.backends.redis.listener import NEVER, RECHECK_MS
 from leaselock.backends.redis.messages import (
     PRIVATE,
+    ScriptFailed,
     SubscribeFailed,
     Unreachable,
     Waiting,
@@ -32,7 +34,6 @@ from leaselock.backends.redis.scripts import (
     CONVERT,
     COOL_DOWN,
     INSPECT,
-    KEEP_TAKEN,
     RAISE_TOKEN,
     RELEASE,
     RELEASE_SHARED,
@@ -85,8 +86,7 @@ class ScriptedLock:
     def __init__(self, shared: SharedState, form: str, replicas: int) -> None:
         self.form = form
         self.replicas = replicas
-        # A vote's token has no clock part: it would start again.
-        self.token_ttl = 0 if form == VOTE else round(shared.settings.token_ttl * 1000)
+        self.token_ttl = round(shared.settings.token_ttl * 1000)
         self._keys = shared.keys_of
         self.prefix = shared.settings.prefix
         self.topology = shared.topology
@@ -119,7 +119,7 @@ class ScriptedLock:
         try:
             answer: Grant | Busy | Mismatch | None = None
             listen = listener.listens_first(claim, wait)
-            packed = claim.mode == "exclusive" and not self.replicas
+            packed = claim.mode == "exclusive" and not (self.replicas or claim.min_hold)
             if packed and not (wait and claim.cached):
                 reply = None
                 # One command that nearly always settles it; None or an error: more has to be done.
@@ -141,25 +141,12 @@ class ScriptedLock:
                 if type(answer) is Busy:
                     return listener.watched(claim, answer)
                 listener.forget_address(claim)
-            lasts = claim.min_hold and type(answer) is Grant
-            if lasts and not await self._keep_taken(claim, until):
-                return Busy(None, 0.0, ())  # it was broken by force, or its lease is over
         except PRIVATE as error:
             raise public_error(error) from error
         if isinstance(answer, Mismatch):
             wanted = claim.limit if claim.mode == "permits" else None
             raise LimitMismatch(claim.name, wanted, answer.limit, claim.permits)
         return answer
-
-    async def _keep_taken(self, claim: Claim, until: float) -> bool:
-        """Have the server keep the lock taken for *min_hold*; False if the claim does not hold."""
-        words = (names.owner_of(claim.id), round(claim.min_hold * 1000), int(claim.aligned))
-        command = KEEP_TAKEN.command((self._keys(claim.name).lock,), words)
-        try:
-            return bool(await self.executor.evaluate(KEEP_TAKEN, command, until))
-        except (NotApplied, Unreachable) as error:
-            # The lock was granted, so it has to be released.
-            raise OutcomeUnknown(f"{claim.name!r} was granted, and then: {error}") from error
 
     def _send_packed(
         self, key: str, data: bytes, until: float, *, limited: bool
@@ -215,23 +202,20 @@ class ScriptedLock:
         self, claim: Claim, wait: bool, listen: bool, until: float
     ) -> Grant | Busy | Mismatch:
         if not listen and not (wait and claim.cached):
-            reply = await self._try(claim, False, until)
+            reply = await self._try_or_undo(claim, False, until)
             if reply[0] == 1:
                 return Grant(int(reply[1]), ())
             if not wait:
                 return self._answer(reply)
         self.listener.drain_for(claim)
         granted = self.queue.grant(claim.id)
-        # Replicas, and the other servers of a Redlock, confirm only a grant that is asked for.
-        if granted is not None and not self.replicas and self.form != VOTE:
+        # Replicas, and the other servers of a Redlock, confirm only a grant that is asked for, and
+        # the message does not keep the lock taken for a while.
+        confirms = self.replicas or self.form == VOTE or claim.min_hold
+        if granted is not None and not confirms:
             return granted
         asked = self.queue.now()
-        try:
-            reply = await self._try(claim, True, until)
-        except SubscribeFailed:
-            member = names.member_of(claim, self.listener.address_of(claim))
-            await self._give_back(claim, until, member, TOMBSTONE_MS)
-            raise
+        reply = await self._try_or_undo(claim, True, until)
         self.queue.leave(claim.id)
         if reply[0] == 0:
             self.queue.enqueue(claim.id, reply[3], asked)
@@ -252,6 +236,15 @@ class ScriptedLock:
         if self.form == "string" and rank in (0, 1) and is_foreign(owner, record):
             recheck = min(recheck, RECHECK_FOREIGN)
         return Busy(held, recheck, (), holds=holds[0] if holds else 1)
+
+    async def _try_or_undo(self, claim: Claim, wait: bool, until: float) -> Any:
+        """Try. What the script has done before it failed, or without a subscription, is undone."""
+        try:
+            return await self._try(claim, wait, until)
+        except (ScriptFailed, SubscribeFailed) as error:
+            member = names.member_of(claim, self.listener.address_of(claim))
+            await self._give_back(claim, until, member, TOMBSTONE_MS)
+            raise NotApplied(str(error), error.reason) from error
 
     async def _try(self, claim: Claim, wait: bool, until: float) -> Any:
         if not self.replicas:
@@ -302,6 +295,7 @@ class ScriptedLock:
             int(wait),
             self.queue.tickets.get(claim.id, b""),
             shared=claim.mode != "exclusive",
+            min_hold=(round(claim.min_hold * 1000), int(claim.aligned)) if claim.min_hold else (),
         )
         script = ACQUIRE if claim.mode == "exclusive" else ACQUIRE_SHARED
         return await self.executor.evaluate(script, command, until, waiting=waiting, then=then)
@@ -324,11 +318,12 @@ class ScriptedLock:
         tokens: int,
         *place: Word,
         shared: bool = False,
+        min_hold: tuple[Word, ...] = (),
     ) -> Command:
         wait, ticket = place or (0, b"")
         own = (owner, ms, member, tokens, self.form, self.token_ttl, wait, ticket)
         keys = self._keys(name)
-        words = (*own, *self._handing_over(keys))
+        words = (*own, *self._handing_over(keys), *min_hold)
         if shared:
             return ACQUIRE_SHARED.command((*self._all(keys, owner), keys.limit), words)
         return ACQUIRE.command(self._all(keys, owner), words)
@@ -361,6 +356,9 @@ class ScriptedLock:
         if not queued and not tombstone and claim.mode == "exclusive":
             key, data = self.packed.release(claim)
             (reply,) = await self._send_packed(key, data, until, limited=False)
+        if isinstance(reply, Exception) and is_partial(reply):
+            # Repeated, it would not find the hold.
+            raise ScriptFailed(PARTIAL.format(reply), "refused")
         if type(reply) is int:
             released = RELEASED[reply]
         else:
@@ -427,7 +425,7 @@ class ScriptedLock:
     async def raise_token(self, claim: Claim, token: int, until: float) -> bool:
         """Raise the token to the one that the servers of a Redlock agreed upon."""
         keys = self._keys(claim.name)
-        words = (names.owner_of(claim.id), token)
+        words = (names.owner_of(claim.id), token, self.token_ttl)
         command = RAISE_TOKEN.command((keys.lock, keys.token, keys.record), words)
         return bool(await self.executor.evaluate(RAISE_TOKEN, command, until) == 1)
 

@@ -6,6 +6,8 @@ Secrets are in the parameters of connections and nowhere else; `shown` has none.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -26,7 +28,7 @@ OURS = ("protocol", "replicas", "prefix", "token_ttl")
 PUBLIC = (*OURS, "db")
 SENTINEL_PORT = 26379
 PORT = 6379
-# Not supported by redis-py's connections for asyncio.
+# Supported by redis-py's connections for threads only, and not in a URL.
 OCSP = (
     *("ssl_validate_ocsp", "ssl_validate_ocsp_stapled"),
     *("ssl_ocsp_context", "ssl_ocsp_expected_cert"),
@@ -43,6 +45,23 @@ TERMS = (
     *("ssl_include_verify_flags", "ssl_exclude_verify_flags"),
     *OCSP,
 )
+
+
+# By whether the client is one for asyncio.
+MODULES = ("redis.connection", "redis.asyncio.connection")
+
+
+def connection_class(module: Any, address: Address, tls: bool) -> Any:
+    """redis-py's class of connections to *address*; *module* is one of `MODULES`."""
+    if address.path:
+        return module.UnixDomainSocketConnection
+    return module.SSLConnection if tls else module.Connection
+
+
+@lru_cache(maxsize=8)
+def parameters_of(kind: Any) -> frozenset[str]:
+    """The parameters of a class of connections, which differ between releases of redis-py."""
+    return frozenset(name for part in kind.__mro__ for name in signature(part.__init__).parameters)
 
 
 class Settings(NamedTuple):
@@ -64,14 +83,22 @@ class Settings(NamedTuple):
     def __repr__(self) -> str:
         return f"<Settings {self.shown}>"  # without the passwords
 
-    def for_tasks(self) -> Settings:
-        """For connections of asyncio; ValueError for options that they do not support."""
-        said = [word for word in OCSP if self.terms.get(word) or self.sentinel_terms.get(word)]
-        if said:
-            words = f"{self.shown}: redis-py checks {said[0]} on blocking connections only"
-            raise ValueError(f"{words}: use leaselock.Client, or leave it out")
+    def supported(self, *, aio: bool) -> Settings:
+        """The parameters that the installed redis-py knows; ValueError if others are set."""
+        module = library(MODULES[aio], "redis")
+        kinds = [connection_class(module, address, self.tls) for address in self.addresses]
+        known = frozenset().union(*map(parameters_of, kinds))
+        said = [w for given in (self.terms, self.sentinel_terms) for w in given if given[w]]
+        unknown = [word for word in said if word not in known]
+        if unknown:
+            version = library("redis", "redis").__version__
+            colour = "asyncio" if aio else "threads"
+            raise ValueError(
+                f"{self.shown}: {', '.join(unknown)}: redis-py {version} does not have this option "
+                f"for a {kinds[0].__name__} of {colour}: leave it out, or use another release"
+            )
         terms, asked = (
-            {word: value for word, value in given.items() if word not in OCSP}
+            {word: value for word, value in given.items() if word in known}
             for given in (self.terms, self.sentinel_terms)
         )
         return self._replace(terms=terms, sentinel_terms=asked)

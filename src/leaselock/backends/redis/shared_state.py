@@ -68,4 +68,5 @@ class SharedState:
     def _forget(self) -> None:
         self.queue.clear()
         self.executor.loading.clear()
+        self.executor.search = None
         self.topology.forget()

@@ -154,8 +154,9 @@ class Sentinels:
         return (self.known("") or await self.find("", send, until),)
 
     def forget(self, address: Address | None = None) -> None:
-        """Ask again."""
-        self.until = 0.0
+        """Ask again, unless another master has been named since *address* was."""
+        if address is None or address == self.master:
+            self.until = 0.0
 
     def is_silent(self, key: str) -> bool:
         """There is one master."""
@@ -237,8 +238,11 @@ class Cluster:
         return self.known_masters
 
     def forget(self, address: Address | None = None) -> None:
-        """Read the map again, and not from *address* if another has it."""
-        self.is_current = False
+        """Read the map again, and not from *address* if another has it; unless the present map has
+        no such master.
+        """
+        if address is None or address in self.known_masters:
+            self.is_current = False
         if address is not None:
             self._avoid(address)
 
@@ -250,6 +254,8 @@ class Cluster:
     def moved(self, slot: int, address: Address) -> None:
         """One slot has another master."""
         self.slots[slot] = address
+        if address not in self.known_masters:
+            self.known_masters = [*self.known_masters, address]
 
 
 # Redisson's question, too: a server that cannot answer it has no sharded channels.

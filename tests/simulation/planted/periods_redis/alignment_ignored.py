@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    rewrite(patch, "KEEP_TAKEN", "ARGV[3] == '1' and", "false and")
+    rewrite(patch, "ACQUIRE", "aligned == '1' and", "false and")

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    rewrite(patch, "KEEP_TAKEN", "redis.call('PTTL', lock) < free_from - now", "false")
+    rewrite(patch, "ACQUIRE", "redis.call('PTTL', lock) < free_from - now", "false")

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    rewrite(patch, "KEEP_TAKEN", "if not free_from then", "if true then")
+    rewrite(patch, "ACQUIRE", "if not free_from then", "if true then")

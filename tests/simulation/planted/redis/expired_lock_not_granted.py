@@ -15,6 +15,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE",
-        "local state = redis.call('GET', handoff) or ''",
+        "local state = handoff_state()",
         "local state = 'left'",
     )

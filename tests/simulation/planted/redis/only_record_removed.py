@@ -15,6 +15,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RELEASE",
-        "redis.call('HDEL', lock, owner, 'about:' .. owner)",
-        "redis.call('HDEL', lock, 'about:' .. owner)",
+        "redis.pcall('HDEL', lock, owner, 'about:' .. owner)",
+        "redis.pcall('HDEL', lock, 'about:' .. owner)",
     )

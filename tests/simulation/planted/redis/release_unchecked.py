@@ -15,12 +15,12 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "RELEASE",
-        "if redis.call('GET', lock) == owner",
-        "if redis.call('GET', lock)",
+        "if found == owner",
+        "if found",
     )
     rewrite(
         patch,
         "RELEASE",
-        "redis.call('HDEL', lock, owner, 'about:' .. owner)",
+        "redis.pcall('HDEL', lock, owner, 'about:' .. owner)",
         "redis.call('DEL', lock)",
     )

@@ -15,6 +15,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE RELEASE BREAK_LOCK",
-        "if (tonumber(before) or 0) >= first then",
-        "if false then",
+        "first = math.max(first, (tonumber(before) or 0) + 1)",
+        "",
     )

@@ -15,6 +15,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "ACQUIRE RELEASE BREAK_LOCK",
-        "before = redis.call('SET', counter, last, 'PX', token_ttl, 'GET')",
-        "before = redis.call('GET', counter)",
+        "before = redis.pcall('SET', counter, last, 'PX', token_ttl, 'GET')",
+        "before = redis.pcall('GET', counter)",
     )

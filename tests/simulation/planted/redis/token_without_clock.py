@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    rewrite(
-        patch,
-        "ACQUIRE RELEASE BREAK_LOCK",
-        "local first, before = now, nil",
-        "local first, before = 1, nil",
-    )
+    scripts = "ACQUIRE RELEASE BREAK_LOCK"
+    rewrite(patch, scripts, "local first, before, wrong = now,", "local first, before, wrong = 1,")
+    rewrite(patch, scripts, "form == 'vote' or first > now then", "before then")

@@ -12,15 +12,4 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    rewrite(
-        patch,
-        "ACQUIRE",
-        "elseif redis.call('EXISTS', KEYS[5]) == 1 then",
-        "elseif false then",
-    )
-    rewrite(
-        patch,
-        "ACQUIRE",
-        "if held and there > (last[1] and 2 or 1) then return {-1} end",
-        "",
-    )
+    rewrite(patch, "ACQUIRE", "there >= 4", "false")

@@ -15,6 +15,6 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     rewrite(
         patch,
         "CONVERT",
-        "end\npromote(owner, false)\n",
-        "end\nif target == 'exclusive' then promote(owner, false) end\n",
+        "local failed = promote(owner, false).wrong",
+        "local failed = target == 'exclusive' and promote(owner, false).wrong",
     )

@@ -12,4 +12,9 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    rewrite(patch, "RELEASE_SHARED", "if upgrading and used == 1 then complete(me) end", "")
+    rewrite(
+        patch,
+        "RELEASE_SHARED",
+        "if upgrading and used == 1 then ahead.wrong = complete(me) end",
+        "",
+    )

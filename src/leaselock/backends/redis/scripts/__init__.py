@@ -52,7 +52,6 @@ BREAK_LOCK = script("break_lock")
 INSPECT = script("inspect")
 RAISE_TOKEN = script("raise_token")
 COLLECT = script("collect")
-KEEP_TAKEN = script("keep_taken")
 COOL_DOWN = script("cool_down")
 # Of the modes beside exclusive.
 ACQUIRE_SHARED = script("acquire_shared")

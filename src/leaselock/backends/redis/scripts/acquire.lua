@@ -10,17 +10,31 @@
 --        9 longest lease in ms of a grant that is handed over
 --        10 after how many ms a waiter asks again by itself
 --        11 PUBLISH or SPUBLISH   12 beginning of the waiters' channels   13 Redisson's channel
+--        14 for how many ms the lock stays taken after the grant, whatever becomes of its hold;
+--        none unless it does   15 1 to end that with a multiple of these on the clock, else 0
 -- Reply  {1, token}  granted
 --        {0, ms left of the lease, rank in the queue or -1, ticket, owner, record}  busy; with how
 --        many holds at the end, if that is not 1
 --        {-1}  the claim was given up for good
 --        {-2, permits}  the lock is in use as a semaphore; as a lock, if that is -1
 --        NOTALOCK and the type, if the key is not a lock
+-- As in each script, an error is returned before anything has changed. One that a command raises may
+-- leave a part of the work behind.
 local lock, counter, queue, handoff, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
 local owner, lease, member, tokens = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local form, token_ttl = ARGV[5], ARGV[6]
 
-local there = redis.call('EXISTS', lock, queue, KEYS[5])
+local function granted(token)
+  local ms, aligned = tonumber(ARGV[14]), ARGV[15]
+  if ms then
+    -- include keep_taken.lua
+  end
+  return {1, token}
+end
+
+-- A key that is named four times counts four times: with the tombstone, the number is at least 4.
+-- The hand-off counts because a recall has emptied the queue.
+local there = redis.call('EXISTS', lock, queue, handoff, KEYS[5], KEYS[5], KEYS[5], KEYS[5])
 if there > 0 then
   local confirm_within, recheck = tonumber(ARGV[9]), tonumber(ARGV[10])
   local verb, channels, freed = ARGV[11], ARGV[12], ARGV[13]
@@ -35,7 +49,8 @@ if there > 0 then
   local function acquire_among_holds()
     local limits = nil
     -- include holds.lua
-    return acquire(claim_of(member), ARGV[7] == '1', ARGV[8])
+    local reply = acquire(claim_of(member), ARGV[7] == '1', ARGV[8])
+    return reply[1] == 1 and granted(reply[2]) or reply
   end
 
   local held_by, about, kind = read()
@@ -49,15 +64,16 @@ if there > 0 then
       if record then redis.call('PEXPIRE', record, lease) end
     end
     redis.call('DEL', handoff)
-    if token then return {1, token} end
+    if token then return granted(token) end
   elseif held_by then
     left = redis.call('PTTL', lock)
-  elseif redis.call('EXISTS', KEYS[5]) == 1 then
+  elseif there >= 4 then
     return {-1}
   else
-    local state = redis.call('GET', handoff) or ''
+    local state = handoff_state()
     local offered = string.match(state, '^offered\n(.*)')
-    if offered and client_of(offered) ~= client_of(owner) then
+    -- A hold that was released may never have been confirmed. Without waiters nothing is lost.
+    if offered and client_of(offered) ~= client_of(owner) and redis.call('EXISTS', queue) == 1 then
       recall(member)
       state = 'left'
     end
@@ -77,9 +93,9 @@ if there > 0 then
   if left and held_by ~= owner then
     local rank, ticket = -1, ARGV[8]
     if ARGV[7] == '1' then
-      local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
-      -- If there is more than the lock and the queue, that is the tombstone.
-      if held and there > (last[1] and 2 or 1) then return {-1} end
+      local last = redis.pcall('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
+      if last.err then return last end
+      if there >= 4 then return {-1} end
       rank, ticket = enqueue(member, ticket, last)
     end
     revoke(about)
@@ -88,5 +104,6 @@ if there > 0 then
 end
 
 -- include draw.lua
+if wrong then return wrong end
 -- include hold.lua
-return {1, token}
+return granted(token)

@@ -33,11 +33,12 @@ if not ends then
   settle(false)
   return {0}
 end
-local about = redis.call('HGET', lock, 'about:' .. owner)
+local about, unconverted = redis.call('HGET', lock, 'about:' .. owner), nil
 local _, hold = in_record(about)
 if step > (step_of(about) or 0) then
   local before = hold.kind
   if target == 'exclusive' and (before == 'update' or before == 'upgrading') then
+    unconverted = about
     upgrading = owner .. '\n' .. address
     about = converted(about, 'upgrading', step)
     redis.call('HSET', lock, 'upgrading', upgrading, 'about:' .. owner, about)
@@ -63,7 +64,14 @@ elseif upgrading and step == step_of(about) and string.sub(upgrading, 1, #owner 
   upgrading = owner .. '\n' .. address
   redis.call('HSET', lock, 'upgrading', upgrading)
 end
-promote(owner, false)
+local failed = promote(owner, false).wrong
+if failed then
+  if unconverted then
+    redis.call('HDEL', lock, 'upgrading')
+    redis.call('HSET', lock, 'about:' .. owner, unconverted)
+  end
+  return failed
+end
 about = redis.call('HGET', lock, 'about:' .. owner)
 local left = recheck
 if upgrading then

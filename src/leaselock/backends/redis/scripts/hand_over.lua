@@ -11,6 +11,12 @@ local function wake(member)
   tell(channels .. address, owner)
 end
 
+-- What is known of the last hand-off: "offered" and an owner, "left" or "kept out"; else ''.
+local function handoff_state()
+  local state = redis.pcall('GET', handoff)
+  return type(state) == 'string' and state or ''
+end
+
 local function client_of(owner) return string.match(owner, '^(.*):') end
 
 -- A waiter was granted the lock and has not confirmed that in time: it is stopped, and others may
@@ -50,10 +56,11 @@ end
 -- the waiter must confirm. Returns its owner; false if no claim waits. If the first is *me*, the
 -- caller grants the lock itself. *heads* are the first two waiters, where the caller knows them;
 -- true is returned if the lock *may* be left to others, and is; nil if the first claim is of another
--- mode than exclusive, which is for holds.lua.
+-- mode than exclusive, which is for holds.lua; an error if the counter or the queue cannot be used.
 local function hand_over(me, heads, may)
   while true do
-    heads = heads or redis.call('ZRANGE', queue, 0, 1)
+    heads = heads or redis.pcall('ZRANGE', queue, 0, 1)
+    if heads.err then return heads end
     local member, second = heads[1], heads[2]
     if not member then return false end
     local owner, address, ms, tokens, kind =
@@ -63,6 +70,11 @@ local function hand_over(me, heads, may)
     tokens = tonumber(tokens) or 1
     if owner == me then return me end
     -- include draw.lua
+    if wrong then
+      -- The waiter asks, and is told.
+      wake(member)
+      return wrong
+    end
     if may and leave_to_others(before, now, heads) then return true end
     redis.call('ZREM', queue, member)
     -- The message contains the grant, so the waiter need not ask for it.

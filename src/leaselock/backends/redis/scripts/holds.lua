@@ -20,7 +20,7 @@ local function text(number) return string.format('%.0f', number) end
 
 local function draw(tokens)
   -- include draw.lua
-  return token, now, before
+  return token, now, before, wrong
 end
 
 -- A claim, as a member of the queue has it.
@@ -47,7 +47,11 @@ local function load()
   if found.err then return found end
   mode, used, update, upgrading = found[1], tonumber(found[2]) or 0, found[3], found[4]
   next_end, limit = tonumber(found[6]), tonumber(found[5])
-  if not limit and limits then limit = tonumber(redis.call('GET', limits)) end
+  if not limit and limits then
+    local kept = redis.pcall('GET', limits)
+    if type(kept) == 'table' then return kept end
+    limit = tonumber(kept)
+  end
   limit = limit or 0
   if (mode == 'shared' or mode == 'permits') and found[2] and next_end then return nil end
   local owner = read()
@@ -164,11 +168,17 @@ local function step_of(about)
   return tonumber(string.match(about, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]* (%d+)\n'))
 end
 
--- The last reader has released: the upgrade is complete.
+-- The last reader has released: the upgrade is complete. Returns an error if no token can be drawn.
 local function complete(me)
   local owner, address = string.match(upgrading, '^([^\n]*)\n(.*)$')
+  local token, _, _, wrong = draw(1)
+  if wrong then
+    -- It asks again, and is told.
+    if owner ~= me then tell(channels .. address, owner) end
+    return wrong
+  end
   local ends = string.match(redis.call('HGET', lock, owner), '^%d+')
-  local about, token = redis.call('HGET', lock, 'about:' .. owner), draw(1)
+  local about = redis.call('HGET', lock, 'about:' .. owner)
   about = converted(about, 'exclusive', step_of(about), token)
   redis.call('HDEL', lock, 'used', 'update', 'upgrading', 'next_end')
   redis.call('HSET', lock, owner, 1, 'about:' .. owner, about, 'mode', 'exclusive')
@@ -188,9 +198,9 @@ end
 -- for it.
 local function promote(me, may)
   local ahead, head, granted = {}, nil, false
-  if upgrading and used == 1 then complete(me) end
+  if upgrading and used == 1 then ahead.wrong = complete(me) end
   if mode == 'exclusive' or upgrading then return ahead end
-  local state = redis.call('GET', handoff)
+  local state = handoff_state()
   ahead.left = state == 'left'
   while not ahead.left do
     local place = ahead.any or 0
@@ -204,9 +214,11 @@ local function promote(me, may)
     end
     local asks = claim.owner == me
     if fits(claim, ahead) then
-      local token, now, before = draw(claim.tokens)
-      local wrong
-      if asks then
+      local token, now, before, wrong = draw(claim.tokens)
+      if wrong then
+        -- The waiter asks, and is told.
+        if not asks then wake(member) end
+      elseif asks then
         mine = token
         redis.call('ZREM', queue, member)
         wrong = write(claim, token, now, claim.lease, false)
@@ -218,7 +230,7 @@ local function promote(me, may)
         -- The message contains the grant, so the waiter need not ask for it.
         local news = claim.owner .. '\n' .. token .. '\n' .. text(lease)
         if tell(channels .. claim.address, news) > 0 then
-          if state and not granted then redis.call('DEL', handoff) end
+          if state ~= '' and not granted then redis.call('DEL', handoff) end
           granted = true
           wrong = write(claim, token, now, lease, true)
         end
@@ -271,7 +283,7 @@ local function acquire(claim, wait, ticket)
     keep(ours, false)
     return {1, token}
   end
-  local offered = not mode and string.match(redis.call('GET', handoff) or '', '^offered\n(.*)')
+  local offered = not mode and string.match(handoff_state(), '^offered\n(.*)')
   -- A hold that was released may never have been confirmed. Without waiters nothing is lost.
   if offered and client_of(offered) ~= client_of(owner) and redis.call('EXISTS', queue) == 1 then
     recall(claim.member)
@@ -298,20 +310,20 @@ local function acquire(claim, wait, ticket)
     end
   end
   if not ahead.left and fits(claim, ahead) then
-    local token, now = draw(claim.tokens)
-    return write(claim, token, now, claim.lease, false) or {1, token}
+    local token, now, _, unusable = draw(claim.tokens)
+    return unusable or write(claim, token, now, claim.lease, false) or {1, token}
   end
 
-  local left, state = recheck, redis.call('GET', handoff)
+  local left, state = recheck, handoff_state()
   if ahead.left or state == 'left' then
     left = redis.call('PTTL', handoff)
   elseif fits(claim, {}) then
     -- Only claims are in its way. Each must ask from time to time: a process may be stopped.
-    local since = tonumber(string.match(state or '', '^kept out\n(%d+)'))
+    local since = tonumber(string.match(state, '^kept out\n(%d+)'))
     if since and now_ms - since > 5 * recheck then
       recall(claim.member)
       left = 100
-    elseif not state then
+    elseif state == '' then
       redis.call('SET', handoff, 'kept out\n' .. text(now_ms), 'PX', 60000)
     end
   end

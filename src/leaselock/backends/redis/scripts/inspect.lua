@@ -24,7 +24,10 @@ if mode == 'shared' or mode == 'permits' then
 elseif owner then
   holds[1] = {redis.call('PTTL', lock), owner, about}
 end
-if not limit and form == 'hash' then limit = tonumber(redis.call('GET', KEYS[3])) end
+if not limit and form == 'hash' then
+  local kept = redis.pcall('GET', KEYS[3])
+  limit = type(kept) == 'string' and tonumber(kept)
+end
 local seen = {limit or 0, holds}
 for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
   local address = string.match(member, '^[^\n]*\n([^\n]*)')

@@ -15,18 +15,24 @@ local lock, counter, queue, handoff, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, member, only, form = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
 local verb, channels, freed = ARGV[9], ARGV[10], ARGV[11]
 
-local heads, was = redis.call('ZRANGE', queue, 0, 1), 0
+local heads, was = redis.pcall('ZRANGE', queue, 0, 1), 0
+if heads.err then return heads end
 -- Before anything else: a server without free memory still allows commands that free some.
 if form ~= 'hash' then
-  if redis.call('GET', lock) == owner
+  local found = redis.pcall('GET', lock)
+  if type(found) == 'table' then return found end
+  if found == owner
     and (only == '' or string.match(redis.call('GET', record) or '', '^%d+') == only) then
     was = redis.call('DEL', lock, record) > 0 and 1 or 0
   end
-elseif (only == ''
-    or string.match(redis.call('HGET', lock, 'about:' .. owner) or '', '^%d+') == only)
-  and redis.call('HDEL', lock, owner, 'about:' .. owner) > 0 then
-  redis.call('HDEL', lock, 'mode', 'free_from')
-  was = 1
+elseif only == ''
+  or string.match(redis.call('HGET', lock, 'about:' .. owner) or '', '^%d+') == only then
+  local gone = redis.pcall('HDEL', lock, owner, 'about:' .. owner)
+  if type(gone) == 'table' then return gone end
+  if gone > 0 then
+    redis.call('HDEL', lock, 'mode', 'free_from')
+    was = 1
+  end
 end
 if was == 0 and member ~= '' and redis.call('ZREM', queue, member) == 1 then was = 2 end
 if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end
