@@ -49,6 +49,7 @@ class Side:
         self.direct = direct
         self.connection = direct.connect()
         self.lease = Lease(direct.dialect)
+        self.lease.renewal_wait = 0  # without a limit
         self.before: dict[str, Callable[[], None]] = {}
 
     async def execute(self, script: Script) -> list[Result]:

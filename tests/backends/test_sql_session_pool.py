@@ -21,7 +21,6 @@ from leaselock.errors import OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
-    from leaselock.backends.sql.statements import Script
     from leaselock.core.backend import Claim
 
 CLAIM = claim_of("0" * 32, "a", 1, 30.0)
@@ -107,9 +106,13 @@ class Simulated:
         self.machine = Machine(self.world, "m")
         self.network = Network(self.machine, self.server)
         self.store = simulated_store(self.network)
-        self.backend: Any = self.store.backend("advisory")
+        self.backend = self.made("advisory")
         self.lost: dict[str, float] = {}
         self.backend.report_to(self._lose)
+
+    def made(self, protocol: str) -> Any:
+        """A backend; the type that the store names is not of sessions only."""
+        return self.store.backend(protocol)
 
     def _lose(self, claim_id: str, reason: str) -> None:
         self.lost[claim_id] = self.world.time
@@ -138,8 +141,8 @@ def test_a_silent_session_does_not_hide_the_end_of_another() -> None:
     for claim in (silent, other):
         assert isinstance(scene.acquire(claim), Grant)
     sessions = scene.store.sessions.sessions
-    assert sessions[silent.id].connection is scene.network.connections[0]
-    scene.network.connections[0].lose()
+    connection: Any = sessions[silent.id].connection
+    connection.lose()
     scene.world.play(1.5 * LEASE)
     scene.server.end(scene.server.sessions[sessions[other.id].connection.backend])
     scene.world.play(1.5 * LEASE + MILLISECONDS)
@@ -152,7 +155,7 @@ def idle_sessions(scene: Simulated) -> int:
     refused = [claim_of("m.2", f"lock {n}", n, 20.0) for n in range(3)]
     for claim in held:
         assert isinstance(scene.acquire(claim), Grant)
-    backend, scene.backend = scene.backend, scene.store.backend("advisory")
+    backend, scene.backend = scene.backend, scene.made("advisory")
     for claim in refused:
         assert isinstance(scene.acquire(claim), Busy)
     scene.backend = backend
@@ -187,8 +190,8 @@ def test_a_broken_session_is_looked_for_with_pauses() -> None:
     looks = iter([[record], [record], [record], [record], []])
     ended = []
 
-    async def shared(script: Script) -> list[Result]:
-        (title, values), *_ = script
+    async def shared(script: Any) -> list[Result]:
+        title, values = script[0]
         if title == "end session":
             ended.append(values)
             return [Result([], 0)]

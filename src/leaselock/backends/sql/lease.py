@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RELEASED = Released("held", ())
 MOST_TRIES = 10
+# How long a renewal waits for a transaction on its row, in milliseconds; only PostgreSQL can wait
+# for less than a second.
+RENEWAL_WAIT = 100
 # How many busy names a client remembers.
 MOST_BUSY = 10_000
 
@@ -65,6 +68,7 @@ class Lease:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.head = HEAD
+        self.renewal_wait = RENEWAL_WAIT
         self.waiting: set[str] = set()
         # Names that were held by others at the last request: the fast path would fail.
         self.busy: set[str] = set()
@@ -192,7 +196,8 @@ class Lease:
         for claim in claims:
             values = _renewal(claim)
             parts += [(claim, (title, values)) for title in ("lock", "renew", "renew hold")]
-        script: Script = ("begin renewal", *(part for _, part in parts), "commit")
+        begin = ("begin renewal", {"timeout": self.renewal_wait})
+        script: Script = (begin, *(part for _, part in parts), "commit")
         results = await executor.execute(script)
         renewed = _renewed(
             (claim, result)

@@ -4,7 +4,7 @@ BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_time
 
 -- begin renewal
 -- Waits for transactions of others, but not until the server ends one whose client has stopped.
-BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = :timeout
 
 -- begin snapshot
 -- All statements see the same state of the tables.
