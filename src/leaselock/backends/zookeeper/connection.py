@@ -612,16 +612,16 @@ class Connection:
 
     # --- lifecycle ------------------------------------------------------------------------------
 
-    def subscribe(self) -> Mailbox:
-        """A mailbox that receives every event from now on."""
-        mailbox = Mailbox()
-        self.mailboxes.append(mailbox)
-        return mailbox
+    def subscribe(self, mailbox: Mailbox) -> None:
+        """Deliver every event to it from now on."""
+        if mailbox not in self.mailboxes:
+            self.mailboxes.append(mailbox)
 
     def unsubscribe(self, mailbox: Mailbox) -> None:
-        """Stop delivering events to it."""
+        """Stop delivering events to it, and forget those that it has."""
         if mailbox in self.mailboxes:
             self.mailboxes.remove(mailbox)
+        mailbox.take()
 
     def interrupt(self) -> None:
         """End every wait for events, and those to come until `close`."""
