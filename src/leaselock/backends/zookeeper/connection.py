@@ -87,8 +87,12 @@ EXPECTED: dict[str, Any] = {"NoNodeError": None, "NodeExistsError": TAKEN, "NotE
 # Failures of the conditional write of a QuorumBarrier that prove agreement all the same, also for
 # a user who may not write.
 AGREED = ("BadVersionError", "NoNodeError", "NoAuthError")
-# Why a transaction may not be done; any other failure of one of its steps is an error.
-NOT_DONE = ("RolledBackError", "NoNodeError", "NodeExistsError", "BadVersionError")
+# Why a transaction may not be done; any other failure of one of its steps is an error. The steps
+# before the one that failed report the first of these, those after it the last.
+NOT_DONE = (
+    *("RolledBackError", "NoNodeError", "NodeExistsError", "BadVersionError"),
+    "RuntimeInconsistency",
+)
 LOG = logging.getLogger("leaselock.zookeeper")
 LOG.addHandler(logging.NullHandler())
 
