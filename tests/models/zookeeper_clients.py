@@ -53,7 +53,8 @@ class Client:
     def __init__(self, url: str, backend: SessionBackend) -> None:
         self.backend = backend
         self.connection = BlockingConnection(parsed(url), system_env.now)
-        self.mailbox = self.connection.subscribe()
+        self.mailbox = Mailbox()
+        self.connection.subscribe(self.mailbox)
         # Events of the model that have not been compared yet.
         self.modelled_events: list[str] = []
         self.sent = 0

@@ -217,11 +217,11 @@ class QueueBackend(EnteringBackend):
         in the queue then need another one, too. The data of the lock's node may be another
         program's, and stays.
         """
-        own, done = contender.node, False
+        own = contender.node
         assert own is not None
         data = written(contender.claim, contender.owner, waits_for=waits_for)
         path = path_of(self.root, contender.claim.name)
-        while not done:
+        while True:
             (lock,) = await self.batch(until, Read(path))
             if not isinstance(lock, Node):
                 return
@@ -230,7 +230,9 @@ class QueueBackend(EnteringBackend):
             if not isinstance(node, Node) or node.token != own.token:
                 return
             contender.adopt(node)
-        contender.waits_for = waits_for
+            if done:
+                contender.waits_for = waits_for
+                return
 
     async def _grant(self, contender: Contender, proof: float = FOREVER) -> Grant:
         assert contender.node is not None
