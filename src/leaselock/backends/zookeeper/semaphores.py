@@ -206,8 +206,7 @@ class Semaphores:
 
     async def _peek(self, contender: Contender, path: str, until: float) -> Busy | None:
         """A claim that does not wait creates no node behind others."""
-        look = self._look(path, watch=False)
-        view = _view(await self.backend.batch(until, QuorumBarrier(path), *look))
+        view = await self._seen(path, None, self._look(path, watch=False), until)
         ahead = view.ahead()
         limit = self._limit(contender, view, first=not ahead)
         if not isinstance(limit, int):
@@ -242,18 +241,28 @@ class Semaphores:
         """Enter the queue, unless that is done; list it and the permits."""
         backend, look = self.backend, self._look(path, watch=watching)
         if contender.created:
-            _, *replies = await backend.batch(until, QuorumBarrier(path), *look)
+            view = await self._seen(path, None, look, until)
         else:
             name = f"{queue_path(path)}/{contender.owner}{KAZOO}"
-            replies = list(await backend.enter(contender, name, look, until))
-        view = _view([None, *replies])
+            replies = await backend.enter(contender, name, look, until)
+            view = await self._seen(path, _view(replies), look, until)
         if view.node is None:
             await backend.batch(until, EnsurePath(path))
         await backend.check_length(contender, len(view.queue), until)
         return view
 
+    async def _seen(
+        self, path: str, view: View | None, look: tuple[Operation, ...], until: float
+    ) -> View:
+        """The view; look again if the number of permits was written meanwhile."""
+        while view is None:
+            _, *replies = await self.backend.batch(until, QuorumBarrier(path), *look)
+            view = _view(replies)
+        return view
+
     def _look(self, path: str, *, watch: bool) -> tuple[Operation, ...]:
-        return (Read(path, watch), GetChildren(queue_path(path)), GetChildren(path, watch))
+        lists = (GetChildren(queue_path(path)), GetChildren(path, watch))
+        return (Read(path, watch), *lists, Read(path))
 
     def _limit(
         self, contender: Contender, view: View, *, first: bool
@@ -360,7 +369,11 @@ class Semaphores:
                 return Resized(limit, ())
 
 
-def _view(replies: Sequence[object]) -> View:
-    """From the replies to a barrier and to `_look`."""
-    _, node, queue, children = replies
+def _view(replies: Sequence[object]) -> View | None:
+    """From the replies to `_look`; None if the node was written between its two reads: then what
+    was listed does not belong to that number of permits.
+    """
+    node, queue, children, again = replies
+    if isinstance(node, Node) and not (isinstance(again, Node) and again.written == node.written):
+        return None
     return View(names_of(queue), names_of(children), node if isinstance(node, Node) else None)
