@@ -20,7 +20,7 @@ from tests.servers.process import eventually
 import leaselock
 from leaselock.backends.zookeeper import connection
 from leaselock.backends.zookeeper.connection import BlockingConnection
-from leaselock.backends.zookeeper.requests import Batch, Read
+from leaselock.backends.zookeeper.requests import Batch, Mailbox, Read
 from leaselock.backends.zookeeper.url import parsed
 from leaselock.core.effects import FOREVER
 from leaselock.drivers import system_env
@@ -283,7 +283,8 @@ def test_a_request_that_meets_the_close_of_its_client_is_refused(
 def test_events_of_a_closed_client_are_ignored() -> None:
     """Its thread may end after the next client of the same connection has begun."""
     made = connection.BlockingConnection(parsed("zookeeper://127.0.0.1:1/x"), time.monotonic)
-    mailbox = made.subscribe()
+    mailbox = Mailbox()
+    made.subscribe(mailbox)
     made.start()
     old = made.client
     made.close()

@@ -85,6 +85,8 @@ class ManyHolds(Judge):
         self.writes: dict[str, int] = defaultdict(int)
         self.seen_modes: dict[str, tuple[Mode, int]] = {}
         self.writers: dict[str, tuple[str, int]] = {}
+        # The greatest token that was granted while a hold of a name and mode was valid.
+        self.granted_beside: dict[tuple[str, Mode], int] = {}
 
     def _record_valid(self, hold: Hold, machine: Machine, valid_holders: dict[str, str]) -> None:
         if valid_holders is not self.recorded:
@@ -99,6 +101,7 @@ class ManyHolds(Judge):
         if self.seen_modes.get(holder) != (hold.claim.mode, hold.token):
             self._check_token(hold)
         valid_holders.setdefault(name, holder)
+        self.granted_beside[name, hold.claim.mode] = max(self.tokens[name], default=0)
         for other in self.present[name]:
             pair = (other.claim.mode, hold.claim.mode)
             if pair not in TOGETHER and pair != ("permits", "permits"):
@@ -123,10 +126,23 @@ class ManyHolds(Judge):
             raise Violation("token", f"the write {holder} has no greater token than grants before")
         if mode != "permits" and before is None and hold.token < self.writes[name]:
             raise Violation("token", f"{holder} was granted after a write that has a greater token")
+        if mode != "permits" and before is None:
+            self._check_grant_order(name, hold)
         self.tokens[name].add(hold.token)
         if mode == "exclusive":
             self.writes[name] = max(self.writes[name], hold.token)
             self.writers[name] = holder, hold.token
+
+    def _check_grant_order(self, name: str, hold: Hold) -> None:
+        """A grant has a greater token than all that were granted before a conflicting hold ended,
+        because it was granted after that.
+        """
+        for (other, mode), token in self.granted_beside.items():
+            conflicts = other == name and (mode, hold.claim.mode) not in TOGETHER
+            if conflicts and hold.token < token:
+                raise Violation(
+                    "token", f"{hold.claim.id} was granted {hold.token} after the token {token}"
+                )
 
     def _granted(self, hold: Hold, machine: Machine) -> None:
         self.is_valid[hold.claim.id] = hold

@@ -38,16 +38,16 @@ class SimulatedConnection:
         """Whether a request can be sent now."""
         return self.model.is_connected(self.machine.name)
 
-    def subscribe(self) -> Mailbox:
-        """A mailbox that receives every event from now on."""
-        mailbox = Mailbox()
-        self.mailboxes.append(mailbox)
-        return mailbox
+    def subscribe(self, mailbox: Mailbox) -> None:
+        """Deliver every event to it from now on."""
+        if mailbox not in self.mailboxes:
+            self.mailboxes.append(mailbox)
 
     def unsubscribe(self, mailbox: Mailbox) -> None:
-        """Stop delivering events to it."""
+        """Stop delivering events to it, and forget those that it has."""
         if mailbox in self.mailboxes:
             self.mailboxes.remove(mailbox)
+        mailbox.take()
 
     def _receive(self, event: str) -> None:
         def arrive() -> None:

@@ -242,7 +242,8 @@ class Acquisition(Retry):
         """Begin a request, which is repeated until `give_up`; return until when it may take.
 
         A queued client tolerates a store that does not answer (a restart, a failover) for as long
-        as the lease: after that the earlier holder is gone.
+        as the lease: after that the earlier holder is gone. If its session ends meanwhile, it has
+        the time to begin another one, and to queue again.
         """
         self.tries = 0
         self.began = self.asked = now = self.env.now()
@@ -257,7 +258,9 @@ class Acquisition(Retry):
         self.give_up = timing.answer_by(now, self.deadline, limit)
 
     def _longest(self) -> float:
-        return max(self.op_timeout, self.claim.lease)
+        session = self.backend.capabilities.session_timeout
+        again = session + self.op_timeout if session < FOREVER else 0.0
+        return max(self.op_timeout, self.claim.lease, again)
 
     def _send(self, until: float) -> Awaitable[Grant | Busy]:
         self.placed = True

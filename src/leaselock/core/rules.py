@@ -440,6 +440,16 @@ def release(row: LockRow, request: Release) -> Released:
     return Released("waiting", concluded(row, before, claim_id))
 
 
+def tidy(row: LockRow) -> tuple[str, ...]:
+    """Remove the holds that have ended and the claims of dead clients, although none asks for them;
+    return the clients to notify.
+    """
+    before = seen(row)
+    for _ in waiting(row, row.queue()):
+        continue
+    return concluded(row, before, "")
+
+
 # --- what is done to holds ------------------------------------------------------------------------
 
 

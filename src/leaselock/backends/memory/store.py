@@ -58,14 +58,16 @@ CAPABILITIES = Capabilities(
     modes=ALL_MODES,
 )
 PROTOCOLS = ("queue",)
-# There is nothing to configure, to create or to remove.
+# There is nothing to configure or to create.
 MAINTENANCE: dict[type, object] = {
     Doctor: (Finding("ok", "the memory of this process"),),
     Setup: (),
-    CollectGarbage: 0,
 }
 # Seconds: longer than a request can be in flight.
 TOMBSTONE_TTL = 120.0
+# From so many names on, each new one makes the table look at so many of the others, and remove
+# those that are not in use.
+MOST_KEPT, LOOKS = 1000, 2
 LONGEST_WAIT = 3600.0
 
 
@@ -76,8 +78,8 @@ class Entry:
 
     __slots__ = ("doubt", "holds", "limit", "queue", "token", "watchers")
 
-    def __init__(self) -> None:
-        self.token = self.limit = 0
+    def __init__(self, token: int) -> None:
+        self.token, self.limit = token, 0
         self.doubt = 0.0
         self.holds: dict[str, HoldRecord] = {}
         self.queue: dict[str, Claim] = {}
@@ -102,6 +104,35 @@ class Table:
         self.watch = watch
         self.entries: dict[str, Entry] = {}
         self.tombstones: dict[str, float] = {}
+        # The greatest token of the entries that were removed: later ones are greater.
+        self.floor = 0
+
+    def entry(self, name: str) -> Entry:
+        """The entry of a lock, which begins now if there is none."""
+        entry = self.entries.get(name)
+        if entry is None:
+            if len(self.entries) >= MOST_KEPT:
+                for other in [*itertools.islice(self.entries, LOOKS)]:
+                    # One in use, and the number of permits of a semaphore, is not looked at soon.
+                    kept = self.entries.pop(other)
+                    self.entries[other] = kept
+                    if not kept.limit:
+                        self._remove_unused(other)
+            entry = self.entries[name] = Entry(self.floor)
+        return entry
+
+    def _remove_unused(self, name: str) -> bool:
+        """Remove an entry with neither holds nor waiters; return whether it was one."""
+        entry, row = self.entries[name], MemoryRow(self, "", name)
+        rules.tidy(row)
+        for claim_id, (client, until) in list(entry.watchers.items()):
+            if until <= row.now or not self.alive(client):
+                del entry.watchers[claim_id]
+        if entry.watchers or not row.idle():
+            return False
+        self.floor = max(self.floor, entry.token)
+        del self.entries[name]
+        return True
 
     def answer(self, client: str, request: Any) -> object:
         """Carry out one request of *client*."""
@@ -126,6 +157,8 @@ class Table:
             return rules.convert(MemoryRow(self, client, request.claim.name), request)
         if isinstance(request, Resize):
             return rules.resize(MemoryRow(self, client, request.name), request)
+        if isinstance(request, CollectGarbage):
+            return sum(self._remove_unused(name) for name in list(self.entries))
         raise TypeError(f"not a request of a lock table: {request!r}")
 
     def _inspect(self, request: Inspect) -> tuple[LockState, ...]:
@@ -153,7 +186,7 @@ class MemoryRow:
         self.table = table
         self.client = client
         self.now = table.now()
-        self.entry = table.entries.get(name) or table.entries.setdefault(name, Entry())
+        self.entry = table.entries.get(name) or table.entry(name)
         self.local: list[str] = []
 
     @property

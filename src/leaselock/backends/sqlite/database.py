@@ -24,12 +24,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SCHEMA = "2"
+# "llck": marks a file of this library, as file(1) shows it.
+APPLICATION_ID = 0x6C6C636B
+TABLES = {"fact", "hold", "lock", "tombstone", "waiter", "watcher"}
 FIRST_PAUSE = 0.00002
 LONGEST_PAUSE = 0.001
 PAGE = 512
+# How many rows, or pages, one transaction of the garbage collection is about: some milliseconds.
+BATCH_SIZE = 250
+# So many pages in use, half a MiB, are written anew at once.
+MOST_COPIED = 1000
 SETTINGS = (
     # Small pages, because a row is small and every commit writes whole pages.
     f"PRAGMA page_size = {PAGE}",
+    # Of a new file: free pages can be given back in steps.
+    "PRAGMA auto_vacuum = INCREMENTAL",
     "PRAGMA journal_mode = WAL",
     # Commits survive a crash of any process. A power failure may lose the last ones, but it ends
     # every hold, too, and tokens still grow because they follow the clock.
@@ -132,6 +141,7 @@ def _uri(path: str) -> str:
 
 
 def _prepare(database: sqlite3.Connection, location: Location, token_ttl: float) -> None:
+    _check_owner(database, location)  # before anything is changed
     for setting in SETTINGS:
         database.execute(setting).fetchall()
     transact(database, lambda: _create_layout(database, location, token_ttl))
@@ -158,7 +168,8 @@ def transact(database: sqlite3.Connection, work: Callable[[], T]) -> T:
 
 
 def prune(database: sqlite3.Connection, token_ttl: float) -> int:
-    """Delete the rows of names that were not locked for *token_ttl* seconds; return how many.
+    """Delete rows of names that were not locked for *token_ttl* seconds, at most BATCH_SIZE; return
+    how many.
 
     The highest of their tokens is kept, and the next token of each of them will be greater.
     """
@@ -166,11 +177,56 @@ def prune(database: sqlite3.Connection, token_ttl: float) -> int:
         return 0
     old = time.time() - token_ttl
     database.execute(SQL["raise floor"], (old,))
-    return database.execute(SQL["prune"], (old,)).rowcount
+    return database.execute(SQL["prune"], (old, BATCH_SIZE)).rowcount
+
+
+def _pragma(database: sqlite3.Connection, name: str) -> int:
+    ((value,),) = database.execute(f"PRAGMA {name}").fetchall()
+    return int(value)
+
+
+def shrink(database: sqlite3.Connection) -> bool:
+    """Give some free pages back to the file system; return whether more are left.
+
+    A file of an earlier version cannot do so in steps. It is written anew, once, if that is quick:
+    if most of its pages are free.
+    """
+    free = _pragma(database, "freelist_count")
+    if not free:
+        return False
+    if _pragma(database, "auto_vacuum"):
+        # execute() would take one step of the statement, which is one page.
+        database.executescript(f"PRAGMA incremental_vacuum({BATCH_SIZE})")
+        return free > BATCH_SIZE
+    ours = _pragma(database, "application_id") == APPLICATION_ID
+    if ours and _pragma(database, "page_count") - free <= MOST_COPIED:
+        database.execute("VACUUM")
+    return False
+
+
+def _check_owner(database: sqlite3.Connection, location: Location) -> bool:
+    """Refuse a database of another program; return whether the file is to be marked as ours.
+
+    A file of an earlier version has no mark, but our tables. It may have other tables, too: then it
+    is used, and not marked.
+    """
+    found = _pragma(database, "application_id")
+    tables = {name for (name,) in database.execute(SQL["tables"]).fetchall()}
+    if found == APPLICATION_ID or tables >= TABLES:
+        return found == 0 and tables == TABLES
+    if tables or found:
+        some = f"with the tables {', '.join(sorted(tables)[:3])}" if tables else "without tables"
+        raise NotApplied(
+            f"{location.path} is the database of another program ({some}; application_id "
+            f"{found:#x}): choose another file for locks"
+        )
+    return True
 
 
 def _create_layout(database: sqlite3.Connection, location: Location, token_ttl: float) -> None:
     execute = database.execute
+    if _check_owner(database, location):
+        execute(f"PRAGMA application_id = {APPLICATION_ID}")
     for statement in statement_text("schema.sql").split(";"):
         execute(statement)
     found = execute(SQL["fact"], ("schema",)).fetchone()

@@ -11,14 +11,18 @@ from __future__ import annotations
 import fnmatch
 import sqlite3
 import time
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from leaselock.backends import Opened, check_protocol, default_protocol
 from leaselock.backends.sqlite.database import (
+    BATCH_SIZE,
     is_busy,
     made_space,
     prune,
+    restart_log,
     retry_while_busy,
+    shrink,
     transact,
     translated,
 )
@@ -76,6 +80,13 @@ MOST_TOMBSTONES = 1000
 TAKE, CONFIRM, DROP = SQL["take"], SQL["confirm"], SQL["drop"]
 
 
+class Step(NamedTuple):
+    """One step of the garbage collection, which may go on *after* a name."""
+
+    work: Callable[[float, str], object]
+    after: str = ""
+
+
 class Store:
     """Executes requests, one at a time."""
 
@@ -95,11 +106,13 @@ class Store:
             Watch: self._watch,
             Doctor: self._doctor,
             Setup: self._setup,
-            CollectGarbage: self._collect_garbage,
+            Step: self._step,
         }
 
     def call(self, request: object, until: float) -> object:
         """The reply; NotApplied if other transactions keep the file busy until *until*."""
+        if type(request) is CollectGarbage:
+            return self._collect_garbage(until)
         file = self.file
         mutex = file.mutex  # closing the file replaces it
         if not mutex.acquire(False) and not mutex.acquire(timeout=file.left(until)):
@@ -130,11 +143,15 @@ class Store:
                 raise translated(error, file.path) from error
         return retry_while_busy(lambda: work(cursor), file.now, until, file.path)
 
-    def _transaction(self, until: float, work: Callable[[Context], T]) -> T:
-        """Run one transaction, and send its messages after COMMIT."""
+    def _transaction(
+        self, until: float, work: Callable[[Context], T], *, replies: bool = True
+    ) -> T:
+        """Run one transaction, and send its messages after COMMIT. Those to the own client are in
+        the reply, if that *replies* them.
+        """
         file = self.file
         database = file.open(until, trusting=True)
-        own = file.liveness.client if file.liveness is not None else ""
+        own = file.liveness.client if file.liveness is not None and replies else ""
 
         def once() -> tuple[Context, T]:
             now, micros = file.now(), time.time_ns() // 1000
@@ -278,9 +295,37 @@ class Store:
         """The file was created when it was opened."""
         return ()
 
-    def _collect_garbage(self, request: CollectGarbage, until: float) -> object:
-        """Delete the rows of names that are not used any more; later requests delete tombstones."""
+    def _step(self, request: Step, until: float) -> object:
+        return request.work(until, request.after)
+
+    def _collect_garbage(self, until: float) -> int:
+        """End the holds and claims of dead clients, delete the rows of names that are not used any
+        more, and return their space. Between two steps other requests have their turn, those of
+        this process, too.
+        """
+        removed = 0
+        name: Any = ""
+        while name is not None:
+            name = self.call(Step(self._tidy, name), until)
+        while isinstance(count := self.call(Step(self._prune), until), int) and count:
+            removed += count
+        while self.call(Step(self._shrink), until):
+            continue
+        return removed
+
+    def _tidy(self, until: float, after: str) -> str | None:
+        return self._transaction(until, partial(_tidied, after), replies=False)
+
+    def _prune(self, until: float, _: str) -> int:
         return self._transaction(until, lambda c: prune(c.database, self.file.token_ttl))
+
+    def _shrink(self, until: float, _: str) -> bool:
+        file = self.file
+        database = file.open(until, trusting=True)
+        more = retry_while_busy(lambda: shrink(database), file.now, until, file.path)
+        if not more:
+            restart_log(database)  # the file has its pages until then
+        return more
 
     def interrupt(self) -> None:
         """No call lasts longer than its deadline."""
@@ -336,6 +381,18 @@ class Listener:
     def after_fork(self) -> None:
         """Allow new calls. The store lets go of the file."""
         self.ended = False
+
+
+def _tidied(after: str, context: Context) -> str | None:
+    """Tidy the rows of some names after *after*; return the last one, None if there is no more."""
+    names = context.database.execute(SQL["next names"], (after, BATCH_SIZE)).fetchall()
+    for (name,) in names:
+        rules.tidy(FileLockRow(context, name))
+    if len(names) == BATCH_SIZE:
+        return str(names[-1][0])
+    context.database.execute(SQL["expire tombstones"], (context.now,))
+    context.database.execute(SQL["expire watchers"], (context.now,))
+    return None
 
 
 def _acquire(row: FileLockRow, request: Acquire) -> Grant | Busy | Mismatch:

@@ -87,8 +87,12 @@ EXPECTED: dict[str, Any] = {"NoNodeError": None, "NodeExistsError": TAKEN, "NotE
 # Failures of the conditional write of a QuorumBarrier that prove agreement all the same, also for
 # a user who may not write.
 AGREED = ("BadVersionError", "NoNodeError", "NoAuthError")
-# Why a transaction may not be done; any other failure of one of its steps is an error.
-NOT_DONE = ("RolledBackError", "NoNodeError", "NodeExistsError", "BadVersionError")
+# Why a transaction may not be done; any other failure of one of its steps is an error. The steps
+# before the one that failed report the first of these, those after it the last.
+NOT_DONE = (
+    *("RolledBackError", "NoNodeError", "NodeExistsError", "BadVersionError"),
+    "RuntimeInconsistency",
+)
 LOG = logging.getLogger("leaselock.zookeeper")
 LOG.addHandler(logging.NullHandler())
 
@@ -612,16 +616,16 @@ class Connection:
 
     # --- lifecycle ------------------------------------------------------------------------------
 
-    def subscribe(self) -> Mailbox:
-        """A mailbox that receives every event from now on."""
-        mailbox = Mailbox()
-        self.mailboxes.append(mailbox)
-        return mailbox
+    def subscribe(self, mailbox: Mailbox) -> None:
+        """Deliver every event to it from now on."""
+        if mailbox not in self.mailboxes:
+            self.mailboxes.append(mailbox)
 
     def unsubscribe(self, mailbox: Mailbox) -> None:
-        """Stop delivering events to it."""
+        """Stop delivering events to it, and forget those that it has."""
         if mailbox in self.mailboxes:
             self.mailboxes.remove(mailbox)
+        mailbox.take()
 
     def interrupt(self) -> None:
         """End every wait for events, and those to come until `close`."""

@@ -44,6 +44,7 @@ from leaselock.backends.zookeeper.requests import (
     Read,
     SetData,
     Transaction,
+    rewriting,
 )
 from leaselock.backends.zookeeper.session_backend import RECHECK_INTERVAL
 from leaselock.core.backend import Converted
@@ -128,14 +129,17 @@ class Conversions:
         contender.others = (target,)
         while True:
             barrier = QuorumBarrier(path)
-            _, own, upgrade = await backend.batch(until, barrier, Read(node.path), Read(target))
+            reads = (Read(node.path), Read(target), Read(path))
+            _, own, upgrade, lock = await backend.batch(until, barrier, *reads)
             if contender.has_ended() or not self._is_own(own):
                 return ENDED
             if isinstance(upgrade, Node):
                 break
             contender.blockers = None
             create = Create(target, written(contender.claim, contender.owner))
-            steps = (Check(node.path), create, SetData(path, b""))
+            if not isinstance(lock, Node):
+                continue  # both were just deleted
+            steps = (Check(node.path), create, *rewriting(lock))
             await backend.batch(until, Transaction(steps), session=node.session)
         if contender.blockers is None:
             contender.blockers = await self._readers(contender, path, upgrade, until)
@@ -147,14 +151,16 @@ class Conversions:
 
     async def _token(self, contender: Contender, path: str, upgrade: Node, until: float) -> int:
         """The token of a completed upgrade. A reader may have drawn a greater one meanwhile."""
-        token = max(upgrade.token, upgrade.written)
-        (lock,) = await self.backend.batch(until, Read(path))
-        if isinstance(lock, Node) and lock.written > token:
-            steps = (SetData(upgrade.path, upgrade.data), SetData(path, b""))
-            look = Read(upgrade.path)
-            _, node = await self.backend.batch(until, Transaction(steps), look)
-            token = node.written if isinstance(node, Node) else token
-        return token
+        while True:
+            token = max(upgrade.token, upgrade.written)
+            (lock,) = await self.backend.batch(until, Read(path))
+            if not isinstance(lock, Node) or lock.written <= token:
+                return token
+            write = Transaction((SetData(upgrade.path, upgrade.data), *rewriting(lock)))
+            _, node = await self.backend.batch(until, write, Read(upgrade.path))
+            if not isinstance(node, Node):
+                return token
+            upgrade = node
 
     async def _readers(
         self, contender: Contender, path: str, upgrade: Node, until: float

@@ -1,5 +1,5 @@
-"""The data of a node: JSON about its contender, for people to read. Only two numbers, which the
-modes of a lock need, decide anything: `NodeData.token` and `waits_for`.
+"""The data of a node: JSON about its contender, for people to read. Only three numbers decide
+anything: `NodeData.token`, `waits_for` and `permits`.
 
 Other programs store other data: kazoo's lock an identifier, Curator's the address of its host in
 four or sixteen bytes. It is shown as far as it can be interpreted.

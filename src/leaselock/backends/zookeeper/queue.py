@@ -51,6 +51,7 @@ from leaselock.backends.zookeeper.requests import (
     SetData,
     Transaction,
     names_of,
+    rewriting,
 )
 from leaselock.backends.zookeeper.semaphores import (
     Semaphores,
@@ -149,7 +150,8 @@ class QueueBackend(EnteringBackend):
         if contender.has_ended():
             return None
         path = path_of(self.root, contender.claim.name)
-        listed = None if contender.created else await self._enter(contender, path, until)
+        waited = contender.created
+        listed = None if waited else await self._enter(contender, path, until)
         if isinstance(listed, Children):
             await self.check_length(contender, len(listed.names), until)
         if listed is None:
@@ -168,8 +170,7 @@ class QueueBackend(EnteringBackend):
             await self._refuse_mixed_queue(contender, other, until)
         if place.others:
             await self._refuse_semaphore(contender, path, until)
-        # Another contender was granted a greater token since the own node was written.
-        contender.outdated = isinstance(listed, Children) and listed.written > contender.token
+        contender.outdated = is_outdated(contender, listed, waited=waited)
         return None if contender.has_ended() else place
 
     async def _enter(self, contender: Contender, path: str, until: float) -> object:
@@ -213,17 +214,25 @@ class QueueBackend(EnteringBackend):
 
     async def _write(self, contender: Contender, until: float, waits_for: int = 0) -> None:
         """Write the claim's node again, which draws another token, and that of the lock: the others
-        in the queue then need another one, too.
+        in the queue then need another one, too. The data of the lock's node may be another
+        program's, and stays.
         """
         own = contender.node
         assert own is not None
         data = written(contender.claim, contender.owner, waits_for=waits_for)
-        lock = path_of(self.root, contender.claim.name)
-        write = Transaction((SetData(own.path, data), SetData(lock, b"")))
-        _, node = await self.batch(until, write, Read(own.path))
-        if isinstance(node, Node) and node.token == own.token:
+        path = path_of(self.root, contender.claim.name)
+        while True:
+            (lock,) = await self.batch(until, Read(path))
+            if not isinstance(lock, Node):
+                return
+            write = Transaction((SetData(own.path, data), *rewriting(lock)))
+            done, node = await self.batch(until, write, Read(own.path))
+            if not isinstance(node, Node) or node.token != own.token:
+                return
             contender.adopt(node)
-            contender.waits_for = waits_for
+            if done:
+                contender.waits_for = waits_for
+                return
 
     async def _grant(self, contender: Contender, proof: float = FOREVER) -> Grant:
         assert contender.node is not None
@@ -363,6 +372,14 @@ class QueueBackend(EnteringBackend):
             paths = [path for record in meant for path in seen.paths[record.id]]
             if await self.delete(until, list(dict.fromkeys(paths))):
                 return Broken(meant[0], True, ())
+
+
+def is_outdated(contender: Contender, listed: object, *, waited: bool) -> bool:
+    """Whether a greater token may have been granted than that of the claim's node: an upgrade, a
+    node that was written again, or a later reader beside the update that an update waits for.
+    """
+    raised = isinstance(listed, Children) and listed.written > contender.token
+    return raised or (waited and contender.claim.mode == "update")
 
 
 class Seen(NamedTuple):

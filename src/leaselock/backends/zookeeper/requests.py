@@ -137,6 +137,11 @@ class Node(NamedTuple):
     """How often its data was replaced."""
 
 
+def rewriting(node: Node) -> tuple[Check, SetData]:
+    """The steps of a transaction that write a node again with the data that it has."""
+    return Check(node.path, node.version), SetData(node.path, node.data)
+
+
 class Children(NamedTuple):
     """The children of a node."""
 

@@ -28,6 +28,7 @@ from leaselock.backends.zookeeper.requests import (
     Create,
     CreateSequential,
     Delete,
+    Mailbox,
     Node,
     Operation,
     QuorumBarrier,
@@ -97,7 +98,8 @@ class SessionBackend(Maintenance):
             inheritable=False,
             session_timeout=connection.timeout,
         )
-        self.mailbox = connection.subscribe()
+        # It receives events while the maintenance process reads them, and only then.
+        self.mailbox = Mailbox()
         self.contenders: dict[str, Contender] = {}
         self.signals: dict[str, Signal] = {}
         # The claims that watch each node, in the order in which they began to.
@@ -197,6 +199,7 @@ class SessionBackend(Maintenance):
 
     async def _maintained(self) -> None:
         if not self.maintenance.running:
+            self.connection.subscribe(self.mailbox)
             await self.maintenance.start(self._maintain, "session")
 
     async def _maintain(self) -> None:
@@ -213,8 +216,11 @@ class SessionBackend(Maintenance):
         except StoreError:
             # The client was closed, or the server refuses it. The next request starts this again.
             self.wake()
-        if self.connection.interrupted:
-            await Call(self.connection, CloseSession(), self.now() + CLOSE_TIMEOUT)
+        try:
+            if self.connection.interrupted:
+                await Call(self.connection, CloseSession(), self.now() + CLOSE_TIMEOUT)
+        finally:
+            self.connection.unsubscribe(self.mailbox)
 
     def _next_proof(self) -> float:
         if not self.signals:
@@ -407,7 +413,7 @@ class SessionBackend(Maintenance):
     def reset_identity(self) -> None:
         """Forget all claims: after a fork, or in a new event loop."""
         self.connection.unsubscribe(self.mailbox)
-        self.mailbox = self.connection.subscribe()
+        self.mailbox = Mailbox()
         self.contenders = {}
         self.signals = {}
         self.watchers = {}

@@ -1,4 +1,4 @@
-"""A claim takes free permits although it is not the first in the queue."""
+"""A claim does not count the permits for which others are queued before it."""
 
 from __future__ import annotations
 

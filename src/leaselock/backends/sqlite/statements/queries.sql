@@ -154,4 +154,14 @@ UPDATE fact SET value = max(CAST(value AS INTEGER), coalesce(
 WHERE key = 'floor'
 
 -- prune
-DELETE FROM lock WHERE id IS NULL AND since < ?
+DELETE FROM lock WHERE rowid IN (SELECT rowid FROM lock WHERE id IS NULL AND since < ? LIMIT ?)
+
+-- next names
+SELECT name FROM (SELECT name FROM lock WHERE id IS NOT NULL UNION SELECT name FROM waiter)
+WHERE name > ? ORDER BY name LIMIT ?
+
+-- expire watchers
+DELETE FROM watcher WHERE until <= ?
+
+-- tables
+SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name
