@@ -14,6 +14,7 @@ from leaselock.testing.conformance import (
     exclusion,
     forks,
     inspection,
+    interruption,
     leases,
     lifecycle,
     local_handoff,
@@ -66,6 +67,7 @@ MODULES = (
     maintenance,
     usage,
     cancellation,
+    interruption,
     loops,
     modes,
 )
