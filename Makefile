@@ -20,7 +20,7 @@ TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 COVERED = src/leaselock/core/*,src/leaselock/drivers/*,src/leaselock/backends/redlock/*
 
 .DEFAULT_GOAL = help
-.PHONY: docs package lua man screenshots check checks verify chaos hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces explore clean
+.PHONY: docs package lua man screenshots check checks verify chaos interruptions hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces explore clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -123,6 +123,9 @@ race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none los
 
 chaos: $(READY) ## faults injected into private servers and workers: make chaos SECONDS=60
 	$(PY) -m tests.storms --seconds $(SECONDS)
+
+interruptions: $(READY) ## interrupt every operation at every suspension, a minute on each store
+	$(PY) -m tests.storms.interruptions --seconds 60
 
 hazards: $(READY) ## play every hazard on every way of locking, and write its page
 	@scripts/servers

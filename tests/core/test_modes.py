@@ -486,7 +486,7 @@ def test_a_body_on_several_locks_ends_once() -> None:
         assert leases is not None
         assert await leases.begin_body(leases) is leases
         await leases.handles[0].release()
-        leases.drop()
+        await leases.withdraw_after(GeneratorExit())
         assert not leases.lost()
 
     scene.do(machine, whole())

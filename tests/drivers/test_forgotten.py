@@ -94,6 +94,26 @@ def test_a_lease_keeps_its_client_also_in_its_callbacks() -> None:
         del lease
 
 
+def drop_a_lease(client: leaselock.Client) -> None:
+    """Acquire a short lease, and drop it."""
+    client.lock("a", lease=0.2).acquire()
+
+
+@pytest.mark.parametrize("how", ["recorded", "raised"])
+def test_a_dropped_lease_ends_although_its_warning_is_kept(how: str) -> None:
+    """A test runner keeps what was warned of; with -W error, also the frames of the traceback."""
+    url, kept = room(), list[Any]()
+    with leaselock.Client(url) as client, leaselock.Client(url) as other:
+        with warnings.catch_warnings(record=how == "recorded") as recorded:
+            warnings.simplefilter("always" if how == "recorded" else "error")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("sys.unraisablehook", kept.append)
+                drop_a_lease(client)
+        assert [*kept, *(recorded or ())]
+        # AcquireTimeout if the lease that was dropped is renewed.
+        other.lock("a").acquire(timeout=60.0).release()
+
+
 async def use_in_task(url: str) -> None:
     """The same with asyncio."""
     client = leaselock.AsyncClient(url)

@@ -46,8 +46,9 @@ def forked(
     """Copy the objects for the child; *instead* has replacements for some, by their `id`."""
     memo: dict[int, object] = {**instead, id(child.world): child.world, id(child): child}
     for context in service.contexts.values():
-        for hold in context.registry.held():
-            _copy_weakly_known(hold, memo)
+        for reference in context.registry.holds.values():
+            if (hold := reference()) is not None:
+                _copy_weakly_known(hold, reference, memo)
     copies = Child(child, *copy.deepcopy((service, mutex, handle), memo))
     for one in memo.values():
         if isinstance(one, Signal):
@@ -60,7 +61,7 @@ def forked(
     return copies
 
 
-def _copy_weakly_known(hold: Hold, memo: dict[int, object]) -> None:
+def _copy_weakly_known(hold: Hold, reference: weakref.ref[Hold], memo: dict[int, object]) -> None:
     """Copy a weak reference as a reference to the copy of its object."""
     owner = hold.owner()
     if owner is not None:
@@ -68,4 +69,4 @@ def _copy_weakly_known(hold: Hold, memo: dict[int, object]) -> None:
         stranger = Owner(owner.title)
         memo[id(owner)] = stranger
         memo[id(owner.reference)] = stranger.reference
-    memo[id(weakref.ref(hold))] = weakref.ref(copy.deepcopy(hold, memo))
+    memo[id(reference)] = weakref.ref(copy.deepcopy(hold, memo))

@@ -72,7 +72,8 @@ def described(event: Event) -> tuple[int, str]:
                 f"acquired {name} after {seconds}, token {event.token}",
             )
         case "timed_out":
-            return WARNING if long else DEBUG, f"gave up {name} after {seconds}{by}"
+            why = f": {event.reason}" if event.reason else ""
+            return WARNING if long else DEBUG, f"gave up {name} after {seconds}{by}{why}"
         case "released":
             return DEBUG, f"released {name} after {seconds}, token {event.token}"
         case "renewed":

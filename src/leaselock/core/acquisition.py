@@ -141,7 +141,7 @@ class Acquisition(Retry):
                     self._check_late()
                 elif self.env.now() >= self.deadline:
                     await self._withdraw()
-                    await self._report("timed_out", holder=reply.held)
+                    await self._report("timed_out", holder=reply.held, reason=self._left())
                     return reply
                 else:
                     if self.beside or (not self.queued and registry.listeners.all):
@@ -155,10 +155,7 @@ class Acquisition(Retry):
                         await self._check_wait()
         except BaseException as error:
             # Cancelled, interrupted, dropped or refused: the claim must not stay behind.
-            if self.placed:
-                registry.release_later(self.claim.unused())
-            if not isinstance(error, GeneratorExit):
-                error = await self._reported(error)
+            error = await self._end_after(error)
             raise error
         finally:
             self.backend.forget(self.claim)
@@ -216,9 +213,18 @@ class Acquisition(Retry):
 
     async def _reported(self, error: BaseException) -> BaseException:
         """Report the error; return the one to raise, which names the lock."""
-        failed = isinstance(error, StoreError)
-        await self._report("failed" if failed else "cancelled", reason=str(error))
-        return error.concerning(self.claim.name) if isinstance(error, StoreError) else error
+        if isinstance(error, StoreError):
+            await self._report("failed", reason=str(error))
+            return error.concerning(self.claim.name)
+        left = self._left()
+        if left:
+            error.add_note(f"leaselock: {left}")
+        await self._report("cancelled", reason="; ".join(filter(None, (str(error), left))))
+        return error
+
+    def _left(self) -> str:
+        """What to say if the store has not confirmed that the claim has left it."""
+        return self.registry.pending_releases.left([self.claim])
 
     async def _report(
         self,
@@ -311,12 +317,32 @@ class Acquisition(Retry):
             )
 
     async def _withdraw(self) -> None:
-        """Leave the queue at the deadline. A try that was refused has left nothing there."""
-        if not self.wait and not self.uncertain:
-            return
-        until = self.env.now() + min(self.op_timeout, timing.TRY_TIMEOUT)
-        claim = self.claim.unused()
+        """Leave the queue. A try that was refused has left nothing there."""
+        if self.wait or self.uncertain:
+            await self._release(tombstone=self.uncertain)
+
+    async def _end_after(self, error: BaseException) -> BaseException:
+        """Leave the queue after an error, and report it, unless nothing can be awaited any more;
+        return the error to raise.
+        """
         try:
-            await self.backend.release(claim, tombstone=self.uncertain, until=until)
-        except StoreError:
-            self.registry.release_later(claim)
+            if self.placed:
+                await self._withdraw_after(error)
+        finally:
+            if not isinstance(error, GeneratorExit):
+                error = await self._reported(error)
+        return error
+
+    async def _withdraw_after(self, error: BaseException) -> None:
+        """Leave the queue. A store that did not answer until the deadline is not waited for any
+        longer, and a client that is being closed sends the release itself.
+        """
+        if self.registry.closed or isinstance(error, GeneratorExit | StoreError):
+            self.registry.release_later(self.claim.unused())
+        else:
+            # The request that was interrupted may still arrive.
+            await self._release(tombstone=True)
+
+    async def _release(self, *, tombstone: bool) -> None:
+        registry, claim = self.registry, self.claim.unused()
+        await registry.withdraw(claim, tombstone=tombstone, until=registry.withdraw_by())

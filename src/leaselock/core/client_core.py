@@ -89,6 +89,8 @@ class ProtocolContext:
         self.renewer = Renewer(registry)
         # In which elections this client leads. A term that is garbage does not.
         self.terms: WeakValueDictionary[str, Term] = WeakValueDictionary()
+        # Everything that was held is released. The registry is closed before that.
+        self.closed = False
         backend = registry.backend
         self.check_name = backend.check_name if isinstance(backend, ChecksNames) else None
 
@@ -424,8 +426,9 @@ class ClientCore:
         until = self.env.now() + self.op_timeout
         self.closed = True
         for context in list(self.contexts.values()):
-            if not context.registry.closed:
+            if not context.closed:
                 await context.registry.close(until)
                 if context.registry in self.layers:
                     await self.layers[context.registry].release_cached(until)
                 await context.renewer.finish(until)
+                context.closed = True  # last: what was interrupted is done by the next call

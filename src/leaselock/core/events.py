@@ -69,7 +69,9 @@ class Event(NamedTuple):
     holder: Holder | None = None
     """Who had the lock, for "busy", "timed_out" and "broken", where the store knows it."""
     reason: str = ""
-    """Why, for "failed", "renewal_failed" and "lost"."""
+    """Why, for "failed", "cancelled", "renewal_failed" and "lost"; for "timed_out" and "cancelled"
+    also, if the store has not confirmed that the claim has left it.
+    """
 
 
 class Listeners:

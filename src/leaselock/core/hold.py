@@ -127,7 +127,9 @@ class Hold:
         if self.state is State.HELD and self.owned:
             place = f", acquired at:\n{self.place}" if self.place else ""
             text = f"the lease on {self.claim.name!r} (token {self.token}) was dropped while held"
-            warnings.warn(f"{text}{place}", ResourceWarning, source=self, stacklevel=2)
+            # Whatever records the warning must not keep this object alive: it would be renewed.
+            del self
+            warnings.warn(f"{text}{place}", ResourceWarning, stacklevel=2)
 
     @property
     def depth(self) -> int:

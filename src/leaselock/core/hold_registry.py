@@ -20,9 +20,9 @@ from leaselock.core.hold import Hold, State
 from leaselock.core.inspection import metadata_of
 from leaselock.core.pending_releases import PendingReleases
 from leaselock.core.singleton_process import Background
-from leaselock.core.timing import Retry, concerning
+from leaselock.core.timing import TRY_TIMEOUT, Retry, concerning
 from leaselock.core.validation import shortened
-from leaselock.errors import ClientClosed
+from leaselock.errors import ClientClosed, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,6 +86,9 @@ class HoldRegistry:
         self.asked = False
         self.in_flight = InFlight()
         self.holds: dict[str, weakref.ref[Hold]] = {}
+        # The claims and owners of holds that were dropped, and not released. Any thread may append
+        # one, at any moment; the next hold that begins removes their entries from the tables.
+        self.dropped: list[tuple[Claim, Callable[[], Owner | None]]] = []
         self.pending_releases = PendingReleases(self.env, self.op_timeout)
         # Callbacks of lost holds, which the renewer has yet to call.
         self.due_callbacks: list[Callback] = []
@@ -158,6 +161,26 @@ class HoldRegistry:
         self.serial += 1
         return claim._replace(id=f"{self.client}:{self.serial}")
 
+    def withdraw_by(self) -> float:
+        """Until when an interrupted thread or task waits for the store to release its claims."""
+        return self.env.now() + min(self.op_timeout, TRY_TIMEOUT)
+
+    async def withdraw(self, claim: Claim, *, tombstone: bool, until: float) -> None:
+        """Release *claim*, which its caller does not want any more. If the store does not answer
+        before *until*, or if this is interrupted, the renewer releases it.
+        """
+        in_flight = self.in_flight
+        in_flight.active += 1
+        try:
+            await self.backend.release(claim, tombstone=tombstone, until=until)
+        except StoreError:
+            self.release_later(claim)
+        except BaseException:
+            self.release_later(claim)
+            raise
+        finally:
+            in_flight.exit()
+
     def release_later(self, claim: Claim) -> None:
         """Have the renewer release *claim*."""
         # A hold that ends with its session alone must be released, however long that takes.
@@ -195,7 +218,9 @@ class HoldRegistry:
             # A provisional hold is prolonged to the end of its fixed lease.
             begin = self.env.now() if hold.provisional else asked
             hold.max_valid_until = validity.lease_end(self.backend.capabilities, begin, longest)
-        reference = weakref.ref(hold)
+        self._remove_dropped()
+        dropped, entry = self.dropped, (claim, hold.owner if owner is None else owner.reference)
+        reference = weakref.ref(hold, lambda _: dropped.append(entry))
         self.holds[claim.id] = reference
         if owner is None:
             hold.owned = False
@@ -230,10 +255,22 @@ class HoldRegistry:
         self.holds.pop(hold.claim.id, None)
 
     def remove(self, hold: Hold) -> None:
-        """A hold ends."""
-        claim = hold.claim
-        known = self.holds.pop(claim.id, None)
-        owner = hold.owner()
+        """A hold ends. The renewer does not look at it any more, so its loss is reported now."""
+        if hold.state is State.LOST:
+            self.notify_lost(hold)
+        self._remove_entries(hold.claim, hold.owner(), hold)
+
+    def _remove_dropped(self) -> None:
+        """Remove the entries of the holds that were dropped, and not released."""
+        while self.dropped:
+            claim, owner = self.dropped.pop()
+            self._remove_entries(claim, owner(), None)
+
+    def _remove_entries(self, claim: Claim, owner: Owner | None, hold: Hold | None) -> None:
+        known = self.holds.get(claim.id)
+        if known is not None and known() in (hold, None):
+            # Not that of another hold, which has adopted the same grant.
+            del self.holds[claim.id]
         if owner is None:
             return
         key = _key(claim)

@@ -156,8 +156,9 @@ class LeaseHandle:
             if (mode := self._weaker_mode()) is not None:
                 await conversion.weaken(registry, hold, mode)
             return
+        valid = hold.is_valid(now)
         registry.remove(hold)
-        if hold.is_valid(now):
+        if valid:
             hold.step("release")
         if registry.closed or hold.claim.client != registry.client:
             hold.lose("its client was closed")
@@ -199,13 +200,32 @@ class LeaseHandle:
 
     def drop(self) -> None:
         """Release this acquisition where nothing can be awaited: through the renewer."""
+        if self._let_go():
+            self.registry.release_later(self.hold.claim)
+
+    async def withdraw(self, until: float) -> None:
+        """Release this acquisition, which its caller never saw: at once if the store answers before
+        *until*, otherwise through the renewer.
+        """
+        registry, hold = self.registry, self.hold
+        if not self.released and self._let_go():
+            if registry.closed or registry.env.now() >= until:
+                registry.release_later(hold.claim)
+            else:
+                await registry.withdraw(hold.claim, tombstone=hold.uncertain, until=until)
+
+    def _let_go(self) -> bool:
+        """End this acquisition; return whether its claim must be released. A conversion to a weaker
+        mode is left to the renewer.
+        """
         hold, registry = self.hold, self.registry
         if self._end():
             registry.remove(hold)
             hold.step("release")
-            registry.release_later(hold.claim)
-        elif hold.state is State.HELD and (mode := self._weaker_mode()) is not None:
+            return True
+        if hold.state is State.HELD and (mode := self._weaker_mode()) is not None:
             conversion.unsettle(registry, hold, mode)
+        return False
 
     def _end(self) -> bool:
         """Mark this handle as released; return whether it was the last one of its hold."""

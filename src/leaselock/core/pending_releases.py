@@ -14,7 +14,7 @@ from leaselock.core.effects import FOREVER
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from leaselock.core.backend import Backend, Claim
     from leaselock.core.effects import Env
@@ -41,6 +41,11 @@ class PendingReleases:
 
     def __contains__(self, claim_id: str) -> bool:
         return claim_id in self.by_id
+
+    def left(self, claims: Iterable[Claim]) -> str:
+        """What to say of the claims that must still be released; empty if there are none."""
+        names = ", ".join(repr(claim.name) for claim in claims if claim.id in self)
+        return names and f"the store has not confirmed yet that the claim to {names} has left it"
 
     def __iter__(self) -> Iterator[PendingRelease]:
         return iter(self.by_id.values())

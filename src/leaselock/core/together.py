@@ -5,14 +5,13 @@ The order is that of the names in UTF-8, so that two owners cannot wait for each
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from leaselock.core.backend import STRENGTH
 from leaselock.core.effects import FOREVER
 from leaselock.core.lease_handle import LeaseHandle
 from leaselock.core.validation import checked_timeout, refuse
-from leaselock.errors import LeaselockError, LeaseLost, NotHeld
+from leaselock.errors import LeaselockError, NotHeld, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -99,8 +98,8 @@ class Together:
                     continue
                 await taken.release()
                 return Refusal(mutex, found)
-        except BaseException:
-            taken.drop()
+        except BaseException as error:
+            await taken.withdraw_after(error)
             raise
         return taken
 
@@ -174,20 +173,42 @@ class TogetherHandle:
 
     async def _each(self, end: Callable[[LeaseHandle], Process[None]]) -> None:
         first: LeaselockError | None = None
-        for handle in reversed(self.handles):
-            try:
-                await end(handle)
-            except LeaselockError as error:
-                first = first or error
+        try:
+            for handle in reversed(self.handles):
+                try:
+                    await end(handle)
+                except LeaselockError as error:
+                    first = first or error
+        except BaseException:
+            # Cancelled or interrupted: the renewer releases the others.
+            self._drop()
+            raise
         if first is not None:
             raise first
 
-    def drop(self) -> None:
-        """Release all where nothing can be awaited: through the renewer."""
+    async def withdraw_after(self, error: BaseException) -> None:
+        """Release what is not released yet, because another one failed with *error*: at once, as
+        far as the store answers soon, otherwise through the renewer.
+        """
+        if isinstance(error, GeneratorExit | StoreError):
+            self._drop()
+        elif self.handles:
+            registry = self.handles[0].registry
+            until = registry.withdraw_by()
+            await self._each(lambda handle: handle.withdraw(until))
+            claims = [handle.hold.claim for handle in self.handles]
+            if left := registry.pending_releases.left(claims):
+                error.add_note(f"leaselock: {left}")
+
+    def _drop(self) -> None:
+        """Release all that are not released yet where nothing can be awaited, or the store does not
+        answer: through the renewer.
+        """
         for handle in reversed(self.handles):
+            if handle.guard is not None:
+                handle.unguard(handle.guard, None)
             if not handle.released:
-                with suppress(LeaseLost):
-                    handle.drop()
+                handle.drop()
 
     def on_lost(
         self, callback: Callable[[Any], object], lease: object, wrap: Callable[[Any], object]

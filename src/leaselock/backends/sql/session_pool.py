@@ -16,8 +16,8 @@ from leaselock.backends.sql.pool import once
 from leaselock.backends.sql.session_connection import SessionConnection
 from leaselock.backends.sql.session_locks import Session, SessionLocks
 from leaselock.backends.sql.statements import SqlError
-from leaselock.core.backend import Converted, HoldRecord, Released
-from leaselock.core.effects import FOREVER, Call, Signal
+from leaselock.core.backend import Converted, HoldRecord, Inspect, Released
+from leaselock.core.effects import FOREVER, Call, Signal, Sleep
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         Busy,
         Claim,
         Grant,
-        Inspect,
         LockState,
         Mode,
     )
@@ -43,6 +42,8 @@ T = TypeVar("T")
 IDLE_LASTS = 10.0
 # How much later than its wait a waiting statement may be answered, in seconds.
 GRACE = 1.0
+# Between two looks at a session that ends.
+FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
 TOO_OLD = "protocol advisory needs PostgreSQL 14 or newer: use protocol lease or row"
 CLOSED = "the client was closed"
 ABSENT = Released("absent", ())
@@ -68,6 +69,9 @@ class SessionPool:
         self.idle: dict[str, list[SessionConnection]] = {}
         self.watchers: dict[str, Any] = {}
         self.ended = Signal()
+        # The protocols of the claims whose connections were closed before their release: the server
+        # may not know of that yet.
+        self.dropped: dict[str, str] = {}
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -82,6 +86,7 @@ class SessionPool:
             found = await self._connection(claim, until)
             found.session.claim, found.session.protocol = claim, protocol
             self.sessions[claim.id] = found
+            self.dropped.pop(claim.id, None)
         connection = found
 
         async def acquire(own: Executor) -> Grant | Busy:
@@ -106,6 +111,7 @@ class SessionPool:
         """Release the lock, or stop waiting."""
         found = self.sessions.get(claim.id)
         if found is None:
+            await self._end_of_dropped(claim, until)
             return ABSENT
         session, held = found.session, found.session.token is not None
         try:
@@ -113,6 +119,7 @@ class SessionPool:
         except StoreError:
             # A closed connection holds nothing; but it is not known for how long it held.
             self._drop(claim, found)
+            self.dropped.pop(claim.id, None)  # it is not released again
             return ABSENT
         except BaseException:
             self._drop(claim, found)
@@ -125,6 +132,21 @@ class SessionPool:
         found = self.sessions.get(claim.id)
         if found is not None:
             self._drop(claim, found)
+            self.dropped.pop(claim.id, None)  # it is not released again
+
+    async def _end_of_dropped(self, claim: Claim, until: float) -> None:
+        """Wait until the server has ended the session of a claim whose connection was closed."""
+        pause = FIRST_PAUSE
+        while (protocol := self.dropped.get(claim.id)) is not None:
+            (state,) = await self.inspect(protocol, Inspect(claim.name, "*"), until)
+            known = {hold.record.id for hold in state.holds} | {one.id for one in state.waiting}
+            if claim.id not in known:
+                self.dropped.pop(claim.id, None)
+            elif self.now() >= until:
+                raise OutcomeUnknown(f"the server has not ended the session of {claim.name!r} yet")
+            else:
+                await Sleep(min(until, self.now() + pause))
+                pause = min(2 * pause, LONGEST_PAUSE)
 
     async def convert(self, claim: Claim, mode: Mode, until: float) -> Converted:
         """Let a writer become a reader. Repeated, it changes nothing."""
@@ -305,6 +327,7 @@ class SessionPool:
         """The claim is over, whatever its session owns."""
         if self.sessions.get(claim.id) is found:
             del self.sessions[claim.id]
+            self.dropped[claim.id] = found.session.protocol
             self._close(claim.client, found)
 
     def _close(self, client: str, found: SessionConnection) -> None:

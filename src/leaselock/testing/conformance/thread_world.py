@@ -7,11 +7,13 @@ import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import leaselock
-from leaselock.testing.conformance.world import Body, Peer, World
+from leaselock.core.effects import Spawn
+from leaselock.testing.conformance.world import BEGINNINGS, Body, Moment, Peer, World
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
+    from leaselock.core.effects import Effect
     from leaselock.testing.conformance.api_types import Client
 
 T = TypeVar("T")
@@ -44,6 +46,41 @@ class ThreadWorld(World):
         other: ThreadPeer[T] = ThreadPeer(self, body(*arguments), title)
         self.peers.append(other)
         return other
+
+    async def interrupt(
+        self,
+        client: Client,
+        operation: Callable[[], Coroutine[Any, Any, object]],
+        at: int,
+        moment: Moment,
+    ) -> BaseException | None:
+        """Raise KeyboardInterrupt at the *at*-th effect of an operation."""
+        assert isinstance(client, Awaited)
+        driver, thread, left = client.plain._driver, threading.current_thread(), at
+        perform = driver._perform
+
+        def interrupted(effect: Effect[Any]) -> object:
+            nonlocal left
+            if threading.current_thread() is not thread:
+                return perform(effect)
+            left -= 1
+            if left in BEGINNINGS[moment]:
+                if isinstance(effect, Spawn):
+                    effect.process.close()  # as the pool does it when no thread can be started
+                raise KeyboardInterrupt
+            answer = perform(effect)
+            if left == 0 and moment == "after":
+                raise KeyboardInterrupt
+            return answer
+
+        vars(driver)["_perform"] = interrupted
+        try:
+            await operation()
+        except KeyboardInterrupt as error:
+            return error
+        finally:
+            del vars(driver)["_perform"]
+        return None
 
     async def pause(self, seconds: float) -> None:
         """Let other threads run."""

@@ -11,7 +11,7 @@ import abc
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from leaselock.core.hold import RAN_OUT
 from leaselock.errors import ClientClosed, LeaseLost, NotApplied, OutcomeUnknown
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Body = Callable[..., Coroutine[Any, Any, T]]
+
+# When to interrupt a suspension: when it begins; when it ends, so that its result is lost; or when
+# it begins, and the following one, too.
+Moment = Literal["before", "after", "twice"]
+# How many suspensions are left, from the given one on, when one is interrupted as it begins.
+BEGINNINGS: dict[Moment, tuple[int, ...]] = {"before": (0,), "after": (), "twice": (0, -1)}
 
 # Seconds to wait for an expected event; a limit for failures only.
 TIMEOUT = 120.0
@@ -113,6 +119,10 @@ class World(abc.ABC):
         self.clients: list[Client] = []
         self.peers: list[Peer[Any]] = []
         self.abandoned = 0
+        # When operations are interrupted (`interruption.sweep`); and each that was: its name, and
+        # after how many seconds another client had acquired and released all its locks.
+        self.moments: tuple[Moment, ...] = ("before", "after")
+        self.interruptions: list[tuple[str, float]] = []
         self.children: list[Child | Fork] = []
         self.closed = False
         self.first = self.client()
@@ -142,6 +152,18 @@ class World(abc.ABC):
     @abc.abstractmethod
     def spawn(self, body: Body[T], *arguments: Any, title: str | None = None) -> Peer[T]:
         """Start a peer that runs *body*."""
+
+    @abc.abstractmethod
+    async def interrupt(
+        self,
+        client: Client,
+        operation: Callable[[], Coroutine[Any, Any, object]],
+        at: int,
+        moment: Moment,
+    ) -> BaseException | None:
+        """Run an operation of *client* in this thread or task, and interrupt it at its *at*-th
+        suspension. Return what it was interrupted by; None if it ended before.
+        """
 
     @abc.abstractmethod
     async def pause(self, seconds: float) -> None:
