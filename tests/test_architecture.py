@@ -1,4 +1,4 @@
-"""Rules for the source: imports, docstrings, the public names, the twins of the API.
+"""Rules for the source: imports, docstrings, the public names, the methods of the API.
 
 Nothing here acquires a lock. The rules are checked on the text or the signatures, and a failure
 names the file and the line.
@@ -362,16 +362,10 @@ def test_no_other_name_can_be_imported() -> None:
         getattr(leaselock, unknown)
 
 
-# --- the two colours of the interface ------------------------------------------------------------
+# --- the interface -------------------------------------------------------------------------------
 
 # What takes more than one statement: putting the parts together, and making a decorated function.
 EXEMPT = {"__init__", "__call__"}
-
-
-def test_the_classes_for_threads_are_generated() -> None:
-    program = [sys.executable, str(ROOT / "scripts" / "generate"), "--check"]
-    done = subprocess.run(program, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def simple(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

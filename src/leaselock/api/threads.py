@@ -1,4 +1,4 @@
-# Generated from aio.py by scripts/generate: edit that file.
+# Generated from aio.py by scripts/generate: edit that file, and run `make format`.
 """The public interface for threads. Every method is a docstring and one statement."""
 
 from __future__ import annotations
