@@ -414,5 +414,5 @@ def test_listeners_of_rare_events_hear_of_late_renewals_only() -> None:
     service.listen(heard.append, rare=True)
     scene.do(machine, whole(), 10.0)
     kinds = [event.kind for event in heard]
-    assert kinds == ["renewal failed"] * (len(heard) - 1) + ["renewed"]
+    assert kinds == ["renewal_failed"] * (len(heard) - 1) + ["renewed"]
     assert heard[-1].seconds < heard[-1].lease * LATE
