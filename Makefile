@@ -17,7 +17,7 @@ SECONDS ?= 28.5
 # How the tests are shared out: each process takes a half, and then tests from the other one.
 TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 # What `make test` alone covers completely.
-COVERED = src/leaselock/core/*,src/leaselock/drivers/*,src/leaselock/backends/redlock/*
+COVERED = src/leaselock/_core/*,src/leaselock/_drivers/*,src/leaselock/_backends/redlock/*
 
 .DEFAULT_GOAL = help
 .PHONY: docs package lua man screenshots check checks verify chaos interruptions hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces explore clean
@@ -137,7 +137,7 @@ controls: $(READY) $(BENCH_READY) ## find the known defects of others, and write
 	LEASELOCK_CONTROLS=docs/explanation/controls.md $(PY) -m pytest -p tests.skips tests/controls
 
 lua: $(READY) ## write out the Redis scripts, for redis-cli --eval: build/scripts
-	@$(PY) -m leaselock.backends.redis.scripts build/scripts
+	@$(PY) -m leaselock._backends.redis.scripts build/scripts
 
 man: $(READY) ## write the manual page from the parsers of the command line
 	@$(PY) -m leaselock help --man > docs/reference/leaselock.1

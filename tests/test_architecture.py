@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 import leaselock
-from leaselock.cli import commands
+from leaselock._cli import commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,11 +191,11 @@ def lone(folder: Path) -> bool:
     return not (folder / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "core").glob("*.py")), ids=name_of)
+@pytest.mark.parametrize("path", sorted((SOURCE / "_core").glob("*.py")), ids=name_of)
 def test_core_imports_only_itself_the_errors_and_pure_modules(path: Path) -> None:
     ours = {name for name in imported(path) if name.split(".")[0] == "leaselock"}
     assert {name.split(".")[0] for name in imported(path) - ours} <= PURE
-    known = ("leaselock.core", "leaselock.errors", "leaselock.version")
+    known = ("leaselock._core", "leaselock.errors", "leaselock.version")
     assert all(name.startswith(known) for name in ours), ours
 
 
@@ -231,7 +231,7 @@ def test_importing_leaselock_loads_nothing_else() -> None:
 
 def test_threads_do_without_the_event_loop() -> None:
     loaded = loaded_by("import leaselock\nwith leaselock.Client('memory://').lock('a'): pass")
-    assert "leaselock.drivers.threads" in loaded
+    assert "leaselock._drivers.threads" in loaded
     assert {"asyncio", "dataclasses", "sqlite3", "ssl"}.isdisjoint(loaded)
 
 

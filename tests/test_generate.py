@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "scripts" / "generate"
-AIO = (ROOT / "src/leaselock/api/aio.py").read_text()
+AIO = (ROOT / "src/leaselock/_api/aio.py").read_text()
 
 
 def script() -> Any:
@@ -54,7 +54,7 @@ def test_an_edited_file_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         GENERATE.main()
     monkeypatch.setattr(sys, "argv", ["generate"])
     GENERATE.main()
-    assert edited.read_text() == (ROOT / "src/leaselock/api/threads.py").read_text()
+    assert edited.read_text() == (ROOT / "src/leaselock/_api/threads.py").read_text()
 
 
 METHOD = "    async def close(self) -> None:\n"

@@ -25,7 +25,7 @@ from benchmarks.figures import ratio, spread
 from benchmarks.tables import Goal, Table
 from benchmarks.workers.process import python_worker
 from benchmarks.workloads.redis import announce
-from leaselock.backends.redis.scripts import ACQUIRE, RELEASE
+from leaselock._backends.redis.scripts import ACQUIRE, RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

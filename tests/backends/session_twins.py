@@ -14,8 +14,8 @@ from tests.backends.session_worlds import BRIEF, LONG, Modelled, Real, outcome
 from tests.backends.sessions import ANSWERED
 from tests.servers.process import eventually
 
-from leaselock.backends.sql.statements import SqlError
-from leaselock.core.backend import BreakLock, Broken, Busy, Grant, HoldRecord, LockState, Release
+from leaselock._backends.sql.statements import SqlError
+from leaselock._core.backend import BreakLock, Broken, Busy, Grant, HoldRecord, LockState, Release
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
-    from leaselock.backends.sql.statements import Result, Script
-    from leaselock.core.backend import Claim
+    from leaselock._backends.sql.statements import Result, Script
+    from leaselock._core.backend import Claim
 
 __all__ = ["BRIEF", "LONG", "SessionTwins"]
 

@@ -8,7 +8,7 @@ from tests.servers.databases import emptied
 from tests.servers.mariadb import MariaDB
 
 import leaselock
-from leaselock.backends.sql.keys import ADVISORY, word
+from leaselock._backends.sql.keys import ADVISORY, word
 
 if TYPE_CHECKING:
     from tests.servers.postgres import Postgres

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.models.worlds import claim_of
 
-from leaselock.backends.memory.store import MOST_KEPT, Listener, Store, Table
-from leaselock.core.backend import (
+from leaselock._backends.memory.store import MOST_KEPT, Listener, Store, Table
+from leaselock._core.backend import (
     Acquire,
     Busy,
     CollectGarbage,
@@ -22,7 +22,7 @@ from leaselock.core.backend import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.core.backend import Claim
+    from leaselock._core.backend import Claim
 
 HOLDER, WAITER = (claim_of(number * 32, "a", 1, 30.0) for number in "01")
 

@@ -13,7 +13,7 @@ from tests.servers.process import eventually
 from tests.servers.redis import Redis
 
 import leaselock
-from leaselock.backends.redis import listener
+from leaselock._backends.redis import listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

@@ -14,14 +14,14 @@ from tests.servers.redis import Redis
 from tests.servers.rights import commands
 
 import leaselock
-from leaselock.core.backend import Busy, Grant
-from leaselock.drivers.system_env import now
+from leaselock._core.backend import Busy, Grant
+from leaselock._drivers.system_env import now
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.core.backend import Mode
+    from leaselock._core.backend import Mode
 
 COUNTER, QUEUE = "redisson_lock_token:{lock:a}", "leaselock:queue:{lock:a}"
 RIGHTS = f"~* &* -@all {' '.join(commands())}"

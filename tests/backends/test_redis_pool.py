@@ -11,14 +11,14 @@ from tests.servers.process import eventually
 from tests.servers.redis import Redis
 
 import leaselock
-from leaselock.backends.redis import listener, pool
-from leaselock.backends.redis.messages import Address
-from leaselock.core.effects import FOREVER
+from leaselock._backends.redis import listener, pool
+from leaselock._backends.redis.messages import Address
+from leaselock._core.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.redis.messages import Connection
+    from leaselock._backends.redis.messages import Connection
 
 MANY = 20
 SERVER = Address("nowhere", 6379)

@@ -11,12 +11,12 @@ from tests.models.redis_runner import Runner, commands_of
 from tests.models.redis_server import Connection, Server
 from tests.models.worlds import claim_of
 
-from leaselock.backends.redis.keys import RECORD, keys_of, message_of
-from leaselock.backends.redis.scripted_lock import CONFIRM_WITHIN_MS
-from leaselock.core.backend import Acquire, Busy, Claim, Grant, Release, Released, ReleaseGrant
+from leaselock._backends.redis.keys import RECORD, keys_of, message_of
+from leaselock._backends.redis.scripted_lock import CONFIRM_WITHIN_MS
+from leaselock._core.backend import Acquire, Busy, Claim, Grant, Release, Released, ReleaseGrant
 
 if TYPE_CHECKING:
-    from leaselock.backends.redis.messages import Address, Send
+    from leaselock._backends.redis.messages import Address, Send
 
 LEASE = 30.0
 # For how long the lock is left free to others, by the format; and until the next second.

@@ -9,8 +9,8 @@ from tests.chaos.scene import STORE, WORLDS
 from tests.servers.redis import Redis
 from tests.servers.rights import additional, user
 
-from leaselock.backends.redis import backend
-from leaselock.core import watching
+from leaselock._backends.redis import backend
+from leaselock._core import watching
 from leaselock.testing.conformance.watching import each_change_is_reported, report_changes
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from tests.backends.sessions import Direct, finished
 from tests.servers.databases import emptied
 from tests.servers.process import eventually
 
-from leaselock.backends.sql.lease import Lease
-from leaselock.backends.sql.lock_row import Requester
-from leaselock.backends.sql.statements import SqlError
-from leaselock.backends.sql.store import store_of
-from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import (
+from leaselock._backends.sql.lease import Lease
+from leaselock._backends.sql.lock_row import Requester
+from leaselock._backends.sql.statements import SqlError
+from leaselock._backends.sql.store import store_of
+from leaselock._backends.sql.url import parsed
+from leaselock._core.backend import (
     Acquire,
     Claim,
     Convert,
@@ -28,7 +28,7 @@ from leaselock.core.backend import (
     Release,
     Renew,
 )
-from leaselock.drivers import system_env
+from leaselock._drivers import system_env
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.servers.mariadb import MariaDB
     from tests.servers.postgres import Postgres
 
-    from leaselock.backends.sql.statements import Result, Script
+    from leaselock._backends.sql.statements import Result, Script
 
 LEASE = 600.0
 LONGER = 900.0

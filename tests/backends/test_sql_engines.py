@@ -18,7 +18,7 @@ from tests.servers.mariadb import MariaDB
 from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.sql.url import parsed
+from leaselock._backends.sql.url import parsed
 
 if TYPE_CHECKING:
     from tests.servers.postgres import Postgres

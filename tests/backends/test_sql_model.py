@@ -14,8 +14,8 @@ from tests.backends.session_twins import BRIEF, LONG, SessionTwins
 from tests.backends.sql_twins import SqlTwins, Unlucky
 from tests.models.histories import KINDS, History, Step, steps
 
-from leaselock.backends.sql import lock_row
-from leaselock.core import rules
+from leaselock._backends.sql import lock_row
+from leaselock._core import rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from tests.servers.mariadb import MariaDB
 from tests.servers.process import eventually
 
 import leaselock
-from leaselock.cli import main
+from leaselock._cli import main
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:

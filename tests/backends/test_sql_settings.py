@@ -17,11 +17,11 @@ from tests.servers.databases import emptied
 from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.sql.store import store_of
-from leaselock.backends.sql.url import parsed
-from leaselock.drivers.aio import Aio
-from leaselock.drivers.system_env import now
-from leaselock.drivers.threads import Threads
+from leaselock._backends.sql.store import store_of
+from leaselock._backends.sql.url import parsed
+from leaselock._drivers.aio import Aio
+from leaselock._drivers.system_env import now
+from leaselock._drivers.threads import Threads
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.sqlite.database import APPLICATION_ID
+from leaselock._backends.sqlite.database import APPLICATION_ID
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from tests.servers.ensembles import fresh
 from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.zookeeper.connection import BlockingConnection
-from leaselock.backends.zookeeper.data import written
-from leaselock.backends.zookeeper.lock_state import lock_state
-from leaselock.backends.zookeeper.queue import QueueBackend
-from leaselock.backends.zookeeper.queue_order import KAZOO, entry
-from leaselock.backends.zookeeper.requests import Delete, Node
-from leaselock.backends.zookeeper.url import parsed
-from leaselock.core.backend import Claim
+from leaselock._backends.zookeeper.connection import BlockingConnection
+from leaselock._backends.zookeeper.data import written
+from leaselock._backends.zookeeper.lock_state import lock_state
+from leaselock._backends.zookeeper.queue import QueueBackend
+from leaselock._backends.zookeeper.queue_order import KAZOO, entry
+from leaselock._backends.zookeeper.requests import Delete, Node
+from leaselock._backends.zookeeper.url import parsed
+from leaselock._core.backend import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.servers.zookeeper import Ensemble
 
-    from leaselock.backends.zookeeper.lock_state import Contending
+    from leaselock._backends.zookeeper.lock_state import Contending
 
 TRIALS = 20
 CLAIM = Claim("a", "c:1", "c", 30.0, '{"label": null}', 0.0)

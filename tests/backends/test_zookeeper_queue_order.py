@@ -7,7 +7,7 @@ import itertools
 import pytest
 from tests.models.worlds import claim_of
 
-from leaselock.backends.zookeeper.queue_order import (
+from leaselock._backends.zookeeper.queue_order import (
     CONTENDER,
     CURATOR,
     CURATOR_READ,

@@ -18,12 +18,12 @@ from tests.servers.ensembles import fresh
 from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.zookeeper import connection
-from leaselock.backends.zookeeper.connection import BlockingConnection
-from leaselock.backends.zookeeper.requests import Batch, Mailbox, Read
-from leaselock.backends.zookeeper.url import parsed
-from leaselock.core.effects import FOREVER
-from leaselock.drivers import system_env
+from leaselock._backends.zookeeper import connection
+from leaselock._backends.zookeeper.connection import BlockingConnection
+from leaselock._backends.zookeeper.requests import Batch, Mailbox, Read
+from leaselock._backends.zookeeper.url import parsed
+from leaselock._core.effects import FOREVER
+from leaselock._drivers import system_env
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_a_queue_is_no_longer_than_an_answer_can_be(
     ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A waiter too many is refused, and leaves no node (hazard I9)."""
-    monkeypatch.setattr("leaselock.backends.zookeeper.entering.MOST_WAITERS", 1)
+    monkeypatch.setattr("leaselock._backends.zookeeper.entering.MOST_WAITERS", 1)
     url = fresh(ensemble)
     with leaselock.Client(url) as one, leaselock.Client(url) as two:
         with one.lock("a") as lease:

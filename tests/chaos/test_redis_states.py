@@ -19,8 +19,8 @@ from tests.servers.redis import Redis
 from tests.servers.sentinel import NAME, Sentinel
 
 import leaselock
-from leaselock.backends.redis import scripted_lock
-from leaselock.backends.redis.keys import keys_of, release_channel, tombstone, wake_channel
+from leaselock._backends.redis import scripted_lock
+from leaselock._backends.redis.keys import keys_of, release_channel, tombstone, wake_channel
 
 if TYPE_CHECKING:
     import socket

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import leaselock
-from leaselock.cli import main
+from leaselock._cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from tests.cli.circle import circle
 from tests.servers.redis import Redis
 
 from leaselock import AsyncClient
-from leaselock.cli.top_screen import Top
+from leaselock._cli.top_screen import Top
 from leaselock.live import Monitor
 
 if TYPE_CHECKING:

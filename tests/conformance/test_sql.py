@@ -12,7 +12,7 @@ import pytest
 from tests.conformance.share import ALL, drivers, name, rests, run
 from tests.servers.databases import emptied
 
-from leaselock.core.rules import RECHECK_INTERVAL
+from leaselock._core.rules import RECHECK_INTERVAL
 from leaselock.testing.conformance import SCENARIOS, Scenario, Store
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import pytest
 from tests.simulation.world import Faults, Machine, World
 
 import leaselock
-from leaselock.backends.memory.store import CAPABILITIES
-from leaselock.core.effects import FOREVER, Wait
-from leaselock.core.hold_registry import HoldRegistry
-from leaselock.core.queue import NodeQueue
+from leaselock._backends.memory.store import CAPABILITIES
+from leaselock._core.effects import FOREVER, Wait
+from leaselock._core.hold_registry import HoldRegistry
+from leaselock._core.queue import NodeQueue
 
 
 def url(name: str) -> str:

@@ -8,16 +8,16 @@ import pytest
 from tests.core.test_modes import OPTIONS
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.core.backend import Acquire, Release
-from leaselock.core.effects import FOREVER, Signal, Wait
-from leaselock.core.lease_handle import LeaseHandle
+from leaselock._core.backend import Acquire, Release
+from leaselock._core.effects import FOREVER, Signal, Wait
+from leaselock._core.lease_handle import LeaseHandle
 from leaselock.errors import AcquireCancelled, AcquireTimeout, LeaseLost
 
 if TYPE_CHECKING:
     from tests.simulation.world import Machine, Run
 
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.events import Event
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.events import Event
 
 NOT_CONFIRMED = "the store has not confirmed yet that the claim to 'a' has left it"
 # Longer than the time for which an interrupted process waits for the store, which is a second.

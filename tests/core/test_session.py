@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.backends.sqlite.store import CAPABILITIES
-from leaselock.core.backend import Acquire, Release, Renew
-from leaselock.core.effects import FOREVER, Sleep
+from leaselock._backends.sqlite.store import CAPABILITIES
+from leaselock._core.backend import Acquire, Release, Renew
+from leaselock._core.effects import FOREVER, Sleep
 from leaselock.errors import LeaseLost, OutcomeUnknown
 
 if TYPE_CHECKING:
     from tests.simulation.world import Machine
 
-    from leaselock.core.client_core import ClientCore
+    from leaselock._core.client_core import ClientCore
 
 SESSION = 4.0
 

@@ -14,7 +14,7 @@ import pytest
 from tests.servers.redis import Redis
 
 import leaselock
-from leaselock.backends.redis.keys import keys_of
+from leaselock._backends.redis.keys import keys_of
 from leaselock.testing.chaos.worker import LOCK
 from leaselock.testing.chaos.worker_pool import KINDS, TIMEOUT, WorkerPool
 from leaselock.testing.checker import Rules, check

@@ -14,8 +14,8 @@ import pytest
 from tests.servers.process import eventually
 
 import leaselock
-from leaselock.drivers.aio import Aio, _at_exit
-from leaselock.drivers.forgotten import Closer
+from leaselock._drivers.aio import Aio, _at_exit
+from leaselock._drivers.forgotten import Closer
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def test_it_is_closed_where_there_can_be_no_more_threads(monkeypatch: pytest.Mon
 
 
 def test_the_end_of_the_interpreter_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leaselock.drivers.forgotten.EXIT_TIMEOUT", 0.0)
+    monkeypatch.setattr("leaselock._drivers.forgotten.EXIT_TIMEOUT", 0.0)
     closer = Closer()
     closer.finish()
     with closer.running:
@@ -262,7 +262,7 @@ def test_an_asyncio_client_that_was_closed_is_left_alone_at_the_exit(
         return client
 
     # Not the clients of other tests, which may be left to the collector.
-    monkeypatch.setattr("leaselock.drivers.aio.DRIVERS", [asyncio.run(main())._driver])
+    monkeypatch.setattr("leaselock._drivers.aio.DRIVERS", [asyncio.run(main())._driver])
     _at_exit()
 
 

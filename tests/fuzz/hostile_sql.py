@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tests.fuzz.hostile import Listener, Piece, mangled
 
-from leaselock.backends.sql.statements import dialect_of
+from leaselock._backends.sql.statements import dialect_of
 
 if TYPE_CHECKING:
     import socket

@@ -12,13 +12,13 @@ from tests.fuzz import test_lines as lines
 from tests.fuzz.hostile import Piece
 from tests.fuzz.hostile_sql import READY, message, packet
 
-from leaselock.backends.redis.blocking import BlockingConnection
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.executor import ADVICE, TEMPORARY
-from leaselock.backends.redis.store import RedisStore
-from leaselock.core.backend import Grant
-from leaselock.drivers.system_env import now
-from leaselock.drivers.threads import Threads
+from leaselock._backends.redis.blocking import BlockingConnection
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.executor import ADVICE, TEMPORARY
+from leaselock._backends.redis.store import RedisStore
+from leaselock._core.backend import Grant
+from leaselock._drivers.system_env import now
+from leaselock._drivers.threads import Threads
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 TIMEOUT = 30.0

@@ -31,13 +31,13 @@ from tests.fuzz.hostile_sql import (
 )
 from tests.fuzz.properties import holds
 
-from leaselock.backends.sql import notification_listener
-from leaselock.backends.sql.store import SqlStore, store_of
-from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import Acquire, Claim, Doctor, Grant, Inspect, Listen, Release, Renew
-from leaselock.core.effects import Signal
-from leaselock.drivers.aio import Aio
-from leaselock.drivers.threads import Threads
+from leaselock._backends.sql import notification_listener
+from leaselock._backends.sql.store import SqlStore, store_of
+from leaselock._backends.sql.url import parsed
+from leaselock._core.backend import Acquire, Claim, Doctor, Grant, Inspect, Listen, Release, Renew
+from leaselock._core.effects import Signal
+from leaselock._drivers.aio import Aio
+from leaselock._drivers.threads import Threads
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:

@@ -15,20 +15,20 @@ from tests.fuzz.hostile import BUSY, HELLO, POLITE, Hostile, Piece, pushed
 from tests.fuzz.properties import holds
 from tests.fuzz.test_replies import FORMS
 
-from leaselock.backends.redis.blocking import BlockingConnection
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.keys import owner_of
-from leaselock.backends.redis.multiplexed import MultiplexedConnection
-from leaselock.backends.redis.store import RedisStore
-from leaselock.core.backend import Acquire, AwaitWakeup, Claim, Doctor, Grant, Inspect, Renew
-from leaselock.drivers.aio import Aio
-from leaselock.drivers.threads import Threads
+from leaselock._backends.redis.blocking import BlockingConnection
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.keys import owner_of
+from leaselock._backends.redis.multiplexed import MultiplexedConnection
+from leaselock._backends.redis.store import RedisStore
+from leaselock._core.backend import Acquire, AwaitWakeup, Claim, Doctor, Grant, Inspect, Renew
+from leaselock._drivers.aio import Aio
+from leaselock._drivers.threads import Threads
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leaselock.backends.redis.backend import RedisBackend
+    from leaselock._backends.redis.backend import RedisBackend
 
 TIMEOUT = 0.15
 # How much later an answer may come on a machine with much else to do.

@@ -12,10 +12,10 @@ import pytest
 from tests.fuzz.hostile_sql import done, packet
 from tests.servers.tls import Certificates
 
-from leaselock.backends.sql.connection import Execute
-from leaselock.backends.sql.mysql import ThreadConnection
-from leaselock.backends.sql.url import parsed
-from leaselock.drivers.system_env import now
+from leaselock._backends.sql.connection import Execute
+from leaselock._backends.sql.mysql import ThreadConnection
+from leaselock._backends.sql.url import parsed
+from leaselock._drivers.system_env import now
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:

@@ -14,17 +14,17 @@ from tests.fuzz.properties import holds
 from tests.fuzz.test_text import JSON
 from tests.models.redis_runner import Runner
 
-from leaselock.backends.redis.records import held_of, waiter_of
-from leaselock.backends.zookeeper.data import read
-from leaselock.backends.zookeeper.paths import decoded, encoded
-from leaselock.backends.zookeeper.queue_order import (
+from leaselock._backends.redis.records import held_of, waiter_of
+from leaselock._backends.zookeeper.data import read
+from leaselock._backends.zookeeper.paths import decoded, encoded
+from leaselock._backends.zookeeper.queue_order import (
     KAZOO,
     entries_of,
     in_order,
     incompatible,
     position,
 )
-from leaselock.core.backend import (
+from leaselock._core.backend import (
     Acquire,
     BreakLock,
     Claim,
@@ -37,14 +37,14 @@ from leaselock.core.backend import (
     Renew,
     SetLifetime,
 )
-from leaselock.core.inspection import holder_of
+from leaselock._core.inspection import holder_of
 from leaselock.errors import OutcomeUnknown, StoreError
 from leaselock.testing.record_format import RECORD_SIZE, CorruptHistory, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.redis.messages import Address, Send
+    from leaselock._backends.redis.messages import Address, Send
 
 TIME = st.floats(0, 2**32)
 # Ours, kazoo's and Curator's, and what is nearly that.

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 from tests.fuzz.test_replies import CLAIM
 
-from leaselock.backends.sql.connection import Connect
-from leaselock.backends.sql.statements import Result
-from leaselock.backends.sql.store import SqlStore
-from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import (
+from leaselock._backends.sql.connection import Connect
+from leaselock._backends.sql.statements import Result
+from leaselock._backends.sql.store import SqlStore
+from leaselock._backends.sql.url import parsed
+from leaselock._core.backend import (
     Acquire,
     BreakLock,
     CollectGarbage,
@@ -27,8 +27,8 @@ from leaselock.core.backend import (
     SetLifetime,
     Setup,
 )
-from leaselock.drivers.aio import Aio
-from leaselock.drivers.threads import Threads
+from leaselock._drivers.aio import Aio
+from leaselock._drivers.threads import Threads
 from leaselock.errors import StoreError
 
 REQUESTS = (

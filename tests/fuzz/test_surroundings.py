@@ -17,17 +17,17 @@ from tests.fuzz.test_lines import RAW, SLACK, SOUND
 from tests.fuzz.test_urls import PIECES, REST
 
 import leaselock
-from leaselock.api.connect import VARIABLE, connect
-from leaselock.backends.sqlite.client_registry import MESSAGE_SIZE
-from leaselock.backends.sqlite.file import File
-from leaselock.cli.child import STACK, command_environment, enclosing_locks
-from leaselock.cli.exit_codes import Misconfigured
-from leaselock.cli.store import OUTER_URL, open_client
+from leaselock._api.connect import VARIABLE, connect
+from leaselock._backends.sqlite.client_registry import MESSAGE_SIZE
+from leaselock._backends.sqlite.file import File
+from leaselock._cli.child import STACK, command_environment, enclosing_locks
+from leaselock._cli.exit_codes import Misconfigured
+from leaselock._cli.store import OUTER_URL, open_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.backends.sqlite.liveness import Liveness
+    from leaselock._backends.sqlite.liveness import Liveness
 
 # Any bytes that an environment variable can have.
 VALUE = st.binary(max_size=12).map(lambda b: b.replace(b"\0", b"")) | (PIECES | REST).map(

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 from tests.fuzz.test_urls import ODD
 
-from leaselock.cli.doctor import format_finding
-from leaselock.cli.formatting import escape, format_duration, parse_duration
-from leaselock.cli.listing import layout
-from leaselock.cli.show import lock_lines
-from leaselock.core import validation
-from leaselock.core.backend import Claim, Finding, HoldRecord, LockState
-from leaselock.core.inspection import Holder, lock_info
+from leaselock._cli.doctor import format_finding
+from leaselock._cli.formatting import escape, format_duration, parse_duration
+from leaselock._cli.listing import layout
+from leaselock._cli.show import lock_lines
+from leaselock._core import validation
+from leaselock._core.backend import Claim, Finding, HoldRecord, LockState
+from leaselock._core.inspection import Holder, lock_info
 from leaselock.documents import lock_document
 from leaselock.errors import InvalidName
 

@@ -10,12 +10,12 @@ from urllib.parse import quote
 from hypothesis import strategies as st
 from tests.fuzz.properties import holds
 
-from leaselock.backends import SCHEMES, open_store
-from leaselock.cli.child import has_password
+from leaselock._backends import SCHEMES, open_store
+from leaselock._cli.child import has_password
 from leaselock.errors import LeaselockError
 
 if TYPE_CHECKING:
-    from leaselock.backends import Opened
+    from leaselock._backends import Opened
 
 SERVERS = [scheme for scheme in SCHEMES if scheme not in ("memory", "sqlite", "unix")]
 # What parts a URL, what is quoted in one, and what parsers have stumbled over.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.hazards.lock_program import REPLY_TIMEOUT, Grant
 
 import leaselock
-from leaselock.drivers.system_env import now
+from leaselock._drivers.system_env import now
 
 if TYPE_CHECKING:
     from leaselock import Lease

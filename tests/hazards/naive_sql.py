@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from tests.hazards.lock_program import REPLY_TIMEOUT, NotOwner, PollingProgram
 
-from leaselock.backends import library
+from leaselock._backends import library
 
 TABLE = "leaselock_hazards"
 CREATE_TABLE = (

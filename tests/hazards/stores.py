@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from tests.hazards.naive_sql import connect, make_table
 
 import leaselock
-from leaselock.backends import library
+from leaselock._backends import library
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -204,7 +204,7 @@ class Waiter:
 
 def set_clock(skew: float) -> None:
     """Make this process's wall clock run ahead by *skew* seconds."""
-    from leaselock.drivers.system_env import SystemEnv
+    from leaselock._drivers.system_env import SystemEnv
 
     true_time, true_time_ns = time.time, time.time_ns
     clock = time.__dict__

@@ -27,7 +27,7 @@ from tests.servers.ensembles import fresh
 from tests.servers.process import eventually, program
 
 import leaselock
-from leaselock.backends.zookeeper.url import parsed
+from leaselock._backends.zookeeper.url import parsed
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:

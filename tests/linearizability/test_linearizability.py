@@ -15,7 +15,7 @@ from tests.servers.redis import Redis
 from tests.storms.targets import TARGETS
 
 import leaselock
-from leaselock.core.backend import compatible
+from leaselock._core.backend import compatible
 from leaselock.testing.chaos.run import run as run_chaos
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_broken_rules_of_sharing_are_found(
     broken: Any, checker: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A history may be right by chance, so several are judged: one that is wrong is enough."""
-    monkeypatch.setattr("leaselock.core.rules.compatible", broken)
+    monkeypatch.setattr("leaselock._core.rules.compatible", broken)
     histories = (shared_history(f"memory://{broken.__name__}-{i}", 1.0) for i in range(30))
     assert any(checker.complaints("shared", operations) for operations in histories)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, cast
 from hypothesis import strategies as st
 from tests.models.worlds import claim_of
 
-from leaselock.core.backend import (
+from leaselock._core.backend import (
     Acquire,
     BreakLock,
     Broken,

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Self
 
 from tests.pace import pace
 
-from leaselock.backends.sqlite.file import File
-from leaselock.backends.sqlite.store import Listener, Store
-from leaselock.core.backend import (
+from leaselock._backends.sqlite.file import File
+from leaselock._backends.sqlite.store import Listener, Store
+from leaselock._core.backend import (
     Acquire,
     Claim,
     Grant,
@@ -30,8 +30,8 @@ from leaselock.core.backend import (
     Release,
     Released,
 )
-from leaselock.core.effects import Signal
-from leaselock.drivers.system_env import now
+from leaselock._core.effects import Signal
+from leaselock._drivers.system_env import now
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.messages import Connect, Send
-from leaselock.backends.redis.store import RedisStore
-from leaselock.core.effects import Call, Sleep, Spawn, Wait
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.messages import Connect, Send
+from leaselock._backends.redis.store import RedisStore
+from leaselock._core.effects import Call, Sleep, Spawn, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from leaselock.backends.redis.messages import Address, Command
+    from leaselock._backends.redis.messages import Address, Command
 
 
 class NoConnection:

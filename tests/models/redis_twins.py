@@ -18,8 +18,8 @@ from tests.models.redis_server import Connection, Server
 from tests.servers.process import eventually
 from tests.servers.resp import packed, read_reply
 
-from leaselock.backends.redis.keys import PREFIX, release_channel
-from leaselock.backends.redis.scripts import (
+from leaselock._backends.redis.keys import PREFIX, release_channel
+from leaselock._backends.redis.scripts import (
     ACQUIRE,
     ACQUIRE_SHARED,
     BREAK_LOCK,
@@ -33,7 +33,7 @@ from leaselock.backends.redis.scripts import (
     RESIZE,
     SET_LIFETIME,
 )
-from leaselock.core.backend import Convert, Resize
+from leaselock._core.backend import Convert, Resize
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from tests.servers.redis import Redis
 
-    from leaselock.backends.redis.messages import Address, Send
-    from leaselock.core.backend import Claim
+    from leaselock._backends.redis.messages import Address, Send
+    from leaselock._core.backend import Claim
 
 SCRIPTS = (
     *(ACQUIRE, BREAK_LOCK, COLLECT, INSPECT, RAISE_TOKEN, RELEASE, RENEW, SET_LIFETIME),

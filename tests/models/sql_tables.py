@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.sql.statements import Result
+from leaselock._backends.sql.statements import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.sql.statements import Part, Script
+    from leaselock._backends.sql.statements import Part, Script
 
 HOLD = ("id", "client", "lifetime", "expires", "metadata", "since", "free_from")
 MORE = ("step", "offered", "permits", "doubt")

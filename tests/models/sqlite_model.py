@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.memory.store import Table
-from leaselock.core.backend import WAKE_ALL, Acquire, Listen, Watch
+from leaselock._backends.memory.store import Table
+from leaselock._core.backend import WAKE_ALL, Acquire, Listen, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from tests.models.histories import KINDS, MODAL_KINDS, History, ModalHistory, St
 from tests.models.redis_twins import Twins, Unlucky
 from tests.servers.redis import Redis
 
-from leaselock.backends.redis import scripted_lock
+from leaselock._backends.redis import scripted_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,17 +17,17 @@ import pytest
 from tests.models.process import Client, Process, claim, inspect
 from tests.models.worlds import Clock
 
-from leaselock.backends.sqlite import store
-from leaselock.backends.sqlite.database import SCHEMA
-from leaselock.backends.sqlite.file import RECHECK_INTERVAL
-from leaselock.core.backend import (
+from leaselock._backends.sqlite import store
+from leaselock._backends.sqlite.database import SCHEMA
+from leaselock._backends.sqlite.file import RECHECK_INTERVAL
+from leaselock._core.backend import (
     Acquire,
     BreakLock,
     Inspect,
     LockState,
     Renew,
 )
-from leaselock.drivers.system_env import now
+from leaselock._drivers.system_env import now
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.models.process import Client, Process, heard
 
-from leaselock.core.backend import (
+from leaselock._core.backend import (
     WAKE_ALL,
 )
 

@@ -27,8 +27,8 @@ from tests.models.worlds import (
     claim_of,
 )
 
-from leaselock.backends.sqlite import store
-from leaselock.core.backend import (
+from leaselock._backends.sqlite import store
+from leaselock._core.backend import (
     WAKE_ALL,
     Acquire,
     BreakLock,

@@ -10,8 +10,8 @@ import pytest
 from tests.models.process import ROOT, Client, Process, claim, heard, inspect
 from tests.pace import pace
 
-from leaselock.backends.sqlite.lock_row import SQL
-from leaselock.core.backend import (
+from leaselock._backends.sqlite.lock_row import SQL
+from leaselock._core.backend import (
     WAKE_ALL,
     Acquire,
     BreakLock,
@@ -167,7 +167,7 @@ def test_a_frozen_transaction_ends_with_its_process(
 
 
 def test_every_statement_is_used() -> None:
-    sources = (ROOT / "src/leaselock/backends/sqlite").glob("*.py")
+    sources = (ROOT / "src/leaselock/_backends/sqlite").glob("*.py")
     trees = [ast.parse(source.read_text("utf-8")) for source in sources]
     used = {
         node.value

@@ -19,12 +19,12 @@ from tests.models.histories import KINDS, NAMES, History, Step, steps
 from tests.models.zookeeper_twins import ZooTwins
 from tests.servers.zookeeper import Ensemble
 
-from leaselock.core.backend import Convert, Resize
+from leaselock._core.backend import Convert, Resize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.core.backend import Claim, Mode
+    from leaselock._core.backend import Claim, Mode
 
 EXAMPLES = int(os.environ.get("LEASELOCK_MODEL_EXAMPLES", "8"))
 QUICK = settings(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tests.models.sqlite_model import Model
 
-from leaselock.backends.memory.store import SharedDatabase, Table
-from leaselock.backends.memory.store import Store as MemoryStore
-from leaselock.backends.sqlite.file import File
-from leaselock.backends.sqlite.store import Listener
-from leaselock.backends.sqlite.store import Store as FileStore
-from leaselock.core.backend import WAKE_ALL, Acquire, Claim, LifetimeSet, Listen
-from leaselock.core.effects import Signal
+from leaselock._backends.memory.store import SharedDatabase, Table
+from leaselock._backends.memory.store import Store as MemoryStore
+from leaselock._backends.sqlite.file import File
+from leaselock._backends.sqlite.store import Listener
+from leaselock._backends.sqlite.store import Store as FileStore
+from leaselock._core.backend import WAKE_ALL, Acquire, Claim, LifetimeSet, Listen
+from leaselock._core.effects import Signal
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.zookeeper.connection import BlockingConnection
-from leaselock.backends.zookeeper.requests import SESSION_ENDED, Mailbox
-from leaselock.backends.zookeeper.url import parsed
-from leaselock.core.backend import (
+from leaselock._backends.zookeeper.connection import BlockingConnection
+from leaselock._backends.zookeeper.requests import SESSION_ENDED, Mailbox
+from leaselock._backends.zookeeper.url import parsed
+from leaselock._core.backend import (
     WAKE_ALL,
     Acquire,
     BreakLock,
@@ -19,10 +19,10 @@ from leaselock.core.backend import (
     Resize,
     SetLifetime,
 )
-from leaselock.drivers import system_env
+from leaselock._drivers import system_env
 
 if TYPE_CHECKING:
-    from leaselock.backends.zookeeper.session_backend import SessionBackend
+    from leaselock._backends.zookeeper.session_backend import SessionBackend
 
 # The client of requests without a claim.
 OPERATOR = "operator"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.requests import (
+from leaselock._backends.zookeeper.requests import (
     CHILDREN,
     DELETED,
     SESSION_ENDED,
@@ -28,7 +28,7 @@ from leaselock.backends.zookeeper.requests import (
     SetData,
     Transaction,
 )
-from leaselock.core.backend import WAKE_ALL
+from leaselock._core.backend import WAKE_ALL
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:

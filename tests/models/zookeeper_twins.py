@@ -15,10 +15,10 @@ from tests.models.zookeeper_clients import Client, Stub, asker, is_of_node, proc
 from tests.models.zookeeper_model import Model
 from tests.servers.process import eventually
 
-from leaselock.backends.zookeeper.paths import path_of
-from leaselock.backends.zookeeper.queue import QueueBackend
-from leaselock.backends.zookeeper.queue_order import KAZOO
-from leaselock.backends.zookeeper.requests import (
+from leaselock._backends.zookeeper.paths import path_of
+from leaselock._backends.zookeeper.queue import QueueBackend
+from leaselock._backends.zookeeper.queue_order import KAZOO
+from leaselock._backends.zookeeper.requests import (
     WRITES,
     AwaitEvents,
     Batch,
@@ -31,17 +31,17 @@ from leaselock.backends.zookeeper.requests import (
     Node,
     Read,
 )
-from leaselock.backends.zookeeper.single import SingleBackend
-from leaselock.core.backend import WAKE_ALL
-from leaselock.core.effects import Call, Spawn
-from leaselock.drivers import system_env
+from leaselock._backends.zookeeper.single import SingleBackend
+from leaselock._core.backend import WAKE_ALL
+from leaselock._core.effects import Call, Spawn
+from leaselock._drivers import system_env
 from leaselock.errors import LeaselockError, OutcomeUnknown, StoreError
 from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from tests.servers.zookeeper import Ensemble
 
-    from leaselock.core.backend import Claim
+    from leaselock._core.backend import Claim
 
 SESSION = 20.0
 REPLY_TIMEOUT = 20.0

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tests.simulation.story import Outcome
     from tests.simulation.world import Machine, Run
 
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.mutex import Mutex
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.mutex import Mutex
 
 # Seconds: the mean time between two cancellations, and within which a cancelled wait ends where
 # nothing fails.

@@ -19,11 +19,11 @@ from tests.simulation.user import User
 from tests.simulation.world import Machine
 from tests.simulation.zoo import EnsembleStory
 
-from leaselock.backends.redis.keys import keys_of
-from leaselock.core.backend import WATCH_INTERVAL
-from leaselock.core.client_core import ClientCore
-from leaselock.core.effects import Sleep
-from leaselock.core.rules import COOLING
+from leaselock._backends.redis.keys import keys_of
+from leaselock._core.backend import WATCH_INTERVAL
+from leaselock._core.client_core import ClientCore
+from leaselock._core.effects import Sleep
+from leaselock._core.rules import COOLING
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from tests.simulation.redis_judge import Keys
     from tests.simulation.world import Faults
 
-    from leaselock.backends.memory.store import Entry
-    from leaselock.backends.redis.backend import RedisBackend
-    from leaselock.core.backend import HoldRecord
-    from leaselock.core.election import Candidacy, Term
-    from leaselock.core.lease_handle import LeaseHandle
+    from leaselock._backends.memory.store import Entry
+    from leaselock._backends.redis.backend import RedisBackend
+    from leaselock._core.backend import HoldRecord
+    from leaselock._core.election import Candidacy, Term
+    from leaselock._core.lease_handle import LeaseHandle
 
 # In calm stories a change is reported within so many seconds. The end of a fixed lease is one.
 REPORTED_WITHIN = 0.5

@@ -25,15 +25,15 @@ from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.redis_net import Connections, Network, SimulatedConnection
 from tests.simulation.world import EPOCH, Faults, Machine, World
 
-from leaselock.backends.memory.store import CAPABILITIES as MEMORY
-from leaselock.backends.redis.backend import CAPABILITIES as REDIS
-from leaselock.backends.redis.messages import Address
-from leaselock.backends.redis.store import RedisStore
-from leaselock.backends.sqlite.store import CAPABILITIES as SQLITE
-from leaselock.core.backend import Listen
-from leaselock.core.client_core import ClientCore
-from leaselock.core.effects import FOREVER, Call, Request
-from leaselock.core.queue import NodeQueue
+from leaselock._backends.memory.store import CAPABILITIES as MEMORY
+from leaselock._backends.redis.backend import CAPABILITIES as REDIS
+from leaselock._backends.redis.messages import Address
+from leaselock._backends.redis.store import RedisStore
+from leaselock._backends.sqlite.store import CAPABILITIES as SQLITE
+from leaselock._core.backend import Listen
+from leaselock._core.client_core import ClientCore
+from leaselock._core.effects import FOREVER, Call, Request
+from leaselock._core.queue import NodeQueue
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:

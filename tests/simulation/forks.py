@@ -11,15 +11,15 @@ import copy
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core.effects import Owner, Signal
+from leaselock._core.effects import Owner, Signal
 
 if TYPE_CHECKING:
     from tests.simulation.world import Machine
 
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.hold import Hold
-    from leaselock.core.lease_handle import LeaseHandle
-    from leaselock.core.mutex import Mutex
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.hold import Hold
+    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.mutex import Mutex
 
 REASON = "it stayed with the process that forked this one"
 

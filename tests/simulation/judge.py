@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from leaselock.backends.memory.store import MemoryRow
-from leaselock.core import rules
-from leaselock.core.effects import FOREVER
-from leaselock.core.hold import State
-from leaselock.core.rules import CONFIRM_WITHIN
+from leaselock._backends.memory.store import MemoryRow
+from leaselock._core import rules
+from leaselock._core.effects import FOREVER
+from leaselock._core.hold import State
+from leaselock._core.rules import CONFIRM_WITHIN
 
 if TYPE_CHECKING:
     from tests.models.sqlite_model import Model
     from tests.simulation.world import Machine, World
 
-    from leaselock.backends.memory.store import Entry
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.hold import Hold
-    from leaselock.core.hold_registry import HoldRegistry
+    from leaselock._backends.memory.store import Entry
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.hold import Hold
+    from leaselock._core.hold_registry import HoldRegistry
 
 # In addition to the lease: CONFIRM_WITHIN for each waiter that may be frozen, and slow replies.
 STALL = 8 * CONFIRM_WITHIN + 10.0

@@ -15,22 +15,22 @@ from tests.simulation.redis_judge import RedisJudge
 from tests.simulation.story import Story
 from tests.simulation.world import EPOCH
 
-from leaselock.backends.memory.store import CAPABILITIES as MEMORY
-from leaselock.backends.redis.backend import WITH_TOKEN_RANGES
-from leaselock.backends.redis.keys import keys_of
-from leaselock.core.hold import State
-from leaselock.core.local_handoff import MAX_HANDOFF, LocalHandoff
-from leaselock.core.queue import NodeQueue
+from leaselock._backends.memory.store import CAPABILITIES as MEMORY
+from leaselock._backends.redis.backend import WITH_TOKEN_RANGES
+from leaselock._backends.redis.keys import keys_of
+from leaselock._core.hold import State
+from leaselock._core.local_handoff import MAX_HANDOFF, LocalHandoff
+from leaselock._core.queue import NodeQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.simulation.world import Machine
 
-    from leaselock.backends.redis.backend import RedisBackend
-    from leaselock.core.backend import Claim
-    from leaselock.core.hold import Hold
-    from leaselock.core.local_handoff import LocalWaiter, SharedLease
+    from leaselock._backends.redis.backend import RedisBackend
+    from leaselock._core.backend import Claim
+    from leaselock._core.hold import Hold
+    from leaselock._core.local_handoff import LocalWaiter, SharedLease
 
 MOMENT = 0.01
 # Enough time for the notification that another client waits, and for the release that follows.

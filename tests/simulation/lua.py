@@ -5,8 +5,8 @@ from __future__ import annotations
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis import scripted_lock
-from leaselock.backends.redis.scripts import Script
+from leaselock._backends.redis import scripted_lock
+from leaselock._backends.redis.scripts import Script
 
 if TYPE_CHECKING:
     import pytest

@@ -16,11 +16,11 @@ from tests.simulation.story import Story
 from tests.simulation.user import User
 from tests.simulation.world import Interrupted
 
-from leaselock.backends.memory.store import CAPABILITIES, MemoryRow
-from leaselock.core import rules
-from leaselock.core.backend import Acquire, Convert, Release, Resize
-from leaselock.core.hold import State
-from leaselock.core.queue import NodeQueue
+from leaselock._backends.memory.store import CAPABILITIES, MemoryRow
+from leaselock._core import rules
+from leaselock._core.backend import Acquire, Convert, Release, Resize
+from leaselock._core.hold import State
+from leaselock._core.queue import NodeQueue
 from leaselock.errors import LeaseLost, LimitMismatch, StoreError, WouldDeadlock
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     from tests.simulation.world import Machine
 
-    from leaselock.backends.memory.store import Entry
-    from leaselock.core.backend import Claim, HoldRecord, Mode
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.hold import Hold
-    from leaselock.core.lease_handle import LeaseHandle
-    from leaselock.core.mutex import Mutex
+    from leaselock._backends.memory.store import Entry
+    from leaselock._core.backend import Claim, HoldRecord, Mode
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.hold import Hold
+    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.mutex import Mutex
 
 SEMAPHORE, LIMIT = "s", 3
 # What an operator changes the limit to, in some stories.

@@ -15,10 +15,10 @@ from tests.simulation.redis_net import Connections, Network, Sentinel
 from tests.simulation.story import HEAL, Story
 from tests.simulation.world import EPOCH
 
-from leaselock.backends.redis.backend import CAPABILITIES, RedisBackend
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.messages import Address
-from leaselock.backends.redis.store import RedisStore
+from leaselock._backends.redis.backend import CAPABILITIES, RedisBackend
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.messages import Address
+from leaselock._backends.redis.store import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.models.redis_data import Hash
 from tests.simulation.judge import CALM_STALL, Judge, Violation
 
-from leaselock.backends.redis.keys import holder_of, keys_of, wake_channel
-from leaselock.backends.redis.listener import RECHECK_MS
-from leaselock.backends.redis.scripted_lock import CONFIRM_WITHIN_MS
-from leaselock.core.effects import FOREVER
-from leaselock.core.hold import State
+from leaselock._backends.redis.keys import holder_of, keys_of, wake_channel
+from leaselock._backends.redis.listener import RECHECK_MS
+from leaselock._backends.redis.scripted_lock import CONFIRM_WITHIN_MS
+from leaselock._core.effects import FOREVER
+from leaselock._core.hold import State
 
 if TYPE_CHECKING:
     from tests.models.redis_data import Data
     from tests.models.redis_server import Server
 
-    from leaselock.core.hold import Hold
+    from leaselock._core.hold import Hold
 
 # In addition to the lease: CONFIRM_WITHIN for each waiter that may be frozen or disconnected, the
 # periodic checks that follow, a server that is away or busy, and a clock that is set back.

@@ -22,20 +22,20 @@ from tests.simulation.modes import (
 from tests.simulation.redis import RedisStory
 from tests.simulation.redis_judge import STALL
 
-from leaselock.backends.redis.keys import keys_of
-from leaselock.backends.redis.listener import RECHECK_MS
-from leaselock.backends.redis.records import held_of, waiter_of
-from leaselock.core.backend import ALL_MODES
-from leaselock.core.effects import FOREVER
-from leaselock.core.hold import State
+from leaselock._backends.redis.keys import keys_of
+from leaselock._backends.redis.listener import RECHECK_MS
+from leaselock._backends.redis.records import held_of, waiter_of
+from leaselock._core.backend import ALL_MODES
+from leaselock._core.effects import FOREVER
+from leaselock._core.hold import State
 
 if TYPE_CHECKING:
     from tests.models.redis_server import Server
     from tests.simulation.world import Machine
 
-    from leaselock.backends.redis.backend import RedisBackend
-    from leaselock.core.backend import Claim, HoldRecord
-    from leaselock.core.hold import Hold
+    from leaselock._backends.redis.backend import RedisBackend
+    from leaselock._core.backend import Claim, HoldRecord
+    from leaselock._core.hold import Hold
 
 # A stopped writer keeps readers out until all waiters must show that they live.
 KEPT_OUT = 6 * RECHECK_MS / 1000

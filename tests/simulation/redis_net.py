@@ -15,8 +15,8 @@ from tests.models.redis_runner import unpacked
 from tests.models.redis_server import Connection as ServerSide
 from tests.simulation.world import LONGEST_DELAY
 
-from leaselock.backends.redis.messages import Connect, Send, Unreachable
-from leaselock.core.effects import FOREVER
+from leaselock._backends.redis.messages import Connect, Send, Unreachable
+from leaselock._core.effects import FOREVER
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tests.models.redis_server import Server
     from tests.simulation.world import Machine, World
 
-    from leaselock.backends.redis.messages import Address, Command, Listen, Subscription
-    from leaselock.core.effects import Signal
+    from leaselock._backends.redis.messages import Address, Command, Listen, Subscription
+    from leaselock._core.effects import Signal
 
 # How long a server keeps a connection that broke without an error.
 KEEPALIVE = 8.0

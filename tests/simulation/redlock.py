@@ -17,13 +17,13 @@ from tests.simulation.redis_net import Connections, Network
 from tests.simulation.story import HEAL, Story
 from tests.simulation.world import EPOCH
 
-from leaselock.backends.redis.backend import CAPABILITIES
-from leaselock.backends.redis.keys import keys_of
-from leaselock.backends.redis.messages import Address
-from leaselock.backends.redis.scripted_lock import VOTE
-from leaselock.backends.redis.store import RedisStore
-from leaselock.backends.redlock.master import Master
-from leaselock.backends.redlock.protocol import Redlock
+from leaselock._backends.redis.backend import CAPABILITIES
+from leaselock._backends.redis.keys import keys_of
+from leaselock._backends.redis.messages import Address
+from leaselock._backends.redis.scripted_lock import VOTE
+from leaselock._backends.redis.store import RedisStore
+from leaselock._backends.redlock.master import Master
+from leaselock._backends.redlock.protocol import Redlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

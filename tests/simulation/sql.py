@@ -15,14 +15,14 @@ from tests.simulation.sql_lease_server import LeaseServer
 from tests.simulation.sql_server import Server
 from tests.simulation.story import HEAL, Story
 
-from leaselock.core.effects import FOREVER
-from leaselock.core.hold import State
+from leaselock._core.effects import FOREVER
+from leaselock._core.hold import State
 
 if TYPE_CHECKING:
     from tests.simulation.world import Machine
 
-    from leaselock.backends.sql.store import SqlStore
-    from leaselock.core.hold import Hold
+    from leaselock._backends.sql.store import SqlStore
+    from leaselock._core.hold import Hold
 
 
 class DatabaseStory(Story):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from leaselock.backends.sql.connection import AwaitNotification, Connect, Execute, Receive, Send
-from leaselock.backends.sql.lock_row import Head
-from leaselock.backends.sql.statements import Dialect, SqlError, dialect_of
-from leaselock.backends.sql.store import SqlStore
-from leaselock.backends.sql.url import Target
+from leaselock._backends.sql.connection import AwaitNotification, Connect, Execute, Receive, Send
+from leaselock._backends.sql.lock_row import Head
+from leaselock._backends.sql.statements import Dialect, SqlError, dialect_of
+from leaselock._backends.sql.store import SqlStore
+from leaselock._backends.sql.url import Target
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from tests.simulation.world import Machine
 
-    from leaselock.backends.sql.session_connection import SessionConnection
-    from leaselock.backends.sql.statements import Result, Script
-    from leaselock.core.effects import Call
+    from leaselock._backends.sql.session_connection import SessionConnection
+    from leaselock._backends.sql.statements import Result, Script
+    from leaselock._core.effects import Call
 
     Reply = Callable[[object], None]
 

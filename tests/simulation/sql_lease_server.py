@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tests.models.sql_tables import Tables, names_of
 
-from leaselock.backends.sql.statements import Result, SqlError
+from leaselock._backends.sql.statements import Result, SqlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.sql.statements import Part, Script
+    from leaselock._backends.sql.statements import Part, Script
 
 # The timeout of an idle transaction, and of a wait for a locked row in transactions of each kind.
 IDLE_TIMEOUT = 1.0

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.sql.statements import Result, SqlError
+from leaselock._backends.sql.statements import Result, SqlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.sql.statements import Part, Script
+    from leaselock._backends.sql.statements import Part, Script
 
 Key = tuple[str, object]
 LOCK_TIMEOUT = SqlError("55P03", "canceling statement due to lock timeout")

@@ -25,8 +25,8 @@ from tests.simulation.story import Outcome, Story
 from tests.simulation.zoo import EnsembleSingleStory, EnsembleStory, SingleStory, ZooStory
 from tests.simulation.zoo_modes import EnsembleModesStory, PersistentZooStory, ZooModesStory
 
-from leaselock.backends.memory.store import CAPABILITIES
-from leaselock.core.queue import NodeQueue
+from leaselock._backends.memory.store import CAPABILITIES
+from leaselock._core.queue import NodeQueue
 
 if TYPE_CHECKING:
     from tests.simulation.world import Machine

@@ -15,16 +15,16 @@ from tests.simulation.judge import Judge, Violation
 from tests.simulation.user import User
 from tests.simulation.world import EPOCH, Faults, Machine, World
 
-from leaselock.backends.sqlite.store import CAPABILITIES
-from leaselock.core.client_core import ClientCore
-from leaselock.core.queue import NodeQueue
+from leaselock._backends.sqlite.store import CAPABILITIES
+from leaselock._core.client_core import ClientCore
+from leaselock._core.queue import NodeQueue
 from leaselock.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Invariant
 
-    from leaselock.core.lease_handle import LeaseHandle
-    from leaselock.core.mutex import Mutex
+    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.mutex import Mutex
 
 HEAL = 30.0
 END = 150.0

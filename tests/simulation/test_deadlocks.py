@@ -13,20 +13,20 @@ import pytest
 from tests.models.sqlite_model import Model
 from tests.simulation.world import EPOCH, Faults, Machine, World
 
-from leaselock.backends.sqlite.store import CAPABILITIES
-from leaselock.core import deadlocks
-from leaselock.core.client_core import ClientCore
-from leaselock.core.effects import Owner, Sleep
-from leaselock.core.inspection import lock_info
-from leaselock.core.queue import NodeQueue
+from leaselock._backends.sqlite.store import CAPABILITIES
+from leaselock._core import deadlocks
+from leaselock._core.client_core import ClientCore
+from leaselock._core.effects import Owner, Sleep
+from leaselock._core.inspection import lock_info
+from leaselock._core.queue import NodeQueue
 from leaselock.errors import DeadlockDetected, LeaseLost, NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leaselock.core.backend import LockState
-    from leaselock.core.inspection import LockInfo
-    from leaselock.core.lease_handle import LeaseHandle
+    from leaselock._core.backend import LockState
+    from leaselock._core.inspection import LockInfo
+    from leaselock._core.lease_handle import LeaseHandle
 
 TIMEOUT = 1.0
 LEASE = 30.0

@@ -11,7 +11,7 @@ from tests.simulation import bugs
 from tests.simulation.bugs import BUGS, NAMED, NEAR, Bug, PlantError, known, search, table
 from tests.simulation.judge import Invariant
 
-from leaselock.core.lease_handle import LeaseHandle
+from leaselock._core.lease_handle import LeaseHandle
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "planted.md"
 

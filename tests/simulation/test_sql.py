@@ -8,7 +8,7 @@ from tests.simulation.quarters import QUARTERS
 from tests.simulation.seeds import must_pass
 from tests.simulation.stories import play, report
 
-from leaselock.backends.sql.statements import dialect_of
+from leaselock._backends.sql.statements import dialect_of
 
 SHOWN = 60
 

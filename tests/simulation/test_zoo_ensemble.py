@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.simulation.zoo_ensemble import MOST_LAG, Ensemble, Troubles
 
-from leaselock.backends.zookeeper.requests import (
+from leaselock._backends.zookeeper.requests import (
     Batch,
     BatchResult,
     CreateSequential,

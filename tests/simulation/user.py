@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.judge import EXTENSION, Violation
 from tests.simulation.world import Interrupted
 
-from leaselock.core.effects import Sleep
+from leaselock._core.effects import Sleep
 from leaselock.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tests.simulation.story import Story
     from tests.simulation.world import Machine
 
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.lease_handle import LeaseHandle
-    from leaselock.core.mutex import Mutex
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.mutex import Mutex
 
 
 class User:

@@ -18,16 +18,16 @@ from contextlib import nullcontext
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from leaselock.core.backend import Listen
-from leaselock.core.effects import FOREVER, Call, CallUser, Owner, Sleep, Spawn, Wait
-from leaselock.drivers.system_env import was_dropped
+from leaselock._core.backend import Listen
+from leaselock._core.effects import FOREVER, Call, CallUser, Owner, Sleep, Spawn, Wait
+from leaselock._drivers.system_env import was_dropped
 from leaselock.errors import LeaselockError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from leaselock.core.effects import Effect, Guard, Process, Signal
+    from leaselock._core.effects import Effect, Guard, Process, Signal
 
 EPOCH = 1_700_000_000.0
 # A request that is in flight for longer may arrive after the expiry of its tombstone, which stores

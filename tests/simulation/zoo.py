@@ -10,9 +10,9 @@ from tests.simulation.story import HEAL, Story
 from tests.simulation.zoo_connection import SimulatedConnection
 from tests.simulation.zoo_ensemble import HALF, Ensemble, Troubles
 
-from leaselock.backends.zookeeper.queue import QueueBackend
-from leaselock.backends.zookeeper.queue_order import KAZOO
-from leaselock.backends.zookeeper.single import SingleBackend
+from leaselock._backends.zookeeper.queue import QueueBackend
+from leaselock._backends.zookeeper.queue_order import KAZOO
+from leaselock._backends.zookeeper.single import SingleBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import Faults, Machine
     from tests.simulation.zoo_servers import Server
 
-    from leaselock.backends.zookeeper.session_backend import SessionBackend
+    from leaselock._backends.zookeeper.session_backend import SessionBackend
 
 SESSION = 4.0
 ROOT = "/locks"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.zookeeper.requests import AwaitEvents, Batch, Connect, Mailbox
-from leaselock.core.effects import FOREVER
+from leaselock._backends.zookeeper.requests import AwaitEvents, Batch, Connect, Mailbox
+from leaselock._core.effects import FOREVER
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.models.zookeeper_model import Model
     from tests.simulation.world import Machine
 
-    from leaselock.core.effects import Call
+    from leaselock._core.effects import Call
 
 
 class SimulatedConnection:

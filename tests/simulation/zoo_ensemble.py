@@ -23,14 +23,14 @@ from tests.simulation.zoo_servers import (
     SessionEnded,
 )
 
-from leaselock.core.backend import WAKE_ALL
+from leaselock._core.backend import WAKE_ALL
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
 
-    from leaselock.backends.zookeeper.requests import Batch
+    from leaselock._backends.zookeeper.requests import Batch
 
 # The mean time that a client needs to find another server, and the fraction of a session timeout
 # after which it notices that the old one is silent.

@@ -8,17 +8,17 @@ from tests.simulation.judge import Violation
 from tests.simulation.modes import LIMIT, LIMITS, SEMAPHORE, ManyHolds, ModesPlay, PersistentUser
 from tests.simulation.zoo import ROOT, EnsembleJudge, EnsembleStory, ZooJudge, ZooStory
 
-from leaselock.backends.zookeeper.data import read
-from leaselock.backends.zookeeper.paths import QUEUE, owner_of, path_of
-from leaselock.backends.zookeeper.queue import QueueBackend
-from leaselock.backends.zookeeper.queue_order import KAZOO, entry
-from leaselock.backends.zookeeper.semaphores import limit_of
-from leaselock.core.backend import Busy
+from leaselock._backends.zookeeper.data import read
+from leaselock._backends.zookeeper.paths import QUEUE, owner_of, path_of
+from leaselock._backends.zookeeper.queue import QueueBackend
+from leaselock._backends.zookeeper.queue_order import KAZOO, entry
+from leaselock._backends.zookeeper.semaphores import limit_of
+from leaselock._core.backend import Busy
 
 if TYPE_CHECKING:
     from tests.simulation.world import Machine
 
-    from leaselock.core.backend import Claim, Grant
+    from leaselock._core.backend import Claim, Grant
 
 PATH = path_of(ROOT, SEMAPHORE)
 

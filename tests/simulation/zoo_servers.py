@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.models.zookeeper_model import Tree
 
-from leaselock.backends.zookeeper.requests import DELETED, GetChildren, Node, Read
+from leaselock._backends.zookeeper.requests import DELETED, GetChildren, Node, Read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.zoo_ensemble import Ensemble
 
-    from leaselock.backends.zookeeper.requests import Batch, Operation
+    from leaselock._backends.zookeeper.requests import Batch, Operation
 
 READS = (GetChildren, Read)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import rules
-from leaselock.core.backend import Release, Released
+from leaselock._core import rules
+from leaselock._core.backend import Release, Released
 
 if TYPE_CHECKING:
     import pytest

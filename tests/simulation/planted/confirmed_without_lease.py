@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import rules
-from leaselock.core.backend import Acquire, Busy, Grant, Mismatch
+from leaselock._core import rules
+from leaselock._core.backend import Acquire, Busy, Grant, Mismatch
 
 if TYPE_CHECKING:
     import pytest

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.memory.store import MemoryRow
+from leaselock._backends.memory.store import MemoryRow
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Claim
+    from leaselock._core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

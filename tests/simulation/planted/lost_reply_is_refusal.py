@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.acquisition import Acquisition
-from leaselock.core.backend import Busy
+from leaselock._core.acquisition import Acquisition
+from leaselock._core.backend import Busy
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:

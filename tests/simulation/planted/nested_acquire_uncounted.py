@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.lease_handle import LeaseHandle
+from leaselock._core.lease_handle import LeaseHandle
 
 if TYPE_CHECKING:
     import pytest

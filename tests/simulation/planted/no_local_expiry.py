@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.hold import Hold, State
+from leaselock._core.hold import Hold, State
 
 if TYPE_CHECKING:
     import pytest

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.renewer import Renewer
+from leaselock._core.renewer import Renewer
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.hold import Hold
+    from leaselock._core.hold import Hold
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.queue import Queue
+from leaselock._core.queue import Queue
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Claim
+    from leaselock._core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

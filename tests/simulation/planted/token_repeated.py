@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from leaselock.core import rules
+from leaselock._core import rules
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.memory.store import MemoryRow
-    from leaselock.core.backend import Claim, HoldRecord
+    from leaselock._backends.memory.store import MemoryRow
+    from leaselock._core.backend import Claim, HoldRecord
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

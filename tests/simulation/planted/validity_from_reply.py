@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.acquisition import Acquisition
+from leaselock._core.acquisition import Acquisition
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Grant
+    from leaselock._core.backend import Grant
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.effects import Sleep
-from leaselock.core.queue import Queue
+from leaselock._core.effects import Sleep
+from leaselock._core.queue import Queue
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Busy, Claim, Grant
+    from leaselock._core.backend import Busy, Claim, Grant
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

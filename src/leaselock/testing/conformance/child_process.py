@@ -17,7 +17,7 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
-from leaselock.core.hold import RAN_OUT
+from leaselock._core.hold import RAN_OUT
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock.core.rules import CONFIRM_WITHIN
+from leaselock._core.rules import CONFIRM_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,13 +7,13 @@ import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import leaselock
-from leaselock.core.effects import Spawn
+from leaselock._core.effects import Spawn
 from leaselock.testing.conformance.world import BEGINNINGS, Body, Moment, Peer, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from leaselock.core.effects import Effect
+    from leaselock._core.effects import Effect
     from leaselock.testing.conformance.api_types import Client
 
 T = TypeVar("T")
@@ -174,4 +174,4 @@ def awaited(value: Any) -> Any:
     """The object that scenarios get for one of the interface for threads; others as they are."""
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
         return [awaited(member) for member in value]
-    return Awaited(value) if type(value).__module__ == "leaselock.api.threads" else value
+    return Awaited(value) if type(value).__module__ == "leaselock._api.threads" else value

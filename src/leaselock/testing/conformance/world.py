@@ -13,15 +13,15 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
-from leaselock.core.hold import RAN_OUT
+from leaselock._core.hold import RAN_OUT
 from leaselock.errors import ClientClosed, LeaseLost, NotApplied, OutcomeUnknown
 from leaselock.testing.conformance.child_process import Child, Fork
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leaselock.core.backend import Backend
-    from leaselock.core.hold_registry import HoldRegistry
+    from leaselock._core.backend import Backend
+    from leaselock._core.hold_registry import HoldRegistry
     from leaselock.testing.conformance.api_types import Client, Lease, Lock
     from leaselock.testing.conformance.store import Store
 

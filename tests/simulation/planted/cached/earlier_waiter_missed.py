@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import local_handoff
+from leaselock._core import local_handoff
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.local_handoff import LocalHandoff, SharedLease
+    from leaselock._core.local_handoff import LocalHandoff, SharedLease
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

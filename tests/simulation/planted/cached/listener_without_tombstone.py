@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import local_handoff
-from leaselock.core.backend import Grant
+from leaselock._core import local_handoff
+from leaselock._core.backend import Grant
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.local_handoff import LocalHandoff, SharedLease
+    from leaselock._core.local_handoff import LocalHandoff, SharedLease
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

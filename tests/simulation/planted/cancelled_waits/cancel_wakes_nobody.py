@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.mutex import Mutex
+from leaselock._core.mutex import Mutex
 
 if TYPE_CHECKING:
     import pytest

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.listener import AT_ONCE
-from leaselock.backends.redis.scripted_lock import ScriptedLock
+from leaselock._backends.redis.listener import AT_ONCE
+from leaselock._backends.redis.scripted_lock import ScriptedLock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
     import pytest
 
-    from leaselock.core.backend import Claim
+    from leaselock._core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.election import Term
+from leaselock._core.election import Term
 
 if TYPE_CHECKING:
     import pytest

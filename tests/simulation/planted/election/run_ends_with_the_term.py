@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.election import Term
+from leaselock._core.election import Term
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.election import Candidacy
+    from leaselock._core.election import Candidacy
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.election import Term
+from leaselock._core.election import Term
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.lease_handle import LeaseHandle
+    from leaselock._core.lease_handle import LeaseHandle
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.election import Candidacy, Term
+from leaselock._core.election import Candidacy, Term
 
 if TYPE_CHECKING:
     import pytest

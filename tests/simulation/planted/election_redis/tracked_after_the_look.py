@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.backend import RedisBackend
-from leaselock.core.backend import Watched
+from leaselock._backends.redis.backend import RedisBackend
+from leaselock._core.backend import Watched
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Claim
+    from leaselock._core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

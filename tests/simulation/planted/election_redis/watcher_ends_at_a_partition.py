@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import watching
+from leaselock._core import watching
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.timing import Retry
+from leaselock._core.timing import Retry
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.queue import NodeQueue
+from leaselock._core.queue import NodeQueue
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.hold_registry import HoldRegistry
+from leaselock._core.hold_registry import HoldRegistry
 
 if TYPE_CHECKING:
     import pytest

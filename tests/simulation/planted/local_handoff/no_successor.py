@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.local_handoff import LocalQueue, LocalWaiter
+from leaselock._core.local_handoff import LocalQueue, LocalWaiter
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.local_handoff import SharedLease
+from leaselock._core.local_handoff import SharedLease
 
 if TYPE_CHECKING:
     import pytest

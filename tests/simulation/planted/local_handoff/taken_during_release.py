@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.local_handoff import LocalHandoff
+from leaselock._core.local_handoff import LocalHandoff
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.local_handoff import LocalQueue, SharedLease
+    from leaselock._core.local_handoff import LocalQueue, SharedLease
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import rules
+from leaselock._core import rules
 
 if TYPE_CHECKING:
     import pytest

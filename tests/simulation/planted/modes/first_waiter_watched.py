@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import rules
+from leaselock._core import rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pytest
 
-    from leaselock.core.backend import Acquire, Busy, Claim, HoldRecord
+    from leaselock._core.backend import Acquire, Busy, Claim, HoldRecord
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import rules
+from leaselock._core import rules
 
 if TYPE_CHECKING:
     from typing import Any
 
     import pytest
 
-    from leaselock.core.backend import Claim, HoldRecord
+    from leaselock._core.backend import Claim, HoldRecord
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

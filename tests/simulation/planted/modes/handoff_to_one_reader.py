@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import rules
+from leaselock._core import rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pytest
 
-    from leaselock.core.backend import Claim
+    from leaselock._core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.memory.store import MemoryRow
+from leaselock._backends.memory.store import MemoryRow
 
 if TYPE_CHECKING:
     import pytest

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import backend
+from leaselock._core import backend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pytest
 
-    from leaselock.core.backend import Claim, HoldRecord
+    from leaselock._core.backend import Claim, HoldRecord
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
@@ -21,4 +21,4 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     def compatible(others: Sequence[Claim | HoldRecord], claim: Claim, limit: int = 0) -> bool:
         return real(others, claim, limit + 1)
 
-    patch.setattr("leaselock.core.rules.compatible", compatible)
+    patch.setattr("leaselock._core.rules.compatible", compatible)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import backend, rules
+from leaselock._core import backend, rules
 
 if TYPE_CHECKING:
     import pytest

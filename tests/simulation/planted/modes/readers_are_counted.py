@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import backend
+from leaselock._core import backend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pytest
 
-    from leaselock.core.backend import Claim, HoldRecord
+    from leaselock._core.backend import Claim, HoldRecord
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
@@ -22,4 +22,4 @@ def plant(patch: pytest.MonkeyPatch) -> None:
         counted = [other for other in others if other.permits]
         return real(others, claim, limit) and (claim.mode == "permits" or not counted)
 
-    patch.setattr("leaselock.core.rules.compatible", compatible)
+    patch.setattr("leaselock._core.rules.compatible", compatible)

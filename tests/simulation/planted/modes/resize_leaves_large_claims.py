@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import rules
-from leaselock.core.backend import Resized
+from leaselock._core import rules
+from leaselock._core.backend import Resized
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Resize
+    from leaselock._core.backend import Resize
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import backend
+from leaselock._core import backend
 
 if TYPE_CHECKING:
     import pytest
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Put the bug in."""
-    patch.setattr("leaselock.core.mutex.STRENGTH", dict.fromkeys(backend.STRENGTH, 0))
+    patch.setattr("leaselock._core.mutex.STRENGTH", dict.fromkeys(backend.STRENGTH, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import backend
+from leaselock._core import backend
 
 if TYPE_CHECKING:
     import pytest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.sql.lease import Lease
-from leaselock.core.backend import Release
+from leaselock._backends.sql.lease import Lease
+from leaselock._core.backend import Release
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.memory.store import Table
-from leaselock.core.backend import Release
+from leaselock._backends.memory.store import Table
+from leaselock._core.backend import Release
 
 if TYPE_CHECKING:
     from typing import Any

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import rules
+from leaselock._core import rules
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Claim, HoldRecord
+    from leaselock._core.backend import Claim, HoldRecord
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core.backend import Claim
+from leaselock._core.backend import Claim
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.scripted_lock import ScriptedLock
+from leaselock._backends.redis.scripted_lock import ScriptedLock
 
 if TYPE_CHECKING:
     import pytest

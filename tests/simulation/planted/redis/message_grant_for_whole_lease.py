@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.queue_state import QueueState
-from leaselock.core.effects import FOREVER
+from leaselock._backends.redis.queue_state import QueueState
+from leaselock._core.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Grant
+    from leaselock._core.backend import Grant
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

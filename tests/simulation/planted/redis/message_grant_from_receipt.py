@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.queue_state import QueueState
+from leaselock._backends.redis.queue_state import QueueState
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Grant
+    from leaselock._core.backend import Grant
 
 FAULTS = {"freeze": 0.05, "freeze_mean": 4.0}
 

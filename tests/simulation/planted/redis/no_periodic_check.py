@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis import scripted_lock
+from leaselock._backends.redis import scripted_lock
 
 if TYPE_CHECKING:
     import pytest

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.listener import Listener
+from leaselock._backends.redis.listener import Listener
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.redis.listener import Group
-    from leaselock.backends.redis.messages import Subscription
+    from leaselock._backends.redis.listener import Group
+    from leaselock._backends.redis.messages import Subscription
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

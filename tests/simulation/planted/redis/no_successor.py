@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis.listener import Group
+from leaselock._backends.redis.listener import Group
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redis import keys, packed_commands
+from leaselock._backends.redis import keys, packed_commands
 
 if TYPE_CHECKING:
     import pytest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.redis import RedisStory
 
-from leaselock.backends.redis.scripted_lock import ScriptedLock
+from leaselock._backends.redis.scripted_lock import ScriptedLock
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redlock.votes import Votes
+from leaselock._backends.redlock.votes import Votes
 
 if TYPE_CHECKING:
     import pytest

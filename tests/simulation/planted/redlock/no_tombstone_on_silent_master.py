@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redlock.protocol import Redlock
+from leaselock._backends.redlock.protocol import Redlock
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.backend import Claim
+    from leaselock._core.backend import Claim
 
 # Not long before the first short story that finds it.
 

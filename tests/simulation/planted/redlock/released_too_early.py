@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.redlock.protocol import Redlock
+from leaselock._backends.redlock.protocol import Redlock
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.redlock.votes import Votes
-    from leaselock.core.backend import Claim
+    from leaselock._backends.redlock.votes import Votes
+    from leaselock._core.backend import Claim
 
 # Of the stories that find it, one that ends soon: two hold the lock at once.
 FAULTS = {"slow": 0.1}

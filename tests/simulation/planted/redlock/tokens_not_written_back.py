@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.redlock import protocol
+from leaselock._backends.redlock import protocol
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sql.lock_row import SqlLockRow
+from leaselock._backends.sql.lock_row import SqlLockRow
 
 if TYPE_CHECKING:
     import pytest

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sql.session_locks import SessionLocks
+from leaselock._backends.sql.session_locks import SessionLocks
 
 if TYPE_CHECKING:
     from typing import Any
 
     import pytest
 
-    from leaselock.backends.sql.executor import Executor
+    from leaselock._backends.sql.executor import Executor
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sql.session_locks import SessionLocks
+from leaselock._backends.sql.session_locks import SessionLocks
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.sql.executor import Executor
-    from leaselock.backends.sql.session_locks import Session
+    from leaselock._backends.sql.executor import Executor
+    from leaselock._backends.sql.session_locks import Session
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

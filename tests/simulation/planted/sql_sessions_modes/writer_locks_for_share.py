@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sql.session_locks import SessionLocks
+from leaselock._backends.sql.session_locks import SessionLocks
 
 if TYPE_CHECKING:
     from typing import Any
 
     import pytest
 
-    from leaselock.backends.sql.session_locks import Session
+    from leaselock._backends.sql.session_locks import Session
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.session_backend import SessionBackend
+from leaselock._backends.zookeeper.session_backend import SessionBackend
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.zookeeper.contender import Contender
+    from leaselock._backends.zookeeper.contender import Contender
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.session_backend import SessionBackend
-from leaselock.core.backend import WAKE_ALL
+from leaselock._backends.zookeeper.session_backend import SessionBackend
+from leaselock._core.backend import WAKE_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.contender import Contender
-from leaselock.backends.zookeeper.requests import Connect
-from leaselock.backends.zookeeper.session_backend import SessionBackend
-from leaselock.core.effects import Call
+from leaselock._backends.zookeeper.contender import Contender
+from leaselock._backends.zookeeper.requests import Connect
+from leaselock._backends.zookeeper.session_backend import SessionBackend
+from leaselock._core.effects import Call
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tests.simulation import zoo
 
-from leaselock.backends.zookeeper import session_backend
-from leaselock.backends.zookeeper.requests import Read
+from leaselock._backends.zookeeper import session_backend
+from leaselock._backends.zookeeper.requests import Read
 
 if TYPE_CHECKING:
     import pytest

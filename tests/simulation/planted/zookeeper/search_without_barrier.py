@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper import queue
-from leaselock.backends.zookeeper.requests import Read
+from leaselock._backends.zookeeper import queue
+from leaselock._backends.zookeeper.requests import Read
 
 if TYPE_CHECKING:
     import pytest

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.queue import QueueBackend
-from leaselock.core.effects import FOREVER
+from leaselock._backends.zookeeper.queue import QueueBackend
+from leaselock._core.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.zookeeper.contender import Contender
-    from leaselock.core.backend import Grant
+    from leaselock._backends.zookeeper.contender import Contender
+    from leaselock._core.backend import Grant
 
 STORY = "zookeeper ensemble"
 OF_ONE_LEADER = 2**32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.core import validity
+from leaselock._core import validity
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.queue_order import Position
+from leaselock._backends.zookeeper.queue_order import Position
 
 if TYPE_CHECKING:
     import pytest

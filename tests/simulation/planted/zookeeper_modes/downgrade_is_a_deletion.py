@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper import conversions
-from leaselock.backends.zookeeper.requests import Check, SetData
+from leaselock._backends.zookeeper import conversions
+from leaselock._backends.zookeeper.requests import Check, SetData
 
 if TYPE_CHECKING:
     import pytest

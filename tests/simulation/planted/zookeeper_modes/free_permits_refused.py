@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leaselock.backends.zookeeper.semaphores import Semaphores
+from leaselock._backends.zookeeper.semaphores import Semaphores
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.zookeeper.semaphores import View
-    from leaselock.core.backend import Claim
+    from leaselock._backends.zookeeper.semaphores import View
+    from leaselock._core.backend import Claim
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

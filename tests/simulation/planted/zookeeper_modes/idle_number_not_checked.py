@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper import semaphores
+from leaselock._backends.zookeeper import semaphores
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.zookeeper.semaphores import View
+    from leaselock._backends.zookeeper.semaphores import View
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

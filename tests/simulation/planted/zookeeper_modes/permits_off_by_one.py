@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.semaphores import View
+from leaselock._backends.zookeeper.semaphores import View
 
 if TYPE_CHECKING:
     import pytest

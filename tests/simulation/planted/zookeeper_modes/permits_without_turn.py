@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper import queue_order, semaphores
+from leaselock._backends.zookeeper import queue_order, semaphores
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.zookeeper.queue_order import Position
+    from leaselock._backends.zookeeper.queue_order import Position
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:

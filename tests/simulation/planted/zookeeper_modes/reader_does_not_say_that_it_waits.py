@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper import conversions
+from leaselock._backends.zookeeper import conversions
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.zookeeper.requests import Node
+    from leaselock._backends.zookeeper.requests import Node
 
 
 FAULTS = {"slow": 0.02, "delay": 0.02}

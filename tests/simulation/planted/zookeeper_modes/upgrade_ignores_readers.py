@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.conversions import Conversions
+from leaselock._backends.zookeeper.conversions import Conversions
 
 if TYPE_CHECKING:
     from typing import Any

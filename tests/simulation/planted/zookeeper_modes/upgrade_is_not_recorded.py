@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper import conversions
+from leaselock._backends.zookeeper import conversions
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock.backends.zookeeper.contender import Contender
+from leaselock._backends.zookeeper.contender import Contender
 
 if TYPE_CHECKING:
     import pytest
