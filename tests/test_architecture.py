@@ -382,7 +382,7 @@ def busy_methods(shell: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFun
 
 def test_a_method_of_the_api_is_one_statement() -> None:
     shells = [
-        node for node in tree_of(SOURCE / "api/aio.py").body if isinstance(node, ast.ClassDef)
+        node for node in tree_of(SOURCE / "_api/aio.py").body if isinstance(node, ast.ClassDef)
     ]
     assert len(shells) == 10
     busy = [f"{shell.name}.{node.name}" for shell in shells for node in busy_methods(shell)]

@@ -314,7 +314,8 @@ def test_dropped_leases_are_forgotten() -> None:
 
     with pytest.warns(ResourceWarning) as said:
         scene.begin(machine, drop())
-    assert len(said) == 25
+    # Another test may have left something to the collector, which warns of it now.
+    assert sum("was dropped while held" in str(warning.message) for warning in said) == 25
     # The last one is forgotten when the next hold begins.
     assert len(registry.holds) <= 1
     assert len(owners[0].holds) <= 1
