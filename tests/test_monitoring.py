@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
-from tests.servers.process import program
+from testkit.servers.process import program
 
 from leaselock._web.metrics import BY_FAMILY, StoreMetrics
 from leaselock.contrib.prometheus import metrics

@@ -11,7 +11,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 import hiredis
-from tests.servers.resp import packed
+from testkit.servers.resp import packed
 
 from leaselock._backends.redis.keys import keys_of, release_channel, tombstone, wake_channel
 from leaselock._backends.redis.scripts import ACQUIRE, RELEASE

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.servers.process import HOST
-from tests.servers.redis import Redis
+from testkit.servers.process import HOST
+from testkit.servers.redis import Redis
 
 from benchmarks.contestants import ON_LOOP, TITLES, contestant, present
 from benchmarks.contestants.bare_redis import commands

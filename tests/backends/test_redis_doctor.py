@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
-from tests.models.redis_runner import Runner, commands_of
+from verification.models.redis_runner import Runner, commands_of
 
 from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.messages import Unreachable

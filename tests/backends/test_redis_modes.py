@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.worlds import claim_of
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
+from verification.models.worlds import claim_of
 
 from leaselock._backends.redis import scripted_lock
 from leaselock._backends.redis.blocking import BlockingConnection

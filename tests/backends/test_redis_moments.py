@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
-from tests.models.redis_runner import Runner, commands_of
-from tests.models.redis_server import Connection, Server
-from tests.models.worlds import claim_of
+from verification.models.redis_runner import Runner, commands_of
+from verification.models.redis_server import Connection, Server
+from verification.models.worlds import claim_of
 
 from leaselock._backends.redis import listener, queue_state
 from leaselock._backends.redis.backend import CAPABILITIES, RedisBackend

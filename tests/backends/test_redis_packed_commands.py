@@ -5,7 +5,7 @@ from __future__ import annotations
 import hiredis
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.models.redis_runner import NoConnection
+from verification.models.redis_runner import NoConnection
 
 from leaselock._backends.redis import keys
 from leaselock._backends.redis.clients import settings_of

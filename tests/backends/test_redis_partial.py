@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
+from testkit.servers.rights import commands
 from tests.backends.test_redis_modes import Process
-from tests.models.worlds import claim_of
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
-from tests.servers.rights import commands
+from verification.models.worlds import claim_of
 
 import leaselock
 from leaselock._core.backend import Busy, Grant

@@ -6,9 +6,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from tests.models.redis_runner import Runner
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
+from verification.models.redis_runner import Runner
 
 import leaselock
 from leaselock._backends.redis import listener, pool

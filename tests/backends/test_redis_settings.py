@@ -10,7 +10,7 @@ import redis
 import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
-from tests.models.redis_runner import Runner
+from verification.models.redis_runner import Runner
 
 import leaselock
 from leaselock._backends import open_store

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.redis_runner import Runner, commands_of
+from verification.models.redis_runner import Runner, commands_of
 
 import leaselock
 from leaselock._backends.redis.keys import slot_of

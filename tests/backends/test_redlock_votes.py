@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.models.worlds import claim_of
+from verification.models.worlds import claim_of
 
 from leaselock._backends.redis.backend import CAPABILITIES
 from leaselock._backends.redlock import pending_releases

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.process import eventually
 from tests.backends.session_worlds import BLOCKED
 from tests.backends.sessions import Direct, finished
-from tests.servers.databases import emptied
-from tests.servers.process import eventually
 
 from leaselock._backends.sql.lease import Lease
 from leaselock._backends.sql.lock_row import Requester
@@ -33,8 +33,8 @@ from leaselock._drivers import system_env
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
     from leaselock._backends.sql.statements import Result, Script
 

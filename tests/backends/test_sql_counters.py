@@ -6,11 +6,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.process import eventually
 from tests.backends.rivals import Waiter, take
 from tests.backends.sessions import Direct
 from tests.backends.sql import PROTOCOLS, Stage
-from tests.servers.databases import emptied
-from tests.servers.process import eventually
 
 import leaselock
 from leaselock._backends.sql import maintenance
@@ -22,8 +22,8 @@ from leaselock._core.backend import Acquire, Claim
 from leaselock._drivers import system_env
 
 if TYPE_CHECKING:
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
     from leaselock._backends.sql.statements import Value
     from leaselock._core.backend import Mode

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.process import eventually
 from tests.backends.sessions import Direct, finished
-from tests.servers.databases import emptied
-from tests.servers.process import eventually
 
 from leaselock._backends.sql.keys import CLIENT, number, word
 from leaselock._backends.sql.lease import Lease
@@ -21,8 +21,8 @@ from leaselock.errors import OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
     from leaselock._backends.sql.statements import Part, Result, Script
     from leaselock._core.backend import LockState

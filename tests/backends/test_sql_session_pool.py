@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.worlds import claim_of
-from tests.simulation.sql_connection import SESSION_TIMEOUT, Network, simulated_store
-from tests.simulation.sql_server import Server
-from tests.simulation.world import Faults, Machine, World
+from verification.models.worlds import claim_of
+from verification.simulation.sql_connection import SESSION_TIMEOUT, Network, simulated_store
+from verification.simulation.sql_server import Server
+from verification.simulation.world import Faults, Machine, World
 
 from leaselock._backends.sql.session_connection import SessionConnection
 from leaselock._backends.sql.session_locks import BREAK_POLL, Session, SessionLocks

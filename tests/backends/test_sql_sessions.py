@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.pgbouncer import PgBouncer
+from testkit.servers.process import eventually
 from tests.backends.rivals import Waiter, take
 from tests.backends.sessions import Direct
 from tests.backends.sql import PROTOCOLS, Stage
 from tests.pace import pace
-from tests.servers.databases import emptied
-from tests.servers.pgbouncer import PgBouncer
-from tests.servers.process import eventually
 
 import leaselock
 from leaselock._backends.sql.keys import ADVISORY, number, word
@@ -26,8 +26,8 @@ from leaselock._drivers import system_env
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
     from leaselock._backends.sql.executor import Executor
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.zookeeper_model import Model
-from tests.simulation.world import Faults, Machine, World
-from tests.simulation.zoo_connection import SimulatedConnection
+from verification.models.zookeeper_model import Model
+from verification.simulation.world import Faults, Machine, World
+from verification.simulation.zoo_connection import SimulatedConnection
 
 from leaselock._backends.zookeeper.queue import QueueBackend
 from leaselock._backends.zookeeper.queue_order import CURATOR, KAZOO

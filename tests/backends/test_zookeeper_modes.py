@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from testkit.servers.ensembles import fresh
+from testkit.servers.process import eventually
 from tests.cli.processes import Shell
-from tests.servers.ensembles import fresh
-from tests.servers.process import eventually
 
 import leaselock
 from leaselock._backends.zookeeper.connection import BlockingConnection
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.servers.zookeeper import Ensemble
+    from testkit.servers.zookeeper import Ensemble
 
     from leaselock._backends.zookeeper.lock_state import Contending
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from testkit.servers.ensembles import fresh
+from testkit.servers.process import eventually
 from tests.backends.zoo import connection_of
-from tests.servers.ensembles import fresh
-from tests.servers.process import eventually
 
 import leaselock
 from leaselock._backends.zookeeper import connection
@@ -29,7 +29,7 @@ from leaselock.errors import NotApplied, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers.zookeeper import Ensemble
+    from testkit.servers.zookeeper import Ensemble
 
 # More of them are in the second tier.
 WAITERS = [20, pytest.param(100, marks=pytest.mark.heavy)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.models.worlds import claim_of
-from tests.servers.redis import Redis
+from testkit.servers.redis import Redis
+from verification.models.worlds import claim_of
 
 from leaselock._backends.redis.blocking import BlockingConnection
 from leaselock._backends.redis.clients import settings_of

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.servers.process import HOST, eventually
+from testkit.servers.process import HOST, eventually
 
 import leaselock
 from leaselock._backends.redis.blocking import BlockingConnection
@@ -22,8 +22,8 @@ from leaselock._drivers.system_env import now
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from tests.servers.cluster import Cluster
-    from tests.servers.redis import Redis
+    from testkit.servers.cluster import Cluster
+    from testkit.servers.redis import Redis
 
 LEASE = 60.0
 TIMEOUT = 30.0

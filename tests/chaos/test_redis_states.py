@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from redis import Redis as RedisPy
+from testkit.servers.process import HOST, eventually
+from testkit.servers.redis import Redis
+from testkit.servers.sentinel import NAME, Sentinel
 from tests.chaos.test_redis_restart import COLOURS, LONG, TIMEOUT, waiting
-from tests.fuzz.hostile import Hostile
-from tests.servers.process import HOST, eventually
-from tests.servers.redis import Redis
-from tests.servers.sentinel import NAME, Sentinel
+from verification.fuzz.hostile import Hostile
 
 import leaselock
 from leaselock._backends.redis import scripted_lock

@@ -18,7 +18,7 @@ from leaselock._core.backend import Claim, Grant
 from leaselock._drivers.aio import Aio
 
 if TYPE_CHECKING:
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 MOST = 3
 TASKS = 60

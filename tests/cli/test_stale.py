@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.redis import Redis
+from testkit.servers.redis import Redis
 
 from leaselock import Holder, LockInfo
 from leaselock._cli.listing import layout

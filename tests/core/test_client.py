@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.simulation.world import Faults, Machine, World
+from verification.simulation.world import Faults, Machine, World
 
 import leaselock
 from leaselock._backends.memory.store import CAPABILITIES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_service import Scene
-from tests.simulation.world import Interrupted
+from verification.simulation.world import Interrupted
 
 from leaselock._core.backend import Acquire, Inspect, Release, Renew
 from leaselock._core.effects import Sleep
@@ -15,7 +15,7 @@ from leaselock._drivers.system_env import TERMINATION
 from leaselock.errors import LeaseLost, NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.election import Candidacy

@@ -14,7 +14,7 @@ from leaselock._core.lease_handle import LeaseHandle
 from leaselock.errors import AcquireCancelled, AcquireTimeout, LeaseLost
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine, Run
+    from verification.simulation.world import Machine, Run
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.events import Event

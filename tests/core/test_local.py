@@ -15,7 +15,7 @@ from leaselock._core.validation import MOST_LOCAL_HANDOFFS, checked_local_handof
 from leaselock.errors import LeaseLost, NotApplied
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.mutex import Mutex

@@ -14,7 +14,7 @@ from leaselock._core.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
     from leaselock._core.client_core import ClientCore
     from leaselock._core.lease_handle import LeaseHandle

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_service import LATE, Scene, mutex_of
-from tests.simulation.world import Interrupted
+from verification.simulation.world import Interrupted
 
 from leaselock._core import conversion
 from leaselock._core.backend import BreakLock, Convert, Converted, Release, Renew
@@ -27,7 +27,7 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Run
+    from verification.simulation.world import Run
 
     from leaselock._core.backend import Mode
     from leaselock._core.client_core import ClientCore

@@ -12,7 +12,7 @@ from leaselock._core.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
     from leaselock._core.client_core import ClientCore
 

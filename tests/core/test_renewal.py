@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_modes import acquired, modes_in_store, written_and_read
 from tests.core.test_service import Refusing, Scene, mutex_of
-from tests.simulation.world import Interrupted, Machine, Run, World
+from verification.simulation.world import Interrupted, Machine, Run, World
 
 from leaselock._core.backend import Grant, Renew
 from leaselock._core.client_core import ClientCore

@@ -6,8 +6,8 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.sqlite_model import Model
-from tests.simulation.world import EPOCH, Faults, Machine, Run, World
+from verification.models.sqlite_model import Model
+from verification.simulation.world import EPOCH, Faults, Machine, Run, World
 
 from leaselock._backends.memory.store import MemoryRow, Table
 from leaselock._backends.sqlite.store import CAPABILITIES

@@ -13,7 +13,7 @@ from leaselock._core.effects import FOREVER, Sleep
 from leaselock.errors import LeaseLost, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
     from leaselock._core.client_core import ClientCore
 

@@ -14,7 +14,7 @@ from leaselock.errors import WouldDeadlock
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from tests.simulation.world import Machine, Run
+    from verification.simulation.world import Machine, Run
 
     from leaselock._core.client_core import ClientCore
 

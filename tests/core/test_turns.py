@@ -14,7 +14,7 @@ from leaselock._core.local_handoff import SharedLease, start_watch
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
     from leaselock._core.local_handoff import LocalHandoff
 

@@ -15,7 +15,7 @@ from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
     from leaselock._core.backend import Backend, Claim, LockState
     from leaselock._core.client_core import ClientCore

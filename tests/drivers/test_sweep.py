@@ -13,8 +13,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.sqlite_model import Model
-from tests.simulation.world import Faults, Machine, Run, World
+from verification.models.sqlite_model import Model
+from verification.simulation.world import Faults, Machine, Run, World
 
 from leaselock._backends import open_store
 from leaselock._backends.memory.store import MemoryRow

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.process import Process, eventually
 from tests.everyday.people import COMMAND, command, environment, script
-from tests.servers.process import Process, eventually
 
 import leaselock
 
 if TYPE_CHECKING:
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from tests.servers.process import HOST, eventually
+from testkit.servers.process import HOST, eventually
 
 from leaselock._web.application import application
 from leaselock._web.server import Server, listen, url_of

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from testkit.servers.process import HOST
 from tests.cli.processes import LIMIT
-from tests.servers.process import HOST
 
 import leaselock
 

@@ -12,7 +12,6 @@ from leaselock._cli.formatting import parse_duration
 from leaselock._cli.options import (
     AcquireOptions,
     BreakOptions,
-    ChaosOptions,
     CompletionOptions,
     DoctorOptions,
     ExtendOptions,
@@ -282,15 +281,6 @@ def _add_web(parser: Parser) -> None:
     _add_url(parser)
 
 
-def _add_chaos(parser: Parser) -> None:
-    store = "a store for tests (a temporary file)"
-    _add(parser, "store", nargs="?", metavar="URL", help=store)
-    seed = "seed of the random faults (1)"
-    _add(parser, "--seed", metavar="N", type=int, default=1, help=seed)
-    _add(parser, "--seconds", metavar="DUR", type=_duration, default=20.0, help="of faults (20s)")
-    _add(parser, "--picture", metavar="FILE", help="draw a timeline, as .png or .svg")
-
-
 def _add_completion(parser: Parser) -> None:
     _add(parser, "shell", choices=SHELLS, help="for which shell")
 
@@ -349,11 +339,6 @@ COMMANDS = {
         "serve a page with locks, holders, waiters and events, live", _add_web, WebOptions
     ),
     "gc": Command("remove records that are no longer needed", _add_url, Options),
-    "chaos": Command(
-        "kill and freeze processes that lock on a test store, and check their history",
-        _add_chaos,
-        ChaosOptions,
-    ),
     "completion": Command(
         "print a completion script for a shell", _add_completion, CompletionOptions
     ),

@@ -161,14 +161,6 @@ class WebOptions(Options):
     interval: float
 
 
-class ChaosOptions(Options):
-    """Of `chaos`, whose *store* is the URL as it was typed."""
-
-    seed: int
-    seconds: float
-    picture: str | None
-
-
 class CompletionOptions(Options):
     """Of `completion`."""
 

@@ -5,7 +5,7 @@ never touch a later hold of the same thread (hazards A5, A9). Every request is i
 after a lost reply, it returns the first reply again.
 
 The decisions are in `rules`; stores that decide by themselves must reply the same, which
-tests/models checks.
+verification/models checks.
 """
 
 from __future__ import annotations
