@@ -40,7 +40,7 @@ PLACES = {
     "tests/servers/test_redis.py": "heavy",
     "tests/backends/test_zookeeper_faults.py": "heavy",
     "tests/backends/test_sql_tls.py": "variant",
-    "tests/cli/test_chaos.py": "heavy",
+    "tests/testing/test_chaos.py": "heavy",
     "tests/sql/test_race.py": "heavy",
     "tests/chaos/test_redis_cluster.py": "heavy",
     "tests/chaos/test_redis_slots.py": "heavy",

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import leaselock
+from leaselock._backends.libraries import check_version
 from leaselock._backends.sql.keys import ADVISORY, lock_word, short_word
 from leaselock._backends.sql.url import parsed
 
@@ -41,6 +42,7 @@ def test_a_missing_library_is_named_with_what_installs_it(
     url: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
+    check_version.cache_clear()
     with pytest.raises(ImportError, match=rf"pip install 'leaselock\[{extra}\]'"):
         leaselock.Client(url)
 

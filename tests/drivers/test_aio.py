@@ -13,7 +13,7 @@ import leaselock
 from leaselock._core.effects import FOREVER, CallUser, Process, Signal, Sleep, Wait
 from leaselock._drivers.aio import Aio, BodyGuard, _at_exit, _current_task, _Waker
 from leaselock._drivers.in_thread import InThread, _answer, _fail
-from leaselock._drivers.system_env import now, was_dropped
+from leaselock._drivers.system_env import now, was_closed
 
 # Longer than any operation here; a test that reaches it has failed.
 TIMEOUT = 60.0
@@ -51,7 +51,7 @@ def test_another_open_loop_is_refused_and_the_process_closed() -> None:
     process = waits()
     with pytest.raises(RuntimeError, match="another event loop"):
         asyncio.run(driver.run(process))
-    assert was_dropped(process)
+    assert was_closed(process)
     loop.close()
 
 
@@ -87,8 +87,23 @@ def test_a_task_cancelled_before_its_first_step_closes_its_process() -> None:
         task.cancel()
         await asyncio.wait([task])
         await asyncio.sleep(0)
-        assert was_dropped(process)
+        assert was_closed(process)
         assert driver.background == set()
+
+    asyncio.run(main())
+
+
+def test_a_process_that_the_collector_has_closed_gets_no_error() -> None:
+    """In the order in which it ends the coroutines of a loop that was closed with its tasks."""
+
+    async def main() -> None:
+        process = waits()
+        task = asyncio.ensure_future(Aio().run(process))
+        await asyncio.sleep(0)
+        process.close()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     asyncio.run(main())
 

@@ -19,7 +19,7 @@ import leaselock
 from leaselock._core.effects import FOREVER, CallUser, Owner, Process, Signal, Sleep, Spawn, Wait
 from leaselock._drivers import node
 from leaselock._drivers.aio import Aio
-from leaselock._drivers.system_env import LONGEST_WAIT, SystemEnv, now, time_left, was_dropped
+from leaselock._drivers.system_env import LONGEST_WAIT, SystemEnv, now, time_left, was_closed
 from leaselock._drivers.threads import Threads, _at_exit
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_a_thread_that_cannot_be_started_leaves_its_process_closed(
     process = waits()
     with pytest.raises(RuntimeError, match="start new thread"):
         Threads().run(waits(Spawn(process, "x")))  # type: ignore[arg-type]
-    assert was_dropped(process)
+    assert was_closed(process)
 
 
 def test_an_abandoned_process_is_not_started() -> None:
@@ -126,7 +126,7 @@ def test_an_abandoned_process_is_not_started() -> None:
     process.close()
     driver = Threads()
     driver._in_background(process)
-    assert was_dropped(process)
+    assert was_closed(process)
 
 
 def test_an_error_of_a_callback_is_reported_and_goes_no_further(

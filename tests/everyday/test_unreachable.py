@@ -40,7 +40,9 @@ def check(error: BaseException, library: str) -> None:
     assert "check that it runs and that this host can reach it: leaselock doctor " in text
     assert "secret" not in "".join(traceback.format_exception(error))
     if library:
-        assert library in type(error.__cause__).__module__
+        # On a busy machine the time of a request may end before the refusal arrives.
+        timed_out = isinstance(error.__cause__, TimeoutError)
+        assert timed_out or library in type(error.__cause__).__module__
     said = pickle.loads(pickle.dumps(error))
     assert (str(said), said.reason, type(said)) == (text, "unreachable", type(error))
 

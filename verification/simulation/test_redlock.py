@@ -9,9 +9,9 @@ from verification.simulation.stories import play
 
 # How many of each quarter.
 SEEDS = 7
-# Seeds that show an overlap, which is about one in forty.
-MAJORITY_LOSS = (47, 146, 152, 163)
-MINORITY_LOSS = (20621, 20633, 20684)
+# Seeds that show an overlap, which are few.
+MAJORITY_LOSS = (17, 18, 34, 44)
+MINORITY_LOSS = (20847, 20879)
 
 
 @pytest.mark.parametrize("quarter", QUARTERS)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaselock._core.backend import Listen
 from leaselock._core.effects import FOREVER, Call, CallUser, Owner, Sleep, Spawn, Wait
-from leaselock._drivers.system_env import was_dropped
+from leaselock._drivers.system_env import was_closed
 from leaselock.errors import LeaselockError, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class World:
     def step(self, run: Run, turn: int, answer: object, error: BaseException | None) -> None:
         """Give an answer to the process that waits for it in this turn."""
         machine = run.machine
-        if run.ended or run.turn != turn or was_dropped(run.process):
+        if run.ended or run.turn != turn or was_closed(run.process):
             self.quiet = True
             return
         if machine.frozen_until > self.time:

@@ -27,7 +27,7 @@ from leaselock._drivers.forgotten import CLOSER
 from leaselock._drivers.in_thread import InThread, Loop
 from leaselock._drivers.node import DRIVERS, forked_message
 from leaselock._drivers.owners import OWNERS
-from leaselock._drivers.system_env import Driver, time_left, was_dropped
+from leaselock._drivers.system_env import Driver, time_left, was_closed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -173,6 +173,8 @@ class Aio(Driver):
             try:
                 answer = await self._perform(effect)
             except BaseException as raised:
+                if was_closed(process):
+                    raise  # of a loop that has ended: the collector closed the process first
                 # Cancellation, too, is thrown into the process, which knows what to undo.
                 error = raised
         error = None
@@ -246,7 +248,7 @@ class Aio(Driver):
         task.add_done_callback(ended)
 
     async def _in_background(self, process: Process[None]) -> None:
-        if not was_dropped(process):
+        if not was_closed(process):
             await self.run(process)
 
     async def _call_user(self, effect: CallUser) -> object:

@@ -157,6 +157,6 @@ def _ours(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).partition(".")[0] == "leaselock"
 
 
-def was_dropped(process: object) -> bool:
-    """Whether *process* was closed before its first step."""
+def was_closed(process: object) -> bool:
+    """Whether *process* was closed, perhaps before its first step."""
     return getattr(process, "cr_frame", process) is None

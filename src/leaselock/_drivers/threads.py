@@ -26,7 +26,7 @@ from leaselock._drivers.errors import as_public, refuse_pickling
 from leaselock._drivers.forgotten import CLOSER, report
 from leaselock._drivers.node import DRIVERS, Node, forked_message
 from leaselock._drivers.owners import OWNERS
-from leaselock._drivers.system_env import Driver, time_left, was_dropped
+from leaselock._drivers.system_env import Driver, time_left, was_closed
 from leaselock._drivers.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Threads(Driver):
         return signal.is_set
 
     def _in_background(self, process: Process[None]) -> None:
-        if was_dropped(process):
+        if was_closed(process):
             return
         try:
             self.run(process)
