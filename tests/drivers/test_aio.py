@@ -97,7 +97,7 @@ def test_a_process_that_the_collector_has_closed_gets_no_error() -> None:
     """In the order in which it ends the coroutines of a loop that was closed with its tasks."""
 
     async def main() -> None:
-        process = waits()
+        process = waits(Wait(Signal(), FOREVER))
         task = asyncio.ensure_future(Aio().run(process))
         await asyncio.sleep(0)
         process.close()
