@@ -105,6 +105,55 @@ def test_a_renewal_whose_outcome_is_unknown_is_repeated() -> None:
     scene.do(machine, whole())
 
 
+def test_renewals_that_stay_unknown_are_repeated_after_growing_pauses() -> None:
+    """Such as on Redlock, while as many masters confirm as deny, and one does not answer."""
+    scene = Scene()
+    machine, service = scene.client()
+    backend: Any = service.contexts[None].registry.backend
+    tried: list[float] = []
+
+    async def unknown(claims: list[Claim], until: float) -> object:
+        tried.append(machine.now())
+        return [None for _ in claims]
+
+    async def whole() -> None:
+        handle = await mutex_of(service, lease=30.0).acquire(None)
+        backend.renew = unknown
+        await Sleep(handle.hold.valid_until)
+        assert handle.lost()
+
+    scene.do(machine, whole(), 35.0)
+    # 20 s are left after the first renewal, and the longest pauses are of some seconds.
+    assert 5 < len(tried) < 100
+
+
+def test_a_silent_store_does_not_delay_the_report_of_a_loss() -> None:
+    """Not even while the renewer waits for the answer to a release."""
+    scene = Scene()
+    machine = Machine(scene.world, "one")
+    backend: Any = Reporting(scene.store)
+    service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
+    registry = service.contexts[None].registry
+    reported: list[float] = []
+
+    async def silent(claim: Claim, *, tombstone: bool, until: float) -> bool:
+        await Sleep(until)
+        raise NotApplied("no answer")
+
+    async def whole() -> None:
+        handle = await mutex_of(service).acquire(None)
+        other = await mutex_of(service, "b").acquire(None)
+        handle.on_lost(lambda lease: reported.append(machine.now()), handle, as_handle)
+        backend.release = silent
+        began = machine.now()
+        registry.release_later(other.hold.claim)
+        backend.lose(handle.hold.claim.id, "its session ended")
+        await Sleep(began + 3.0)
+        assert reported == [pytest.approx(began, abs=0.01)]
+
+    scene.do(machine, whole())
+
+
 def test_a_renewal_that_finds_another_holder_loses_the_hold() -> None:
     scene = Scene()
     machine, service = scene.client()

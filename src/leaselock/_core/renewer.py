@@ -56,6 +56,8 @@ class Renewer:
         registry = self.registry
         while not registry.closed:
             await self._rest()
+            # A store that does not answer a release must not delay the report of a loss.
+            await self._notify_lost()
             await registry.pending_releases.send(registry.backend, self._due())
             await self._settle()
             await self._renew()
@@ -91,8 +93,11 @@ class Renewer:
     async def _renew(self) -> None:
         now = self.registry.env.now()
         due = [hold for hold in self.registry.held() if self._is_due(hold, now)]
+        before = self.failures
         for start in range(0, len(due), BATCH):
             await self._renew_batch(due[start : start + BATCH])
+        if due and self.failures == before:
+            self.failures = 0
 
     def _is_due(self, hold: Hold, now: float) -> bool:
         if hold.valid_until >= hold.max_valid_until or not hold.is_valid(now):
@@ -113,7 +118,6 @@ class Renewer:
             self._report("renewal_failed", holds, str(error))
             return
         unknown = [hold for hold, renewed in zip(holds, answers, strict=True) if renewed is None]
-        self.failures = 0
         # With what was left of each lease until now.
         self._report("renewed", [h for h, renewed in zip(holds, answers, strict=True) if renewed])
         for hold, claim, renewed in zip(holds, claims, answers, strict=True):

@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 BLOCKED_FOR = 3.0
 SPLIT = 0.03
 PAUSES = (0.001, 0.002, 0.004, 0.0)
+# Each failed try of a claim that had votes makes its pauses four times as long, up to this: a
+# master that has lost its data may offer its vote for as long as the others have the holder's.
+LONGEST_PAUSE = 0.1
 
 
 class Redlock:
@@ -89,6 +92,8 @@ class Redlock:
         self.waiting_at: dict[str, int] = {}
         self.queued_at: dict[str, int] = {}
         self.uncertain: set[str] = set()
+        # How many tries of each waiting claim had votes, and failed.
+        self.failures: dict[str, int] = {}
         self.pending_releases = PendingReleases(self.masters, self.now, self.random, self.closing)
 
     # --- a try ----------------------------------------------------------------------------------
@@ -107,9 +112,12 @@ class Redlock:
             won = self._won(votes, granted, queue_master)
             if won and (token := await self._token(claim, granted, until)) is not None:
                 return Grant(token, ())
-            if queue_master not in granted or await Wait(self.closing, self.now() + pause):
+            resume = self.now() + self._grown(claim, pause)
+            if queue_master not in granted or await Wait(self.closing, resume):
                 break
         votes.failed = True
+        if wait and granted:
+            self.failures[claim.id] = self.failures.get(claim.id, 0) + 1
         # Votes that do not count any more, too: what should have ended them did not arrive.
         unsaid = await self._give_back(claim, votes.granted(), until)
         busy = self._busy(votes, claim, queue_master)
@@ -122,6 +130,10 @@ class Redlock:
             self._done_with(claim)
             await self.pending_releases.start()
         return busy
+
+    def _grown(self, claim: Claim, pause: float) -> float:
+        longer = pause * 4.0 ** min(self.failures.get(claim.id, 0), 5)
+        return max(pause, min(longer, LONGEST_PAUSE))
 
     def _queue_at(self, claim: Claim, queue_master: int) -> None:
         """Queue at one master at a time: a claim left in another queue would block the next one."""
@@ -194,7 +206,8 @@ class Redlock:
             self.waiting_at[claim.id] = queue_master
             return reply._replace(retry_after=at_line.retry_after)
         # Several claims had some votes each: chance decides which one tries again first.
-        return reply._replace(retry_after=SPLIT * (0.1 + self.random()))
+        pause = self._grown(claim, SPLIT) * (0.1 + self.random())
+        return reply._replace(retry_after=pause)
 
     async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait for a message from the master where the claim is in the queue."""
@@ -278,6 +291,7 @@ class Redlock:
         """The claim waits no more."""
         self.waiting_at.pop(claim.id, None)
         self.queued_at.pop(claim.id, None)
+        self.failures.pop(claim.id, None)
         votes = self.latest.get(claim.id)
         if votes is not None and votes.failed:
             del self.latest[claim.id]
