@@ -238,6 +238,9 @@ class TaskWire(Wire):
             future.set_result(result)
         else:
             future.set_exception(error)
+            # A task that waits gets the error. One that was collected with this connection does
+            # not, and asyncio would report that the error was never retrieved.
+            future.exception()
 
     def _watch(self, events: int) -> None:
         assert self.loop is not None
