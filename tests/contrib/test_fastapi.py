@@ -159,3 +159,27 @@ def test_a_wrong_application_is_told_what_is_wrong(
 
     with pytest.raises(RuntimeError, match=message):
         asyncio.run(play())
+
+
+def test_a_synchronous_client_excludes_the_requests_of_one_loop(url: str) -> None:
+    """Each request is a task, and owns what it acquires; none waits for another one in its loop."""
+    app, account = FastAPI(), {"balance": 0}
+    client = leaselock.Client(url)
+
+    @app.post("/deposit")
+    async def deposit() -> None:
+        with client.lock("account"):
+            read = account["balance"]
+            await asyncio.sleep(0)
+            account["balance"] = read + 1
+
+    async def requests() -> list[int]:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as browser:
+            answers = await asyncio.gather(*(browser.post("/deposit") for _ in range(60)))
+        return [answer.status_code for answer in answers]
+
+    with client:
+        codes = asyncio.run(requests())
+    assert set(codes) <= {200, 500}
+    assert account["balance"] == codes.count(200) > 0
