@@ -19,8 +19,8 @@ try:
 except ImportError:  # the program runs without it, and so do its locks
     metrics = trace = None  # type: ignore[assignment]
 
-from leaselock.contrib.labels import OUTCOMES, Labels, family
 from leaselock._core.events import LATE
+from leaselock.contrib.labels import OUTCOMES, Labels, family
 from leaselock.version import __version__
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
-from leaselock.contrib.labels import IDLE, OUTCOMES, Labels, family
 from leaselock._core.events import LATE
+from leaselock.contrib.labels import IDLE, OUTCOMES, Labels, family
 
 if TYPE_CHECKING:
     from collections.abc import Callable
