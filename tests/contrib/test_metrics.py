@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry, generate_latest
 
 import leaselock
-from leaselock.contrib import otel, prometheus
+from leaselock.contrib import labels, otel, prometheus
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +55,89 @@ def test_prometheus_counts_and_times() -> None:
     with leaselock.Client(STORE) as client:
         prometheus.instrument(client, registry=registry)
     assert b'leaselock_lost_total{lock="order"} 1.0' in generate_latest(registry)
+
+
+def test_counters_begin_at_zero_with_the_first_acquire() -> None:
+    registry, reader = CollectorRegistry(), InMemoryMetricReader()
+    counters = ("lost", "renewal_failures", "late_renewals", "broken")
+    found: list[float | None] = []
+    with leaselock.Client(STORE) as client:
+        prometheus.instrument(client, registry=registry)
+        otel.instrument(client, meter_provider=MeterProvider([reader]))
+        with client.lock("first:5"):
+            for counter in counters:
+                name = f"leaselock_{counter}_total"
+                found.append(registry.get_sample_value(name, {"lock": "first"}))
+            telemetry = points(reader)
+    assert found == [0.0] * len(counters)
+    for name in ("lost", "renewal.late", "break", "backend.errors"):
+        assert [point.value for point in telemetry[f"leaselock.{name}"]] == [0], name
+
+
+def renewed(name: str, left: float) -> leaselock.Event:
+    """A renewal that was confirmed with *left* seconds of a lease of 30 s."""
+    return leaselock.Event("renewed", name, "id", 0.0, left, 30.0)
+
+
+def test_a_late_renewal_is_counted_before_the_loss() -> None:
+    registry, reader = CollectorRegistry(), InMemoryMetricReader()
+    measured = prometheus.metrics(registry)
+    telemetry = otel.Telemetry("memory://", labels.family, meters=MeterProvider([reader]))
+    for left in (20.0, 11.0, 9.0, 2.0):
+        measured.record(renewed("order:5", left), "order")
+        telemetry.record(renewed("order:5", left))
+    late = registry.get_sample_value("leaselock_late_renewals_total", {"lock": "order"})
+    assert late == 2.0
+    assert [point.value for point in points(reader)["leaselock.renewal.late"]] == [2]
+    assert registry.get_sample_value("leaselock_lost_total", {"lock": "order"}) == 0.0
+
+
+def test_the_number_of_series_is_bounded() -> None:
+    registry, reader = CollectorRegistry(), InMemoryMetricReader()
+    with leaselock.Client(STORE) as client:
+        prometheus.instrument(client, registry=registry)
+        otel.instrument(client, meter_provider=MeterProvider([reader]))
+        for i in range(labels.MOST_LABELS + 100):
+            with client.lock(f"user-{i}:a"):
+                pass
+    count = "leaselock_acquire_duration_seconds_count"
+    others = {"lock": labels.OTHERS, "outcome": "acquired"}
+    assert registry.get_sample_value(count, others) == 100
+    found = points(reader)
+    assert len(found["leaselock.acquire.duration"]) == labels.MOST_LABELS + 1
+    assert sum(point.value for point in found["leaselock.held"]) == 0
+    # What a server scrapes, with all series of all labels.
+    assert len(generate_latest(registry).splitlines()) < 60 * (labels.MOST_LABELS + 2)
+
+
+def test_a_label_ends_when_it_was_not_used_for_long() -> None:
+    now, begun, ended = [0.0], list[str](), list[str]()
+    own = labels.Labels(begin=begun.append, end=ended.append, clock=lambda: now[0])
+    for i in range(labels.MOST_LABELS):
+        assert own.use(f"user-{i}") == f"user-{i}"
+    now[0] = labels.IDLE - 1
+    assert own.use("user-0") == "user-0"
+    assert own.use("new") == labels.OTHERS
+    now[0] = labels.IDLE
+    assert own.use("new") == "new"
+    assert own.all() == [labels.OTHERS, "new", "user-0"]
+    assert len(ended) == labels.MOST_LABELS - 1
+    assert begun[-2:] == [labels.OTHERS, "new"]
+
+
+def test_the_series_of_a_label_that_ended_are_removed() -> None:
+    registry = CollectorRegistry()
+    measured = prometheus.metrics(registry)
+    now = [0.0]
+    measured.locks._clock = lambda: now[0]
+    for kind in ("asked", "granted", "renewed", "renewal_failed", "lost", "released", "broken"):
+        measured.record(renewed("order:5", 20.0)._replace(kind=kind), "order")
+    assert b'lock="order"' in generate_latest(registry)
+    now[0] = labels.IDLE
+    measured.record(renewed("other", 20.0)._replace(kind="asked"), "other")
+    text = generate_latest(registry)
+    assert b'lock="order"' not in text
+    assert b'leaselock_lost_total{lock="other"} 0.0' in text
 
 
 def test_prometheus_works_in_multiprocess_mode(tmp_path: Path) -> None:

@@ -7,11 +7,10 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from testkit.servers.process import HOST, eventually
 
 from leaselock._web.application import application
-from leaselock._web.server import Server, listen, url_of
+from leaselock._web.server import Server, configuration, listen, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ def served(make: Callable[[], Any], *, port: int = 0, **options: Any) -> Iterato
     async def run() -> None:
         client = make()
         app = application(client, **({"interval": INTERVAL} | options))
-        server = Server(uvicorn.Config(app, lifespan="on", log_config=None, access_log=False))
+        server = Server(configuration(app))
         server.page = app.state.page  # type: ignore[attr-defined]
         servers.append(server)
         await server.serve([listener])

@@ -12,9 +12,11 @@ from testkit.servers.chromium import Chromium
 from testkit.servers.process import eventually
 from testkit.servers.redis import Redis
 from tests.cli import circle
+from tests.web import scene
 from tests.web.serving import served
 
 import leaselock
+from leaselock import Holder, LockInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +99,90 @@ def test_text_of_the_store_is_text(browser: Chromium, page: str, store: str) -> 
         browser.wait("document.querySelector('#holds .hold')")
         assert browser.text("#detail-title") == visible
         assert not browser.value("document.querySelectorAll('main img, main script').length")
+
+
+def test_a_row_opens_on_a_click(browser: Chromium, page: str, store: str) -> None:
+    with leaselock.Client(store) as client:
+        client.lock("..").acquire()
+        client.lock("order:5").acquire()
+        shown(browser, "..", "order:5")
+        browser.value("document.querySelector('#rows td:nth-child(3)').click()")
+        browser.wait("document.querySelector('#holds .hold')")
+        assert browser.text("#detail-title") == ".."
+        browser.value("document.querySelector('#rows tr:last-child td:last-child').click()")
+        browser.wait("document.getElementById('detail-title').textContent === 'order:5'")
+
+
+def crowded() -> LockInfo:
+    """What another program may write."""
+    marks = "a" + "\u0301" * 500
+    holder = Holder("h" * 300_000, 1, "t" * 300_000, None, marks * 50, 1, None)
+    return LockInfo("n" * 50_000, holder, (), (holder,))
+
+
+class Foreign:
+    """Stands for a client of a store with such a lock."""
+
+    url = "redis://other"
+
+    async def locks(self, pattern: str = "*") -> list[LockInfo]:
+        """The locks now."""
+        others = [LockInfo(f"order:{i}", None, ()) for i in range(10)]
+        return [crowded(), *others]
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+def test_long_texts_and_many_marks_are_cut(browser: Chromium) -> None:
+    browser.problems.clear()
+    browser.size(1280, 900)
+    with served(Foreign) as url:
+        browser.open(url)
+        browser.wait("document.querySelectorAll('#rows tr').length > 5")
+        root = "document.documentElement"
+        assert browser.value(f"{root}.scrollWidth") == 1280
+        assert browser.value(f"{root}.scrollHeight") < 4_000
+        row = "[...document.querySelectorAll('#rows tr')].find((row) => row.textContent[0] === 'n')"
+        assert browser.value(f"{row}.offsetHeight") < 600
+        marks = browser.value(f"{row}.textContent.match(/\\p{{M}}+/gu).map((run) => run.length)")
+        assert max(marks) == 4
+        browser.value(f"{row}.cells[2].click()")
+        browser.wait("document.querySelector('#holds .hold')")
+        assert browser.value(f"{root}.scrollWidth") == 1280
+        assert browser.value(f"{root}.scrollHeight") < 4_000
+        assert browser.problems == []
+        browser.open("about:blank")
+
+
+class Pairs(Foreign):
+    """Stands for a client of a store where one owner waits for each lock."""
+
+    async def locks(self, pattern: str = "*") -> list[LockInfo]:
+        """The locks now."""
+        own = scene.Scene()
+        holders = [own.hold(f"web-{i}:1", 5.0) for i in range(10)]
+        waiters = [own.wait(f"job-{i}:1", 5.0) for i in range(10)]
+        pairs = enumerate(zip(holders, waiters, strict=True))
+        return [LockInfo(f"order:{i}", one, (other,), (one,)) for i, (one, other) in pairs]
+
+
+def test_the_graph_uses_the_width(browser: Chromium) -> None:
+    browser.problems.clear()
+    with served(Pairs) as url:
+        heights = []
+        for width in (1000, 1920):
+            browser.size(width, 1000)
+            browser.open(f"{url}?{width}")
+            browser.wait("document.getElementById('status').textContent === 'live'")
+            browser.value("document.getElementById('graph-box').open = true")
+            browser.wait("document.querySelectorAll('#graph svg').length")
+            heights.append(browser.value("document.querySelector('#graph svg').clientHeight"))
+            room = browser.value("document.getElementById('graph').clientWidth")
+            assert browser.value("document.querySelector('#graph svg').clientWidth") <= room
+        assert heights[1] < heights[0]
+        assert browser.problems == []
+        browser.open("about:blank")
 
 
 def test_by_keyboard(browser: Chromium, page: str, store: str) -> None:

@@ -255,11 +255,15 @@ def test_one_grant_is_broken_and_no_later_one(caplog: pytest.LogCaptureFixture) 
             assert "broken" in [change["kind"] for change in changes]
             assert await lost(lease)
 
-    with caplog.at_level(logging.WARNING, "leaselock._web"):
+    with caplog.at_level(logging.WARNING, "leaselock.web"):
         run(play)
-    (record,) = (record for record in caplog.records if record.name == "leaselock._web")
-    assert "broke 'order:5'" in record.getMessage()
-    assert "'gone\\nforged line'" in record.getMessage()
+    texts = [one.getMessage() for one in caplog.records if one.name == "leaselock.web"]
+    before, broke, *after = texts
+    assert "did not break 'order:5'" in before
+    assert "broke 'order:5'" in broke
+    assert all("did not break 'order:5'" in text for text in after)
+    assert all("'gone\\nforged line'" in text for text in (broke, *after))
+    assert len(after) == 2
 
 
 def test_a_store_that_fails_is_reported_to_who_breaks() -> None:

@@ -17,7 +17,8 @@ from leaselock import Holder, LockInfo, Waiter
 from leaselock._web import feed
 from leaselock._web.application import FILES, MOST_VIEWERS, MOST_WAITERS
 from leaselock._web.feed import Feed, detail, graph
-from leaselock._web.metrics import BY_FAMILY, MOST_FAMILIES, OTHERS, StoreMetrics
+from leaselock._web.metrics import BY_FAMILY, StoreMetrics
+from leaselock.contrib.labels import MOST_LABELS, OTHERS
 from leaselock.live import View, advance
 
 if TYPE_CHECKING:
@@ -455,6 +456,8 @@ def test_metrics_of_the_store() -> None:
         "holders": (2.0, 2.0),
         "waiting": (2.0, 0.0),
         "oldest_hold_seconds": (200.0, 10.0),
+        # Of order:5, which others wait for; order:6 is older, and nobody waits for it.
+        "oldest_contended_hold_seconds": (100.0, 0.0),
         "oldest_wait_seconds": (50.0, 0.0),
         "deadlocked": (0.0, 0.0),
     }
@@ -478,10 +481,20 @@ def test_a_family_that_is_free_again_is_zero() -> None:
 
 
 def test_the_number_of_series_is_bounded() -> None:
-    view = view_of(*(lock(f"job-{i}", hold("a", 900)) for i in range(MOST_FAMILIES + 300)))
+    view = view_of(*(lock(f"job-{i}", hold("a", 900)) for i in range(MOST_LABELS + 300)))
     found = samples(view)
     assert found["leaselock_store_held", OTHERS] == 300.0
-    assert len(found) <= (MOST_FAMILIES + 1) * len(BY_FAMILY) + 10
+    assert len(found) <= (MOST_LABELS + 1) * len(BY_FAMILY) + 10
+
+
+def test_labels_can_be_printed_and_have_a_bounded_length() -> None:
+    names = ["\x1b[2J:1", "a\rb", "\u202etxt", "\ud800", "\x00", "x" * 300_000]
+    view = view_of(*(lock(name, hold("a", 900)) for name in names))
+    text, _ = StoreMetrics(lambda: view).text("")
+    assert text.decode().replace("\n", "").isprintable()
+    assert len(text) < 10_000
+    found = {label for _, label in samples(view)}
+    assert {"\\x1b[2J", "a\\rb", "\\u202etxt", "\\ud800", "\\x00"} < found
 
 
 @pytest.mark.parametrize("accept", ["", "text/plain", "application/openmetrics-text"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import resource
 import signal
 import socket
 import subprocess
@@ -81,8 +82,65 @@ def test_the_token_is_in_the_fragment_of_the_address(shell: Shell) -> None:
     assert server.wait(LIMIT) == 0
     assert server.stderr is not None
     said = server.stderr.read()
-    assert f"with the token {token}" in said
+    assert token not in said  # it was printed once
     assert "broke 'order:5'" in said
+
+
+def test_the_token_can_be_set_and_is_not_printed(shell: Shell) -> None:
+    token = "a-token-that-was-made-elsewhere"
+    path = shell.folder / "token"
+    path.write_text(f"{token}\n", "utf-8")
+    server, url = started(shell, "--break-token-file", str(path))
+    body = {"name": "order:5", "token": 1, "message": "test"}
+    for given, status in (("wrong", 401), (token, 409)):
+        headers = {"Authorization": f"Bearer {given}"}
+        reply = httpx.post(f"{url}api/break", json=body, headers=headers, timeout=LIMIT)
+        assert reply.status_code == status
+    server.terminate()
+    assert server.wait(LIMIT) == 0
+    assert server.stderr is not None
+    said = server.stderr.read()
+    assert token not in said + url
+    assert "127.0.0.1 sent a wrong token to break a lock: refused" in said
+    assert "127.0.0.1 did not break 'order:5', token 1: 'test'" in said
+
+
+@pytest.mark.parametrize("content", [None, "", "short", "two lines\nof a token, in a file"])
+def test_a_file_without_a_token_is_refused(shell: Shell, content: str | None) -> None:
+    path = shell.folder / "token"
+    if content is not None:
+        path.write_text(content, "utf-8")
+    done = shell.run("web", "--port", "0", "--break-token-file", str(path))
+    assert done.returncode == 78
+    assert "break token" in done.stderr
+
+
+def test_half_open_connections_do_not_stop_it(shell: Shell) -> None:
+    """More of them than the process may have descriptors."""
+    descriptors, half_open = 128, 150
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+    server = shell.start("web", "--port", "0", preexec_fn=limited)
+    assert server.stdout is not None
+    url = server.stdout.readline().strip()
+    parts = urlsplit(url)
+    with contextlib.ExitStack() as stack:
+        for _ in range(half_open):
+            one = stack.enter_context(socket.create_connection((parts.hostname, parts.port)))
+            # The server may have closed it already.
+            with contextlib.suppress(OSError):
+                one.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-")
+        assert httpx.get(f"{url}healthz", timeout=LIMIT).status_code == 200
+        with streaming(url):
+            pass
+    server.terminate()
+    assert server.wait(LIMIT) == 0
+    assert server.stderr is not None
+    said = server.stderr.read()
+    assert "that sent no request" in said
+    assert len(said) < 2_000
 
 
 def test_its_address_as_json(shell: Shell) -> None:

@@ -158,6 +158,7 @@ class WebOptions(Options):
     port: int
     allow_host: list[str]
     allow_break: bool
+    break_token_file: str | None
     interval: float
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock._core.validation import shortened
+from leaselock._core.validation import LONGEST_NAME, shortened
 from leaselock.version import __version__
 
 if TYPE_CHECKING:
@@ -230,9 +230,9 @@ def _parsed(text: str) -> Metadata:
     # Written by other programs of other versions: the types are not taken for granted.
     try:
         words = json.loads(text)
-        host, pid, thread = str(words["host"]), int(words["pid"]), str(words["thread"])
+        host, pid, thread = _brief(words["host"]), int(words["pid"]), _brief(words["thread"])
         label, version = _optional(words.get("label")), _optional(words.get("version"))
-        who = (str(words.get(key, "")) for key in ("owner", "note", "process"))
+        who = (_brief(words.get(key, "")) for key in ("owner", "note", "process"))
         found = Metadata(host, pid, thread, label, version, *who)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return Metadata("unknown host", 0, f"described as {text!r:.80}", None, None)
@@ -240,7 +240,13 @@ def _parsed(text: str) -> Metadata:
 
 
 def _optional(word: object) -> str | None:
-    return None if word is None else str(word)
+    return None if word is None else _brief(word)
+
+
+def _brief(word: object) -> str:
+    """A word of the metadata, as long as this library writes it at most."""
+    text = str(word)
+    return text if len(text) * 4 <= LONGEST_NAME else shortened(text)
 
 
 def _text_of(one: Holder | Waiter) -> str:

@@ -23,6 +23,7 @@ from leaselock import LeaselockError, NotHeld, __version__
 from leaselock._web.feed import Feed, detail
 from leaselock._web.guard import Document, Guard, failure
 from leaselock._web.metrics import StoreMetrics
+from leaselock._web.sparse_log import SparseLog
 from leaselock.documents import SCHEMA, holder_document, lock_document
 from leaselock.live import Monitor
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     from leaselock import AsyncClient, Holder
     from leaselock.live import View
@@ -49,14 +51,39 @@ MOST_VIEWERS = 200
 MOST_WAITERS = 200
 LONGEST_BODY = 16_384
 LONGEST_MESSAGE = 1_000
+# Seconds within which the body of a request must arrive.
+BODY_TIMEOUT = 10.0
 
-logger = logging.getLogger("leaselock._web")
+logger = logging.getLogger("leaselock.web")
+
+
+class Stream(StreamingResponse):
+    """Server-sent events for one viewer of the page, or 503 if there are too many viewers."""
+
+    def __init__(self, page: Page, events: AsyncIterator[str]) -> None:
+        headers = {"X-Accel-Buffering": "no"}  # nginx would keep events back
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self.page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events. Nothing is awaited between the check of the limit and the count."""
+        if self.page.viewers >= self.page.most_viewers:
+            full = failure(503, "busy", f"there are {self.page.most_viewers} viewers already")
+            await full(scope, receive, send)
+            return
+        self.page.viewers += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.page.viewers -= 1
 
 
 class Page:
     """The handlers, and what they share."""
 
-    def __init__(self, client: AsyncClient, interval: float, token: str | None) -> None:
+    def __init__(
+        self, client: AsyncClient, interval: float, token: str | None, most_viewers: int
+    ) -> None:
         self.client = client
         self.token = token
         self.interval = interval
@@ -64,6 +91,8 @@ class Page:
         self.feed = Feed(self.monitor)
         self.metrics = StoreMetrics(lambda: self.feed.view)
         self.viewers = 0
+        self.most_viewers = most_viewers
+        self.refused = SparseLog()
         self.stopping = asyncio.Event()
         folder = resources.files("leaselock._web") / "static"
         self.files = {name: (folder / name).read_bytes() for name in (*FILES, OPENAPI)}
@@ -134,17 +163,11 @@ class Page:
 
     async def events(self, request: Request) -> Response:
         """The state of all locks and, from then on, each change, as server-sent events."""
-        if self.viewers >= MOST_VIEWERS:
-            return failure(503, "busy", f"there are {MOST_VIEWERS} viewers already")
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
-        headers = {"X-Accel-Buffering": "no"}  # nginx would keep events back
-        return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
+        return Stream(self, self._stream())
 
     async def _stream(self) -> AsyncIterator[str]:
-        if self.viewers >= MOST_VIEWERS:  # many came at once
-            return
-        self.viewers += 1
         stop = asyncio.create_task(self.stopping.wait())
         seen = 0
         try:
@@ -159,7 +182,6 @@ class Page:
                 seen = number
         finally:
             stop.cancel()
-            self.viewers -= 1
 
     async def scrape(self, request: Request) -> Response:
         """The state of the store for Prometheus."""
@@ -183,15 +205,25 @@ class Page:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         expected = self.token.encode()
         if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), expected):
-            return failure(401, "permission", "the token that was printed at the start is needed")
+            kind = "a wrong token" if given else "no token"
+            self.refused.warning("%s sent %s to break a lock: refused", _sender(request), kind)
+            return failure(401, "permission", "a break token is needed: see leaselock web --help")
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return failure(415, "usage", "Content-Type must be application/json")
-        asked = _order(await _body(request))
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT):
+                asked = _order(await _body(request))
+        except TimeoutError:
+            return failure(408, "usage", f"the body did not arrive within {BODY_TIMEOUT:g} s")
         if isinstance(asked, str):
             return failure(400, "usage", asked)
-        return await self._break(*asked, request)
+        reply = await self._break(*asked, _sender(request))
+        if reply.status_code != 200:
+            who, (name, token, message) = _sender(request), asked
+            logger.warning("%s did not break %r, token %d: %r", who, name, token, message)
+        return reply
 
-    async def _break(self, name: str, token: int, message: str, request: Request) -> Response:
+    async def _break(self, name: str, token: int, message: str, sender: str) -> Response:
         hold = _find(await self.feed.next(), name, token)
         if hold is None:  # perhaps it is younger than the view
             hold = _find(await self.feed.next(self.feed.view.number), name, token)
@@ -205,9 +237,13 @@ class Page:
             return failure(503, "unreachable", str(error))
         if broken is None:
             return failure(409, "not held", "it has become free")
-        sender = request.client.host if request.client is not None else "an unknown address"
         logger.warning("%s broke %r, held by %s, token %d: %r", sender, name, hold, token, message)
         return Document({"name": name, "broken": holder_document(broken)})
+
+
+def _sender(request: Request) -> str:
+    """The address that a request came from."""
+    return request.client.host if request.client is not None else "an unknown address"
 
 
 def _find(view: View, name: str, token: int) -> Holder | None:
@@ -248,14 +284,15 @@ def application(
     interval: float = 1.0,
     break_token: str | None = None,
     hosts: Iterable[str] = (),
+    most_viewers: int = MOST_VIEWERS,
 ) -> Starlette:
     """The application for the locks of *client*.
 
     *interval* is the least number of seconds between two reads of the store. With *break_token*,
-    who knows it may break locks. *hosts* are names of this server besides localhost. Its
-    `state.page.stopping` is an event that ends the streams.
+    who knows it may break locks. *hosts* are names of this server besides localhost. At most
+    *most_viewers* streams are open at a time. Its `state.page.stopping` is an event that ends them.
     """
-    page = Page(client, interval, break_token)
+    page = Page(client, interval, break_token, most_viewers)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -1,7 +1,7 @@
 """The state of a store for Prometheus.
 
-Series are labelled with the family of a lock's name, as those of `leaselock.contrib.prometheus`. A
-store may have any number of families, so those after the first `MOST_FAMILIES` share one label.
+Series are labelled with the family of a lock's name, as those of `leaselock.contrib.prometheus`.
+Their number is bounded in the same way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from leaselock.contrib.labels import family
+from leaselock.contrib.labels import Labels, family
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from leaselock import LockInfo
     from leaselock.live import View
 
-MOST_FAMILIES = 200
-OTHERS = "(others)"
 # The metrics with a value for each family, and their help.
 BY_FAMILY = {
     "leaselock_store_held": "Locks that are held.",
     "leaselock_store_holders": "Holders of locks, readers and permits counted singly.",
     "leaselock_store_waiting": "Owners that wait for a lock.",
     "leaselock_store_oldest_hold_seconds": "For how long the oldest hold has lasted.",
+    "leaselock_store_oldest_contended_hold_seconds": (
+        "For how long the oldest hold of a lock that others wait for has lasted."
+    ),
     "leaselock_store_oldest_wait_seconds": "For how long the oldest waiter has waited.",
     "leaselock_store_deadlocked": "Locks that are part of a deadlock.",
 }
@@ -41,7 +42,8 @@ class StoreMetrics(Collector):
 
     def __init__(self, view: Callable[[], View]) -> None:
         self.view = view
-        self.families: set[str] = set()
+        # A family stays for an hour, as zero: a series that ends raises no alert.
+        self.families = Labels()
         self.registry = CollectorRegistry()
         self.registry.register(self)
 
@@ -69,34 +71,28 @@ class StoreMetrics(Collector):
     def _by_family(self, view: View) -> Iterator[Metric]:
         values: dict[str, dict[str, float]] = {name: {} for name in BY_FAMILY}
         for lock in view.locks:
-            label = self._label(lock.name)
+            label = self.families.use(family(lock.name))
             for name, value in _figures(lock, view).items():
                 before = values[name].get(label, 0.0)
                 combined = max(before, value) if "oldest" in name else before + value
                 values[name][label] = combined
+        labels = self.families.all()
         for name, text in BY_FAMILY.items():
             metric = GaugeMetricFamily(name, text, labels=("lock",))
-            # A family that was seen once stays, as zero: a series that ends raises no alert.
-            for label in sorted(self.families | values[name].keys()):
+            for label in labels:
                 metric.add_metric((label,), values[name].get(label, 0.0))
             yield metric
-
-    def _label(self, name: str) -> str:
-        # A name that another program wrote may have halves of characters.
-        label = family(name).encode("utf-8", "backslashreplace").decode()
-        if label not in self.families and len(self.families) >= MOST_FAMILIES:
-            return OTHERS
-        self.families.add(label)
-        return label
 
 
 def _figures(lock: LockInfo, view: View) -> dict[str, float]:
     holds = [hold for hold in lock.holders if not hold.cooling_down]
+    oldest = _age([hold.since for hold in holds], view.at)
     return {
         "leaselock_store_held": float(bool(holds)),
         "leaselock_store_holders": float(len(holds)),
         "leaselock_store_waiting": float(len(lock.waiters)),
-        "leaselock_store_oldest_hold_seconds": _age([hold.since for hold in holds], view.at),
+        "leaselock_store_oldest_hold_seconds": oldest,
+        "leaselock_store_oldest_contended_hold_seconds": oldest if lock.waiters else 0.0,
         "leaselock_store_oldest_wait_seconds": _age([one.since for one in lock.waiters], view.at),
         "leaselock_store_deadlocked": float(lock.name in view.deadlocked),
     }

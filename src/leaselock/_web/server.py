@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from leaselock._web.application import application
+from leaselock._web.application import MOST_VIEWERS, application
+from leaselock._web.connections import BACKLOG, Connection, most_connections
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from starlette.applications import Starlette
 
     from leaselock import AsyncClient
 
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 # Seconds for which requests may go on after a signal. Event streams end at once.
 GRACE = 3
-BACKLOG = 128
 
 
 class Server(uvicorn.Server):
@@ -55,6 +57,29 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
+def most_viewers() -> int:
+    """How many streams may be open: some connections are left for other requests."""
+    return min(MOST_VIEWERS, most_connections() * 3 // 4)
+
+
+def configuration(app: Starlette) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    return uvicorn.Config(
+        app,
+        lifespan="on",
+        http=Connection,
+        backlog=BACKLOG,
+        ws="none",
+        log_config=None,
+        # Otherwise each malformed request would write a line.
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE,
+    )
+
+
 async def serve(
     client: AsyncClient,
     listener: socket.socket,
@@ -64,19 +89,14 @@ async def serve(
     hosts: Iterable[str],
 ) -> None:
     """Serve the page until a signal of ENDING. A second one ends it without waiting."""
-    app = application(client, interval=interval, break_token=break_token, hosts=hosts)
-    config = uvicorn.Config(
-        app,
-        lifespan="on",
-        http="h11",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=GRACE,
+    app = application(
+        client,
+        interval=interval,
+        break_token=break_token,
+        hosts=hosts,
+        most_viewers=most_viewers(),
     )
-    server = Server(config)
+    server = Server(configuration(app))
 
     def stop() -> None:
         app.state.page.stopping.set()

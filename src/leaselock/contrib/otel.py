@@ -19,7 +19,8 @@ try:
 except ImportError:  # the program runs without it, and so do its locks
     metrics = trace = None  # type: ignore[assignment]
 
-from leaselock.contrib.labels import OUTCOMES, family
+from leaselock._core.events import LATE
+from leaselock.contrib.labels import OUTCOMES, Labels, family
 from leaselock.version import __version__
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def instrument(
     """Report metrics and spans of *client*.
 
     The providers are the global ones by default. *label* makes the attribute `leaselock.lock` from
-    the name of a lock: the default is the part before its first colon. Spans have the full name.
+    the name of a lock: the default is the part before its first colon. There are at most 200
+    values; further ones are reported as "(others)". Spans have the full name.
     """
     if trace is None:
         return
@@ -81,11 +83,14 @@ class Telemetry:
         self.acquire = meter.create_histogram("leaselock.acquire.duration", "s")
         self.hold = meter.create_histogram("leaselock.hold.duration", "s")
         self.slack = meter.create_histogram("leaselock.renewal.slack", "s")
+        self.late = meter.create_counter("leaselock.renewal.late")
         self.lost = meter.create_counter("leaselock.lost")
         self.broken = meter.create_counter("leaselock.break")
         self.errors = meter.create_counter("leaselock.backend.errors")
         self.held = meter.create_up_down_counter("leaselock.held")
         self.waiting = meter.create_up_down_counter("leaselock.waiting")
+        # A label ends never: a hold must be subtracted where it was added.
+        self.locks = Labels(begin=self._begin, idle=float("inf"))
         self.spans: dict[str, Any] = {}
         self.queued: set[str] = set()
 
@@ -112,8 +117,18 @@ class Telemetry:
                 span.set_status(trace.Status(trace.StatusCode.ERROR, event.reason))
             span.end()
 
+    def _attributes(self, lock: str) -> dict[str, str]:
+        return {"leaselock.backend": self.backend, "leaselock.lock": lock}
+
+    def _begin(self, lock: str) -> None:
+        """Start the counters of a label at 0, so that the first loss is an increase."""
+        own = self._attributes(lock)
+        for counter in (self.late, self.lost, self.broken):
+            counter.add(0, own)
+        self.errors.add(0, own | {"operation": "renew"})
+
     def _measure(self, event: Event) -> None:
-        own = {"leaselock.backend": self.backend, "leaselock.lock": self.label(event.name)}
+        own = self._attributes(self.locks.use(self.label(event.name)))
         match event.kind:
             case "busy":
                 self.queued.add(event.id)
@@ -127,9 +142,10 @@ class Telemetry:
             case "released" | "lost":
                 self.hold.record(event.seconds, own | {"outcome": event.kind})
                 self.held.add(-1, own)
-                self.lost.add(event.kind == "lost", own | {"reason": event.reason})
+                self.lost.add(event.kind == "lost", own)
             case "renewed":
                 self.slack.record(event.seconds, own)
+                self.late.add(event.seconds < event.lease * LATE, own)
             case "renewal_failed":
                 self.errors.add(1, own | {"operation": "renew"})
             case "broken":

@@ -7,23 +7,31 @@
 
 Only histograms and counters, so it also works in prometheus_client's multiprocess mode. Series are
 labelled with the *family* of a lock's name, not with the name: one series for each order would be
-too many. What a store holds now is a question to the store: `leaselock ls --json`.
+too many. There are at most 200 families; further ones are counted as "(others)". The series of a
+family end when no event used it for an hour, but for multiprocess mode, which cannot remove series.
+Counters start at 0 with the first acquire of a family, so that `increase` sees the first loss.
+What a store holds now is a question to the store: `leaselock ls --json`.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
-from leaselock.contrib.labels import OUTCOMES, family
+from leaselock._core.events import LATE
+from leaselock.contrib.labels import IDLE, OUTCOMES, Labels, family
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock import AsyncClient, Client, Event
 
+# The variable that makes prometheus_client share its metrics between processes.
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+HOLD_OUTCOMES = ("released", "lost")
 # Seconds: from a round trip to an hour.
 BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
 
@@ -59,18 +67,42 @@ class Metrics:
         self.failed = Counter(
             "leaselock_renewal_failures", "Renewals to repeat.", ("lock",), registry=registry
         )
+        self.late = Counter(
+            "leaselock_late_renewals",
+            "Renewals that were confirmed when less than a third of the lease was left.",
+            ("lock",),
+            registry=registry,
+        )
         self.broken = Counter(
             "leaselock_broken", "Locks broken by force.", ("lock",), registry=registry
         )
+        idle = float("inf") if MULTIPROCESS in os.environ else IDLE
+        self.locks = Labels(begin=self._begin, end=self._end, idle=idle)
 
-    def record(self, event: Event, lock: str) -> None:
-        """Count one event."""
+    def _begin(self, lock: str) -> None:
+        """Start the counters of a label at 0: `increase` does not see the first value of one."""
+        for counter in (self.lost, self.failed, self.late, self.broken):
+            counter.labels(lock)
+
+    def _end(self, lock: str) -> None:
+        """Remove the series of a label."""
+        for metric in (self.slack, self.lost, self.failed, self.late, self.broken):
+            metric.remove(lock)
+        for outcome in OUTCOMES.values():
+            self.acquire.remove(lock, outcome)
+        for outcome in HOLD_OUTCOMES:
+            self.hold.remove(lock, outcome)
+
+    def record(self, event: Event, text: str) -> None:
+        """Count one event of a lock whose label is *text*."""
+        lock = self.locks.use(text)
         if event.kind in OUTCOMES:
             self.acquire.labels(lock, OUTCOMES[event.kind]).observe(event.seconds)
-        elif event.kind in ("released", "lost"):
+        elif event.kind in HOLD_OUTCOMES:
             self.hold.labels(lock, event.kind).observe(event.seconds)
         elif event.kind == "renewed":
             self.slack.labels(lock).observe(event.seconds / event.lease)
+            self.late.labels(lock).inc(event.seconds < event.lease * LATE)
         elif event.kind == "renewal_failed":
             self.failed.labels(lock).inc()
         elif event.kind == "broken":

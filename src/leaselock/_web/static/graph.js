@@ -103,6 +103,27 @@ function place(part, waits, stuck, top, centres) {
   return top + height;
 }
 
+// The centres of all owners, with the components side by side in as many columns as the width has
+// room for, each in the column that is the shortest so far; and the size of the picture.
+function arrange(parts, waits, stuck, width, margin) {
+  const placed = parts.map((part) => {
+    const centres = new Map();
+    const height = place(part, waits, stuck, 0, centres);
+    return { centres, height, width: Math.max(...[...centres.values()].map((centre) => centre.x)) + WIDTH / 2 };
+  });
+  const column = Math.max(...placed.map((part) => part.width)) + margin + 2 * MARGIN;
+  const bottoms = new Array(Math.max(1, Math.min(parts.length, Math.floor((width + 2 * MARGIN) / column)))).fill(MARGIN);
+  const all = new Map();
+  let right = 0;
+  for (const part of placed) {
+    const index = bottoms.indexOf(Math.min(...bottoms));
+    for (const [id, { x, y }] of part.centres) all.set(id, { x: x + index * column, y: y + bottoms[index] });
+    right = Math.max(right, index * column + part.width + margin);
+    bottoms[index] += part.height + 26;
+  }
+  return [all, right, Math.max(...bottoms)];
+}
+
 // The point where the line from the centre of a box to another point leaves the box.
 function border(centre, towards) {
   const dx = towards.x - centre.x, dy = towards.y - centre.y;
@@ -157,13 +178,9 @@ export function draw(container, data, { text, person }) {
     return;
   }
   const stuck = new Set(data.owners.filter((owner) => owner.deadlocked).map((owner) => owner.id));
-  const centres = new Map();
-  let bottom = MARGIN;
-  for (const part of components(data.owners, data.waits))
-    bottom = place(part, data.waits, stuck, bottom, centres) + 26;
   const pairs = new Set(data.waits.map((wait) => `${wait.waiter} ${wait.holder}`));
   const bows = data.waits.some((wait) => pairs.has(`${wait.holder} ${wait.waiter}`));
-  const right = Math.max(...[...centres.values()].map((centre) => centre.x)) + WIDTH / 2 + (bows ? 60 : MARGIN);
+  const [centres, right, bottom] = arrange(components(data.owners, data.waits), data.waits, stuck, container.clientWidth, bows ? 60 : MARGIN);
   const count = `${data.owners.length} owners, ${data.waits.length} waits, ${stuck.size} owners in a deadlock`;
   const id = `${container.id}-head`;
   const svg = make("svg", { width: right, height: bottom, role: "group", "aria-label": `Waits-for graph: ${count}` },

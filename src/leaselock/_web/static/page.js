@@ -20,8 +20,17 @@ let breakToken = sessionStorage.getItem("break-token") ?? "";
 
 // --- texts ----------------------------------------------------------------------------------------
 
-// Characters that are invisible or change the direction of writing are shown as their codes.
-const text = (raw) => String(raw).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (char) => `\\u{${char.codePointAt(0).toString(16)}}`);
+// Characters that are invisible or change the direction of writing are shown as their codes. Other
+// programs write texts of any length, and any number of marks above one letter: both are cut.
+// Names and labels that this library writes have at most 255 bytes, and are shown in full.
+const LONGEST = 255, PERSON = 64, MARKS = /(\p{M}{4})\p{M}+/gu;
+const code = (char) => `\\u{${char.codePointAt(0).toString(16)}}`;
+function text(raw, most = LONGEST) {
+  const all = String(raw);
+  // Before the end of a pair of surrogates is no place to cut.
+  const part = all.length > most ? `${all.slice(0, most).replace(/[\ud800-\udbff]$/, "")}…` : all;
+  return part.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, code).replace(MARKS, "$1…");
+}
 
 // As the command line writes them: 850ms, 12.3s, 4m05s, 3h20m, 2d06h.
 function duration(seconds) {
@@ -42,8 +51,9 @@ function age(seconds) {  // without tenths, which would change at each read
 }
 
 function person(one) {
-  if (!one.pid) return text(one.host);
-  return text(`${one.host}:${one.pid}${one.thread === "MainThread" ? "" : `/${one.thread}`}`);
+  const host = text(one.host, PERSON);
+  if (!one.pid) return host;
+  return `${host}:${one.pid}${one.thread === "MainThread" ? "" : `/${text(one.thread, PERSON)}`}`;
 }
 
 const clock = () => Date.now() / 1000 + offset;
@@ -396,7 +406,7 @@ function head(data) {
     say(by("rate"), data.grants_per_second.toFixed(1));
   } else {
     const last = data.at ? `This is the state of ${new Date(data.at * 1000).toLocaleTimeString()}.` : "";
-    say(by("error"), `The store does not answer: ${text(data.error)}. ${last}`);
+    say(by("error"), `The store does not answer: ${text(data.error).replace(/\.$/, "")}. ${last}`);
     status("store does not answer", "stale");
   }
   showDeadlocks(data.deadlocks);
@@ -488,7 +498,14 @@ async function start() {
   connect();
 }
 
+// A click anywhere in a row opens it, unless it ends the selection of a text or is on a link.
+function onRowClick(event) {
+  const row = event.target.closest("tr");
+  if (row && !event.target.closest("a") && getSelection().isCollapsed) location.hash = address(row.dataset.name);
+}
+
 addEventListener("hashchange", route);
+by("rows").addEventListener("click", onRowClick);
 document.addEventListener("keydown", onKey);
 by("filter").addEventListener("input", () => { limit = FIRST_ROWS; render(); });
 by("more").addEventListener("click", () => { limit = FAR; render(); });
