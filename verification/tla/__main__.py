@@ -74,8 +74,8 @@ def traces(first: int, count: int, seconds: float) -> int:
             print(f"seed {seeds[index]} is no behaviour of the model")
         if result.violated:
             print(f"an invariant is violated: {result.violated}")
-    spent = time.monotonic() - began
-    print(f"{count - all_refused} of {count} runs accepted in {spent:.0f} s")
+        done, spent = seeds.stop - first, time.monotonic() - began
+        print(f"{done - all_refused} of {done} runs accepted in {spent:.0f} s", flush=True)
     return all_refused
 
 

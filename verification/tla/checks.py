@@ -48,8 +48,8 @@ NOTICE = ("NoticeFirst", "Exclusion")
 REDLOCK = {
     "Clients": "{a, b}",
     "Servers": "{x, y, z}",
-    "Lease": "2",
-    "Drift": "1",
+    "Lease": "1",
+    "Drift": "0",
     "MaxTries": "1",
     "MaxLate": "0",
     "Losses": "0",
@@ -57,8 +57,9 @@ REDLOCK = {
     "ClockTokens": "TRUE",
 }
 REDLOCK_HOLDS = ("Exclusion", "Agreed", "TokensRise")
-LOSS = REDLOCK | {"Drift": "0", "Losses": "1"}
-AGAIN = REDLOCK | {"Drift": "0", "MaxTries": "2"}
+DRIFT = REDLOCK | {"Lease": "2", "Drift": "1"}
+LOSS = REDLOCK | {"Losses": "1"}
+AGAIN = REDLOCK | {"MaxTries": "2"}
 
 ZOOKEEPER = {
     "Clients": "{a, b}",
@@ -103,6 +104,7 @@ CHECKS = (
     flawed("lease", READERS, "promotes_beside", LEASE_HOLDS, "StoreExclusion", "Exclusion"),
     flawed("lease", READERS, "writer_beside_readers", LEASE_HOLDS, "StoreExclusion", "Exclusion"),
     Check("redlock", "redlock", REDLOCK, REDLOCK_HOLDS),
+    Check("redlock, drift", "redlock", DRIFT, REDLOCK_HOLDS, complete=False, long=True),
     Check("redlock, two tries", "redlock", AGAIN, REDLOCK_HOLDS, complete=False, long=True),
     Check(
         "redlock, delayed restart",
@@ -116,7 +118,7 @@ CHECKS = (
     flawed("redlock", REDLOCK, "none", ("InOrder",), "InOrder"),
     flawed("redlock", REDLOCK, "minority", ("Exclusion",), "Exclusion"),
     flawed("redlock", REDLOCK, "from_reply", REDLOCK_HOLDS, "Exclusion", "Agreed"),
-    flawed("redlock", REDLOCK, "no_drift", REDLOCK_HOLDS, "Exclusion", "Agreed"),
+    flawed("redlock", DRIFT, "no_drift", REDLOCK_HOLDS, "Exclusion", "Agreed"),
     flawed("redlock", REDLOCK, "release_unchecked", REDLOCK_HOLDS, "Exclusion", "Agreed"),
     flawed("redlock", AGAIN, "counts_undone", REDLOCK_HOLDS, "Exclusion", "Agreed"),
     Check("sessions, ZooKeeper", "sessions", ZOOKEEPER, SESSION_HOLDS),

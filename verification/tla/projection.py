@@ -1,10 +1,10 @@
 """Runs of the simulator, projected to the variables of `lease.tla`.
 
-The run is that of the story `memory`: the production text of the client, and `_core/rules.py` as
-the store. What the simulator does with it is recorded as events: a client begins a request, the store
-carries one out (with the state of the lock after it), a client gets the answer or stops waiting for
-it. The projection decides nothing: whether the events are a behaviour of the model is for TLC to
-say (`trace_lease.tla`).
+The run is that of the story `memory`: the production text of the client, with `_core/rules.py` as
+the store. What the simulator does with it is recorded as events: a client begins a request, the
+store carries one out (with the state of the lock after it), a client gets the answer or stops
+waiting for it. The projection decides nothing: whether the events are a behaviour of the model is
+for TLC to say (`trace_lease.tla`).
 
 One lock and one user per machine, no crash and no break: these the model does not have. Times are
 multiples of 2**-20 s, which floating-point numbers represent exactly.
