@@ -20,7 +20,7 @@ TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 COVERED = src/leaselock/_core/*,src/leaselock/_drivers/*,src/leaselock/_backends/redlock/*
 
 .DEFAULT_GOAL = help
-.PHONY: docs package lua man screenshots check checks verify chaos interruptions hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces explore clean
+.PHONY: docs package lua man screenshots check checks verify chaos interruptions hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces models explore clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -164,6 +164,9 @@ traces: $(READY) ## hash the traces of 300 seeds of each story; make traces AGAI
 
 explore: $(READY) ## all interleavings of two or three processes, to a bound
 	$(PY) -m verification.simulation.explore
+
+models: $(READY) ## TLA+ models, checked by TLC: make models, make models LONG=1
+	$(PY) -m verification.tla $(if $(LONG),--long --traces 1000)
 
 clean: ## remove everything that make made
 	rm -rf .venv .demo-venv build dist docs/_build docs/project .coverage .coverage.* htmlcov \

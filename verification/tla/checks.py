@@ -1,0 +1,148 @@
+"""What TLC checks: the models, their constants, and the flaws that it must find."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from verification.tla.projection import TICKS
+
+from leaselock._core.rules import CONFIRM_WITHIN, FORGET_AFTER
+
+NEVER = 1_000_000
+
+
+class Check(NamedTuple):
+    """One run of TLC."""
+
+    name: str
+    model: str
+    constants: dict[str, str]
+    invariants: tuple[str, ...]
+    violated: tuple[str, ...] = ()
+    """The invariants of which TLC must find one violated; none, if it must find no error."""
+    complete: bool = True
+    """Whether all states are visited; otherwise those that the time limit allows."""
+    long: bool = False
+    """Whether it takes so long that only `--long` runs it."""
+
+
+LEASE = {
+    "Clients": "{a, b}",
+    "Leases": "{2}",
+    "Offer": "1",
+    "Margin": "0",
+    "Modes": '{"exclusive"}',
+    "MaxLate": "0",
+    "Renewals": "1",
+    "Forget": str(NEVER),
+    "Punctual": "FALSE",
+    "Drops": "FALSE",
+    "Distinct": "FALSE",
+}
+LEASE_HOLDS = ("Exclusion", "StoreExclusion", "Agreed", "Ghosts", "DroppedEnds", "NoTwice")
+READERS = LEASE | {"Modes": '{"exclusive", "shared"}'}
+LATE = LEASE | {"MaxLate": "1"}
+PUNCTUAL = LEASE | {"Punctual": "TRUE", "Margin": "1"}
+NOTICE = ("NoticeFirst", "Exclusion")
+
+REDLOCK = {
+    "Clients": "{a, b}",
+    "Servers": "{x, y, z}",
+    "Lease": "1",
+    "Drift": "0",
+    "MaxTries": "1",
+    "MaxLate": "0",
+    "Losses": "0",
+    "Delayed": "FALSE",
+    "ClockTokens": "TRUE",
+}
+REDLOCK_HOLDS = ("Exclusion", "Agreed", "TokensRise")
+DRIFT = REDLOCK | {"Lease": "2", "Drift": "1"}
+LOSS = REDLOCK | {"Losses": "1"}
+AGAIN = REDLOCK | {"MaxTries": "2"}
+
+ZOOKEEPER = {
+    "Clients": "{a, b}",
+    "Timeout": "3",
+    "Lag": "1",
+    "Proven": "2",
+    "Resumes": "TRUE",
+    "Terminates": "FALSE",
+    "MaxSessions": "1",
+}
+SQL = ZOOKEEPER | {"Resumes": "FALSE", "MaxSessions": "2"}
+SESSION_HOLDS = ("Exclusion", "Agreed", "Ghosts", "OneNode", "Woken")
+
+
+def flawed(
+    model: str, constants: dict[str, str], flaw: str, invariants: tuple[str, ...], *violated: str
+) -> Check:
+    """A check with a planted flaw."""
+    return Check(f"{model}: {flaw}", model, constants | {"Flaw": flaw}, invariants, violated)
+
+
+CHECKS = (
+    Check("lease", "lease", LEASE, LEASE_HOLDS),
+    Check("lease, late requests", "lease", LATE, LEASE_HOLDS, complete=False, long=True),
+    Check("lease, readers and writers", "lease", READERS, LEASE_HOLDS, complete=False, long=True),
+    Check(
+        "lease, dropped when lost",
+        "lease",
+        LATE | {"Drops": "TRUE"},
+        LEASE_HOLDS,
+        complete=False,
+        long=True,
+    ),
+    Check("lease, notice of loss", "lease", PUNCTUAL, NOTICE, complete=False, long=True),
+    flawed("lease", PUNCTUAL | {"Margin": "0"}, "none", NOTICE, "NoticeFirst"),
+    flawed("lease", LATE, "no_tombstone", LEASE_HOLDS, "Ghosts"),
+    flawed("lease", LATE, "not_unsure", LEASE_HOLDS, "Ghosts"),
+    flawed("lease", LATE, "try_not_withdrawn", LEASE_HOLDS, "Ghosts"),
+    flawed("lease", LEASE, "from_reply", LEASE_HOLDS, "Exclusion", "Agreed"),
+    flawed("lease", LEASE, "expires_early", LEASE_HOLDS, "Exclusion", "Agreed"),
+    flawed("lease", LEASE, "release_unchecked", LEASE_HOLDS, "Exclusion", "Agreed"),
+    flawed("lease", READERS, "promotes_beside", LEASE_HOLDS, "StoreExclusion", "Exclusion"),
+    flawed("lease", READERS, "writer_beside_readers", LEASE_HOLDS, "StoreExclusion", "Exclusion"),
+    Check("redlock", "redlock", REDLOCK, REDLOCK_HOLDS),
+    Check("redlock, drift", "redlock", DRIFT, REDLOCK_HOLDS, complete=False, long=True),
+    Check("redlock, two tries", "redlock", AGAIN, REDLOCK_HOLDS, complete=False, long=True),
+    Check(
+        "redlock, delayed restart",
+        "redlock",
+        LOSS | {"Delayed": "TRUE"},
+        REDLOCK_HOLDS,
+        complete=False,
+        long=True,
+    ),
+    flawed("redlock", LOSS, "none", ("Exclusion",), "Exclusion"),
+    flawed("redlock", REDLOCK, "none", ("InOrder",), "InOrder"),
+    flawed("redlock", REDLOCK, "minority", ("Exclusion",), "Exclusion"),
+    flawed("redlock", REDLOCK, "from_reply", REDLOCK_HOLDS, "Exclusion", "Agreed"),
+    flawed("redlock", DRIFT, "no_drift", REDLOCK_HOLDS, "Exclusion", "Agreed"),
+    flawed("redlock", REDLOCK, "release_unchecked", REDLOCK_HOLDS, "Exclusion", "Agreed"),
+    flawed("redlock", AGAIN, "counts_undone", REDLOCK_HOLDS, "Exclusion", "Agreed"),
+    Check("sessions, ZooKeeper", "sessions", ZOOKEEPER, SESSION_HOLDS),
+    Check("sessions, SQL", "sessions", SQL, SESSION_HOLDS, long=True),
+    flawed(
+        "sessions", ZOOKEEPER | {"Terminates": "TRUE"}, "none", SESSION_HOLDS, "Exclusion", "Agreed"
+    ),
+    flawed("sessions", ZOOKEEPER, "whole_timeout", SESSION_HOLDS, "Exclusion", "Agreed"),
+    flawed("sessions", ZOOKEEPER, "from_reply", SESSION_HOLDS, "Exclusion", "Agreed"),
+    flawed("sessions", ZOOKEEPER, "ping_proves", SESSION_HOLDS, "Exclusion", "Agreed"),
+    flawed("sessions", ZOOKEEPER, "head_unchecked", SESSION_HOLDS, "Exclusion", "Agreed"),
+    flawed("sessions", ZOOKEEPER, "creates_unread", SESSION_HOLDS, "OneNode"),
+    flawed("sessions", ZOOKEEPER, "unknown_is_absent", SESSION_HOLDS, "Ghosts"),
+    flawed("sessions", ZOOKEEPER, "no_recheck", SESSION_HOLDS, "Woken"),
+)
+
+TRACE = LEASE | {
+    "Clients": '{"m0", "m1", "m2", "m3"}',
+    "Leases": "{1}",
+    "Offer": str(int(CONFIRM_WITHIN * TICKS)),
+    "MaxLate": str(NEVER),
+    "Renewals": str(NEVER),
+    "Forget": str(int(FORGET_AFTER * TICKS)),
+    "Distinct": "TRUE",
+    "Flaw": "none",
+}
+TRACE_HOLDS = ("Exclusion", "StoreExclusion", "Agreed", "Ghosts", "NoTwice")

@@ -1,0 +1,73 @@
+"""The models: small ones complete, each planted flaw found, runs of the code accepted."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from verification.simulation.planted import (
+    expires_early,
+    no_tombstone,
+    renewal_shortens,
+    validity_from_reply,
+)
+from verification.tla import tlc
+from verification.tla.checks import CHECKS
+from verification.tla.projection import events_of
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from verification.tla.checks import Check
+
+SECONDS = 1800.0
+FIRST, RUNS = 0, 25
+TIMEOUT = pytest.mark.timeout(SECONDS * 1.1)
+
+
+@pytest.fixture(autouse=True)
+def programs() -> None:
+    """Skip where there is no Java."""
+    if shutil.which("java") is None or shutil.which("mvn") is None:
+        pytest.skip("no server: java and mvn are needed to check models")
+
+
+@pytest.mark.heavy
+@TIMEOUT
+@pytest.mark.parametrize(
+    "check", [check for check in CHECKS if not check.long], ids=lambda check: check.name
+)
+def test_model(check: Check) -> None:
+    result = tlc.check(check, SECONDS)
+    if check.violated:
+        assert result.violated in check.violated
+    else:
+        assert (result.violated, result.finished) == ("", True)
+
+
+@pytest.mark.heavy
+@TIMEOUT
+def test_runs_of_the_code_are_behaviours_of_the_model() -> None:
+    refused, result = tlc.refused([events_of(FIRST + i) for i in range(RUNS)], SECONDS)
+    assert (refused, result.violated) == ([], "")
+
+
+@pytest.mark.heavy
+@TIMEOUT
+@pytest.mark.parametrize(
+    "plant", [expires_early, no_tombstone, renewal_shortens, validity_from_reply]
+)
+def test_runs_of_code_with_a_bug_are_not(
+    plant: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant.plant(monkeypatch)
+    refused, _ = tlc.refused([events_of(FIRST + i) for i in range(RUNS)], SECONDS)
+    assert refused
+
+
+@pytest.mark.heavy
+def test_without_java_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(tlc.NoTlc, match="no java: install it"):
+        tlc.jar()
