@@ -40,6 +40,7 @@ LEASE = {
     "Distinct": "FALSE",
 }
 LEASE_HOLDS = ("Exclusion", "StoreExclusion", "Agreed", "Ghosts", "DroppedEnds", "NoTwice")
+SMALL = LEASE | {"Leases": "{1}", "Renewals": "0"}
 READERS = LEASE | {"Modes": '{"exclusive", "shared"}'}
 LATE = LEASE | {"MaxLate": "1"}
 PUNCTUAL = LEASE | {"Punctual": "TRUE", "Margin": "1"}
@@ -82,7 +83,8 @@ def flawed(
 
 
 CHECKS = (
-    Check("lease", "lease", LEASE, LEASE_HOLDS),
+    Check("lease, small", "lease", SMALL, LEASE_HOLDS),
+    Check("lease", "lease", LEASE, LEASE_HOLDS, complete=False),
     Check("lease, late requests", "lease", LATE, LEASE_HOLDS, complete=False, long=True),
     Check("lease, readers and writers", "lease", READERS, LEASE_HOLDS, complete=False, long=True),
     Check(
@@ -103,7 +105,7 @@ CHECKS = (
     flawed("lease", LEASE, "release_unchecked", LEASE_HOLDS, "Exclusion", "Agreed"),
     flawed("lease", READERS, "promotes_beside", LEASE_HOLDS, "StoreExclusion", "Exclusion"),
     flawed("lease", READERS, "writer_beside_readers", LEASE_HOLDS, "StoreExclusion", "Exclusion"),
-    Check("redlock", "redlock", REDLOCK, REDLOCK_HOLDS),
+    Check("redlock", "redlock", REDLOCK, REDLOCK_HOLDS, complete=False),
     Check("redlock, drift", "redlock", DRIFT, REDLOCK_HOLDS, complete=False, long=True),
     Check("redlock, two tries", "redlock", AGAIN, REDLOCK_HOLDS, complete=False, long=True),
     Check(
@@ -122,7 +124,7 @@ CHECKS = (
     flawed("redlock", REDLOCK, "release_unchecked", REDLOCK_HOLDS, "Exclusion", "Agreed"),
     flawed("redlock", AGAIN, "counts_undone", REDLOCK_HOLDS, "Exclusion", "Agreed"),
     Check("sessions, ZooKeeper", "sessions", ZOOKEEPER, SESSION_HOLDS),
-    Check("sessions, SQL", "sessions", SQL, SESSION_HOLDS, long=True),
+    Check("sessions, SQL", "sessions", SQL, SESSION_HOLDS, complete=False, long=True),
     flawed(
         "sessions", ZOOKEEPER | {"Terminates": "TRUE"}, "none", SESSION_HOLDS, "Exclusion", "Agreed"
     ),

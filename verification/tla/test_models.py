@@ -1,4 +1,4 @@
-"""The models: small ones complete, each planted flaw found, runs of the code accepted."""
+"""The models: no error, each planted flaw found, runs of the code accepted."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from verification.tla.checks import Check
 
 SECONDS = 1800.0
+# For those that are not complete: so deep as this goes.
+BOUND = 60.0
 FIRST, RUNS = 0, 25
 TIMEOUT = pytest.mark.timeout(SECONDS * 1.1)
 
@@ -39,11 +41,13 @@ def programs() -> None:
     "check", [check for check in CHECKS if not check.long], ids=lambda check: check.name
 )
 def test_model(check: Check) -> None:
-    result = tlc.check(check, SECONDS)
+    endless = not check.complete and not check.violated
+    result = tlc.check(check, BOUND if endless else SECONDS)
     if check.violated:
         assert result.violated in check.violated
     else:
-        assert (result.violated, result.finished) == ("", True)
+        assert result.violated == ""
+        assert result.finished or endless
 
 
 @pytest.mark.heavy
