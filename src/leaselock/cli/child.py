@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from leaselock.cli.terminal import Terminal
 
 PR_SET_PDEATHSIG = 1
+# The process that the kernel makes the parent of orphans: the first one of a container.
+INIT = 1
 # Python ignores these two for itself; the command expects their default actions.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 STANDARD = 3
@@ -214,6 +216,26 @@ class CommandSpec:
         missing = number == errno.ENOENT
         code = exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_EXECUTE
         return CannotRun(f"cannot run {self.words[0]!r}: {os.strerror(number)}", code)
+
+
+def reap_orphans(command: int | None = None) -> None:
+    """Reap the ended processes that this process inherited as process 1 of a container: the
+    children of its command that outlived their parent, and those of `docker exec`. The *command*
+    itself is left to `Child.reap`.
+
+    Elsewhere another process inherits orphans, and a child of this one may belong to other code.
+    """
+    if os.getpid() != INIT:
+        return
+    try:
+        # The command is the only child that other code waits for. Where it has ended, the rest
+        # waits until it is reaped.
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            if ended.si_pid == command:
+                return
+            os.waitpid(ended.si_pid, 0)
+    except ChildProcessError:
+        return  # there are no children
 
 
 class Child:

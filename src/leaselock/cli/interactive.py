@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from leaselock import AcquireTimeout, LeaselockError
 from leaselock.cli import exit_codes
+from leaselock.cli.child import reap_orphans
 from leaselock.cli.exit_codes import Interrupted, Negative
 from leaselock.cli.formatting import describe, format_duration, short_name, time_held
 from leaselock.cli.output import StatusLine, say
@@ -115,6 +116,7 @@ class InteractiveWait:
         due = self.began + (0.0 if self.options.verbose else FIRST_MESSAGE)
         while not self.finished:
             self.signals.wait(due - time.monotonic())
+            reap_orphans()
             if self.signals.ending is not None:
                 self.client.close()
                 return

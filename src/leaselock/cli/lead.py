@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from leaselock import StoreError
 from leaselock.cli import exit_codes
+from leaselock.cli.child import reap_orphans
 from leaselock.cli.exit_codes import Usage
 from leaselock.cli.interactive import InteractiveWait
 from leaselock.cli.output import say
@@ -69,4 +70,5 @@ def _rest(seconds: float, signals: Signals) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         signals.wait(left)
+        reap_orphans()
         signals.check()
