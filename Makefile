@@ -8,7 +8,7 @@ DOCS_READY = .venv/docs
 PACKAGE_READY = .venv/package
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # Linted, formatted and type-checked alike.
-CODE = src tests benchmarks examples docs/conf.py
+CODE = src testkit tests verification conftest.py benchmarks examples docs/conf.py
 # How many processes run the tests, and how many seeds the simulation tries.
 JOBS ?= $(shell expr $(CORES) + $(CORES) / 2)
 N ?= 20000
@@ -17,10 +17,10 @@ SECONDS ?= 28.5
 # How the tests are shared out: each process takes a half, and then tests from the other one.
 TOGETHER = -p tests.skips -n $(JOBS) --dist worksteal
 # What `make test` alone covers completely.
-COVERED = src/leaselock/core/*,src/leaselock/drivers/*,src/leaselock/backends/redlock/*
+COVERED = src/leaselock/_core/*,src/leaselock/_drivers/*,src/leaselock/_backends/redlock/*
 
 .DEFAULT_GOAL = help
-.PHONY: docs package lua man screenshots check checks verify chaos hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces explore clean
+.PHONY: docs package lua man screenshots check checks verify chaos interruptions hazards controls conformance libraries help env test lint types contracts format demo bench interop race fuzz audit simulate seeds traces explore clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -116,25 +116,28 @@ libraries: $(READY) ## the same with the lowest, then with the newest supported 
 	$(PY) scripts/libraries newest -n $(JOBS) --dist worksteal
 
 interop: $(READY) ## a minute each beside Redisson, redis-py, redsync, node-redlock, Curator and kazoo on one lock
-	LEASELOCK_INTEROP_TURNS=2000 $(PY) -m pytest --timeout 300 tests/interop
+	LEASELOCK_INTEROP_TURNS=2000 $(PY) -m pytest --timeout 300 verification/interop
 
 race: $(READY) ## 20 processes, 500 optimistic writes each, of one row: none lost
 	LEASELOCK_INCREMENTS=500 $(PY) -m pytest -qs tests/sql/test_race.py
 
 chaos: $(READY) ## faults injected into private servers and workers: make chaos SECONDS=60
-	$(PY) -m tests.storms --seconds $(SECONDS)
+	$(PY) -m verification.storms --seconds $(SECONDS)
+
+interruptions: $(READY) ## interrupt every operation at every suspension, a minute on each store
+	$(PY) -m verification.storms.interruptions --seconds 60
 
 hazards: $(READY) ## play every hazard on every way of locking, and write its page
 	@scripts/servers
-	$(PY) -m tests.hazards --markdown docs/appendix/hazard-table.md \
+	$(PY) -m verification.hazards --markdown docs/appendix/hazard-table.md \
 		--picture docs/appendix/hazard-table.svg
 
 controls: $(READY) $(BENCH_READY) ## find the known defects of others, and write their page
 	@scripts/servers
-	LEASELOCK_CONTROLS=docs/explanation/controls.md $(PY) -m pytest -p tests.skips tests/controls
+	LEASELOCK_CONTROLS=docs/explanation/controls.md $(PY) -m pytest -p tests.skips verification/controls
 
 lua: $(READY) ## write out the Redis scripts, for redis-cli --eval: build/scripts
-	@$(PY) -m leaselock.backends.redis.scripts build/scripts
+	@$(PY) -m leaselock._backends.redis.scripts build/scripts
 
 man: $(READY) ## write the manual page from the parsers of the command line
 	@$(PY) -m leaselock help --man > docs/reference/leaselock.1
@@ -145,25 +148,25 @@ screenshots: $(READY) ## the pictures of `leaselock top` and of the page: docs/i
 	$(PY) -m tests.web.screenshots
 
 fuzz: $(READY) ## generated input for every parser of text that others write: make fuzz SECONDS=600
-	$(PY) -m tests.fuzz --seconds $(SECONDS)
+	$(PY) -m verification.fuzz --seconds $(SECONDS)
 
 audit: $(READY) ## check the installed packages for known vulnerabilities
 	@$(PY) scripts/audit
 
 simulate: $(READY) ## every protocol, N seeds in all: make simulate N=1000000
-	$(PY) -m tests.simulation.seeds --seeds $(N) --jobs $(CORES)
+	$(PY) -m verification.simulation.seeds --seeds $(N) --jobs $(CORES)
 
 seeds: $(READY) ## find the seeds of planted bugs again: make seeds, make seeds NAMES=redis/no_expiry
-	$(PY) -m tests.simulation.bugs --seeds $(NAMES)
+	$(PY) -m verification.simulation.bugs --seeds $(NAMES)
 
 traces: $(READY) ## hash the traces of 300 seeds of each story; make traces AGAINST=build/traces.txt compares
-	$(PY) -m tests.simulation.traces $(if $(AGAINST),--against $(AGAINST),--write build/traces.txt)
+	$(PY) -m verification.simulation.traces $(if $(AGAINST),--against $(AGAINST),--write build/traces.txt)
 
 explore: $(READY) ## all interleavings of two or three processes, to a bound
-	$(PY) -m tests.simulation.explore
+	$(PY) -m verification.simulation.explore
 
 clean: ## remove everything that make made
 	rm -rf .venv .demo-venv build dist docs/_build docs/project .coverage .coverage.* htmlcov \
-		tests/interop/redisson/target \
+		verification/interop/redisson/target \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

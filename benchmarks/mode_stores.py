@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.servers.postgres import Postgres
-from tests.servers.process import HOST
-from tests.servers.redis import Redis
-from tests.servers.zookeeper import Ensemble
+from testkit.servers.postgres import Postgres
+from testkit.servers.process import HOST
+from testkit.servers.redis import Redis
+from testkit.servers.zookeeper import Ensemble
 
 import leaselock
 from benchmarks.contestants import (

@@ -13,7 +13,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 
 from leaselock import __version__
-from leaselock.cli.commands import COMMANDS
+from leaselock._cli.commands import COMMANDS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

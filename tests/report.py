@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.costs import STARTS
 from tests.randomness import described
-from tests.servers.costs import STARTS
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter

@@ -1,4 +1,4 @@
-"""Rules for the source: imports, docstrings, the public names, the twins of the API.
+"""Rules for the source: imports, docstrings, the public names, the methods of the API.
 
 Nothing here acquires a lock. The rules are checked on the text or the signatures, and a failure
 names the file and the line.
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 import leaselock
-from leaselock.cli import commands
+from leaselock._cli import commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,11 +191,11 @@ def lone(folder: Path) -> bool:
     return not (folder / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "core").glob("*.py")), ids=name_of)
+@pytest.mark.parametrize("path", sorted((SOURCE / "_core").glob("*.py")), ids=name_of)
 def test_core_imports_only_itself_the_errors_and_pure_modules(path: Path) -> None:
     ours = {name for name in imported(path) if name.split(".")[0] == "leaselock"}
     assert {name.split(".")[0] for name in imported(path) - ours} <= PURE
-    known = ("leaselock.core", "leaselock.errors", "leaselock.version")
+    known = ("leaselock._core", "leaselock.errors", "leaselock.version")
     assert all(name.startswith(known) for name in ours), ours
 
 
@@ -231,7 +231,7 @@ def test_importing_leaselock_loads_nothing_else() -> None:
 
 def test_threads_do_without_the_event_loop() -> None:
     loaded = loaded_by("import leaselock\nwith leaselock.Client('memory://').lock('a'): pass")
-    assert "leaselock.drivers.threads" in loaded
+    assert "leaselock._drivers.threads" in loaded
     assert {"asyncio", "dataclasses", "sqlite3", "ssl"}.isdisjoint(loaded)
 
 
@@ -362,16 +362,10 @@ def test_no_other_name_can_be_imported() -> None:
         getattr(leaselock, unknown)
 
 
-# --- the two colours of the interface ------------------------------------------------------------
+# --- the interface -------------------------------------------------------------------------------
 
 # What takes more than one statement: putting the parts together, and making a decorated function.
 EXEMPT = {"__init__", "__call__"}
-
-
-def test_the_classes_for_threads_are_generated() -> None:
-    program = [sys.executable, str(ROOT / "scripts" / "generate"), "--check"]
-    done = subprocess.run(program, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def simple(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -388,7 +382,7 @@ def busy_methods(shell: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFun
 
 def test_a_method_of_the_api_is_one_statement() -> None:
     shells = [
-        node for node in tree_of(SOURCE / "api/aio.py").body if isinstance(node, ast.ClassDef)
+        node for node in tree_of(SOURCE / "_api/aio.py").body if isinstance(node, ast.ClassDef)
     ]
     assert len(shells) == 10
     busy = [f"{shell.name}.{node.name}" for shell in shells for node in busy_methods(shell)]

@@ -35,7 +35,7 @@ from benchmarks.workers.contender import HoldTimes
 from benchmarks.workloads import NAMES, readers, semaphore
 from benchmarks.workloads.redis import announce
 from benchmarks.workloads.startup import fault
-from tests.servers.redis import Redis
+from testkit.servers.redis import Redis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

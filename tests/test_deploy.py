@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.servers.process import eventually, program
-from tests.servers.redis import Redis
+from testkit.servers.process import eventually, program
+from testkit.servers.redis import Redis
 
 import leaselock
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import leaselock
-from leaselock.cli.commands import COMMANDS
+from leaselock._cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 # The build of the site copies the pages of the root to docs/project.

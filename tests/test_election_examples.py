@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.servers.process import free_port
 from tests.cli.processes import LEASELOCK, ended, until
-from tests.servers.process import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

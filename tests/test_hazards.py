@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-from leaselock.testing.conformance import SCENARIOS
+from testkit.conformance import SCENARIOS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "appendix" / "hazards.md"
@@ -23,7 +22,7 @@ COUNTS = {"A": 15, "B": 14, "C": 13, "D": 14, "E": 16, "F": 15}
 COUNTS |= {"G": 18, "H": 8, "I": 12, "J": 20, "K": 7, "L": 10}
 IDS = [f"{letter}{n}" for letter, count in COUNTS.items() for n in range(1, count + 1)]
 PLAIN = ("not defended", "not offered")
-BUGS = "tests/simulation/planted/"
+BUGS = "verification/simulation/planted/"
 ROW = re.compile(r"^\| ([A-Z][0-9]+) \|(.*)\|$", re.MULTILINE)
 NAMED = re.compile(r"hazards? ((?:[A-L][0-9]+)(?:, [A-L][0-9]+)*)")
 
@@ -113,7 +112,7 @@ def test_references_exist(letter: str) -> None:
         "`tests/test_nowhere.py::test_of_nothing`",
         "`tests/test_hazards.py::rows_of`",
         "`scenario leases.of_nothing`",
-        "`tests/simulation/planted/of_nothing.py`",
+        "`verification/simulation/planted/of_nothing.py`",
         "by construction: `src/leaselock/of_nothing.py`",
         "`src/leaselock/errors.py`",
         "`getset`",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
-from tests.servers.process import program
+from testkit.servers.process import program
 
+from leaselock._web.metrics import BY_FAMILY, StoreMetrics
 from leaselock.contrib.prometheus import metrics
 from leaselock.live import View
-from leaselock.web.metrics import BY_FAMILY, StoreMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,8 +20,8 @@ import pytest
 from sqlalchemy import Engine
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser
+from testkit.servers.redis import Redis
 from tests.contrib.metadata import write_metadata
-from tests.servers.redis import Redis
 
 import leaselock
 

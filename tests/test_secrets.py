@@ -11,9 +11,9 @@ import pytest
 from detect_secrets.core.scan import scan_file
 from detect_secrets.settings import default_settings
 
-from leaselock.backends.redis.clients import settings_of as redis_settings
-from leaselock.backends.sql.url import parsed as sql_target
-from leaselock.backends.zookeeper.url import parsed as zookeeper_target
+from leaselock._backends.redis.clients import settings_of as redis_settings
+from leaselock._backends.sql.url import parsed as sql_target
+from leaselock._backends.zookeeper.url import parsed as zookeeper_target
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".ci", "benchmarks", "docs", "examples", "scripts", "src")

@@ -20,13 +20,13 @@ TIERS = ("all", "test", "verify", "check")
 MARKERS = ("timing", "statistical", "heavy", "variant")
 # Folders and files that are in the second tier as a whole.
 PLACES = {
-    "tests/storms/": "statistical",
-    "tests/hazards/": "heavy",
-    "tests/interop/": "heavy",
-    "tests/controls/": "heavy",
-    "tests/crash/": "statistical",
-    "tests/fuzz/": "statistical",
-    "tests/linearizability/": "statistical",
+    "verification/storms/": "statistical",
+    "verification/hazards/": "heavy",
+    "verification/interop/": "heavy",
+    "verification/controls/": "heavy",
+    "verification/crash/": "statistical",
+    "verification/fuzz/": "statistical",
+    "verification/linearizability/": "statistical",
     "tests/web/test_process.py": "heavy",
     "tests/web/test_browser.py": "heavy",
     "tests/web/test_scale.py": "heavy",
@@ -66,8 +66,8 @@ SERVERS = {
 }
 # Coverage would make these slower, some several times, and shows nothing that the others do not.
 UNCOVERED = (
-    "tests/simulation/",
-    "tests/models/",
+    "verification/simulation/",
+    "verification/models/",
     "tests/testing/",
     "tests/backends/",
     "tests/chaos/",
@@ -80,8 +80,8 @@ UNCOVERED = (
 )
 # But these cover code that others do not.
 COVERED = (
-    "tests/simulation/test_deadlocks.py",
-    "tests/simulation/test_election.py",
+    "verification/simulation/test_deadlocks.py",
+    "verification/simulation/test_election.py",
     "tests/backends/test_redlock_moments.py",
     "tests/backends/test_redlock_votes.py",
     "tests/backends/test_redis_doctor.py",
@@ -93,14 +93,14 @@ CHECK = (
     "tests/drivers/",
     "tests/test_architecture.py",
     "tests/test_documents.py",
-    "tests/simulation/test_simulation.py",
+    "verification/simulation/test_simulation.py",
 )
 # Single tests here take longest. They come first, so that no process is left alone with one at the
 # end: a process that has no tests left takes some of another's last ones.
 LONG = (
-    "tests/storms/",
-    "tests/hazards/",
-    "tests/linearizability/",
+    "verification/storms/",
+    "verification/hazards/",
+    "verification/linearizability/",
     "tests/test_surroundings.py",
     "tests/test_secrets.py",
     "tests/test_benchmarks.py",

@@ -11,10 +11,10 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 import hiredis
-from tests.servers.resp import packed
+from testkit.servers.resp import packed
 
-from leaselock.backends.redis.keys import keys_of, release_channel, tombstone, wake_channel
-from leaselock.backends.redis.scripts import ACQUIRE, RELEASE
+from leaselock._backends.redis.keys import keys_of, release_channel, tombstone, wake_channel
+from leaselock._backends.redis.scripts import ACQUIRE, RELEASE
 
 CLIENT = "0123456789abcdef" * 2
 OWNER = "01234567-89ab-cdef-0123-456789abcdef:1"

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-from leaselock.backends.sql.url import parsed
+from leaselock._backends.sql.url import parsed
 
 TABLE = """CREATE TABLE IF NOT EXISTS bench_lock (
     name varchar(64) PRIMARY KEY, token bigint NOT NULL, holder varchar(80), expires bigint)"""

@@ -1,7 +1,8 @@
 """Programs in other languages, built once by their own tools: `python -m benchmarks.foreign`.
 
-This command (`make bench`) and tests/interop build them, into a folder that git ignores. If a tool
-is missing, its program is not built, and its contestants fail with an ImportError.
+This command (`make bench`) and verification/interop build them, into a folder that git
+ignores. If a tool is missing, its program is not built, and its contestants fail with an
+ImportError.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from tests.servers.redis import Redis
+from testkit.servers.redis import Redis
 
 import leaselock
 from benchmarks.figures import jain, percentile, spread

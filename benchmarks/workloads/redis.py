@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.servers.redis import Redis
+from testkit.servers.redis import Redis
 
 from benchmarks.contestants import ON_LOOP, ON_REDIS, TITLES, contestant, present
 from benchmarks.contestants.foreign import Foreign

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.servers.process import HOST
-from tests.servers.redis import Redis
+from testkit.servers.process import HOST
+from testkit.servers.redis import Redis
 
 from benchmarks.contestants import ON_LOOP, TITLES, contestant, present
 from benchmarks.contestants.bare_redis import commands
@@ -25,7 +25,7 @@ from benchmarks.figures import ratio, spread
 from benchmarks.tables import Goal, Table
 from benchmarks.workers.process import python_worker
 from benchmarks.workloads.redis import announce
-from leaselock.backends.redis.scripts import ACQUIRE, RELEASE
+from leaselock._backends.redis.scripts import ACQUIRE, RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.servers.redis import Redis
+from testkit.servers.redis import Redis
 
 from benchmarks.tables import Goal, Table
 from benchmarks.workers.process import python_worker

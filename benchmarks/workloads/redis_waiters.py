@@ -10,8 +10,8 @@ import itertools
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
 
 import leaselock
 from benchmarks.figures import percentile

@@ -12,15 +12,15 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.servers.process import HOST, free_port
-from tests.servers.redis import Redis
+from testkit.proxy import Proxy
+from testkit.servers.process import HOST, free_port
+from testkit.servers.redis import Redis
 
 from benchmarks.contestants import ON_MASTERS, TITLES, contestant, present
 from benchmarks.figures import ratio, spread
 from benchmarks.sampling import pairs
 from benchmarks.tables import Goal, Table
 from benchmarks.workloads.redis import announce
-from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from benchmarks.scale import Scale

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.servers.mariadb import MariaDB
-from tests.servers.postgres import Postgres
-from tests.servers.process import eventually
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.postgres import Postgres
+from testkit.servers.process import eventually
 
 import leaselock
 from benchmarks.contestants import ON_SQL

@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from tests.servers.mariadb import MariaDB
-from tests.servers.postgres import Postgres
-from tests.servers.redis import Redis
-from tests.servers.zookeeper import Ensemble
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.postgres import Postgres
+from testkit.servers.redis import Redis
+from testkit.servers.zookeeper import Ensemble
 
 import leaselock
 from benchmarks.contestants.ours import Ours

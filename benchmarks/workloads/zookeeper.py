@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from tests.servers.process import HOST, eventually
-from tests.servers.zookeeper import Ensemble
+from testkit.servers.process import HOST, eventually
+from testkit.servers.zookeeper import Ensemble
 
 import leaselock
 from benchmarks.contestants import ON_ZOOKEEPER

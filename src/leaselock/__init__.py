@@ -57,7 +57,7 @@ from leaselock.version import __version__
 
 TYPE_CHECKING = False  # as type checkers know it, without the milliseconds that typing takes
 if TYPE_CHECKING:
-    from leaselock.api.aio import (
+    from leaselock._api.aio import (
         AsyncCampaign,
         AsyncChanges,
         AsyncClient,
@@ -69,9 +69,9 @@ if TYPE_CHECKING:
         AsyncRWLock,
         AsyncSemaphore,
     )
-    from leaselock.api.connect import RedisClient, SqlEngine, Store, ZooKeeperClient
-    from leaselock.api.guard import IfBusy
-    from leaselock.api.threads import (
+    from leaselock._api.connect import RedisClient, SqlEngine, Store, ZooKeeperClient
+    from leaselock._api.guard import IfBusy
+    from leaselock._api.threads import (
         Campaign,
         Changes,
         Client,
@@ -83,10 +83,10 @@ if TYPE_CHECKING:
         RWLock,
         Semaphore,
     )
-    from leaselock.core.backend import ErrorReason, Finding
-    from leaselock.core.deadlocks import Deadlock, Wait
-    from leaselock.core.events import Event, EventKind
-    from leaselock.core.inspection import Holder, LockChange, LockInfo, Waiter
+    from leaselock._core.backend import ErrorReason, Finding
+    from leaselock._core.deadlocks import Deadlock, Wait
+    from leaselock._core.events import Event, EventKind
+    from leaselock._core.inspection import Holder, LockChange, LockInfo, Waiter
     from leaselock.errors import (
         AcquireCancelled,
         AcquireTimeout,
@@ -110,20 +110,20 @@ if TYPE_CHECKING:
     )
 
 _WHERE = {
-    "leaselock.api.aio": (
+    "leaselock._api.aio": (
         *("AsyncCampaign", "AsyncChanges", "AsyncClient", "AsyncElection", "AsyncLease"),
         *("AsyncLeases", "AsyncLock", "AsyncLockAll", "AsyncRWLock", "AsyncSemaphore"),
     ),
-    "leaselock.api.connect": ("RedisClient", "SqlEngine", "Store", "ZooKeeperClient"),
-    "leaselock.api.guard": ("IfBusy",),
-    "leaselock.api.threads": (
+    "leaselock._api.connect": ("RedisClient", "SqlEngine", "Store", "ZooKeeperClient"),
+    "leaselock._api.guard": ("IfBusy",),
+    "leaselock._api.threads": (
         *("Campaign", "Changes", "Client", "Election", "Lease", "Leases", "Lock", "LockAll"),
         *("RWLock", "Semaphore"),
     ),
-    "leaselock.core.backend": ("ErrorReason", "Finding"),
-    "leaselock.core.deadlocks": ("Deadlock", "Wait"),
-    "leaselock.core.events": ("Event", "EventKind"),
-    "leaselock.core.inspection": ("Holder", "LockChange", "LockInfo", "Waiter"),
+    "leaselock._core.backend": ("ErrorReason", "Finding"),
+    "leaselock._core.deadlocks": ("Deadlock", "Wait"),
+    "leaselock._core.events": ("Event", "EventKind"),
+    "leaselock._core.inspection": ("Holder", "LockChange", "LockInfo", "Waiter"),
     "leaselock.errors": (
         "AcquireCancelled",
         "AcquireTimeout",

@@ -1,5 +1,5 @@
 """``python -m leaselock`` is the command line."""
 
-from leaselock.cli import main
+from leaselock._cli import main
 
 raise SystemExit(main())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leaselock import LockInfo, Waiter
-    from leaselock.core.deadlocks import Wait
+    from leaselock._core.deadlocks import Wait
 
 # Within one version, fields are only added.
 SCHEMA = 2

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leaselock.core.inspection import Holder
+    from leaselock._core.inspection import Holder
 
 # By process number: an identity is asked for with each claim of a new task.
 _known: tuple[int, str] = (0, "")

@@ -14,8 +14,8 @@ from tests.surroundings import reachable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
 
 @pytest.fixture

@@ -10,22 +10,22 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from testkit.servers.process import eventually
 from tests.backends.session_worlds import BRIEF, LONG, Modelled, Real, outcome
 from tests.backends.sessions import ANSWERED
-from tests.servers.process import eventually
 
-from leaselock.backends.sql.statements import SqlError
-from leaselock.core.backend import BreakLock, Broken, Busy, Grant, HoldRecord, LockState, Release
+from leaselock._backends.sql.statements import SqlError
+from leaselock._core.backend import BreakLock, Broken, Busy, Grant, HoldRecord, LockState, Release
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
-    from leaselock.backends.sql.statements import Result, Script
-    from leaselock.core.backend import Claim
+    from leaselock._backends.sql.statements import Result, Script
+    from leaselock._core.backend import Claim
 
 __all__ = ["BRIEF", "LONG", "SessionTwins"]
 

@@ -8,28 +8,28 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from testkit.servers.databases import emptied
+from testkit.servers.postgres import Postgres
+from testkit.servers.process import eventually
 from tests.backends.sessions import Direct, finished
-from tests.servers.databases import emptied
-from tests.servers.postgres import Postgres
-from tests.servers.process import eventually
-from tests.simulation.sql_connection import ByName
-from tests.simulation.sql_server import Server
+from verification.simulation.sql_connection import ByName
+from verification.simulation.sql_server import Server
 
-from leaselock.backends.sql.session_locks import Session, SessionLocks
-from leaselock.backends.sql.statements import SqlError, dialect_of
-from leaselock.backends.sql.store import store_of
-from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import Acquire, BreakLock, Inspect, Release, Released, Renew
-from leaselock.drivers import system_env
+from leaselock._backends.sql.session_locks import Session, SessionLocks
+from leaselock._backends.sql.statements import SqlError, dialect_of
+from leaselock._backends.sql.store import store_of
+from leaselock._backends.sql.url import parsed
+from leaselock._core.backend import Acquire, BreakLock, Inspect, Release, Released, Renew
+from leaselock._drivers import system_env
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.servers.mariadb import MariaDB
+    from testkit.servers.mariadb import MariaDB
 
-    from leaselock.backends.sql.statements import Result, Script
-    from leaselock.core.backend import Claim
+    from leaselock._backends.sql.statements import Result, Script
+    from leaselock._core.backend import Claim
 
 SILENCE = 600.0
 # The time limits of waits in seconds: one that does not expire in a test, and one that does.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leaselock.backends.sql.executor import Executor
-from leaselock.core.effects import Sleep
-from leaselock.drivers import system_env
-from leaselock.drivers.threads import Threads
+from leaselock._backends.sql.executor import Executor
+from leaselock._core.effects import Sleep
+from leaselock._drivers import system_env
+from leaselock._drivers.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from leaselock.backends.sql.connection import Connection
-    from leaselock.backends.sql.statements import Result, Script
-    from leaselock.backends.sql.store import SqlStore
+    from leaselock._backends.sql.connection import Connection
+    from leaselock._backends.sql.statements import Result, Script
+    from leaselock._backends.sql.store import SqlStore
 
 T = TypeVar("T")
 ANSWERED = 900.0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.servers.databases import emptied
-from tests.servers.mariadb import MariaDB
+from testkit.servers.databases import emptied
+from testkit.servers.mariadb import MariaDB
 
 import leaselock
-from leaselock.backends.sql.keys import ADVISORY, word
+from leaselock._backends.sql.keys import ADVISORY, word
 
 if TYPE_CHECKING:
-    from tests.servers.postgres import Postgres
+    from testkit.servers.postgres import Postgres
 
 PROTOCOLS = ("lease", "row", "advisory")
 DATABASES = ("postgres", "mariadb")

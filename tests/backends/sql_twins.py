@@ -10,22 +10,22 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from testkit.servers.databases import emptied
 from tests.backends.sessions import Direct, finished
-from tests.models.sql_tables import Tables
-from tests.servers.databases import emptied
+from verification.models.sql_tables import Tables
 
-from leaselock.backends.sql.lease import Lease, client_of
-from leaselock.backends.sql.lock_row import Head, Requester
-from leaselock.backends.sql.store import store_of
-from leaselock.backends.sql.url import parsed
-from leaselock.drivers import system_env
+from leaselock._backends.sql.lease import Lease, client_of
+from leaselock._backends.sql.lock_row import Head, Requester
+from leaselock._backends.sql.store import store_of
+from leaselock._backends.sql.url import parsed
+from leaselock._drivers import system_env
 
 if TYPE_CHECKING:
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
-    from leaselock.backends.sql.statements import Part, Result, Script
-    from leaselock.core.backend import Claim
+    from leaselock._backends.sql.statements import Part, Result, Script
+    from leaselock._core.backend import Claim
 
 # So few waiters are read at once that often more are needed.
 HEAD = Head(1, 2)

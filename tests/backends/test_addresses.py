@@ -8,7 +8,7 @@ import time
 import pytest
 
 import leaselock
-from leaselock.backends.addresses import time_per_address
+from leaselock._backends.addresses import time_per_address
 
 OP_TIMEOUT = 1.0
 

@@ -7,7 +7,7 @@ import socket
 import threading
 
 import pytest
-from tests.servers.process import HOST, eventually
+from testkit.servers.process import HOST, eventually
 
 import leaselock
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leaselock.backends.libraries import LIBRARIES, Library, check_version
+from leaselock._backends.libraries import LIBRARIES, Library, check_version
 
 ROOT = Path(__file__).parents[2]
 STORES = {

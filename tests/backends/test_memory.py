@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.models.worlds import claim_of
+from typing import TYPE_CHECKING
 
-from leaselock.backends.memory.store import Listener, Store
-from leaselock.core.backend import Acquire, Busy, Doctor, Grant, Release
+import pytest
+from verification.models.worlds import claim_of
+
+from leaselock._backends.memory.store import MOST_KEPT, Listener, Store, Table
+from leaselock._core.backend import (
+    Acquire,
+    Busy,
+    CollectGarbage,
+    Doctor,
+    Grant,
+    Release,
+    Resize,
+    Watch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock._core.backend import Claim
 
 HOLDER, WAITER = (claim_of(number * 32, "a", 1, 30.0) for number in "01")
 
@@ -37,3 +53,53 @@ def test_what_is_no_request_is_refused() -> None:
         store.call("acquire", 0.0)
     with pytest.raises(TypeError, match="not a request of a listener"):
         Listener(store).call(Doctor(), 0.0)
+
+
+def claim_for(name: str) -> Claim:
+    return HOLDER._replace(name=name, id=f"{HOLDER.client}:{name}")
+
+
+def table(alive: bool, micros: Callable[[], int] = lambda: 1) -> Table:
+    return Table(lambda: 0.0, micros, lambda _: alive, lambda *_: None, lambda *_: None)
+
+
+def test_names_that_are_not_used_any_more_are_removed() -> None:
+    """As new ones are used, and without the names in use; their tokens are never given again."""
+    made = table(alive=True)
+    first = made.answer("c", Acquire(claim_for("held"), True))
+    assert isinstance(first, Grant)
+    last = first.token
+    for number in range(4 * MOST_KEPT):
+        claim = claim_for(f"order {number}")
+        grant = made.answer("c", Acquire(claim, True))
+        assert isinstance(grant, Grant)
+        last = max(last, grant.token)
+        made.answer("c", Release(claim, False))
+        assert len(made.entries) <= MOST_KEPT + 1
+    assert made.entries["held"].holds
+    again = made.answer("c", Acquire(claim_for("order 0"), True))
+    assert isinstance(again, Grant)
+    assert again.token > 1
+
+
+def test_gc_removes_crashed_holders_and_tokens_rise_although_the_clock_is_set_back() -> None:
+    clock = [10_000_000]
+    made = table(alive=False, micros=lambda: clock[0])
+    for number in range(MOST_KEPT):
+        made.answer("c", Acquire(claim_for(f"order {number}"), True))
+    assert made.answer("c", CollectGarbage()) == MOST_KEPT
+    assert not made.entries
+    clock[0] = 1
+    grant = made.answer("c", Acquire(claim_for("order 5"), True))
+    assert isinstance(grant, Grant)
+    assert grant.token == 10_000_001
+
+
+def test_gc_removes_the_number_of_permits_of_an_idle_semaphore_and_nothing_in_use() -> None:
+    made = table(alive=True)
+    for name in ("idle", "used"):
+        made.answer("c", Resize(name, 3))
+    made.answer("c", Acquire(claim_for("used")._replace(mode="permits", limit=3), True))
+    made.answer("c", Watch(claim_for("watched")))
+    assert made.answer("c", CollectGarbage()) == 1
+    assert list(made.entries) == ["used", "watched"]

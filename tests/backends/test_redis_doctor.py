@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
-from tests.models.redis_runner import Runner, commands_of
+from verification.models.redis_runner import Runner, commands_of
 
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.messages import Unreachable
-from leaselock.backends.redlock.master import Master
-from leaselock.backends.redlock.protocol import Redlock
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.messages import Unreachable
+from leaselock._backends.redlock.master import Master
+from leaselock._backends.redlock.protocol import Redlock
 
 if TYPE_CHECKING:
-    from leaselock.backends.redis.messages import Address, Send
-    from leaselock.core.backend import Finding
+    from leaselock._backends.redis.messages import Address, Send
+    from leaselock._core.backend import Finding
 
 REFUSED = Exception("NOPERM this user has no permissions")
 SOUND = {"redis_version": "8.0.1", "role": "master", "run_id": "one", "maxmemory": "0"}

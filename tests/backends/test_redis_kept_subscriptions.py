@@ -9,11 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
 
 import leaselock
-from leaselock.backends.redis import listener
+from leaselock._backends.redis import listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

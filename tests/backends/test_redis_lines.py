@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.servers.process import HOST, eventually
-from tests.servers.redis import Redis
-from tests.servers.rights import additional, user
-from tests.servers.sentinel import NAME, Sentinel
+from testkit.conformance.waiting import repeated_signals
+from testkit.servers.process import HOST, eventually
+from testkit.servers.redis import Redis
+from testkit.servers.rights import additional, user
+from testkit.servers.sentinel import NAME, Sentinel
 
 import leaselock
-from leaselock.backends.redis.blocking import KERNEL_LIMIT, BlockingConnection, timeval
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.codec import packed
-from leaselock.backends.redis.messages import Connect, Send
-from leaselock.backends.redis.multiplexed import MultiplexedConnection
-from leaselock.backends.redis.store import RedisStore
-from leaselock.drivers.system_env import now
+from leaselock._backends.redis.blocking import KERNEL_LIMIT, BlockingConnection, timeval
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.codec import packed
+from leaselock._backends.redis.messages import Connect, Send
+from leaselock._backends.redis.multiplexed import MultiplexedConnection
+from leaselock._backends.redis.store import RedisStore
+from leaselock._drivers.system_env import now
 from leaselock.errors import NotApplied, StoreError
-from leaselock.testing.conformance.waiting import repeated_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,23 +6,23 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.worlds import claim_of
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
+from verification.models.worlds import claim_of
 
-from leaselock.backends.redis import scripted_lock
-from leaselock.backends.redis.blocking import BlockingConnection
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.store import RedisStore
-from leaselock.core.backend import Busy, Claim, Grant, Mode
-from leaselock.drivers.system_env import now
-from leaselock.drivers.threads import Threads
+from leaselock._backends.redis import scripted_lock
+from leaselock._backends.redis.blocking import BlockingConnection
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.store import RedisStore
+from leaselock._core.backend import Busy, Claim, Grant, Mode
+from leaselock._drivers.system_env import now
+from leaselock._drivers.threads import Threads
 from leaselock.errors import LimitMismatch, NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.backends.redis.backend import RedisBackend
+    from leaselock._backends.redis.backend import RedisBackend
 
 # Not a call of the scripts: the script itself, connecting, and listening.
 BESIDE = ("evalsha", "eval", "hello", "select", "client", "config", "info", "subscribe", "pubsub")

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
-from tests.models.redis_runner import Runner, commands_of
-from tests.models.redis_server import Connection, Server
-from tests.models.worlds import claim_of
+from verification.models.redis_runner import Runner, commands_of
+from verification.models.redis_server import Connection, Server
+from verification.models.worlds import claim_of
 
-from leaselock.backends.redis import listener, queue_state
-from leaselock.backends.redis.backend import CAPABILITIES, RedisBackend
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.codec import CHANGED, shifts_replies
-from leaselock.backends.redis.connecting import new_connection, refusal
-from leaselock.backends.redis.keys import COUNTER, keys_of, lock_in, name_of, owner_of, slot_of
-from leaselock.backends.redis.legacy_formats import FORMS, LegacyLock
-from leaselock.backends.redis.messages import Address, Connect, Unreachable, protocol_error
-from leaselock.backends.redis.pool import PLACES, FairMutex
-from leaselock.backends.redis.queue_state import QueueState
-from leaselock.backends.redis.records import waiter_of
-from leaselock.backends.redis.scan import keys_on
-from leaselock.backends.redis.scripts import __main__ as scripts
-from leaselock.core.backend import (
+from leaselock._backends.redis import listener, queue_state
+from leaselock._backends.redis.backend import CAPABILITIES, RedisBackend
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.codec import CHANGED, shifts_replies
+from leaselock._backends.redis.connecting import new_connection, refusal
+from leaselock._backends.redis.keys import COUNTER, keys_of, lock_in, name_of, owner_of, slot_of
+from leaselock._backends.redis.legacy_formats import FORMS, LegacyLock
+from leaselock._backends.redis.messages import Address, Connect, Unreachable, protocol_error
+from leaselock._backends.redis.pool import PLACES, FairMutex
+from leaselock._backends.redis.queue_state import QueueState
+from leaselock._backends.redis.records import waiter_of
+from leaselock._backends.redis.scan import keys_on
+from leaselock._backends.redis.scripts import __main__ as scripts
+from leaselock._core.backend import (
     Acquire,
     BreakLock,
     Busy,
@@ -36,14 +36,14 @@ from leaselock.core.backend import (
     Renew,
     SetLifetime,
 )
-from leaselock.core.effects import Call
+from leaselock._core.effects import Call
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from leaselock.backends.redis.messages import Send
+    from leaselock._backends.redis.messages import Send
 
 HERE = Address("nowhere", 6379)
 RIVAL = claim_of("9" * 32, "a", 1, 30.0)

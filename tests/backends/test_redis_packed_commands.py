@@ -5,17 +5,17 @@ from __future__ import annotations
 import hiredis
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.models.redis_runner import NoConnection
+from verification.models.redis_runner import NoConnection
 
-from leaselock.backends.redis import keys
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.codec import packed
-from leaselock.backends.redis.messages import Address
-from leaselock.backends.redis.scripted_lock import ScriptedLock
-from leaselock.backends.redis.store import RedisStore
-from leaselock.backends.redis.topology import Cluster
-from leaselock.core.backend import Claim
-from leaselock.drivers.system_env import now
+from leaselock._backends.redis import keys
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.codec import packed
+from leaselock._backends.redis.messages import Address
+from leaselock._backends.redis.scripted_lock import ScriptedLock
+from leaselock._backends.redis.store import RedisStore
+from leaselock._backends.redis.topology import Cluster
+from leaselock._core.backend import Claim
+from leaselock._drivers.system_env import now
 
 PLACE = Address("localhost", 6379)
 CLIENT = "0123456789abcdef" * 2

@@ -7,21 +7,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
+from testkit.servers.rights import commands
 from tests.backends.test_redis_modes import Process
-from tests.models.worlds import claim_of
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
-from tests.servers.rights import commands
+from verification.models.worlds import claim_of
 
 import leaselock
-from leaselock.core.backend import Busy, Grant
-from leaselock.drivers.system_env import now
+from leaselock._core.backend import Busy, Grant
+from leaselock._drivers.system_env import now
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaselock.core.backend import Mode
+    from leaselock._core.backend import Mode
 
 COUNTER, QUEUE = "redisson_lock_token:{lock:a}", "leaselock:queue:{lock:a}"
 RIGHTS = f"~* &* -@all {' '.join(commands())}"

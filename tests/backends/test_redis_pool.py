@@ -6,19 +6,19 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from tests.models.redis_runner import Runner
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
+from verification.models.redis_runner import Runner
 
 import leaselock
-from leaselock.backends.redis import listener, pool
-from leaselock.backends.redis.messages import Address
-from leaselock.core.effects import FOREVER
+from leaselock._backends.redis import listener, pool
+from leaselock._backends.redis.messages import Address
+from leaselock._core.effects import FOREVER
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.backends.redis.messages import Connection
+    from leaselock._backends.redis.messages import Connection
 
 MANY = 20
 SERVER = Address("nowhere", 6379)

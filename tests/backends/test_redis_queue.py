@@ -7,16 +7,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.redis_runner import Runner, commands_of
-from tests.models.redis_server import Connection, Server
-from tests.models.worlds import claim_of
+from verification.models.redis_runner import Runner, commands_of
+from verification.models.redis_server import Connection, Server
+from verification.models.worlds import claim_of
 
-from leaselock.backends.redis.keys import RECORD, keys_of, message_of
-from leaselock.backends.redis.scripted_lock import CONFIRM_WITHIN_MS
-from leaselock.core.backend import Acquire, Busy, Claim, Grant, Release, Released, ReleaseGrant
+from leaselock._backends.redis.keys import RECORD, keys_of, message_of
+from leaselock._backends.redis.scripted_lock import CONFIRM_WITHIN_MS
+from leaselock._core.backend import Acquire, Busy, Claim, Grant, Release, Released, ReleaseGrant
 
 if TYPE_CHECKING:
-    from leaselock.backends.redis.messages import Address, Send
+    from leaselock._backends.redis.messages import Address, Send
 
 LEASE = 30.0
 # For how long the lock is left free to others, by the format; and until the next second.

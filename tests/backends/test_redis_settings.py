@@ -10,13 +10,13 @@ import redis
 import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
-from tests.models.redis_runner import Runner
+from verification.models.redis_runner import Runner
 
 import leaselock
-from leaselock.backends import open_store
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.messages import Address
-from leaselock.core.backend import Finding
+from leaselock._backends import open_store
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.messages import Address
+from leaselock._core.backend import Finding
 
 MASTERS = [f"redis://m{i}" for i in range(3)]
 

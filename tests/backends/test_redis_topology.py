@@ -8,20 +8,20 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.redis_runner import Runner, commands_of
+from verification.models.redis_runner import Runner, commands_of
 
 import leaselock
-from leaselock.backends.redis.keys import slot_of
-from leaselock.backends.redis.messages import Address, Unreachable
-from leaselock.backends.redis.topology import Cluster, Sentinels, Single
-from leaselock.core.backend import Acquire, Claim, Renew
-from leaselock.core.effects import Call, Wait
+from leaselock._backends.redis.keys import slot_of
+from leaselock._backends.redis.messages import Address, Unreachable
+from leaselock._backends.redis.topology import Cluster, Sentinels, Single
+from leaselock._core.backend import Acquire, Claim, Renew
+from leaselock._core.effects import Call, Wait
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leaselock.backends.redis.messages import Command, Send
+    from leaselock._backends.redis.messages import Command, Send
 
 DEAD, FIRST, SECOND = Address("dead", 1), Address("first", 2), Address("second", 3)
 MAP = [[[0, 16383, [b"first", 2]]], [b"0", 0]]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.models.redis_runner import Runner, commands_of
-from tests.models.redis_server import Connection, Server
-from tests.models.worlds import claim_of
+from verification.models.redis_runner import Runner, commands_of
+from verification.models.redis_server import Connection, Server
+from verification.models.worlds import claim_of
 
-from leaselock.backends.redis.keys import owner_of, tombstone
-from leaselock.core.backend import Acquire, Busy, Grant
+from leaselock._backends.redis.keys import owner_of, tombstone
+from leaselock._core.backend import Acquire, Busy, Grant
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.backends.redis.messages import Address, Send
+    from leaselock._backends.redis.messages import Address, Send
 
 CLAIM = claim_of("0" * 32, "a", 1, 30.0)
 

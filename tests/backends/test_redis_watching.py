@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.conformance.watching import each_change_is_reported, report_changes
+from testkit.servers.redis import Redis
+from testkit.servers.rights import additional, user
 from tests.chaos.scene import STORE, WORLDS
-from tests.servers.redis import Redis
-from tests.servers.rights import additional, user
 
-from leaselock.backends.redis import backend
-from leaselock.core import watching
-from leaselock.testing.conformance.watching import each_change_is_reported, report_changes
+from leaselock._backends.redis import backend
+from leaselock._core import watching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from testkit.conformance.world import World
+
     from leaselock import LockChange
-    from leaselock.testing.conformance.world import World
 
 USERS = [
     "user default on nopass ~* &* +@all",

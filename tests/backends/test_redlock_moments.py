@@ -7,16 +7,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.models.redis_runner import Runner, commands_of
-from tests.models.redis_server import Connection, Server
-from tests.models.worlds import claim_of
+from verification.models.redis_runner import Runner, commands_of
+from verification.models.redis_server import Connection, Server
+from verification.models.worlds import claim_of
 
-from leaselock.backends.redlock.master import Master
-from leaselock.backends.redlock.protocol import BLOCKED_FOR, Redlock
-from leaselock.backends.redlock.quorum import SEVERAL, SKIPPED_FOR
-from leaselock.backends.redlock.votes import Votes, has_enough
-from leaselock.core.backend import Busy, Claim, Grant
-from leaselock.core.effects import Spawn, Wait
+from leaselock._backends.redlock.master import Master
+from leaselock._backends.redlock.protocol import BLOCKED_FOR, Redlock
+from leaselock._backends.redlock.quorum import SEVERAL, SKIPPED_FOR
+from leaselock._backends.redlock.votes import Votes, has_enough
+from leaselock._core.backend import Busy, Claim, Grant
+from leaselock._core.effects import Spawn, Wait
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 HOSTS = ("m0", "m1", "m2")

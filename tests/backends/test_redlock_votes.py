@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.models.worlds import claim_of
+from verification.models.worlds import claim_of
 
-from leaselock.backends.redis.backend import CAPABILITIES
-from leaselock.backends.redlock import pending_releases
-from leaselock.backends.redlock.master import Master
-from leaselock.backends.redlock.protocol import Redlock
-from leaselock.core.backend import (
+from leaselock._backends.redis.backend import CAPABILITIES
+from leaselock._backends.redlock import pending_releases
+from leaselock._backends.redlock.master import Master
+from leaselock._backends.redlock.protocol import Redlock
+from leaselock._core.backend import (
     Acquire,
     Busy,
     Grant,
@@ -24,13 +24,13 @@ from leaselock.core.backend import (
     Renew,
     SetLifetime,
 )
-from leaselock.core.effects import Effect, Spawn, Wait
+from leaselock._core.effects import Effect, Spawn, Wait
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock.core.effects import Process
+    from leaselock._core.effects import Process
 
 CLAIM = claim_of("0" * 32, "a", 1, 4.0)
 SOON = 10.0

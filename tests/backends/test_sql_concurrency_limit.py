@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leaselock.backends.sql.pool import ConcurrencyLimit
-from leaselock.core.effects import FOREVER, Wait
+from leaselock._backends.sql.pool import ConcurrencyLimit
+from leaselock._core.effects import FOREVER, Wait
 
 
 def test_a_slot_that_an_interrupt_has_torn_from_its_owner_is_free_again() -> None:

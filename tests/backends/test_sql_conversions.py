@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.process import eventually
 from tests.backends.session_worlds import BLOCKED
 from tests.backends.sessions import Direct, finished
-from tests.servers.databases import emptied
-from tests.servers.process import eventually
 
-from leaselock.backends.sql.lease import Lease
-from leaselock.backends.sql.lock_row import Requester
-from leaselock.backends.sql.statements import SqlError
-from leaselock.backends.sql.store import store_of
-from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import (
+from leaselock._backends.sql.lease import Lease
+from leaselock._backends.sql.lock_row import Requester
+from leaselock._backends.sql.statements import SqlError
+from leaselock._backends.sql.store import store_of
+from leaselock._backends.sql.url import parsed
+from leaselock._core.backend import (
     Acquire,
     Claim,
     Convert,
@@ -28,15 +28,15 @@ from leaselock.core.backend import (
     Release,
     Renew,
 )
-from leaselock.drivers import system_env
+from leaselock._drivers import system_env
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
-    from leaselock.backends.sql.statements import Result, Script
+    from leaselock._backends.sql.statements import Result, Script
 
 LEASE = 600.0
 LONGER = 900.0

@@ -6,27 +6,27 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.process import eventually
 from tests.backends.rivals import Waiter, take
 from tests.backends.sessions import Direct
 from tests.backends.sql import PROTOCOLS, Stage
-from tests.servers.databases import emptied
-from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.sql import maintenance
-from leaselock.backends.sql.lease import Lease
-from leaselock.backends.sql.lock_row import Requester
-from leaselock.backends.sql.store import store_of
-from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import Acquire, Claim
-from leaselock.drivers import system_env
+from leaselock._backends.sql import maintenance
+from leaselock._backends.sql.lease import Lease
+from leaselock._backends.sql.lock_row import Requester
+from leaselock._backends.sql.store import store_of
+from leaselock._backends.sql.url import parsed
+from leaselock._core.backend import Acquire, Claim
+from leaselock._drivers import system_env
 
 if TYPE_CHECKING:
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
-    from leaselock.backends.sql.statements import Value
-    from leaselock.core.backend import Mode
+    from leaselock._backends.sql.statements import Value
+    from leaselock._core.backend import Mode
 
 NAMES = ("a", "b", "c")
 EXCLUSIVE: tuple[Mode, ...] = ("exclusive", "exclusive")

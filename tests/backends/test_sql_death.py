@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.process import eventually
 from tests.backends.rivals import Waiter, loss_time, take
 from tests.backends.sql import Stage
 from tests.chaos.contenders import LOCK, Contest
 from tests.pace import pace
-from tests.servers.databases import emptied
-from tests.servers.process import eventually
 
 import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
 BILLION = 1_000_000_000
 LEASE = 1.0

@@ -11,17 +11,17 @@ import pytest
 from sqlalchemy import create_engine, event, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
+from testkit.servers.databases import emptied
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.process import eventually
 from tests.backends.rivals import Waiter, take
 from tests.backends.sql import PROTOCOLS
-from tests.servers.databases import emptied
-from tests.servers.mariadb import MariaDB
-from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.sql.url import parsed
+from leaselock._backends.sql.url import parsed
 
 if TYPE_CHECKING:
-    from tests.servers.postgres import Postgres
+    from testkit.servers.postgres import Postgres
 
 
 def url_of(server: Postgres | MariaDB, *, aio: bool = False) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from leaselock.backends.sql.executor import Executor
-from leaselock.backends.sql.statements import SqlError
+from leaselock._backends.sql.executor import Executor
+from leaselock._backends.sql.statements import SqlError
 from leaselock.errors import OutcomeUnknown
 
 

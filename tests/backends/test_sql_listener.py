@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.process import eventually
 from tests.backends.rivals import Waiter, take
 from tests.backends.sql import Stage
-from tests.servers.mariadb import MariaDB
-from tests.servers.process import eventually
 
 import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.postgres import Postgres
+    from testkit.servers.postgres import Postgres
 
 # Whether the other session is waiting.
 SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE '%GET_LOCK%, 20)'"

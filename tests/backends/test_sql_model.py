@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.backends.session_twins import BRIEF, LONG, SessionTwins
 from tests.backends.sql_twins import SqlTwins, Unlucky
-from tests.models.histories import KINDS, History, Step, steps
+from verification.models.histories import KINDS, History, Step, steps
 
-from leaselock.backends.sql import lock_row
-from leaselock.core import rules
+from leaselock._backends.sql import lock_row
+from leaselock._core import rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
 # More of them: LEASELOCK_MODEL_EXAMPLES=200.
 EXAMPLES = int(os.environ.get("LEASELOCK_MODEL_EXAMPLES", "8"))

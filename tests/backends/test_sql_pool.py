@@ -6,13 +6,13 @@ import threading
 from typing import TYPE_CHECKING
 
 import psycopg
-from tests.servers.databases import emptied
-from tests.servers.process import eventually
+from testkit.servers.databases import emptied
+from testkit.servers.process import eventually
 
 import leaselock
 
 if TYPE_CHECKING:
-    from tests.servers.postgres import Postgres
+    from testkit.servers.postgres import Postgres
 
 # The statement of ours that waits for a lock: where, and since when.
 WAITS = """

@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.process import eventually
 from tests.backends.sessions import Direct, finished
-from tests.servers.databases import emptied
-from tests.servers.process import eventually
 
-from leaselock.backends.sql.keys import CLIENT, number, word
-from leaselock.backends.sql.lease import Lease
-from leaselock.backends.sql.lock_row import HEAD, Head, Requester
-from leaselock.backends.sql.store import store_of
-from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import Acquire, Claim, Inspect, Mode, Release, Renew
-from leaselock.drivers import system_env
+from leaselock._backends.sql.keys import CLIENT, number, word
+from leaselock._backends.sql.lease import Lease
+from leaselock._backends.sql.lock_row import HEAD, Head, Requester
+from leaselock._backends.sql.store import store_of
+from leaselock._backends.sql.url import parsed
+from leaselock._core.backend import Acquire, Claim, Inspect, Mode, Release, Renew
+from leaselock._drivers import system_env
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
-    from leaselock.backends.sql.statements import Part, Result, Script
-    from leaselock.core.backend import LockState
+    from leaselock._backends.sql.statements import Part, Result, Script
+    from leaselock._core.backend import LockState
 
 DEAD = 5
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from testkit.servers.databases import TABLES
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.process import eventually
 from tests.backends.rivals import Waiter, take
 from tests.backends.sql import PROTOCOLS, Stage
-from tests.servers.databases import TABLES
-from tests.servers.mariadb import MariaDB
-from tests.servers.process import eventually
 
 import leaselock
-from leaselock.cli import main
+from leaselock._cli import main
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.postgres import Postgres
+    from testkit.servers.postgres import Postgres
 
 WEEK = 7 * 86400 * 1_000_000
 

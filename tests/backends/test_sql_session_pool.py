@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.worlds import claim_of
-from tests.simulation.sql_connection import SESSION_TIMEOUT, Network, simulated_store
-from tests.simulation.sql_server import Server
-from tests.simulation.world import Faults, Machine, World
+from verification.models.worlds import claim_of
+from verification.simulation.sql_connection import SESSION_TIMEOUT, Network, simulated_store
+from verification.simulation.sql_server import Server
+from verification.simulation.world import Faults, Machine, World
 
-from leaselock.backends.sql.session_connection import SessionConnection
-from leaselock.backends.sql.session_locks import BREAK_POLL, Session, SessionLocks
-from leaselock.backends.sql.session_pool import SessionPool
-from leaselock.backends.sql.statements import Result, dialect_of
-from leaselock.core.backend import BreakLock, Busy, Grant, Released
-from leaselock.core.effects import Call, Sleep
+from leaselock._backends.sql.session_connection import SessionConnection
+from leaselock._backends.sql.session_locks import BREAK_POLL, Session, SessionLocks
+from leaselock._backends.sql.session_pool import SessionPool
+from leaselock._backends.sql.statements import Result, dialect_of
+from leaselock._core.backend import BreakLock, Busy, Grant, Released
+from leaselock._core.effects import Call, Sleep
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
-    from leaselock.core.backend import Claim
+    from leaselock._core.backend import Claim
 
 CLAIM = claim_of("0" * 32, "a", 1, 30.0)
 

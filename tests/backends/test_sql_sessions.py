@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.pgbouncer import PgBouncer
+from testkit.servers.process import eventually
 from tests.backends.rivals import Waiter, take
 from tests.backends.sessions import Direct
 from tests.backends.sql import PROTOCOLS, Stage
 from tests.pace import pace
-from tests.servers.databases import emptied
-from tests.servers.pgbouncer import PgBouncer
-from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.sql.keys import ADVISORY, number, word
-from leaselock.backends.sql.session_locks import Session, SessionLocks
-from leaselock.backends.sql.store import store_of
-from leaselock.backends.sql.url import parsed
-from leaselock.core.backend import Acquire, Busy, Claim, Grant, Mode
-from leaselock.drivers import system_env
+from leaselock._backends.sql.keys import ADVISORY, number, word
+from leaselock._backends.sql.session_locks import Session, SessionLocks
+from leaselock._backends.sql.store import store_of
+from leaselock._backends.sql.url import parsed
+from leaselock._core.backend import Acquire, Busy, Claim, Grant, Mode
+from leaselock._drivers import system_env
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
-    from leaselock.backends.sql.executor import Executor
+    from leaselock._backends.sql.executor import Executor
 
 # The maximal length of a name.
 LONG = "n" * 255

@@ -11,24 +11,24 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from sqlalchemy import create_engine
+from testkit.servers.databases import emptied
+from testkit.servers.process import eventually
 from tests.backends.rivals import Waiter, take
 from tests.backends.sql import PROTOCOLS, Stage
-from tests.servers.databases import emptied
-from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.sql.store import store_of
-from leaselock.backends.sql.url import parsed
-from leaselock.drivers.aio import Aio
-from leaselock.drivers.system_env import now
-from leaselock.drivers.threads import Threads
+from leaselock._backends.sql.store import store_of
+from leaselock._backends.sql.url import parsed
+from leaselock._drivers.aio import Aio
+from leaselock._drivers.system_env import now
+from leaselock._drivers.threads import Threads
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers.mariadb import MariaDB
-    from tests.servers.postgres import Postgres
+    from testkit.servers.mariadb import MariaDB
+    from testkit.servers.postgres import Postgres
 
 WAITS = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 DOZES = "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.postgres import USER, Postgres, owned_folder
+from testkit.servers.process import HERE, HOST, eventually
+from testkit.servers.tls import Certificates
 from tests.backends.rivals import Waiter, take
 from tests.backends.sql import PROTOCOLS
-from tests.servers.mariadb import MariaDB
-from tests.servers.postgres import USER, Postgres, owned_folder
-from tests.servers.process import HERE, HOST, eventually
-from tests.servers.tls import Certificates
 
 import leaselock
 

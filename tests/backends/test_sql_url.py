@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import leaselock
-from leaselock.backends.sql.keys import ADVISORY, lock_word, short_word
-from leaselock.backends.sql.url import parsed
+from leaselock._backends.sql.keys import ADVISORY, lock_word, short_word
+from leaselock._backends.sql.url import parsed
 
 WRONG = {
     "postgresql://h/d?protocol=queue": "it knows lease, row, advisory",

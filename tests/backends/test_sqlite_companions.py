@@ -19,7 +19,7 @@ from tests.backends.users import (
     root_only,
 )
 
-from leaselock.backends.sqlite import location
+from leaselock._backends.sqlite import location
 from leaselock.errors import NotApplied
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.models.process import Client
+from verification.models.process import Client
 
 import leaselock
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaselock.backends.sqlite import host_checks, location
-from leaselock.backends.sqlite.host_checks import Mount
+from leaselock._backends.sqlite import host_checks, location
+from leaselock._backends.sqlite.host_checks import Mount
 from leaselock.errors import NotApplied
 
-PROGRAM = "from leaselock.backends.sqlite import location; print(location.boot())"
+PROGRAM = "from leaselock._backends.sqlite import location; print(location.boot())"
 
 TABLE = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -170,7 +170,7 @@ def test_a_child_namespace_does_not_rename_our_clock() -> None:
     """After unshare the kernel reports the clock offsets of future children."""
     program = (
         "import ctypes\n"
-        "from leaselock.backends.sqlite import location\n"
+        "from leaselock._backends.sqlite import location\n"
         "name = location.boot()\n"
         "if ctypes.CDLL(None, use_errno=True).unshare(0x80): raise SystemExit('unshare')\n"
         "open('/proc/self/timens_offsets', 'w').write('boottime 77 0')\n"

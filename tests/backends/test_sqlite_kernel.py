@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import leaselock
-from leaselock.backends.sqlite import kernel
+from leaselock._backends.sqlite import kernel
 
-STORE = Path(leaselock.__file__).parent / "backends" / "sqlite"
+STORE = Path(leaselock.__file__).parent / "_backends" / "sqlite"
 HOLDER = """
 import os, sys
-from leaselock.backends.sqlite import kernel
+from leaselock._backends.sqlite import kernel
 kernel.lock(os.open(sys.argv[1], os.O_RDWR))
 fifo = os.open(sys.argv[2], os.O_RDWR)
 print("held", flush=True)

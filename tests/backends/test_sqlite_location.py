@@ -12,7 +12,7 @@ from urllib.parse import quote_from_bytes
 import pytest
 from tests.backends.users import User, prepare_as, race
 
-from leaselock.backends.sqlite import location
+from leaselock._backends.sqlite import location
 from leaselock.errors import NotApplied
 
 

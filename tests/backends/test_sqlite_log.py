@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leaselock
-from leaselock.backends.sqlite.file import RECHECK_INTERVAL
+from leaselock._backends.sqlite.file import RECHECK_INTERVAL
 
 if TYPE_CHECKING:
     from pathlib import Path

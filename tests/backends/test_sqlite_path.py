@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.backends.users import User, prepare_as, root_only
 
-from leaselock.backends.sqlite import location
+from leaselock._backends.sqlite import location
 
 # ------------------------------------------------------------------------------ the default path
 

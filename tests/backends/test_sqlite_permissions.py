@@ -21,7 +21,7 @@ from tests.backends.users import (
     root_only,
 )
 
-from leaselock.backends.sqlite import location
+from leaselock._backends.sqlite import location
 from leaselock.errors import NotApplied
 
 # ------------------------------------------------------------------------------ the file itself

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import leaselock
 
-STATEMENTS = Path(leaselock.__file__).parent / "backends" / "sqlite" / "statements"
+STATEMENTS = Path(leaselock.__file__).parent / "_backends" / "sqlite" / "statements"
 
 
 def test_parameters_have_no_numbers() -> None:

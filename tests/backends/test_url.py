@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leaselock.backends.url import Host, one_of, parse, seconds, whole_number, yes_or_no
+from leaselock._backends.url import Host, one_of, parse, seconds, whole_number, yes_or_no
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.zookeeper_model import Model
-from tests.simulation.world import Faults, Machine, World
-from tests.simulation.zoo_connection import SimulatedConnection
+from verification.models.zookeeper_model import Model
+from verification.simulation.world import Faults, Machine, World
+from verification.simulation.zoo_connection import SimulatedConnection
 
-from leaselock.backends.zookeeper.queue import QueueBackend
-from leaselock.backends.zookeeper.queue_order import CURATOR, KAZOO
-from leaselock.backends.zookeeper.requests import Delete, Read
-from leaselock.backends.zookeeper.semaphores import MOST_AT_ONCE
-from leaselock.core.backend import Busy, Claim, Converted, Grant
-from leaselock.core.effects import FOREVER, Signal, Wait
+from leaselock._backends.zookeeper.queue import QueueBackend
+from leaselock._backends.zookeeper.queue_order import CURATOR, KAZOO
+from leaselock._backends.zookeeper.requests import Delete, Read
+from leaselock._backends.zookeeper.semaphores import MOST_AT_ONCE
+from leaselock._core.backend import Busy, Claim, Converted, Grant
+from leaselock._core.effects import FOREVER, Signal, Wait
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from leaselock.core.backend import Mode
+    from leaselock._core.backend import Mode
 
 SESSION = 60.0
 

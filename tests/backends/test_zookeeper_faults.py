@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from testkit.servers.process import HOST, eventually
 from tests.backends.zoo import (
     SESSION,
     Waiter,
@@ -19,7 +20,6 @@ from tests.backends.zoo import (
     loss_time,
     take,
 )
-from tests.servers.process import HOST, eventually
 
 import leaselock
 from leaselock.errors import StoreError

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaselock.backends.zookeeper.data import read, written
-from leaselock.backends.zookeeper.paths import ROOT, decoded, encoded, path_of
-from leaselock.backends.zookeeper.queue_order import CURATOR, KAZOO
-from leaselock.backends.zookeeper.url import parsed
-from leaselock.core.backend import Claim
+from leaselock._backends.zookeeper.data import read, written
+from leaselock._backends.zookeeper.paths import ROOT, decoded, encoded, path_of
+from leaselock._backends.zookeeper.queue_order import CURATOR, KAZOO
+from leaselock._backends.zookeeper.url import parsed
+from leaselock._core.backend import Claim
 
 METADATA = '{"host": "h", "pid": 7, "thread": "T", "label": "ü"}'
 

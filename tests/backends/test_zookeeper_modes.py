@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from testkit.servers.ensembles import fresh
+from testkit.servers.process import eventually
 from tests.cli.processes import Shell
-from tests.servers.ensembles import fresh
-from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.zookeeper.data import written
-from leaselock.backends.zookeeper.lock_state import lock_state
-from leaselock.backends.zookeeper.queue_order import entry
-from leaselock.backends.zookeeper.requests import Delete, Node
-from leaselock.core.backend import Claim
+from leaselock._backends.zookeeper.connection import BlockingConnection
+from leaselock._backends.zookeeper.data import written
+from leaselock._backends.zookeeper.lock_state import lock_state
+from leaselock._backends.zookeeper.queue import QueueBackend
+from leaselock._backends.zookeeper.queue_order import KAZOO, entry
+from leaselock._backends.zookeeper.requests import Delete, Node
+from leaselock._backends.zookeeper.url import parsed
+from leaselock._core.backend import Claim
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.servers.zookeeper import Ensemble
+    from testkit.servers.zookeeper import Ensemble
 
-    from leaselock.backends.zookeeper.lock_state import Contending
+    from leaselock._backends.zookeeper.lock_state import Contending
 
+TRIALS = 20
 CLAIM = Claim("a", "c:1", "c", 30.0, '{"label": null}', 0.0)
 
 
@@ -43,6 +50,18 @@ QUEUE = [
 UPGRADE = node("b__lock__0000000002", 20)
 LATE = node("d__rlock__0000000004", 21)
 WAITING = node("e__rlock__0000000005", 15, waits_for=20)
+
+
+@contextlib.contextmanager
+def connected(ensemble: Ensemble) -> Iterator[Any]:
+    """A client of kazoo."""
+    client = KazooClient(ensemble.hosts)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
 
 
 def shown(*queue: Contending) -> list[tuple[str, int]]:
@@ -91,6 +110,66 @@ def test_the_queue_of_a_semaphore_is_no_lock(ensemble: Ensemble) -> None:
             client.lock("gpus-__lock__")
         with client.semaphore("gpus", permits=3):
             pass
+
+
+def test_tries_at_once_get_all_free_permits(ensemble: Ensemble) -> None:
+    """Three clients and two permits, also where the number changes: two are granted."""
+    url = fresh(ensemble)
+    clients = [leaselock.Client(url) for _ in range(3)]
+    for client in clients:
+        with client.lock("warm"):
+            pass
+    barrier, found = threading.Barrier(3), list[leaselock.Lease | None]()
+
+    def attempt(client: leaselock.Client, name: str, permits: int) -> None:
+        barrier.wait()
+        found.append(client.semaphore(name, permits=permits).try_acquire())
+
+    try:
+        for number in range(TRIALS):
+            found.clear()
+            words = (f"s{number // 2}", 2 - number % 2)
+            threads = [threading.Thread(target=attempt, args=(c, *words)) for c in clients]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            leases = [lease for lease in found if lease is not None]
+            assert (len(found), len(leases)) == (3, words[1])
+            for lease in leases:
+                lease.release()
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_a_semaphore_does_not_overwrite_data_of_another_program(ensemble: Ensemble) -> None:
+    """An upgrade of a lock, which writes the node again, keeps it."""
+    url = fresh(ensemble)
+    with leaselock.Client(url) as client, connected(ensemble) as kazoo:
+        with client.lock("a"):
+            backend: Any = client._core.context(None).registry.backend
+        path = f"{backend.root}/a"
+        kazoo.set(path, b'{"theirs": 1}')
+        semaphore = client.semaphore("a", permits=2)
+        for timeout in (0, 5):
+            with pytest.raises(leaselock.NotApplied, match="data of another program"):
+                semaphore.acquire(timeout=timeout)
+        with pytest.raises(leaselock.NotApplied, match="data of another program"):
+            semaphore.resize(3)
+        with client.rwlock("a").update as lease:
+            assert lease.upgrade(timeout=5)
+        assert kazoo.get(path)[0] == b'{"theirs": 1}'
+        assert client.lock("a").waiters() == []
+
+
+def test_a_context_that_is_never_asked_keeps_no_events() -> None:
+    """Of a client that uses another protocol, or another event loop, of the same connection."""
+    connection = BlockingConnection(parsed("zookeeper://localhost:1/"), lambda: 0.0)
+    backend = QueueBackend(connection, "/", KAZOO, lambda: 0.0)
+    for _ in range(3):
+        connection._state_changed(connection.client, "CONNECTED")
+    assert backend.mailbox.take() == ()
 
 
 def test_a_writer_that_an_upgrade_has_overtaken_gets_a_greater_token(ensemble: Ensemble) -> None:

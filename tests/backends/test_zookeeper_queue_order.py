@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from tests.models.worlds import claim_of
+from verification.models.worlds import claim_of
 
-from leaselock.backends.zookeeper.queue_order import (
+from leaselock._backends.zookeeper.queue_order import (
     CONTENDER,
     CURATOR,
     CURATOR_READ,

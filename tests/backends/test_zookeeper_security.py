@@ -7,16 +7,16 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.process import HERE, HOST, eventually, free_port
-from tests.servers.tls import Certificates
-from tests.servers.zookeeper import Server
+from testkit.servers.process import HERE, HOST, eventually, free_port
+from testkit.servers.tls import Certificates
+from testkit.servers.zookeeper import Server
 
 import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.ensembles import RestrictedEnsemble
+    from testkit.servers.ensembles import RestrictedEnsemble
 
 # A server in Java that has just been started may need long for its first handshake.
 LIMIT = 60.0

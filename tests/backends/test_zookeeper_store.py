@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from testkit.servers.ensembles import fresh
+from testkit.servers.process import eventually
 from tests.backends.zoo import connection_of
-from tests.servers.ensembles import fresh
-from tests.servers.process import eventually
 
 import leaselock
-from leaselock.backends.zookeeper import connection
-from leaselock.backends.zookeeper.connection import BlockingConnection
-from leaselock.backends.zookeeper.requests import Batch, Read
-from leaselock.backends.zookeeper.url import parsed
-from leaselock.core.effects import FOREVER
-from leaselock.drivers import system_env
+from leaselock._backends.zookeeper import connection
+from leaselock._backends.zookeeper.connection import BlockingConnection
+from leaselock._backends.zookeeper.requests import Batch, Mailbox, Read
+from leaselock._backends.zookeeper.url import parsed
+from leaselock._core.effects import FOREVER
+from leaselock._drivers import system_env
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers.zookeeper import Ensemble
+    from testkit.servers.zookeeper import Ensemble
 
 # More of them are in the second tier.
 WAITERS = [20, pytest.param(100, marks=pytest.mark.heavy)]
@@ -49,7 +49,7 @@ def test_a_queue_is_no_longer_than_an_answer_can_be(
     ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A waiter too many is refused, and leaves no node (hazard I9)."""
-    monkeypatch.setattr("leaselock.backends.zookeeper.entering.MOST_WAITERS", 1)
+    monkeypatch.setattr("leaselock._backends.zookeeper.entering.MOST_WAITERS", 1)
     url = fresh(ensemble)
     with leaselock.Client(url) as one, leaselock.Client(url) as two:
         with one.lock("a") as lease:
@@ -283,7 +283,8 @@ def test_a_request_that_meets_the_close_of_its_client_is_refused(
 def test_events_of_a_closed_client_are_ignored() -> None:
     """Its thread may end after the next client of the same connection has begun."""
     made = connection.BlockingConnection(parsed("zookeeper://127.0.0.1:1/x"), time.monotonic)
-    mailbox = made.subscribe()
+    mailbox = Mailbox()
+    made.subscribe(mailbox)
     made.start()
     old = made.client
     made.close()

@@ -16,7 +16,7 @@ GROUP = 54000
 # The imports come first: the other user may not be able to read this source tree.
 _PROGRAM = """
 import os, sys
-from leaselock.backends.sqlite import location
+from leaselock._backends.sqlite import location
 from leaselock.errors import NotApplied
 
 uid, gid, umask, groups, *paths = sys.argv[1:]

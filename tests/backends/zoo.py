@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from testkit.proxy import Proxy
+from testkit.servers.process import HOST
+from testkit.servers.zookeeper import Ensemble
 from tests.backends.rivals import Waiter, loss_time, take
-from tests.servers.process import HOST
-from tests.servers.zookeeper import Ensemble
 
 import leaselock
-from leaselock.testing.proxy import Proxy
 
 __all__ = ["Waiter", "Zoo", "has_pending_releases", "loss_time", "take"]
 SESSION = 2.0

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.cluster import Cluster
-from tests.servers.redis import Redis
-from tests.servers.rights import additional, user
+from testkit.servers.cluster import Cluster
+from testkit.servers.redis import Redis
+from testkit.servers.rights import additional, user
 
 import leaselock
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 import leaselock
 

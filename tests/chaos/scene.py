@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from testkit.conformance import Store
+from testkit.conformance.asyncio_world import AsyncioWorld
+from testkit.conformance.thread_world import ThreadWorld
+from testkit.proxy import Proxy
 from tests.pace import pace
-
-from leaselock.testing.conformance import Store
-from leaselock.testing.conformance.asyncio_world import AsyncioWorld
-from leaselock.testing.conformance.thread_world import ThreadWorld
-from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from tests.servers.redis import Redis
-
-    from leaselock.testing.conformance.api_types import Lock
-    from leaselock.testing.conformance.world import World
-    from leaselock.testing.proxy import Fault
+    from testkit.conformance.api_types import Lock
+    from testkit.conformance.world import World
+    from testkit.proxy import Fault
+    from testkit.servers.redis import Redis
 
 STORE = Store("redis", lambda folder: "", protocols=("hash",))
 WORLDS: dict[str, type[World]] = {"threads": ThreadWorld, "asyncio": AsyncioWorld}

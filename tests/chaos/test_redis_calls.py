@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.models.worlds import claim_of
-from tests.servers.redis import Redis
+from testkit.servers.redis import Redis
+from verification.models.worlds import claim_of
 
-from leaselock.backends.redis.blocking import BlockingConnection
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.store import RedisStore
-from leaselock.core.backend import Acquire, Claim, Grant, Release, Renew
-from leaselock.drivers.system_env import now
-from leaselock.drivers.threads import Threads
+from leaselock._backends.redis.blocking import BlockingConnection
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.store import RedisStore
+from leaselock._core.backend import Acquire, Claim, Grant, Release, Renew
+from leaselock._drivers.system_env import now
+from leaselock._drivers.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

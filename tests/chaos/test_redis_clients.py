@@ -10,16 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.servers.process import HOST
-from tests.servers.redis import Redis
-from tests.servers.sentinel import NAME, Sentinels
+from testkit.servers.process import HOST
+from testkit.servers.redis import Redis
+from testkit.servers.sentinel import NAME, Sentinels
 
 import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.cluster import Cluster
+    from testkit.servers.cluster import Cluster
 
 LIBRARIES = ("redis", "valkey")
 COLOURS = ("", ".asyncio")

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.servers.process import HOST, Location, eventually
-from tests.servers.redis import Redis
-from tests.storms.clock import Clocks
+from testkit.servers.process import HOST, Location, eventually
+from testkit.servers.redis import Redis
+from verification.storms.clock import Clocks
 
 import leaselock
 

@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.interop.java import Java, build
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
+from verification.interop.java import Java, build
 
 import leaselock
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from tests.servers.cluster import Cluster, Move
-    from tests.servers.redis import Redis
+    from testkit.servers.cluster import Cluster, Move
+    from testkit.servers.redis import Redis
 
 COLOURS = ("threads", "asyncio")
 LEASE = 60.0

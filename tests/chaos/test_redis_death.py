@@ -14,7 +14,7 @@ from tests.chaos.contenders import LOCK, Contest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 COLOURS = ("threads", "asyncio")
 LEASE = 2.0

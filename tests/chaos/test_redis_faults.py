@@ -11,16 +11,16 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.proxy import ACTIONS
 from tests.chaos.scene import LEASE, TIMEOUT, Scene, play
 
 from leaselock import LeaseLost, NotHeld, OutcomeUnknown
-from leaselock.testing.proxy import ACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
     Story = Callable[[Scene, str], Coroutine[Any, Any, None]]
 

@@ -7,13 +7,13 @@ import warnings
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.proxy import Proxy
 from tests.pace import pace
 
 import leaselock
-from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 pytestmark = pytest.mark.filterwarnings("ignore::leaselock.UnsafeProtocolWarning")
 

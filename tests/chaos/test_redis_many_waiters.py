@@ -11,15 +11,15 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.process import eventually
 from tests.pace import pace
-from tests.servers.process import eventually
 
 import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 # It only bounds a failure.
 TIMEOUT = 120.0

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
 
 import leaselock
 

@@ -10,9 +10,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
-from tests.servers.sentinel import Sentinels
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
+from testkit.servers.sentinel import Sentinels
 
 import leaselock
 

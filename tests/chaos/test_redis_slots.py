@@ -9,21 +9,21 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.servers.process import HOST, eventually
+from testkit.servers.process import HOST, eventually
 
 import leaselock
-from leaselock.backends.redis.blocking import BlockingConnection
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.codec import packed
-from leaselock.backends.redis.messages import Address, Connect, Send
-from leaselock.backends.redis.multiplexed import MultiplexedConnection
-from leaselock.drivers.system_env import now
+from leaselock._backends.redis.blocking import BlockingConnection
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.codec import packed
+from leaselock._backends.redis.messages import Address, Connect, Send
+from leaselock._backends.redis.multiplexed import MultiplexedConnection
+from leaselock._drivers.system_env import now
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from tests.servers.cluster import Cluster
-    from tests.servers.redis import Redis
+    from testkit.servers.cluster import Cluster
+    from testkit.servers.redis import Redis
 
 LEASE = 60.0
 TIMEOUT = 30.0

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from redis import Redis as RedisPy
+from testkit.servers.process import HOST, eventually
+from testkit.servers.redis import Redis
+from testkit.servers.sentinel import NAME, Sentinel
 from tests.chaos.test_redis_restart import COLOURS, LONG, TIMEOUT, waiting
-from tests.fuzz.hostile import Hostile
-from tests.servers.process import HOST, eventually
-from tests.servers.redis import Redis
-from tests.servers.sentinel import NAME, Sentinel
+from verification.fuzz.hostile import Hostile
 
 import leaselock
-from leaselock.backends.redis import scripted_lock
-from leaselock.backends.redis.keys import keys_of, release_channel, tombstone, wake_channel
+from leaselock._backends.redis import scripted_lock
+from leaselock._backends.redis.keys import keys_of, release_channel, tombstone, wake_channel
 
 if TYPE_CHECKING:
     import socket

@@ -10,15 +10,15 @@ import pytest
 from tests.pace import pace
 
 import leaselock
-from leaselock.backends.redis import pool
-from leaselock.backends.redis.clients import settings_of
-from leaselock.backends.redis.multiplexed import MultiplexedConnection
-from leaselock.backends.redis.store import RedisStore
-from leaselock.core.backend import Claim, Grant
-from leaselock.drivers.aio import Aio
+from leaselock._backends.redis import pool
+from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.multiplexed import MultiplexedConnection
+from leaselock._backends.redis.store import RedisStore
+from leaselock._core.backend import Claim, Grant
+from leaselock._drivers.aio import Aio
 
 if TYPE_CHECKING:
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 MOST = 3
 TASKS = 60

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.servers.redis import Redis
+from testkit.servers.rights import channels, commands, keys
 from tests.chaos.scene import STORE, TIMEOUT, WORLDS
-from tests.servers.redis import Redis
-from tests.servers.rights import channels, commands, keys
 
 from leaselock import NotApplied
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from leaselock.testing.conformance.api_types import Client
-    from leaselock.testing.conformance.world import World
+    from testkit.conformance.api_types import Client
+    from testkit.conformance.world import World
 
 COLOURS = ("threads", "asyncio")
 KEYS, CHANNELS, COMMANDS = " ".join(keys()), " ".join(channels()), " ".join(commands())

@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.process import HOST, Process, eventually, free_port, program
+from testkit.servers.redis import Redis
+from testkit.servers.resp import Wire
 from tests.chaos.scene import TIMEOUT
-from tests.servers.process import HOST, Process, eventually, free_port, program
-from tests.servers.redis import Redis
-from tests.servers.resp import Wire
 
 import leaselock
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from tests.servers.tls import Certificates
+    from testkit.servers.tls import Certificates
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.redis import Redis
+from testkit.servers.redis import Redis
 
 import leaselock
 

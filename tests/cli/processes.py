@@ -19,7 +19,7 @@ import pytest
 from tests.pace import pace
 
 import leaselock
-from leaselock.cli import main
+from leaselock._cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

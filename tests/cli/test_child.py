@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leaselock.cli.child import Child
+from leaselock._cli.child import Child
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.redis import Redis
 from tests.cli.processes import LOOP, Shell, ended, gone, paced, said, until
-from tests.servers.redis import Redis
 
 import leaselock
 

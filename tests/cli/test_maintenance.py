@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-from leaselock.cli import main
+from leaselock._cli import main
 
 
 def test_doctor_of_a_new_file_reports_ok(

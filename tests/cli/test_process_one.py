@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.process import program
 from tests.cli.processes import LEASELOCK, LIMIT, Shell, ended, until
-from tests.servers.process import program
 
 import leaselock
 

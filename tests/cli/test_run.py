@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.processes import LEASELOCK, Shell, ended, has_word, paced, said, until
 
-from leaselock.cli.child import has_password
+from leaselock._cli.child import has_password
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from tests.cli.processes import LEASELOCK, Shell
 
 import leaselock
 from leaselock import Holder, LockInfo
-from leaselock.cli.listing import cut, table
-from leaselock.cli.show import lock_lines
+from leaselock._cli.listing import cut, table
+from leaselock._cli.show import lock_lines
 from leaselock.documents import utc_time
 
 

@@ -9,11 +9,11 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.redis import Redis
+from testkit.servers.redis import Redis
 
 from leaselock import Holder, LockInfo
-from leaselock.cli.listing import layout
-from leaselock.cli.show import lock_lines
+from leaselock._cli.listing import layout
+from leaselock._cli.show import lock_lines
 from leaselock.process_identity import own_identity
 
 if TYPE_CHECKING:

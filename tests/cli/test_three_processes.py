@@ -7,18 +7,18 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.redis import Redis
 from tests.cli.circle import circle
-from tests.servers.redis import Redis
 
 from leaselock import AsyncClient
-from leaselock.cli.top_screen import Top
+from leaselock._cli.top_screen import Top
 from leaselock.live import Monitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from testkit.servers.postgres import Postgres
     from tests.cli.processes import Shell
-    from tests.servers.postgres import Postgres
 
 pytestmark = pytest.mark.heavy
 NAMES = ("a", "b", "c")

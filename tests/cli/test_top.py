@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leaselock import AsyncClient, LeaseLost, LockInfo, NotApplied
-from leaselock.cli.top_screen import BreakScreen, Top
+from leaselock._cli.top_screen import BreakScreen, Top
 from leaselock.live import Monitor, View
 
 if TYPE_CHECKING:

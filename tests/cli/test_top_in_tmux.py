@@ -11,8 +11,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.redis import Redis
 from tests.cli.processes import LEASELOCK, until
-from tests.servers.redis import Redis
 
 import leaselock
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leaselock
-from leaselock.cli.answer import report
-from leaselock.cli.commands import COMMANDS
-from leaselock.cli.formatting import escape, format_duration, parse_duration
-from leaselock.cli.options import Options
+from leaselock._cli.answer import report
+from leaselock._cli.commands import COMMANDS
+from leaselock._cli.formatting import escape, format_duration, parse_duration
+from leaselock._cli.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,15 +137,15 @@ def test_store_that_does_not_reply_exits_69(shell: Shell) -> None:
 RUN_AS_NOBODY = """
 import importlib, os, pkgutil, sys
 import argparse, datetime, encodings.idna, encodings.unicode_escape, json, locale, sqlite3
-import leaselock.cli, leaselock.backends, leaselock.drivers.threads
-for package in (leaselock.cli, importlib.import_module("leaselock.backends.sqlite")):
+import leaselock._cli, leaselock._backends, leaselock._drivers.threads
+for package in (leaselock._cli, importlib.import_module("leaselock._backends.sqlite")):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
 if not os.geteuid():
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
-sys.exit(leaselock.cli.main(sys.argv[1:]))
+sys.exit(leaselock._cli.main(sys.argv[1:]))
 """
 
 
@@ -271,7 +271,7 @@ def test_escape() -> None:
 
 
 def test_main_returns_the_code(capsys: pytest.CaptureFixture[str]) -> None:
-    from leaselock.cli import main
+    from leaselock._cli import main
 
     assert main(["version"]) == 0
     assert capsys.readouterr().out == f"leaselock {leaselock.__version__}\n"

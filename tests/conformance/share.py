@@ -14,9 +14,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.conformance import DRIVERS, SCENARIOS, Scenario, Store, run_scenario
 from tests.pace import pace
-
-from leaselock.testing.conformance import DRIVERS, SCENARIOS, Scenario, Store, run_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,9 +4,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from testkit.conformance import Scenario, Store
 from tests.conformance.share import CROWDS, EVERY, name, run, turns
-
-from leaselock.testing.conformance import Scenario, Store
 
 NUMBERS = count()
 STORE = Store(

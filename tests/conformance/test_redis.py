@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.conformance import Scenario, Store
+from testkit.servers.cluster import Cluster
+from testkit.servers.redis import Redis
+from testkit.servers.rights import additional, asker, user
+from testkit.servers.sentinel import Sentinels
 from tests.conformance.share import in_turn, name, run, shared
-from tests.servers.cluster import Cluster
-from tests.servers.redis import Redis
-from tests.servers.rights import additional, asker, user
-from tests.servers.sentinel import Sentinels
-
-from leaselock.testing.conformance import Scenario, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

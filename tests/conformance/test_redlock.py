@@ -6,10 +6,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.conformance import Scenario, Store
+from testkit.servers.redis import Redis
 from tests.conformance.share import name, run, shared
-from tests.servers.redis import Redis
-
-from leaselock.testing.conformance import Scenario, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

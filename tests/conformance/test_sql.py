@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from testkit.conformance import SCENARIOS, Scenario, Store
+from testkit.servers.databases import emptied
 from tests.conformance.share import ALL, drivers, name, rests, run
-from tests.servers.databases import emptied
 
-from leaselock.core.rules import RECHECK_INTERVAL
-from leaselock.testing.conformance import SCENARIOS, Scenario, Store
+from leaselock._core.rules import RECHECK_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

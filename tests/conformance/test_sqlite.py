@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
+from testkit.conformance import Scenario, Store
 from tests.conformance.share import CROWDS, EVERY, name, run
-
-from leaselock.testing.conformance import Scenario, Store
 
 STORE = Store(
     "sqlite",

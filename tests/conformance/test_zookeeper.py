@@ -9,11 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from testkit.conformance import Scenario, Store
+from testkit.servers.ensembles import RestrictedEnsemble, fresh
+from testkit.servers.zookeeper import TICK_MS, Ensemble
 from tests.conformance.share import EVERY, in_turn, name, run
-from tests.servers.ensembles import RestrictedEnsemble, fresh
-from tests.servers.zookeeper import TICK_MS, Ensemble
-
-from leaselock.testing.conformance import Scenario, Store
 
 SESSION = 3.0
 # Names may begin with a slash, although that is probably a mistake.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 import leaselock
 

@@ -16,8 +16,8 @@ from leaselock.contrib.alembic import NAME, include_name, migration_lock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from testkit.servers.postgres import Postgres
     from tests.contrib.conftest import Programs
-    from tests.servers.postgres import Postgres
 
 INI = """
     [alembic]

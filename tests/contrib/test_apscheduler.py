@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 import leaselock
 from leaselock.contrib.apscheduler import NAME, leading

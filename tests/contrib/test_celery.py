@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from celery import Celery
 from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
 
 import leaselock
 from leaselock.contrib.celery import single

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from tests.servers.process import HOST, accepts, eventually, free_port
-from tests.servers.redis import Redis
+from testkit.servers.process import HOST, accepts, eventually, free_port
+from testkit.servers.redis import Redis
 
 if TYPE_CHECKING:
     from tests.contrib.conftest import Programs

@@ -10,15 +10,15 @@ from tests.core.test_local import mutex_of as handed_on
 from tests.core.test_modes import acquired, modes_in_store, side
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.core.backend import Acquire, Convert, Release
+from leaselock._core.backend import Acquire, Convert, Release
 from leaselock.errors import AcquireCancelled, ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.lease_handle import LeaseHandle
-    from leaselock.core.mutex import Mutex
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.mutex import Mutex
 
 MANY = 200
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.core.client_core import ClientCore
-from leaselock.core.effects import Wait
+from leaselock._core.client_core import ClientCore
+from leaselock._core.effects import Wait
 
 
 def test_the_last_process_may_end_just_before_the_closing_one_waits() -> None:

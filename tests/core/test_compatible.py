@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from leaselock.core.backend import Claim, HoldRecord, HoldState, LockState, Mode, compatible
+from leaselock._core.backend import Claim, HoldRecord, HoldState, LockState, Mode, compatible
 
 BESIDE = {("shared", "shared"), ("shared", "update"), ("update", "shared"), ("permits", "permits")}
 

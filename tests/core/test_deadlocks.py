@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from leaselock.core.deadlocks import cycles, deadlocks, description, owner_of, waits
-from leaselock.core.inspection import Holder, LockInfo, Waiter
+from leaselock._core.deadlocks import cycles, deadlocks, description, owner_of, waits
+from leaselock._core.inspection import Holder, LockInfo, Waiter
 
 
 def holder(owner: str, token: int = 1, *, detached: bool = False) -> Holder:

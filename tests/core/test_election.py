@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_service import Scene
-from tests.simulation.world import Interrupted
+from verification.simulation.world import Interrupted
 
-from leaselock.core.backend import Acquire, Inspect, Release, Renew
-from leaselock.core.effects import Sleep
-from leaselock.drivers.system_env import TERMINATION
+from leaselock._core.backend import Acquire, Inspect, Release, Renew
+from leaselock._core.effects import Sleep
+from leaselock._drivers.system_env import TERMINATION
 from leaselock.errors import LeaseLost, NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.election import Candidacy
-    from leaselock.core.lease_handle import LeaseHandle
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.election import Candidacy
+    from leaselock._core.lease_handle import LeaseHandle
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.core.backend import Renew
-from leaselock.core.effects import Sleep
+from leaselock._core.backend import Renew
+from leaselock._core.effects import Sleep
 from leaselock.errors import LeaseLost, NotApplied, OutcomeUnknown, StoreError
 
 FIXED = 3.0

@@ -8,10 +8,10 @@ import weakref
 
 import pytest
 
-from leaselock.core import timing, validity
-from leaselock.core.backend import Capabilities, Claim
-from leaselock.core.effects import FOREVER
-from leaselock.core.hold import NEXT, Hold, State, no_owner
+from leaselock._core import timing, validity
+from leaselock._core.backend import Capabilities, Claim
+from leaselock._core.effects import FOREVER
+from leaselock._core.hold import NEXT, Hold, State, no_owner
 from leaselock.errors import LeaseLost
 
 CLAIM = Claim("a", "c:1", "c", 30.0, "{}", 0.0)

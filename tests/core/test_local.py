@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Scene, Store
 
-from leaselock.backends.memory.store import CAPABILITIES
-from leaselock.core.backend import Acquire, Release, Renew, SetLifetime
-from leaselock.core.effects import FOREVER, Sleep
-from leaselock.core.local_handoff import LocalHandoff
-from leaselock.core.validation import MOST_LOCAL_HANDOFFS, checked_local_handoffs
+from leaselock._backends.memory.store import CAPABILITIES
+from leaselock._core.backend import Acquire, Release, Renew, SetLifetime
+from leaselock._core.effects import FOREVER, Sleep
+from leaselock._core.local_handoff import LocalHandoff
+from leaselock._core.validation import MOST_LOCAL_HANDOFFS, checked_local_handoffs
 from leaselock.errors import LeaseLost, NotApplied
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.mutex import Mutex
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.mutex import Mutex
 
 
 def mutex_of(

@@ -9,9 +9,9 @@ from tests.core.test_local import asked, client_of, mutex_of
 from tests.core.test_service import Scene
 from tests.core.test_turns import claim_of, layer_of
 
-from leaselock.core.backend import Acquire, Busy, Claim, Grant, HoldRecord, LockState, Release
-from leaselock.core.effects import Sleep
-from leaselock.core.local_handoff import (
+from leaselock._core.backend import Acquire, Busy, Claim, Grant, HoldRecord, LockState, Release
+from leaselock._core.effects import Sleep
+from leaselock._core.local_handoff import (
     REACQUIRE_WINDOW,
     LocalQueue,
     LocalWaiter,
@@ -19,7 +19,7 @@ from leaselock.core.local_handoff import (
     hold_of,
     start_watch,
 )
-from leaselock.core.rules import RECHECK_INTERVAL
+from leaselock._core.rules import RECHECK_INTERVAL
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:

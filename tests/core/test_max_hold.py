@@ -8,16 +8,16 @@ import pytest
 from tests.core.test_local import client_of
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.backends.sqlite.store import CAPABILITIES
-from leaselock.core.backend import Grant, Release, Renew
-from leaselock.core.effects import Sleep
+from leaselock._backends.sqlite.store import CAPABILITIES
+from leaselock._core.backend import Grant, Release, Renew
+from leaselock._core.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.lease_handle import LeaseHandle
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.lease_handle import LeaseHandle
 
 LEASE = 3.0
 BOUND = 9.5

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaselock.core.inspection import quoted
+from leaselock._core.inspection import quoted
 
 
 @given(st.none() | st.text())

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.test_service import LATE, Scene, mutex_of
-from tests.simulation.world import Interrupted
+from verification.simulation.world import Interrupted
 
-from leaselock.core import conversion
-from leaselock.core.backend import BreakLock, Convert, Converted, Release, Renew
-from leaselock.core.effects import FOREVER, Call
-from leaselock.core.hold import State
-from leaselock.core.local_handoff import LocalHandoff
-from leaselock.core.queue import Queue
-from leaselock.core.together import TogetherHandle
-from leaselock.core.validation import side_of
+from leaselock._core import conversion
+from leaselock._core.backend import BreakLock, Convert, Converted, Release, Renew
+from leaselock._core.effects import FOREVER, Call
+from leaselock._core.hold import State
+from leaselock._core.local_handoff import LocalHandoff
+from leaselock._core.queue import Queue
+from leaselock._core.together import TogetherHandle
+from leaselock._core.validation import side_of
 from leaselock.errors import (
     ClientClosed,
     InvalidName,
@@ -27,12 +27,12 @@ from leaselock.errors import (
 )
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Run
+    from verification.simulation.world import Run
 
-    from leaselock.core.backend import Mode
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.lease_handle import LeaseHandle
-    from leaselock.core.mutex import Mutex
+    from leaselock._core.backend import Mode
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.mutex import Mutex
 
 OPTIONS = {"lease": 3.0, "renew": True, "protocol": None, "label": None}
 
@@ -486,7 +486,7 @@ def test_a_body_on_several_locks_ends_once() -> None:
         assert leases is not None
         assert await leases.begin_body(leases) is leases
         await leases.handles[0].release()
-        leases.drop()
+        await leases.withdraw_after(GeneratorExit())
         assert not leases.lost()
 
     scene.do(machine, whole())

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.core.backend import Grant, Renew, SetLifetime
-from leaselock.core.effects import Sleep
+from leaselock._core.backend import Grant, Renew, SetLifetime
+from leaselock._core.effects import Sleep
 from leaselock.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
-    from leaselock.core.client_core import ClientCore
+    from leaselock._core.client_core import ClientCore
 
 LASTS = 2.0
 

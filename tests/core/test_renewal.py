@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_modes import acquired, modes_in_store, written_and_read
 from tests.core.test_service import Refusing, Scene, mutex_of
-from tests.simulation.world import Interrupted, Machine, Run, World
+from verification.simulation.world import Interrupted, Machine, Run, World
 
-from leaselock.core.backend import Grant, Renew
-from leaselock.core.client_core import ClientCore
-from leaselock.core.effects import FOREVER, CallUser, Signal, Sleep, Spawn, Wait
-from leaselock.core.events import LATE
-from leaselock.core.hold import TAKEN
-from leaselock.core.mutex import as_handle
-from leaselock.core.singleton_process import Background
+from leaselock._core.backend import Grant, Renew
+from leaselock._core.client_core import ClientCore
+from leaselock._core.effects import FOREVER, CallUser, Signal, Sleep, Spawn, Wait
+from leaselock._core.events import LATE
+from leaselock._core.hold import TAKEN
+from leaselock._core.mutex import as_handle
+from leaselock._core.singleton_process import Background
 from leaselock.errors import LeaseLost, NotApplied, NotHeld
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock.core.backend import Busy, Claim, Mode
-    from leaselock.core.effects import Process
+    from leaselock._core.backend import Busy, Claim, Mode
+    from leaselock._core.effects import Process
 
 
 class Reporting(Refusing):
@@ -414,5 +414,5 @@ def test_listeners_of_rare_events_hear_of_late_renewals_only() -> None:
     service.listen(heard.append, rare=True)
     scene.do(machine, whole(), 10.0)
     kinds = [event.kind for event in heard]
-    assert kinds == ["renewal failed"] * (len(heard) - 1) + ["renewed"]
+    assert kinds == ["renewal_failed"] * (len(heard) - 1) + ["renewed"]
     assert heard[-1].seconds < heard[-1].lease * LATE

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, cast
 
-from leaselock.backends.memory.store import Table
-from leaselock.core import rules
-from leaselock.core.backend import (
+from leaselock._backends.memory.store import Table
+from leaselock._core import rules
+from leaselock._core.backend import (
     Acquire,
     BreakLock,
     Broken,
@@ -25,7 +25,7 @@ from leaselock.core.backend import (
 )
 
 if TYPE_CHECKING:
-    from leaselock.core.backend import LockState, Mode
+    from leaselock._core.backend import LockState, Mode
 
 
 class Clients:

@@ -6,12 +6,12 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.sqlite_model import Model
-from tests.simulation.world import EPOCH, Faults, Machine, Run, World
+from verification.models.sqlite_model import Model
+from verification.simulation.world import EPOCH, Faults, Machine, Run, World
 
-from leaselock.backends.memory.store import MemoryRow, Table
-from leaselock.backends.sqlite.store import CAPABILITIES
-from leaselock.core.backend import (
+from leaselock._backends.memory.store import MemoryRow, Table
+from leaselock._backends.sqlite.store import CAPABILITIES
+from leaselock._core.backend import (
     Acquire,
     BreakLock,
     Busy,
@@ -26,11 +26,11 @@ from leaselock.core.backend import (
     Renew,
     SetLifetime,
 )
-from leaselock.core.client_core import ClientCore
-from leaselock.core.effects import Call, CallUser, Owner, Sleep, Spawn
-from leaselock.core.inspection import Holder, Waiter, waiter_of
-from leaselock.core.mutex import as_handle
-from leaselock.core.queue import NodeQueue
+from leaselock._core.client_core import ClientCore
+from leaselock._core.effects import Call, CallUser, Owner, Sleep, Spawn
+from leaselock._core.inspection import Holder, Waiter, waiter_of
+from leaselock._core.mutex import as_handle
+from leaselock._core.queue import NodeQueue
 from leaselock.errors import (
     AcquireTimeout,
     ClientClosed,
@@ -44,7 +44,7 @@ from leaselock.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from leaselock.core.mutex import Mutex
+    from leaselock._core.mutex import Mutex
 
 
 # Seconds by which some replies are delayed.

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.backends.sqlite.store import CAPABILITIES
-from leaselock.core.backend import Acquire, Release, Renew
-from leaselock.core.effects import FOREVER, Sleep
-from leaselock.errors import LeaseLost
+from leaselock._backends.sqlite.store import CAPABILITIES
+from leaselock._core.backend import Acquire, Release, Renew
+from leaselock._core.effects import FOREVER, Sleep
+from leaselock.errors import LeaseLost, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
-    from leaselock.core.client_core import ClientCore
+    from leaselock._core.client_core import ClientCore
 
 SESSION = 4.0
 
@@ -74,6 +74,24 @@ def test_without_replies_the_hold_is_lost_before_its_session_can_end() -> None:
         assert SESSION / 4 < machine.now() - silent < SESSION / 2 + 0.05
 
     scene.do(machine, whole(), 10.0)
+
+
+@pytest.mark.parametrize(("away", "granted"), [(0.9, True), (1.1, False)])
+def test_a_waiter_has_the_time_of_a_session_and_of_an_answer(away: float, granted: bool) -> None:
+    """Its session may have ended, and it queues again in the next one, however short its lease."""
+    scene, machine, service = _scene()
+    holder, holding = scene.client("holder")
+    lease = scene.do(holder, mutex_of(holding).acquire(None))
+    run = scene.begin(machine, mutex_of(service, lease=0.5).acquire(None))
+    waits = len([r for r in scene.store.seen if isinstance(r, Acquire)])
+    scene.store.silent = (Acquire,)
+    while len([r for r in scene.store.seen if isinstance(r, Acquire)]) == waits:
+        scene.world.play(scene.world.time + 0.01)
+    scene.world.play(scene.world.time + away * (SESSION + service.op_timeout))
+    scene.store.silent = ()
+    scene.do(holder, lease.release())
+    assert (run.result is not None) == granted
+    assert isinstance(run.error, OutcomeUnknown) != granted
 
 
 def test_an_extension_ends_a_fixed_lease_later() -> None:

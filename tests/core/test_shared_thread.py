@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.core.backend import Inspect
-from leaselock.core.effects import Owner, OwnerThread, Sleep
+from leaselock._core.backend import Inspect
+from leaselock._core.effects import Owner, OwnerThread, Sleep
 from leaselock.errors import WouldDeadlock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from tests.simulation.world import Machine, Run
+    from verification.simulation.world import Machine, Run
 
-    from leaselock.core.client_core import ClientCore
+    from leaselock._core.client_core import ClientCore
 
 
 class Loop:

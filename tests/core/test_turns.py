@@ -8,15 +8,15 @@ import pytest
 from tests.core.test_local import asked, client_of, mutex_of
 from tests.core.test_service import Scene
 
-from leaselock.core.backend import Acquire, Busy, Claim, Grant, Release
-from leaselock.core.effects import Sleep
-from leaselock.core.local_handoff import SharedLease, start_watch
+from leaselock._core.backend import Acquire, Busy, Claim, Grant, Release
+from leaselock._core.effects import Sleep
+from leaselock._core.local_handoff import SharedLease, start_watch
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
-    from leaselock.core.local_handoff import LocalHandoff
+    from leaselock._core.local_handoff import LocalHandoff
 
 
 def claim_of(serial: int) -> Claim:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
-from leaselock.core.backend import WATCH_LASTS, Inspect, Watch, Watched
-from leaselock.core.effects import Sleep
-from leaselock.core.watching import LONGEST_INTERVAL, TOLERATED_SILENCE, or_stop
+from leaselock._core.backend import WATCH_LASTS, Inspect, Watch, Watched
+from leaselock._core.effects import Sleep
+from leaselock._core.watching import LONGEST_INTERVAL, TOLERATED_SILENCE, or_stop
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.simulation.world import Machine
+    from verification.simulation.world import Machine
 
-    from leaselock.core.backend import Backend, Claim, LockState
-    from leaselock.core.client_core import ClientCore
-    from leaselock.core.watching import Watcher
+    from leaselock._core.backend import Backend, Claim, LockState
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.watching import Watcher
 
 
 class Looking:

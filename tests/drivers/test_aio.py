@@ -10,10 +10,10 @@ import pytest
 from tests.drivers.test_threads import Nowhere, strange, waits
 
 import leaselock
-from leaselock.core.effects import FOREVER, CallUser, Process, Signal, Sleep, Wait
-from leaselock.drivers.aio import Aio, BodyGuard, _at_exit, _current_task, _Waker
-from leaselock.drivers.in_thread import InThread, _answer, _fail
-from leaselock.drivers.system_env import now, was_dropped
+from leaselock._core.effects import FOREVER, CallUser, Process, Signal, Sleep, Wait
+from leaselock._drivers.aio import Aio, BodyGuard, _at_exit, _current_task, _Waker
+from leaselock._drivers.in_thread import InThread, _answer, _fail
+from leaselock._drivers.system_env import now, was_dropped
 
 # Longer than any operation here; a test that reaches it has failed.
 TIMEOUT = 60.0
@@ -153,7 +153,7 @@ def test_a_body_of_a_closed_loop_is_not_cancelled() -> None:
 
 def test_a_callback_may_close_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """The callback does not wait for itself."""
-    monkeypatch.setattr("leaselock.drivers.aio.CLOSE_TIMEOUT", 60.0)
+    monkeypatch.setattr("leaselock._drivers.aio.CLOSE_TIMEOUT", 60.0)
 
     async def main() -> None:
         client = leaselock.AsyncClient("memory://closed by a callback")
@@ -321,7 +321,7 @@ def test_the_end_of_the_interpreter_passes_over_clients_that_never_ran(
     idle = Aio()
     ended: list[Aio] = []
     monkeypatch.setattr(Aio, "close", ended.append)
-    monkeypatch.setattr("leaselock.drivers.aio.DRIVERS", [object(), idle])
+    monkeypatch.setattr("leaselock._drivers.aio.DRIVERS", [object(), idle])
     _at_exit()
     assert idle.loop is None
     assert not ended

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leaselock.drivers.aio import Aio, LastLoop
+from leaselock._drivers.aio import Aio, LastLoop
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:

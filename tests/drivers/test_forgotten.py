@@ -11,11 +11,11 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 import leaselock
-from leaselock.drivers.aio import Aio, _at_exit
-from leaselock.drivers.forgotten import Closer
+from leaselock._drivers.aio import Aio, _at_exit
+from leaselock._drivers.forgotten import Closer
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -92,6 +92,26 @@ def test_a_lease_keeps_its_client_also_in_its_callbacks() -> None:
     assert called.wait(60.0)
     with pytest.warns(ResourceWarning):
         del lease
+
+
+def drop_a_lease(client: leaselock.Client) -> None:
+    """Acquire a short lease, and drop it."""
+    client.lock("a", lease=0.2).acquire()
+
+
+@pytest.mark.parametrize("how", ["recorded", "raised"])
+def test_a_dropped_lease_ends_although_its_warning_is_kept(how: str) -> None:
+    """A test runner keeps what was warned of; with -W error, also the frames of the traceback."""
+    url, kept = room(), list[Any]()
+    with leaselock.Client(url) as client, leaselock.Client(url) as other:
+        with warnings.catch_warnings(record=how == "recorded") as recorded:
+            warnings.simplefilter("always" if how == "recorded" else "error")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("sys.unraisablehook", kept.append)
+                drop_a_lease(client)
+        assert [*kept, *(recorded or ())]
+        # AcquireTimeout if the lease that was dropped is renewed.
+        other.lock("a").acquire(timeout=60.0).release()
 
 
 async def use_in_task(url: str) -> None:
@@ -198,7 +218,7 @@ def test_it_is_closed_where_there_can_be_no_more_threads(monkeypatch: pytest.Mon
 
 
 def test_the_end_of_the_interpreter_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leaselock.drivers.forgotten.EXIT_TIMEOUT", 0.0)
+    monkeypatch.setattr("leaselock._drivers.forgotten.EXIT_TIMEOUT", 0.0)
     closer = Closer()
     closer.finish()
     with closer.running:
@@ -242,7 +262,7 @@ def test_an_asyncio_client_that_was_closed_is_left_alone_at_the_exit(
         return client
 
     # Not the clients of other tests, which may be left to the collector.
-    monkeypatch.setattr("leaselock.drivers.aio.DRIVERS", [asyncio.run(main())._driver])
+    monkeypatch.setattr("leaselock._drivers.aio.DRIVERS", [asyncio.run(main())._driver])
     _at_exit()
 
 

@@ -7,8 +7,8 @@ import sys
 import tracemalloc
 from typing import Any
 
-from leaselock.drivers.errors import as_public
-from leaselock.drivers.system_env import SystemEnv
+from leaselock._drivers.errors import as_public
+from leaselock._drivers.system_env import SystemEnv
 from leaselock.errors import NotApplied
 
 
@@ -56,7 +56,7 @@ def test_lines_are_recorded_while_memory_is_traced() -> None:
 
 
 def test_the_line_of_the_user_is_the_first_one_outside_of_the_library() -> None:
-    library: dict[str, Any] = {"__name__": "leaselock.api.threads"}
+    library: dict[str, Any] = {"__name__": "leaselock._api.threads"}
     exec("def acquire(env):\n    return env.call_site()", library)
     site = library["acquire"](SystemEnv())
     assert site.startswith(f'  File "{__file__}", line ')

@@ -6,7 +6,7 @@ import signal
 import threading
 
 import pytest
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 import leaselock
 

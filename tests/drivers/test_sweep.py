@@ -13,26 +13,26 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.models.sqlite_model import Model
-from tests.simulation.world import Faults, Machine, Run, World
+from verification.models.sqlite_model import Model
+from verification.simulation.world import Faults, Machine, Run, World
 
-from leaselock.backends import open_store
-from leaselock.backends.memory.store import MemoryRow
-from leaselock.backends.sqlite.store import CAPABILITIES
-from leaselock.core import rules
-from leaselock.core.client_core import ClientCore
-from leaselock.core.lease_handle import LeaseHandle
-from leaselock.core.mutex import as_handle
-from leaselock.core.queue import NodeQueue
-from leaselock.drivers.aio import Aio
-from leaselock.drivers.system_env import now
-from leaselock.drivers.threads import Threads
+from leaselock._backends import open_store
+from leaselock._backends.memory.store import MemoryRow
+from leaselock._backends.sqlite.store import CAPABILITIES
+from leaselock._core import rules
+from leaselock._core.client_core import ClientCore
+from leaselock._core.lease_handle import LeaseHandle
+from leaselock._core.mutex import as_handle
+from leaselock._core.queue import NodeQueue
+from leaselock._drivers.aio import Aio
+from leaselock._drivers.system_env import now
+from leaselock._drivers.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from leaselock.core.effects import Effect, Process
-    from leaselock.core.mutex import Mutex
+    from leaselock._core.effects import Effect, Process
+    from leaselock._core.mutex import Mutex
 
 NUMBERS = itertools.count()
 LIMIT = 10.0

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leaselock.drivers import thread_pool as crews
-from leaselock.drivers.thread_pool import ThreadPool
+from leaselock._drivers import thread_pool as crews
+from leaselock._drivers.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
-    from leaselock.core.effects import Process
+    from leaselock._core.effects import Process
 
 TIMEOUT = 60.0
 

@@ -16,11 +16,11 @@ import greenlet  # type: ignore[import-untyped]
 import pytest
 
 import leaselock
-from leaselock.core.effects import FOREVER, CallUser, Owner, Process, Signal, Sleep, Spawn, Wait
-from leaselock.drivers import node
-from leaselock.drivers.aio import Aio
-from leaselock.drivers.system_env import LONGEST_WAIT, SystemEnv, now, time_left, was_dropped
-from leaselock.drivers.threads import Threads, _at_exit
+from leaselock._core.effects import FOREVER, CallUser, Owner, Process, Signal, Sleep, Spawn, Wait
+from leaselock._drivers import node
+from leaselock._drivers.aio import Aio
+from leaselock._drivers.system_env import LONGEST_WAIT, SystemEnv, now, time_left, was_dropped
+from leaselock._drivers.threads import Threads, _at_exit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -79,7 +79,7 @@ def test_a_wait_ends_at_its_deadline_and_leaves_nothing_behind() -> None:
 
 
 def test_a_long_wait_is_made_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leaselock.drivers.system_env.LONGEST_WAIT", 0.01)
+    monkeypatch.setattr("leaselock._drivers.system_env.LONGEST_WAIT", 0.01)
     signal = Signal()
     driver = Threads()
     timer = threading.Timer(0.1, lambda: driver.step(signal.set))
@@ -263,7 +263,7 @@ def test_the_end_of_the_interpreter_closes_clients(monkeypatch: pytest.MonkeyPat
     client, other = leaselock.Client("memory://exit"), leaselock.Client("memory://exit")
     lease = client.lock("a").acquire()
     assert lease is not None
-    monkeypatch.setattr("leaselock.drivers.threads.DRIVERS", [client._driver, Threads(), object()])
+    monkeypatch.setattr("leaselock._drivers.threads.DRIVERS", [client._driver, Threads(), object()])
     _at_exit()
     with other, other.lock("a", timeout=0):
         assert lease.lost

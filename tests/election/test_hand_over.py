@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
 from tests.election.worker import NAME, now
 from tests.pace import pace
-from tests.servers.databases import emptied
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
 
 import leaselock
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.servers.databases import emptied
-from tests.servers.redis import Redis
-from tests.storms.clock import FURTHEST, Clocks
+from testkit.servers.databases import emptied
+from testkit.servers.redis import Redis
+from verification.storms.clock import FURTHEST, Clocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.postgres import Postgres
+    from testkit.servers.postgres import Postgres
 
 pytestmark = pytest.mark.statistical
 PERIODS = int(os.environ.get("LEASELOCK_PERIODS", "20"))

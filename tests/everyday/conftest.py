@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.redis import Redis
+from testkit.servers.redis import Redis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

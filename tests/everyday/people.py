@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.servers.process import Process, eventually
+from testkit.servers.process import Process, eventually
 
 import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 # Longer than any operation here; a test that reaches it has failed.
 LIMIT = 60.0

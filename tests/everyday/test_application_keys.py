@@ -13,7 +13,7 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 KINDS: dict[str, tuple[str, ...]] = {
     "string": ("SET", "KEY", "some text"),

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testkit.servers.process import eventually
 from tests.cli.processes import called
 from tests.everyday.people import COMMAND, LIMIT, environment
 from tests.everyday.people import command as command_of_its_own
-from tests.servers.process import eventually
 
 import leaselock
 

@@ -15,13 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_chaos_refuses_memory() -> None:
-    ended = command("chaos", "memory://", "--seconds", "1")
-    assert ended.returncode == 78, ended
-    assert "memory://" in ended.stderr
-    assert ended.stdout == ""
-
-
 def test_run_under_the_same_lock_is_an_error_at_once(file: str) -> None:
     inner = [*COMMAND, "run", "x", "--", "true"]
     ended = command("run", "x", "--", *inner, url=file)

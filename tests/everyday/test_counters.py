@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from testkit.servers.process import eventually
 from tests.everyday.people import use
-from tests.servers.process import eventually
 
 import leaselock
 

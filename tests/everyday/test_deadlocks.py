@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import leaselock
 
 if TYPE_CHECKING:
-    from leaselock.core.deadlocks import Deadlock
+    from leaselock._core.deadlocks import Deadlock
 
 STORE = "memory://deadlocks"
 

@@ -9,17 +9,17 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.databases import emptied
+from testkit.servers.ensembles import fresh
+from testkit.servers.process import eventually
 from tests.everyday.people import LIMIT, environment, script
-from tests.servers.databases import emptied
-from tests.servers.ensembles import fresh
-from tests.servers.process import eventually
 
 import leaselock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 NEVER_CLOSED = """
 import asyncio, os, leaselock

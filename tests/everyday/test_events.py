@@ -13,9 +13,9 @@ import pytest
 from tests.pace import pace
 
 import leaselock
-from leaselock.api.log import described
-from leaselock.core.events import LONG_WAIT, Event
-from leaselock.drivers.system_env import now
+from leaselock._api.log import described
+from leaselock._core.events import LONG_WAIT, Event
+from leaselock._drivers.system_env import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import uvicorn
 from anyio import to_thread
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 import leaselock
 

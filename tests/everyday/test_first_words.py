@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leaselock
-from leaselock.backends.url import without_driver
+from leaselock._backends.url import without_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

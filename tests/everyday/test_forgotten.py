@@ -11,7 +11,7 @@ from tests.everyday.people import script
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 SLOW = pytest.mark.heavy
 STORES = ["sqlite", pytest.param("redis", marks=SLOW), pytest.param("memory", marks=SLOW)]

@@ -12,7 +12,7 @@ import redis.asyncio as redis_aio
 import leaselock
 
 if TYPE_CHECKING:
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 
 def test_client_with_a_protocol(redis: Redis) -> None:

@@ -7,15 +7,15 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.process import eventually
 from tests.pace import pace
-from tests.servers.process import eventually
 
 import leaselock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 TIMEOUT = 60.0
 # Multiplied by the pace: the time of the lease and that of a request.

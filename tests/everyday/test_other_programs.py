@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.proxy import Proxy
 from tests.everyday.people import command, key_of
 from tests.pace import pace
 
 import leaselock
-from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 JAVA = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6:31"
 NAMES = ["hash", "string"]

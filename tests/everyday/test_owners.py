@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 import leaselock
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis as redis_py
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 import leaselock
 
 if TYPE_CHECKING:
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 PREFIXES = {
     "": "lock:a",

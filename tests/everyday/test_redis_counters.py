@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.process import eventually
 from tests.everyday.people import use
-from tests.servers.process import eventually
 
 import leaselock
 
 if TYPE_CHECKING:
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 COUNT = 200
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 import leaselock
 

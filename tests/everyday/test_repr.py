@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 import leaselock
 
 if TYPE_CHECKING:
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 
 def test_client(file: str) -> None:

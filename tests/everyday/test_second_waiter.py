@@ -15,7 +15,7 @@ import leaselock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 # What a busy machine may add; without the fix it took up to three seconds.
 SLACK = 1.0

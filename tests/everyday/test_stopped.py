@@ -7,16 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.process import eventually
 from tests.everyday.people import got, running, waiting
 from tests.pace import pace
-from tests.servers.process import eventually
 
 import leaselock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 # What a busy machine may add to a time that is bounded here; the errors that these tests show
 # added two seconds and more.

@@ -15,7 +15,7 @@ import leaselock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 # What a busy machine may add. Without the rule that is tested, it is three seconds and more.
 SLACK = 1.0

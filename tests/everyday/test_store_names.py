@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.process import Process, eventually
 from tests.everyday.people import COMMAND, command, environment, script
-from tests.servers.process import Process, eventually
 
 import leaselock
 
 if TYPE_CHECKING:
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
 
@@ -59,17 +59,17 @@ def test_doctor_tells_of_the_default_file_of_each_user(tmp_path: Path) -> None:
 # All that the command needs is loaded first: the other user may not be able to read this source.
 AS_STRANGER = """
 import datetime, importlib, json, os, pkgutil, pwd, re, subprocess, sys, traceback, unicodedata
-import leaselock.backends.sqlite, leaselock.cli, leaselock.core, leaselock.drivers
+import leaselock._backends.sqlite, leaselock._cli, leaselock._core, leaselock._drivers
 
-for package in (leaselock.backends.sqlite, leaselock.cli, leaselock.core, leaselock.drivers):
+for package in (leaselock._backends.sqlite, leaselock._cli, leaselock._core, leaselock._drivers):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
-import leaselock.api.threads
+import leaselock._api.threads
 os.chdir("/")
 os.setgroups([])
 os.setgid(54001)
 os.setuid(54001)
-sys.exit(leaselock.cli.main(sys.argv[1:]))
+sys.exit(leaselock._cli.main(sys.argv[1:]))
 """
 
 

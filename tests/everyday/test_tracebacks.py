@@ -10,15 +10,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.process import closed_port, eventually
 from tests.everyday.people import LIMIT, environment, script
-from tests.servers.process import closed_port, eventually
 
 import leaselock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.servers.redis import Redis
+    from testkit.servers.redis import Redis
 
 # Each call takes as long: the server is asked again until then.
 DEAD = """

@@ -12,7 +12,7 @@ import warnings
 import pytest
 
 import leaselock
-from leaselock.backends.url import with_user
+from leaselock._backends.url import with_user
 from leaselock.errors import not_applied
 
 # No server listens on port 1.

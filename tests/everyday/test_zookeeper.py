@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from testkit.proxy import Proxy
+from testkit.servers.ensembles import fresh
+from testkit.servers.process import eventually
 from tests.backends.zoo import connection_of
 from tests.everyday.people import LIMIT, environment, script
-from tests.servers.ensembles import fresh
-from tests.servers.process import eventually
 
 import leaselock
-from leaselock.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.zookeeper import Ensemble
+    from testkit.servers.zookeeper import Ensemble
 
 SESSION = 6.0
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import psycopg
-from tests.servers.mariadb import MariaDB
-from tests.servers.pgbouncer import PgBouncer
-from tests.servers.postgres import Postgres
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.pgbouncer import PgBouncer
+from testkit.servers.postgres import Postgres
 
 
 def test_postgres_keeps_its_place_and_its_data() -> None:

@@ -8,11 +8,10 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
-from tests.servers.resp import Wire, packed
-
-from leaselock.testing.proxy import Proxy
+from testkit.proxy import Proxy
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
+from testkit.servers.resp import Wire, packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

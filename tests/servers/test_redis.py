@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.servers.cluster import Cluster
-from tests.servers.redis import Redis
-from tests.servers.resp import ReplyError
-from tests.servers.sentinel import Sentinels
+from testkit.servers.cluster import Cluster
+from testkit.servers.redis import Redis
+from testkit.servers.resp import ReplyError
+from testkit.servers.sentinel import Sentinels
 
 USER = ["user default on nopass ~* &* +@all", "user reader on >pw ~r:* +get"]
 

@@ -12,13 +12,13 @@ import sqlalchemy
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool, StaticPool
-from tests.servers.mariadb import MariaDB
-from tests.servers.pgbouncer import PgBouncer
-from tests.servers.postgres import Postgres
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.pgbouncer import PgBouncer
+from testkit.servers.postgres import Postgres
 from tests.sql.places import Database
 from tests.sql.watch import free
 
-from leaselock.core.validation import LONGEST_NAME
+from leaselock._core.validation import LONGEST_NAME
 from leaselock.errors import AcquireTimeout, ClientClosed, InvalidName, NotApplied
 from leaselock.optimistic.conflicts import is_conflict
 from leaselock.sql import lock, mysql

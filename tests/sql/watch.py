@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy
-from tests.servers.process import eventually
+from testkit.servers.process import eventually
 
 from leaselock.errors import AcquireTimeout
 from leaselock.sql import lock

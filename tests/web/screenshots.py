@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tests.servers.chromium import Chromium
-from tests.servers.process import eventually
+from testkit.servers.chromium import Chromium
+from testkit.servers.process import eventually
 from tests.web.scene import Scene
 from tests.web.serving import served
 

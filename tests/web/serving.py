@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from tests.servers.process import HOST, eventually
+from testkit.servers.process import HOST, eventually
 
-from leaselock.web.application import application
-from leaselock.web.server import Server, listen, url_of
+from leaselock._web.application import application
+from leaselock._web.server import Server, listen, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

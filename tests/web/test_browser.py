@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.chromium import Chromium
+from testkit.servers.process import eventually
+from testkit.servers.redis import Redis
 from tests.cli import circle
-from tests.servers.chromium import Chromium
-from tests.servers.process import eventually
-from tests.servers.redis import Redis
 from tests.web.serving import served
 
 import leaselock

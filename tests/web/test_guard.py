@@ -11,8 +11,8 @@ import pytest
 from tests.web.users import BASE, run, site
 
 import leaselock
-from leaselock.web import application
-from leaselock.web.guard import HEADERS, POLICY
+from leaselock._web import application
+from leaselock._web.guard import HEADERS, POLICY
 
 if TYPE_CHECKING:
     from tests.web.users import Site
@@ -101,7 +101,7 @@ def test_every_response_has_the_headers() -> None:
 def test_the_policy_allows_nothing_inline() -> None:
     assert "unsafe" not in POLICY
     assert POLICY.startswith("default-src 'none'")
-    folder = resources.files("leaselock.web") / "static"
+    folder = resources.files("leaselock._web") / "static"
     page = (folder / "index.html").read_text("utf-8")
     assert not re.findall(r"<style|\sstyle=|\son\w+=|javascript:", page)
     assert re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL) == [""]
@@ -255,9 +255,9 @@ def test_one_grant_is_broken_and_no_later_one(caplog: pytest.LogCaptureFixture) 
             assert "broken" in [change["kind"] for change in changes]
             assert await lost(lease)
 
-    with caplog.at_level(logging.WARNING, "leaselock.web"):
+    with caplog.at_level(logging.WARNING, "leaselock._web"):
         run(play)
-    (record,) = (record for record in caplog.records if record.name == "leaselock.web")
+    (record,) = (record for record in caplog.records if record.name == "leaselock._web")
     assert "broke 'order:5'" in record.getMessage()
     assert "'gone\\nforged line'" in record.getMessage()
 

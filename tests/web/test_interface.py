@@ -14,11 +14,11 @@ from tests.web.users import run, site
 
 import leaselock
 from leaselock import Holder, LockInfo, Waiter
+from leaselock._web import feed
+from leaselock._web.application import FILES, MOST_VIEWERS, MOST_WAITERS
+from leaselock._web.feed import Feed, detail, graph
+from leaselock._web.metrics import BY_FAMILY, MOST_FAMILIES, OTHERS, StoreMetrics
 from leaselock.live import View, advance
-from leaselock.web import feed
-from leaselock.web.application import FILES, MOST_VIEWERS, MOST_WAITERS
-from leaselock.web.feed import Feed, detail, graph
-from leaselock.web.metrics import BY_FAMILY, MOST_FAMILIES, OTHERS, StoreMetrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

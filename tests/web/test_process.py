@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from testkit.servers.process import HOST
 from tests.cli.processes import LIMIT
-from tests.servers.process import HOST
 
 import leaselock
 
@@ -123,7 +123,7 @@ def test_without_the_extra_the_command_that_installs_it_is_named(
     program = f"""
 import sys
 sys.modules[{missing!r}] = None
-from leaselock.cli import main
+from leaselock._cli import main
 sys.exit(main(["web"]))
 """
     done = subprocess.run(
@@ -153,6 +153,6 @@ def test_wrong_options(shell: Shell, words: list[str], hint: str) -> None:
 
 
 def test_other_commands_load_no_server() -> None:
-    program = "import leaselock.cli.commands, leaselock.cli.show, sys; print(*sys.modules)"
+    program = "import leaselock._cli.commands, leaselock._cli.show, sys; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", program], text=True).split()
     assert {"starlette", "uvicorn", "prometheus_client", "asyncio"}.isdisjoint(loaded)

@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import httpx
+from testkit.servers.chromium import Chromium
+from testkit.servers.redis import Redis
 from tests.cli.processes import LIMIT
-from tests.servers.chromium import Chromium
-from tests.servers.redis import Redis
 from tests.web.crowd import LOCKS, WAITERS_OF_EACH
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx
 
 import leaselock
-from leaselock.web.application import Page, application
+from leaselock._web.application import Page, application
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

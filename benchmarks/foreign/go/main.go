@@ -130,7 +130,7 @@ func (c *contender) contend(hold, seconds float64) {
 	report(map[string]any{"holds": holds, "cpu": cpu() - used})
 }
 
-// Acquire and release that often, for tests/interop: the file appears before the first acquire, and
+// Acquire and release that often, for verification/interop: the file appears before the first acquire, and
 // gets a line "granted released 0" for each hold.
 func (c *contender) turns(count int, hold float64, name string) {
 	file, err := os.Create(name)

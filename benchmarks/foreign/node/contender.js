@@ -55,7 +55,7 @@ async function contend(hold, seconds) {
   report({ holds, cpu: (cpu() - used) / 1e6 });
 }
 
-// Acquire and release that often, for tests/interop: the file appears before the first acquire, and
+// Acquire and release that often, for verification/interop: the file appears before the first acquire, and
 // gets a line "granted released 0" for each hold.
 async function turns(count, hold, file) {
   let holds = "";

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from leaselock.core.validation import checked_token
+from leaselock._core.validation import checked_token
 from leaselock.errors import FenceRejected, NotApplied, OutcomeUnknown, RowNotFound, StaleVersion
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
-from leaselock.core.timing import pause
-from leaselock.core.validation import checked_timeout
-from leaselock.drivers.system_env import SystemEnv, now
+from leaselock._core.timing import pause
+from leaselock._core.validation import checked_timeout
+from leaselock._drivers.system_env import SystemEnv, now
 from leaselock.optimistic.conflicts import is_conflict
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
-from leaselock.core.effects import FOREVER
-from leaselock.core.validation import checked_name, checked_timeout
-from leaselock.drivers.system_env import now
+from leaselock._core.effects import FOREVER
+from leaselock._core.validation import checked_name, checked_timeout
+from leaselock._drivers.system_env import now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -15,8 +15,8 @@ import math
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from leaselock.core.timing import pause
-from leaselock.drivers.system_env import SystemEnv, now
+from leaselock._core.timing import pause
+from leaselock._drivers.system_env import SystemEnv, now
 from leaselock.errors import NotApplied
 from leaselock.sql.steps import (
     CreateRow,

@@ -1,6 +1,6 @@
 """The lock of a transaction in PostgreSQL: `pg_advisory_xact_lock`.
 
-A name has the same key as in protocol "advisory" (`leaselock.backends.sql.keys`), so holders of
+A name has the same key as in protocol "advisory" (`leaselock._backends.sql.keys`), so holders of
 both kinds exclude each other.
 
 Invariant: a failed wait is undone by a savepoint. This releases a lock that was granted as the time
@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from leaselock.backends.sql.keys import ADVISORY, number
-from leaselock.core.effects import FOREVER
-from leaselock.drivers.system_env import now
+from leaselock._backends.sql.keys import ADVISORY, number
+from leaselock._core.effects import FOREVER
+from leaselock._drivers.system_env import now
 from leaselock.errors import NotApplied
 from leaselock.sql.steps import Autocommit, Execute, autocommits, code_of, timed_out
 

@@ -9,9 +9,9 @@ from urllib.parse import quote, quote_from_bytes
 
 from django.core.management.base import BaseCommand, CommandError
 
-from leaselock.backends import split_urls
-from leaselock.cli import main
-from leaselock.cli.store import URL
+from leaselock._backends import split_urls
+from leaselock._cli import main
+from leaselock._cli.store import URL
 from leaselock.contrib.django import options
 
 if TYPE_CHECKING:

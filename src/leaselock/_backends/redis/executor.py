@@ -1,0 +1,356 @@
+"""Commands to the server that has their key, through redirects, retries and error replies.
+
+One table says what each error reply means (hazards D14, G6): the command was not carried out.
+Temporary errors are retried until the deadline; the others need a change by the user. The commands
+of a script that came before one that failed remain carried out, so an error that is raised within
+a script is `ScriptFailed`; one that a script returns is returned before anything has changed.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock._backends.redis.codec import packed
+from leaselock._backends.redis.keys import COUNTER, OURS, expected_types, redissons
+from leaselock._backends.redis.messages import (
+    Address,
+    DeadlineExceeded,
+    NotALock,
+    ScriptFailed,
+    Send,
+    Unreachable,
+)
+from leaselock._backends.redis.pool import Exchange
+from leaselock._core.effects import Call, Signal, Sleep, Wait
+from leaselock._core.timing import pause
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from leaselock._backends.redis.listener import Listener
+    from leaselock._backends.redis.messages import Command, Waiting
+    from leaselock._backends.redis.pool import Pool
+    from leaselock._backends.redis.scripts import Script
+    from leaselock._backends.redis.topology import Topology
+
+TEMPORARY = {
+    *("LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN"),
+    "NOREPLICAS",
+    # Servers redirect in circles while one of them knows of a move and the other does not.
+    *("MOVED", "ASK"),
+}
+ADVICE = {
+    "NOPERM": "permission denied: give the user the rights that the Redis page lists",
+    "NOAUTH": "permission denied: the server wants a password: write redis://:PASSWORD@host",
+    "WRONGPASS": "permission denied: the user name or the password is wrong",
+    "OOM": "the server has no memory left: it needs more, or fewer keys of others",
+    "MISCONF": "the server cannot save its data, and so takes no more: see its log",
+}
+# Of these, the ones that are no matter of permissions.
+NO_ROOM = ("OOM", "MISCONF")
+# What follows the type of a key that is not the lock it should be.
+NOT_A_LOCK = (
+    "which is not a lock: choose another name, or another prefix for locks (?prefix=), or "
+    "?protocol= if it is a lock of another protocol"
+)
+# A server refuses with these before anything has changed, in a script, too.
+AT_FIRST = {"OOM", "MISCONF", "NOREPLICAS", "READONLY"}
+# In the text of each error that is raised within a script; in Redis 6.2, the error comes after it.
+IN_SCRIPT = "user_script:"
+EARLIER_FORM = re.compile(r"^ERR Error running script .*@user_script: ?\d+: -?(?=[A-Z]+ )")
+BAD_COUNTER = (
+    "no token can be drawn from the counter {key!r}: it is {found}, and tokens above 2^53 would "
+    "repeat. Set it to a smaller number, or delete it, once no resource remembers such a token"
+)
+PARTIAL = "{} (a script failed, perhaps after it had changed something)"
+T = TypeVar("T")
+# What a script's error says instead of NOPERM.
+NOT_PERMITTED = "The user executing the script can't"
+ASKING: Command = ("ASKING",)
+REDIRECTS = 8
+
+
+def _text_of(error: Exception) -> str:
+    return EARLIER_FORM.sub("", str(error))
+
+
+def is_partial(error: Exception) -> bool:
+    """Whether a script failed with this error, perhaps after it had changed something."""
+    code = _text_of(error).partition(" ")[0]
+    return IN_SCRIPT in str(error) and code not in AT_FIRST and code not in TEMPORARY
+
+
+class Search:
+    """A search for the server of a key, which other requests wait for."""
+
+    __slots__ = ("ended", "error")
+
+    def __init__(self) -> None:
+        self.ended = Signal()
+        self.error: Unreachable | None = None
+
+
+class Executor:
+    """Carries out commands on the servers of one store."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        pool: Pool,
+        listener: Listener,
+        now: Callable[[], float],
+        random: Callable[[], float],
+    ) -> None:
+        self.topology = topology
+        self.pool = pool
+        self.listener = listener
+        self.now = now
+        self.random = random
+        # The search for the server of a key that is under way.
+        self.search: Search | None = None
+        # The scripts whose text is being sent to a server by one of the callers.
+        self.loading: set[tuple[Address, str]] = set()
+
+    async def send(self, address: Address, commands: Sequence[Command], until: float) -> list[Any]:
+        """Send commands to one server; their replies, errors included."""
+        if not commands:
+            return []
+        connection, until = await self.pool.get(address, until)
+        message = Send(packed(commands), len(commands), ())
+        return await Exchange(self.pool, connection, message, until)
+
+    async def evaluate(
+        self,
+        script: Script,
+        command: Command,
+        until: float,
+        *,
+        waiting: Waiting | None = None,
+        then: Sequence[Command] = (),
+    ) -> Any:
+        """Run a script where its first key is; its reply, or all replies if *then* adds commands.
+
+        With *waiting* its channels are listened to before the script runs.
+        """
+        send = self.send if waiting is None else partial(self.listener.ask, waiting)
+        key = str(command[3])
+        replies = await self.ask(key, (command, *then), until, script=script, send=send)
+        return replies if then else replies[0]
+
+    async def ask(
+        self,
+        key: str,
+        commands: Sequence[Command],
+        until: float,
+        *,
+        script: Script | None = None,
+        send: Callable[[Address, Sequence[Command], float], Awaitable[list[Any]]] | None = None,
+    ) -> list[Any]:
+        """Send commands to the server of *key*; the replies, the first of which is no error."""
+        send = send or self.send
+        tries = redirects = 0
+        loading, waited_for_loading, sha = False, False, ""
+        asking: Address | None = None
+        while True:
+            address: Address | None = None
+            try:
+                address = asking or self.topology.known(key)
+                if address is None:
+                    address = await self.find(key, until)
+                replies = await send(address, (ASKING, *commands) if asking else commands, until)
+                if loading:
+                    self.loading.discard((address, sha))
+            except OutcomeUnknown:
+                self.topology.forget(address)
+                raise
+            except Unreachable as error:
+                self.topology.forget(address)
+                problem: Exception = DeadlineExceeded(str(error), "unreachable")
+                problem.__cause__ = error.__cause__
+                asking = None
+            else:
+                replies = replies[1:] if asking else replies
+                problem = replies[0]
+                if not isinstance(problem, Exception):
+                    return replies
+                code, _, rest = str(problem).partition(" ")
+                if code == "NOSCRIPT" and script is not None and not loading:
+                    sha = script.sha
+                    if (address, sha) in self.loading and not waited_for_loading:
+                        waited_for_loading = True  # another caller sends the text already
+                        continue
+                    loading = True
+                    self.loading.add((address, sha))
+                    commands = (("EVAL", script.text, *commands[0][2:]), *commands[1:])
+                    continue
+                if code in ("MOVED", "ASK") and redirects < REDIRECTS:
+                    redirects += 1
+                    asking = self._redirected(code, rest, address)
+                    continue
+                asking = None
+                problem = await self._refusal(key, address, commands[0], problem, until)
+            tries += 1
+            redirects = 0
+            seconds = pause(tries + 2, self.random())
+            if self.now() + seconds >= until:
+                raise problem
+            # A server that starts, or is not the master yet, does not say when it is ready.
+            await Sleep(self.now() + seconds)
+
+    async def find(self, key: str, until: float) -> Address:
+        """Find the server of *key*. After a failover all requests ask for it at once: the first one
+        asks the servers, and the others wait for its answer.
+        """
+        while (search := self.search) is not None:
+            if not await Wait(search.ended, until) and not search.ended.is_set:
+                raise Unreachable("the servers have not said yet which of them has the key")
+            if search.error is not None:
+                raise Unreachable(str(search.error)) from search.error
+            address = self.topology.known(key)
+            if address is not None:
+                return address
+        search = self.search = Search()
+        try:
+            return await self.topology.find(key, self.send, until)
+        except Unreachable as error:
+            search.error = error
+            raise
+        finally:
+            if self.search is search:
+                self.search = None
+            search.ended.set()
+
+    async def each(self, parts: Sequence[tuple[str, Callable[[], Awaitable[T]]]]) -> list[T | None]:
+        """Carry out several parts, each with one of its keys; None for a part without an answer.
+
+        A silent server uses up all the time, so parts on servers that were silent before come
+        last.
+        """
+        answers: dict[int, T] = {}
+        problem: Exception | None = None
+        for index in sorted(range(len(parts)), key=lambda i: self.topology.is_silent(parts[i][0])):
+            try:
+                answers[index] = await parts[index][1]()
+            except (DeadlineExceeded, OutcomeUnknown) as error:
+                problem = error
+                break
+            except NotApplied as error:
+                problem = error
+        if problem is not None and not answers:
+            raise problem
+        return [answers.get(index) for index in range(len(parts))]
+
+    async def guarded(
+        self, key: str, value: bytes, commands: Sequence[Command], until: float
+    ) -> bool:
+        """Carry out commands if *key* is *value*, and stays so meanwhile; says whether it was."""
+        send = partial(self._transaction, value, commands)
+        while True:
+            look = (("WATCH", key), ("GET", key))
+            _, found, done = await self.ask(key, look, until, send=send)
+            for reply in (found, done):
+                if isinstance(reply, Exception):
+                    raise NotApplied(f"{key!r}: {reply}")
+            if found != value or done is not None:
+                return bool(found == value)
+
+    async def _transaction(
+        self,
+        value: bytes,
+        commands: Sequence[Command],
+        address: Address,
+        look: Sequence[Command],
+        until: float,
+    ) -> list[Any]:
+        """Send *look*; if its last reply is *value*, the commands in a transaction as well.
+
+        Returns the replies to *look*, and that to EXEC: None if the key was written meanwhile.
+        """
+        connection, until = await self.pool.get(address, until)
+        try:
+            # WATCH counts for the whole connection, until the next transaction on it.
+            await connection.transactions.enter(until)
+            try:
+                found: list[Any] = await Call(connection, Send(packed(look), len(look), ()), until)
+                met = not any(isinstance(reply, Exception) for reply in found)
+                if met and found[-1] == value:
+                    last = (("MULTI",), *commands, ("EXEC",))
+                else:
+                    last = (("UNWATCH",),)
+                done: list[Any] = await Call(connection, Send(packed(last), len(last), ()), until)
+            finally:
+                connection.transactions.leave()
+        except BaseException:
+            self.pool.drop(connection)
+            raise
+        self.pool.put(connection)
+        return [*found, done[-1] if len(last) > 1 else None]
+
+    def _redirected(self, code: str, rest: str, asked: Address) -> Address | None:
+        """Follow a redirection; the server to ask once, for ASK."""
+        slot, _, place = rest.partition(" ")
+        host, _, port = place.rpartition(":")
+        target = Address(host or asked.host, int(port))
+        if code == "ASK":
+            return target
+        self.topology.moved(int(slot), target)
+        return None
+
+    async def _refusal(
+        self, key: str, address: Address, command: Command, error: Exception, until: float
+    ) -> DeadlineExceeded:
+        """The error for a temporary refusal; raises any other."""
+        text = _text_of(error)
+        code = text.partition(" ")[0]
+        if code == "WRONGTYPE":
+            text = await self._other_type(address, command, text, until)
+        refusal = self._explained(key, code, text, address)
+        if is_partial(error):
+            raise ScriptFailed(PARTIAL.format(refusal), refusal.reason)
+        if not isinstance(refusal, DeadlineExceeded):
+            raise refusal
+        return refusal
+
+    async def _other_type(self, address: Address, command: Command, text: str, until: float) -> str:
+        """The text of a WRONGTYPE error: the first key that has another type, and its type."""
+        evaluates = command[0] in ("EVALSHA", "EVAL")
+        keys = [
+            str(key) for key in (command[3 : 3 + int(command[2])] if evaluates else command[1:2])
+        ]
+        try:
+            kinds = await self.send(address, [("TYPE", key) for key in keys], until)
+        except (Unreachable, StoreError):
+            return text  # the error that is to be explained counts for more
+        for key, kind in zip(keys, kinds, strict=True):
+            found = "" if isinstance(kind, Exception) else kind.decode()
+            if found and found not in ("none", *expected_types(key)):
+                return f"WRONGTYPE {found} {key}"
+        return text
+
+    def _explained(self, key: str, code: str, text: str, address: Address) -> NotApplied:
+        """The error of ours; `DeadlineExceeded` for a temporary one."""
+        rest = text.partition(" ")[2]
+        if code == "BADCOUNTER":
+            said = BAD_COUNTER.format(key=redissons(COUNTER, key), found=rest)
+            return NotApplied(said, "misconfigured")
+        if code == "NOTALOCK":
+            return NotALock(f"the key {key!r} holds a {rest}, {NOT_A_LOCK}")
+        if code == "WRONGTYPE":
+            found, _, other = rest.partition(" ")
+            if other == key or not other.startswith((OURS, COUNTER)):
+                return NotALock(f"the key {key!r} holds a value of another type, {NOT_A_LOCK}")
+            wanted = " or ".join(expected_types(other))
+            return NotApplied(
+                f"the key {other!r}, which belongs to the lock {key!r}, holds a {found} instead of "
+                f"a {wanted}: delete it, and find out which program writes to it",
+                "misconfigured",
+            )
+        if code in TEMPORARY:
+            self.topology.forget(address)
+            return DeadlineExceeded(f"{address}: {text}")
+        advice = ADVICE.get("NOPERM" if NOT_PERMITTED in text else code)
+        said = f"{address}: {text}" + (f" ({advice})" if advice else "")
+        return NotApplied(said, "denied" if advice and code not in NO_ROOM else "refused")

@@ -1,0 +1,135 @@
+"""Notifications of changes of a lock's key, by the server's tracking of keys (client-side caching).
+
+A watcher reads the key in a way that makes the server remember it; the next change of the key, by
+any program, is then pushed to the watcher's connection: a grant, a release, a renewal, an expiry.
+So holders and waiters send nothing for watchers. A push is only a hint to look again. The server
+forgets the key with the push, so each look asks for the next one.
+
+The notification is lost with its connection. The watcher notices that, or finds it out when it
+looks again by itself after `WATCH_INTERVAL` seconds. A user may lack the permission to track keys;
+then the watcher looks at intervals.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from leaselock._backends.redis.codec import packed
+from leaselock._backends.redis.messages import Listen, Send
+from leaselock._core.effects import Call, Signal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from leaselock._backends.redis.messages import Address, Command, Connection
+    from leaselock._backends.redis.pool import Pool
+
+    Ask = Callable[..., Awaitable[list[Any]]]
+
+# Only the keys of a command that follows CLIENT CACHING are tracked. Both are sent each time: that
+# costs less than to know of each connection what it was sent before.
+TRACK: Command = ("CLIENT", "TRACKING", "ON", "OPTIN")
+NEXT_ONLY: Command = ("CLIENT", "CACHING", "YES")
+
+
+class Watch:
+    """A watched key. A thread keeps the connection while it watches."""
+
+    __slots__ = ("connection", "key", "signal", "tracked")
+
+    def __init__(self, connection: Connection, key: str) -> None:
+        self.connection = connection
+        self.key = key
+        self.signal = Signal()
+        self.tracked = False
+
+
+class KeyTracking:
+    """The watched keys of a client, by the id of the claim that watches."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.watches: dict[str, Watch] = {}
+
+    async def watch(self, ask: Ask, claim_id: str, key: str, until: float) -> bool:
+        """Have the next change of *key* notified; return whether the server does that. *ask* is
+        `Executor.ask`.
+        """
+        send = partial(self._send, claim_id, key)
+        await ask(key, (("EXISTS", key),), until, send=send)
+        watch = self.watches.get(claim_id)
+        return watch is not None and watch.tracked
+
+    async def _send(
+        self,
+        claim_id: str,
+        key: str,
+        address: Address,
+        commands: Sequence[Command],
+        until: float,
+    ) -> list[Any]:
+        """Send commands, the last of which reads the key; return their replies."""
+        pool, watch = self.pool, self.watches.get(claim_id)
+        if watch is not None and not _is_at(watch.connection, address):
+            self.forget(claim_id)
+            watch = None
+        if watch is None or pool.shared:
+            connection, until = await pool.get(address, until)
+            if watch is None or watch.connection is not connection:
+                watch = self.watches[claim_id] = Watch(connection, key)
+        connection = watch.connection
+        watch.signal.clear()
+        *before, last = commands
+        sent = (TRACK, *before, NEXT_ONLY, last)
+        try:
+            replies = await Call(connection, Send(packed(sent), len(sent), ()), until)
+        except BaseException:
+            connection.leave()
+            raise
+        finally:
+            if pool.shared:
+                pool.put(connection)
+        if not pool.shared:
+            connection.pushes.clear()  # they are older than the reply
+        refused = any(isinstance(reply, Exception) for reply in (replies[0], replies[-2]))
+        watch.tracked = not refused
+        return [*replies[1:-2], replies[-1]]
+
+    def changed(self, connection: Connection, key: str) -> None:
+        """A key has changed; without a name any may have, or the connection is lost."""
+        for watch in self.watches.values():
+            if watch.connection is connection and key in ("", watch.key):
+                watch.signal.set()
+
+    def await_change(self, claim_id: str, until: float) -> Call[None] | None:
+        """Wait for a notification; None if the claim does not watch."""
+        watch = self.watches.get(claim_id)
+        return None if watch is None else Call(watch.connection, Listen(watch.signal), until)
+
+    def forget(self, claim_id: str) -> None:
+        """Stop watching. The server pushes one more change at most, which is ignored."""
+        watch = self.watches.pop(claim_id, None)
+        if watch is not None and not self.pool.shared:
+            self.pool.put(watch.connection)
+
+    def interrupt(self) -> None:
+        """Let all watchers look: the client is closing."""
+        for watch in list(self.watches.values()):
+            watch.signal.set()
+
+    def close(self) -> None:
+        """Close the connections of watching threads, which the pool does not have."""
+        watches = list(self.watches.values())
+        self.clear()
+        for watch in watches:
+            if not self.pool.shared:
+                watch.connection.close()
+
+
+def _is_at(connection: Connection, address: Address) -> bool:
+    return connection.open and connection.address == address

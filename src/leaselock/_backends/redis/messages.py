@@ -1,0 +1,181 @@
+"""What the protocol text asks of a connection, and the errors that the two share.
+
+A connection is the only part of this backend that exists twice, blocking and for asyncio. All
+text above it (pool, redirects, retries, listening, the protocols) is written once, awaits
+`Call(connection, message, until)` and is driven by threads, by asyncio and by the simulator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from leaselock._core.effects import Request, Signal
+from leaselock.errors import NotApplied, OutcomeUnknown, not_applied
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Sequence
+
+    from leaselock._core.backend import Claim, ErrorReason
+
+Word = str | bytes | int | float
+Command = tuple[Word, ...]
+# The verb and the channel of a SUBSCRIBE or UNSUBSCRIBE command: the server confirms it with a
+# push message, not with a reply.
+Subscription = tuple[str, str]
+
+
+class Address(NamedTuple):
+    """A server: host and port, or the path of a socket. Sentinels have their own credentials."""
+
+    host: str
+    port: int
+    path: str = ""
+    sentinel: bool = False
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+
+class Connect(NamedTuple("Connect", []), Request[None]):
+    """Connect, log in and switch to RESP3."""
+
+    __slots__ = ()
+
+
+class Send(
+    NamedTuple(
+        "Send", [("data", bytes), ("count", int), ("subscriptions", "Sequence[Subscription]")]
+    ),
+    Request[list[Any]],
+):
+    """Send packed commands and read *count* replies. An error reply is returned, not raised. One
+    packed command may also be sent as it is, as a message of plain bytes.
+
+    *subscriptions* are among the commands and come first; `Connection.refused` has those that were
+    refused.
+    """
+
+    __slots__ = ()
+
+
+class Listen(NamedTuple("Listen", [("signal", Signal)]), Request[None]):
+    """Wait until a push message arrives, *signal* is set or the connection is lost."""
+
+    __slots__ = ()
+
+
+class Connection(Protocol):
+    """One connection to one server. `call` waits; everything else is a step that never does."""
+
+    address: Address
+    users: int
+    """How many requests are under way."""
+    open: bool
+    last_used: float
+    """When the server answered last, or when a request was sent last."""
+    generation: object
+    """The pool that it belongs to; a new one after each `Pool.close`."""
+    refused: dict[str, Exception]
+    """The channels whose subscription was refused."""
+    pushes: deque[tuple[str, str | None]]
+    """Channel and text of each message that was read; None: the server ended the subscription."""
+    transactions: Any
+    """Keeps the WATCH of one transaction apart from that of another (`pool.FairMutex`)."""
+
+    def call(self, message: Connect | Send | Listen | bytes, until: float) -> Any:
+        """Carry out a message; NotApplied or OutcomeUnknown after *until*."""
+        ...
+
+    def is_usable(self) -> bool:
+        """Whether the connection is open, as far as that can be known without waiting."""
+        ...
+
+    def leave(self) -> None:
+        """A caller gave up before its reply: close, unless the reply cannot be mistaken."""
+        ...
+
+    def tell(self, data: bytes, subscriptions: Sequence[Subscription]) -> bool:
+        """Send (un)subscriptions without waiting; False if they could not be sent."""
+        ...
+
+    def later(self, seconds: float, step: Callable[[], None]) -> Any:
+        """Take *step* after so many seconds; what is returned can cancel it."""
+        ...
+
+    def close(self) -> None:
+        """Close; a call that is under way fails soon."""
+        ...
+
+    def abandon(self) -> None:
+        """Close the descriptor only: after a fork, or when the event loop is closed."""
+        ...
+
+
+class Waiting(NamedTuple):
+    """The channels that a waiter must listen to before its request is carried out."""
+
+    claim: Claim
+    channels: tuple[str, ...]
+    sharded: bool
+
+
+NOT_SUBSCRIBED = Exception("not subscribed")
+
+
+class Unreachable(Exception):
+    """There is no connection to the server, so nothing was sent."""
+
+
+class DeadlineExceeded(NotApplied):
+    """Until the deadline, the server was not reached, or refused with a temporary error."""
+
+
+class NotALock(NotApplied):
+    """The key holds something else: a value of the application, or a lock of another protocol."""
+
+    reason: ErrorReason = "misconfigured"
+
+
+class ScriptFailed(OutcomeUnknown):
+    """A command of a script failed, perhaps after others of the same script."""
+
+
+class SubscribeFailed(NotApplied):
+    """The commands were carried out, but the subscription that they need was refused."""
+
+
+# What parsing a malformed reply raises: a word instead of a number, or too few elements.
+NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def protocol_error(error: Exception) -> OutcomeUnknown:
+    """The error for a reply that is not one of Redis: the request may have been carried out."""
+    text = f"the reply of the store is malformed: {type(error).__name__}: {error}"
+    return OutcomeUnknown(text, "refused")
+
+
+class _PublicErrors:
+    """Replaces the errors of this module, on their way out, with those of `leaselock.errors`."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, PRIVATE):
+            raise public_error(error) from error
+
+
+PRIVATE = (Unreachable, DeadlineExceeded, NotALock, SubscribeFailed, *NONSENSE)
+
+
+def public_error(error: Exception) -> NotApplied | OutcomeUnknown:
+    """The error of `leaselock.errors` for one of `PRIVATE`."""
+    if isinstance(error, NONSENSE):
+        return protocol_error(error)
+    return not_applied(str(error), getattr(error, "reason", "unreachable"))
+
+
+PUBLIC_ERRORS = _PublicErrors()

@@ -1,0 +1,102 @@
+"""The two most frequent commands, packed beforehand except for what differs between claims.
+
+Invariant: they equal, byte for byte, what `packed` makes of the command that `ScriptedLock` builds:
+each is made from that command, with marks in the places of owner and member. For a name that was
+not used lately, it is made from the command for another name of that length: a client may lock more
+names than it is worth to remember.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from leaselock._backends.redis.codec import packed
+from leaselock._backends.redis.keys import is_escaped, owner_of, terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock._backends.redis.messages import Command, Word
+    from leaselock._backends.redis.topology import Topology
+    from leaselock._core.backend import Claim
+
+# A name is printable, so no mark occurs in one. The marks of owner and name are as long as these.
+OWNER, MEMBER, NAME = "\1", "\2", "\3"
+KEPT = 4096
+LENGTHS = 256
+
+
+class PackedCommands:
+    """Acquire and release of one format; each with the key that says where to send it."""
+
+    __slots__ = (
+        *("acquire_parts", "address_of", "of_length", "prefix", "release_parts", "topology"),
+    )
+
+    def __init__(
+        self,
+        prefix: str,
+        topology: Topology,
+        address_of: Callable[[Claim], str],
+        acquire_command: Callable[[str, str, int, str, int, int, bytes], Command],
+        release_command: Callable[[str, str], Command],
+    ) -> None:
+        # Whether a cluster has sharded channels is found out later, and changes keys and verbs.
+        def acquire_parts(
+            name: str, length: int, ms: int, tokens: int, waits: bool, sharded: bool
+        ) -> tuple[Any, ...]:
+            words = (OWNER * length, ms, MEMBER, tokens, int(waits), b"")
+            key, text = self._packed(acquire_command, name, sharded, *words)
+            start, between, rest = text.split((OWNER * length).encode())
+            before, after = rest.split(f"1\r\n{MEMBER}".encode())
+            return key, start, between, before, after
+
+        def release_parts(name: str, length: int, sharded: bool) -> tuple[Any, ...]:
+            key, text = self._packed(release_command, name, sharded, OWNER * length)
+            return key, *text.split((OWNER * length).encode())
+
+        def of_length(
+            command_of: Callable[..., Command], length: int, sharded: bool, *words: Word
+        ) -> bytes:
+            return packed((command_of(NAME * length, *words),))
+
+        self.prefix = prefix
+        self.topology = topology
+        self.address_of = address_of
+        self.acquire_parts = lru_cache(maxsize=KEPT)(acquire_parts)
+        self.release_parts = lru_cache(maxsize=KEPT)(release_parts)
+        self.of_length = lru_cache(maxsize=LENGTHS)(of_length)
+
+    def _packed(
+        self, command_of: Callable[..., Command], name: str, sharded: bool, *words: Word
+    ) -> tuple[str, bytes]:
+        """The key of the lock, and the command that concerns it."""
+        key = self.prefix + name
+        if is_escaped(key):
+            command = command_of(name, *words)
+            return str(command[3]), packed((command,))
+        text = name.encode()
+        template = self.of_length(command_of, len(text), sharded, *words)
+        return key, template.replace(NAME.encode() * len(text), text)
+
+    def acquire(self, claim: Claim, waits: bool) -> tuple[str, bytes]:
+        """A try of a claim that is not in the queue, and enters it if it *waits*."""
+        name, holder, _, lease, metadata, since, tokens = claim[:7]
+        owner, ms = owner_of(holder), round(lease * 1000)
+        terms = ms if tokens == 1 else terms_of(claim)
+        member = f"{owner}\n{self.address_of(claim)}\n{terms}\n{since}\n{metadata}".encode()
+        key, start, between, before, after = self.acquire_parts(
+            name, len(owner), ms, tokens, waits, self.topology.sharded
+        )
+        word, size = owner.encode(), b"%d\r\n" % len(member)
+        return key, b"".join((start, word, between, word, before, size, member, after))
+
+    def release(self, claim: Claim) -> tuple[str, bytes]:
+        """A release without tombstone, of a claim that is not in the queue."""
+        owner = owner_of(claim.id)
+        key, start, between, after = self.release_parts(
+            claim.name, len(owner), self.topology.sharded
+        )
+        word = owner.encode()
+        return key, b"".join((start, word, between, word, after))

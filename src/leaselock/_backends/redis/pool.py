@@ -1,0 +1,321 @@
+"""The connections of one client, and the queue for them. One text for threads and asyncio.
+
+Two constants differ. Threads have *exclusive* connections: one request at a time, as many
+connections as there are requests. Tasks have one *shared* connection to each server, which carries
+at most `PLACES` acquire requests at a time; other requests are few, and urgent.
+
+A task that finds no connection with a free place queues, first in, first out. Its turn ends with a
+place, with an error, or with the right to connect, which is passed on when its owner is cancelled.
+Time spent in the queue does not count against the request, as long as the server answers others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from leaselock._backends.redis.messages import Connect, Unreachable
+from leaselock._core.effects import Call, Signal, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+
+    from leaselock._backends.redis.messages import Address, Connection, Send
+
+# What a request needs while it is under way is allocated for so many at most.
+PLACES = 1000
+# The least time that a task waits in the queue; without it, one whose time is over would not wait
+# at all, even if its turn is next.
+LEAST = 0.25
+# Exclusive connections that were in no use for so many seconds are closed, but not the last few.
+UNUSED_FOR = 60.0
+KEPT_UNUSED = 4
+
+
+class QueuedRequest:
+    """One task in a queue."""
+
+    __slots__ = ("connection", "error", "left", "signal")
+
+    def __init__(self) -> None:
+        self.signal = Signal()
+        self.connection: Connection | None = None
+        self.error: Exception | None = None
+        self.left = False
+
+
+class FairMutex:
+    """Lets one process in at a time, in the order of arrival."""
+
+    __slots__ = ("occupied", "queue")
+
+    def __init__(self) -> None:
+        self.occupied = False
+        self.queue: deque[QueuedRequest] = deque()
+
+    async def enter(self, until: float) -> None:
+        """Wait for the turn; Unreachable if it does not come by *until*."""
+        if not self.occupied:
+            self.occupied = True
+            return
+        queued = QueuedRequest()
+        self.queue.append(queued)
+        try:
+            if not await Wait(queued.signal, until) and not queued.signal.is_set:
+                raise Unreachable("another transaction takes too long")
+        except BaseException:
+            queued.left = True
+            if queued.signal.is_set:
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Let the next one in."""
+        queued = _next(self.queue)
+        self.occupied = queued is not None
+        if queued is not None:
+            queued.signal.set()
+
+
+class Pool:
+    """The connections of one client."""
+
+    def __init__(
+        self,
+        connection_to: Callable[[Address], Connection],
+        now: Callable[[], float],
+        *,
+        shared: bool,
+    ) -> None:
+        self.connection_to = connection_to
+        self.now = now
+        self.shared = shared
+        # Has `close_unused` called from time to time, once there are more than are kept.
+        self.on_many: Callable[[], Awaitable[None]] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.generation = object()
+        # Exclusive: those in no use, the one used last at the end. Shared: the one of each server.
+        self.idle: dict[Address, list[Connection]] = {}
+        self.connections: set[Connection] = set()
+        self.connecting: set[Address] = set()
+        self.queues: dict[Address, deque[QueuedRequest]] = {}
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def take(self, address: Address, *, limited: bool = False) -> Connection | None:
+        """A connection that can be used at once, if there is one."""
+        idle = self.idle.get(address)
+        while idle:
+            connection = idle[-1]
+            if not connection.is_usable():
+                self._discard(idle.pop())
+                continue
+            if not self.shared:
+                idle.pop()
+            elif limited and (connection.users >= PLACES or self.queues.get(address)):
+                return None
+            connection.users += 1
+            return connection
+        return None
+
+    def take_idle(self, connection: Connection) -> bool:
+        """Take this exclusive connection if it is in no use, and can be used."""
+        if connection.users or connection not in self.idle.get(connection.address, ()):
+            return False
+        self.idle[connection.address].remove(connection)
+        if not connection.is_usable():
+            self._discard(connection)
+            return False
+        connection.users += 1
+        return True
+
+    def is_idle(self, connection: Connection) -> bool:
+        """Whether something may be sent without a request."""
+        return self.shared or not connection.users
+
+    def put(self, connection: Connection) -> None:
+        """A request is done: its connection, or its place on it, is free for the next."""
+        connection.users -= 1
+        if not connection.open or connection.generation is not self.generation:
+            self._discard(connection)
+        elif not self.shared:
+            if connection.pushes:
+                connection.pushes.clear()
+            self.idle[connection.address].append(connection)
+            if len(self.connections) > KEPT_UNUSED:
+                self.close_unused()
+        if self.queues:
+            self._serve(connection)
+
+    def close_unused(self) -> bool:
+        """Close the exclusive connections that nothing has used for a while; says whether there
+        still are more than are kept.
+        """
+        latest = self.now() - UNUSED_FOR
+        for idle in self.idle.values():
+            while len(idle) > KEPT_UNUSED and idle[0].last_used < latest and not self.shared:
+                self._discard(idle.pop(0))
+        return not self.shared and len(self.connections) > KEPT_UNUSED
+
+    def drop(self, connection: Connection) -> None:
+        """A request has ended without its reply."""
+        connection.leave()
+        self.put(connection)
+
+    def _discard(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        connection.close()
+
+    def _serve(self, connection: Connection) -> None:
+        """Give free places to the first in the queue; without a connection, let one connect."""
+        address = connection.address
+        queue = self.queues.get(address)
+        while queue:
+            if not connection.open:
+                self._pass_on(address)
+                return
+            if connection.users >= PLACES:
+                return
+            queued = _next(queue)
+            if queued is not None:
+                connection.users += 1
+                queued.connection = connection
+                queued.signal.set()
+        self.queues.pop(address, None)
+
+    def _pass_on(self, address: Address) -> None:
+        """Let the first in the queue connect, unless another task is connecting."""
+        queued = None if address in self.connecting else _next(self.queues.get(address, deque()))
+        if queued is not None:
+            self.connecting.add(address)
+            queued.signal.set()
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    async def get(
+        self, address: Address, until: float, *, limited: bool = False
+    ) -> tuple[Connection, float]:
+        """A connection to *address*, and until when the request over it may take."""
+        connection = self.take(address, limited=limited)
+        if connection is not None:
+            return connection, until
+        began = self.now()
+        if self.shared and (address in self.connecting or self.idle.get(address)):
+            connection = await self._queue(address, until)
+        if connection is None:
+            connection = await self._connect(address, until)
+        return connection, until + self.now() - began if self.shared else until
+
+    async def _queue(self, address: Address, until: float) -> Connection | None:
+        """Wait for a place; None is the right to connect."""
+        queued = QueuedRequest()
+        self.queues.setdefault(address, deque()).append(queued)
+        began = self.now()
+        time = max(LEAST, until - began)
+        try:
+            while not await Wait(queued.signal, began + time) and not queued.signal.is_set:
+                if not self._has_answered(address, began):
+                    raise Unreachable(f"{address} does not answer those who asked before")
+                began = self.now()
+            if queued.error is not None:
+                raise Unreachable(str(queued.error)) from queued.error
+        except BaseException:
+            queued.left = True
+            if queued.connection is not None:
+                self.put(queued.connection)
+            elif queued.signal.is_set and queued.error is None:
+                self.connecting.discard(address)
+                self._pass_on(address)
+            raise
+        return queued.connection
+
+    def _has_answered(self, address: Address, since: float) -> bool:
+        return any(connection.last_used > since for connection in self.idle.get(address, ()))
+
+    async def _connect(self, address: Address, until: float) -> Connection:
+        if len(self.connections) >= KEPT_UNUSED and self.on_many and not self.shared:
+            await self.on_many()
+        connection = self.connection_to(address)
+        connection.generation = self.generation
+        connection.transactions = FairMutex()
+        connection.users = 1
+        self.idle.setdefault(address, [])
+        self.connections.add(connection)
+        self.connecting.add(address)
+        try:
+            await Call(connection, Connect(), until)
+            if connection.generation is not self.generation:
+                raise Unreachable("the client was closed meanwhile")
+        except BaseException as error:
+            self._discard(connection)
+            if connection.generation is self.generation:
+                self.connecting.discard(address)
+                if isinstance(error, Exception):
+                    _fail(self.queues.pop(address, deque()), error)
+                self._pass_on(address)
+            raise
+        self.connecting.discard(address)
+        if self.shared:
+            self.idle[address] = [connection]
+            self._serve(connection)
+        return connection
+
+    # --- lifecycle ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close all connections; an exclusive one that is in use is closed by its last user."""
+        connections, queues = self.connections, self.queues
+        self._begin()
+        for connection in connections:
+            if self.shared or not connection.users:
+                connection.close()
+        for queue in queues.values():
+            _fail(queue, Unreachable("the client was closed"))
+
+    def abandon(self) -> None:
+        """Let go of all descriptors (`Connection.abandon`), those in use included."""
+        connections = self.connections
+        self._begin()
+        for connection in connections:
+            connection.abandon()
+
+
+class Exchange(Call[list[Any]]):
+    """A call over a connection that was taken from the pool, which is put back after it; to be
+    awaited at once. Not a coroutine, which would cost one more object for each waiting task.
+    """
+
+    __slots__ = ("pool",)
+
+    def __init__(
+        self, pool: Pool, connection: Connection, message: Send | bytes, until: float
+    ) -> None:
+        self.pool = pool
+        self.node = connection
+        self.request: Any = message
+        self.until = until
+
+    def __await__(self) -> Generator[Exchange, Any, list[Any]]:
+        try:
+            replies: list[Any] = yield self
+        except BaseException:
+            self.pool.drop(self.node)
+            raise
+        self.pool.put(self.node)
+        return replies
+
+
+def _next(queue: deque[QueuedRequest]) -> QueuedRequest | None:
+    while queue:
+        queued = queue.popleft()
+        if not queued.left:
+            return queued
+    return None
+
+
+def _fail(queue: deque[QueuedRequest], error: Exception) -> None:
+    while (queued := _next(queue)) is not None:
+        queued.error = error
+        queued.signal.set()

@@ -1,0 +1,76 @@
+"""What a client knows of its places in the queues of the store: tickets, and messages of grants.
+
+Invariant: a message that tells of a grant was sent after the last reply, which said that the claim
+waits; so the grant is valid for its time, counted from the request before that reply. A message
+that was read before a reply may tell of a grant that has ended: each reply drops it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock._core.backend import Grant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# For so many seconds after a wait its lock is assumed to be contended.
+CONTENDED = 1.0
+MOST_CONTENDED = 1000
+# A message is used while no more than this part of the grant's time has passed since that request.
+# After a longer wait one more request does not matter, and renews the grant for the whole lease.
+FRESH = 0.15
+
+
+class QueueState:
+    """The queued claims of one client."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.tickets: dict[str, bytes] = {}
+        self.asked: dict[str, float] = {}
+        self.grants: dict[str, tuple[int, float]] = {}
+        self.contended: dict[str, float] = {}
+
+    def enqueue(self, holder: str, ticket: bytes, asked: float) -> None:
+        """The request sent at *asked* was answered: the claim waits."""
+        self.tickets[holder], self.asked[holder] = ticket, asked
+
+    def notified(self, holder: str, token: int, seconds: float) -> None:
+        """A message says that the claim was granted the lock for so many seconds."""
+        if holder in self.tickets:
+            self.grants[holder] = token, seconds
+
+    def grant(self, holder: str) -> Grant | None:
+        """The grant that a message told of, if that is recent; the claim leaves the queue."""
+        found = self.grants.pop(holder, None) if self.grants else None
+        if found is None:
+            return None
+        token, lasts = found
+        asked = self.asked[holder]
+        if self.now() >= asked + lasts * FRESH:
+            return None
+        self.leave(holder)
+        return Grant(token, (), asked, lasts)
+
+    def leave(self, holder: str) -> bool:
+        """Forget the claim's place; says whether there was one."""
+        if not self.tickets:
+            return False
+        self.grants.pop(holder, None)
+        self.asked.pop(holder, None)
+        return self.tickets.pop(holder, None) is not None
+
+    def note_contention(self, name: str) -> None:
+        """A claim waits for the lock: a try that does not queue would fail for a while."""
+        if len(self.contended) > MOST_CONTENDED:
+            self.contended.clear()
+        self.contended[name] = self.now() + CONTENDED
+
+    def is_contended(self, name: str) -> bool:
+        """Whether a claim waited just now; each note is used once."""
+        return bool(self.contended) and self.contended.pop(name, 0.0) > self.now()

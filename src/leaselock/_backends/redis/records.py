@@ -1,0 +1,114 @@
+"""Parsing the records of holders and waiters.
+
+Other programs and other versions write to these keys, too, so any bytes must be accepted.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+from leaselock._backends.redis.keys import holder_of
+from leaselock._core.backend import Claim, HoldRecord, Lifetime, Mode
+
+MODES: dict[str, Mode] = {
+    "shared": "shared",
+    "update": "update",
+    "upgrading": "upgrading",
+    "permits": "permits",
+}
+LIFETIMES: dict[str, Lifetime] = {"lease": "lease", "cooling": "cooling"}
+# The greatest number that Redis counts to.
+LARGEST = 2**63
+
+
+def held_of(owner: bytes, record: bytes, left: int) -> HoldRecord | None:
+    """The hold of *owner*; without a record of the same owner it is another program's, which has no
+    token and an unknown start.
+    """
+    if not owner:
+        return None
+    return _hold(owner, record)._replace(expires=left / 1000)
+
+
+def is_foreign(owner: bytes, record: bytes) -> bool:
+    """Whether another program holds the lock."""
+    return bool(owner) and not _hold(owner, record).client
+
+
+# Thousands may wait for one holder: they share one parsed record.
+@lru_cache(maxsize=64)
+def _hold(owner: bytes, record: bytes) -> HoldRecord:
+    who = owner.decode("utf-8", "replace")
+    parts = record.decode("utf-8", "replace").split("\n", 7)
+    if len(parts) != 8 or parts[3] != who or not parts[2].isdecimal():
+        return HoldRecord(who, "", "either", 0, 0.0, _foreign_metadata(who), 0.0)
+    holder = holder_of(who)
+    lifetime: Lifetime = LIFETIMES.get(parts[1], "either")
+    client = holder.partition(":")[0]
+    since = _seconds(parts[2]) / 1e6
+    _, tokens, mode, permits, step = _terms(parts[5])
+    return HoldRecord(
+        holder,
+        client,
+        lifetime,
+        _number(parts[0]),
+        0.0,
+        parts[7],
+        since,
+        tokens,
+        mode=mode,
+        permits=permits,
+        step=step,
+    )
+
+
+def waiter_of(name: str, member: bytes) -> Claim:
+    """The claim of a member of the queue."""
+    parts = member.decode("utf-8", "replace").split("\n", 4)
+    if len(parts) != 5:
+        return Claim(name, parts[0], "", 0.0, _foreign_metadata(parts[0]), 0.0)
+    holder = holder_of(parts[0])
+    client = holder.partition(":")[0]
+    ms, tokens, mode, permits, _ = _terms(parts[2])
+    since = _seconds(parts[3])
+    return Claim(
+        name, holder, client, ms / 1000, parts[4], since, tokens, mode=mode, permits=permits
+    )
+
+
+def _terms(text: str) -> tuple[int, int, Mode, int, int]:
+    """Lease in ms, tokens, mode, permits and number of conversions (`keys.terms_of`)."""
+    words = text.split(" ")
+    words += [""] * (6 - len(words))
+    ms, tokens, mode, permits, _, step = words[:6]
+    permitted = max(1, _number(permits))
+    return (
+        _number(ms),
+        max(1, _number(tokens)),
+        MODES.get(mode, "exclusive"),
+        permitted,
+        _number(step),
+    )
+
+
+def _number(text: bytes | str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        return 0
+    return number if 0 <= number < LARGEST else 0
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return 0.0
+    return seconds if abs(seconds) < LARGEST else 0.0
+
+
+def _foreign_metadata(owner: str) -> str:
+    """The metadata to show for an owner without a record of ours, such as a Java program."""
+    words = {"host": f"another program ({owner})", "pid": 0, "thread": "", "label": None}
+    return json.dumps(words, ensure_ascii=False)

@@ -1,0 +1,585 @@
+"""The default format: a lock with a queue, changed by scripts only.
+
+A lock is a hash with a field named after its owner, as in Redisson (`RedissonLock`,
+`RedissonFencedLock`), and beside it the record of the hold and the mode; in the format "string" it
+is a string, as in redis-py's `Lock`, redsync and node-redlock. `keys` lists the other keys. The
+depth of reentrant locks stays in the client, so each script states what shall be, never how much
+more, and can be repeated.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from leaselock._backends.redis import keys as names
+from leaselock._backends.redis.executor import PARTIAL, is_partial
+from leaselock._backends.redis.listener import NEVER, RECHECK_MS
+from leaselock._backends.redis.messages import (
+    PRIVATE,
+    ScriptFailed,
+    SubscribeFailed,
+    Unreachable,
+    Waiting,
+    public_error,
+)
+from leaselock._backends.redis.packed_commands import PackedCommands
+from leaselock._backends.redis.pool import Exchange
+from leaselock._backends.redis.records import held_of, is_foreign, waiter_of
+from leaselock._backends.redis.scan import matching
+from leaselock._backends.redis.scripts import (
+    ACQUIRE,
+    ACQUIRE_SHARED,
+    BREAK_LOCK,
+    CONVERT,
+    COOL_DOWN,
+    INSPECT,
+    RAISE_TOKEN,
+    RELEASE,
+    RELEASE_SHARED,
+    RENEW,
+    RESIZE,
+    SET_LIFETIME,
+)
+from leaselock._core.backend import (
+    Broken,
+    Busy,
+    Converted,
+    Grant,
+    HoldState,
+    LifetimeSet,
+    LockState,
+    Mismatch,
+    Released,
+    Resized,
+)
+from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable, Sequence
+
+    from leaselock._backends.redis.keys import Keys
+    from leaselock._backends.redis.messages import Address, Command, Word
+    from leaselock._backends.redis.shared_state import SharedState
+    from leaselock._core.backend import Claim, HoldRecord, Lifetime, Mode
+
+# A waiter that was granted the lock must confirm within this time, or the next one gets it.
+CONFIRM_WITHIN_MS = 3000
+STAGGER_MS = 20
+TOMBSTONE_MS = 120_000
+# Less than the time of a try that does not wait.
+REPLICAS_MS = 300
+# The format of one server of a Redlock, which asks several (backends/redlock).
+VOTE = "vote"
+HASH = "hash"
+# How soon to ask again while another program holds the lock, which sends no message.
+RECHECK_FOREIGN = 0.1
+# In place of the reply to a packed command that was not sent.
+UNSETTLED = (None,)
+# By the reply of the release script.
+RELEASED = (Released("absent", ()), Released("held", ()), Released("waiting", ()))
+
+
+class ScriptedLock:
+    """The protocol of the formats "hash", "string" and "vote"."""
+
+    def __init__(self, shared: SharedState, form: str, replicas: int) -> None:
+        self.form = form
+        self.replicas = replicas
+        self.token_ttl = round(shared.settings.token_ttl * 1000)
+        self._keys = shared.keys_of
+        self.prefix = shared.settings.prefix
+        self.topology = shared.topology
+        self.executor = shared.executor
+        self.pool = shared.pool
+        self.queue = shared.queue
+        self.listener = shared.listener
+        # The tokens of grants that were given back, of claims that are still in use.
+        self.undone: dict[str, set[bytes]] = {}
+        self.packed = PackedCommands(
+            self.prefix,
+            self.topology,
+            self.listener.address_of,
+            self._acquire_command,
+            self._release_command,
+        )
+
+    def _verb(self) -> str:
+        return "SPUBLISH" if self.topology.sharded else "PUBLISH"
+
+    # --- acquiring ------------------------------------------------------------------------------
+
+    async def acquire(self, claim: Claim, wait: bool, until: float) -> Grant | Busy:
+        """Try; if the lock is taken and is to be waited for, listen and enter the queue.
+
+        One coroutine as far as a free lock needs: each one more costs memory for a waiting task,
+        and time of the interpreter's collector.
+        """
+        listener = self.listener
+        try:
+            answer: Grant | Busy | Mismatch | None = None
+            listen = listener.listens_first(claim, wait)
+            packed = claim.mode == "exclusive" and not (self.replicas or claim.min_hold)
+            if packed and not (wait and claim.cached):
+                reply = None
+                # One command that nearly always settles it; None or an error: more has to be done.
+                if listen:
+                    if self.form != VOTE:
+                        answer = await self._queue(claim, until)
+                elif claim.id not in self.queue.tickets:
+                    key, data = self.packed.acquire(claim, False)
+                    (reply,) = await self._send_packed(key, data, until, limited=True)
+                if type(reply) is list:
+                    if reply[0] == 1:
+                        answer = Grant(int(reply[1]), ())
+                    elif not wait:
+                        answer = self._answer(reply)
+                    listen = True
+            if answer is None:
+                answer = await self._acquire(claim, wait, listen, until)
+            if listen:
+                if type(answer) is Busy:
+                    return listener.watched(claim, answer)
+                listener.forget_address(claim)
+        except PRIVATE as error:
+            raise public_error(error) from error
+        if isinstance(answer, Mismatch):
+            wanted = claim.limit if claim.mode == "permits" else None
+            raise LimitMismatch(claim.name, wanted, answer.limit, claim.permits)
+        return answer
+
+    def _send_packed(
+        self, key: str, data: bytes, until: float, *, limited: bool
+    ) -> Awaitable[Sequence[Any]]:
+        address = self.topology.known(key)
+        connection = None if address is None else self.pool.take(address, limited=limited)
+        if connection is None:
+            return self._connect_and_send(address, data, until, limited)
+        return Exchange(self.pool, connection, data, until)
+
+    async def _connect_and_send(
+        self, address: Address | None, data: bytes, until: float, limited: bool
+    ) -> Sequence[Any]:
+        if address is None:
+            return UNSETTLED
+        try:
+            connection, until = await self.pool.get(address, until, limited=limited)
+        except Unreachable:
+            self.topology.forget(address)
+            return UNSETTLED
+        return await Exchange(self.pool, connection, data, until)
+
+    async def _queue(self, claim: Claim, until: float) -> Grant | Busy | Mismatch | None:
+        """Wait, with at most one command: where a message has told of the grant already, or where
+        the claim takes over a subscription. None: more has to be done.
+        """
+        self.listener.drain_for(claim)
+        granted = self.queue.grant(claim.id)
+        if granted is not None:
+            return granted
+        if claim.id in self.queue.tickets:
+            return None
+        address = self.topology.known(self._keys(claim.name).lock)
+        waiter = None if address is None else self.listener.ready(claim, address)
+        if waiter is None:
+            return None
+        data = self.packed.acquire(claim, True)[1]
+        asked = self.queue.now()
+        try:
+            (reply,) = await self.listener.send(claim, waiter, data, until)
+        except OutcomeUnknown:
+            self.topology.forget(address)
+            raise
+        except SubscribeFailed:
+            return None  # the first claim of the group subscribed; this one asks on its own behalf
+        if type(reply) is not list or reply[0] < 0:
+            return None
+        if reply[0] == 0:
+            self.queue.enqueue(claim.id, reply[3], asked)
+        return self._answer(reply)
+
+    async def _acquire(
+        self, claim: Claim, wait: bool, listen: bool, until: float
+    ) -> Grant | Busy | Mismatch:
+        if not listen and not (wait and claim.cached):
+            reply = await self._try_or_undo(claim, False, until)
+            if reply[0] == 1:
+                return Grant(int(reply[1]), ())
+            if not wait:
+                return self._answer(reply)
+        self.listener.drain_for(claim)
+        granted = self.queue.grant(claim.id)
+        # Replicas, and the other servers of a Redlock, confirm only a grant that is asked for, and
+        # the message does not keep the lock taken for a while.
+        confirms = self.replicas or self.form == VOTE or claim.min_hold
+        if granted is not None and not confirms:
+            return granted
+        asked = self.queue.now()
+        reply = await self._try_or_undo(claim, True, until)
+        self.queue.leave(claim.id)
+        if reply[0] == 0:
+            self.queue.enqueue(claim.id, reply[3], asked)
+        if reply[0] == -1:
+            raise NotApplied(f"the claim to {claim.name!r} was given up already")
+        return self._answer(reply)
+
+    def _answer(self, reply: Sequence[Any]) -> Grant | Busy | Mismatch:
+        if reply[0] == 1:
+            return Grant(int(reply[1]), ())
+        if reply[0] == -1:
+            return Busy(None, NEVER, ())
+        if reply[0] == -2:
+            return Mismatch(None if reply[1] < 0 else reply[1])
+        _, left, rank, _, owner, record, *holds = reply
+        held = partial(held_of, owner, record, left)
+        recheck = _recheck(left, rank)
+        if self.form == "string" and rank in (0, 1) and is_foreign(owner, record):
+            recheck = min(recheck, RECHECK_FOREIGN)
+        return Busy(held, recheck, (), holds=holds[0] if holds else 1)
+
+    async def _try_or_undo(self, claim: Claim, wait: bool, until: float) -> Any:
+        """Try. What the script has done before it failed, or without a subscription, is undone."""
+        try:
+            return await self._try(claim, wait, until)
+        except (ScriptFailed, SubscribeFailed) as error:
+            member = names.member_of(claim, self.listener.address_of(claim))
+            await self._give_back(claim, until, member, TOMBSTONE_MS)
+            raise NotApplied(str(error), error.reason) from error
+
+    async def _try(self, claim: Claim, wait: bool, until: float) -> Any:
+        if not self.replicas:
+            return await self._run_acquire(claim, wait, until)
+        confirm: Command = ("WAIT", self.replicas, REPLICAS_MS)
+        reply, copies = await self._run_acquire(claim, wait, until, (confirm,))
+        if reply[0] != 1:
+            return reply
+        undone = self.undone.setdefault(claim.id, set())
+        if isinstance(copies, int) and copies >= self.replicas and reply[1] not in undone:
+            return reply
+        # Never a grant again: the request that gives it back may arrive late (hazard D2).
+        undone.add(reply[1])
+        await self._give_back(claim, until, token=reply[1])
+        raise NotApplied(
+            f"{claim.name!r} was granted and given back: {copies} of {self.replicas} "
+            f"replicas confirmed the grant within {REPLICAS_MS} ms"
+        )
+
+    async def _give_back(
+        self,
+        claim: Claim,
+        until: float,
+        member: str = "",
+        tombstone_ms: int = 0,
+        token: Word = "",
+    ) -> None:
+        """Release a grant that is not reported; OutcomeUnknown if that fails, to be repeated."""
+        try:
+            await self._release(claim, until, member, tombstone_ms, token)
+        except (NotApplied, Unreachable) as error:
+            raise OutcomeUnknown(f"{claim.name!r} could not be given back: {error}") from error
+
+    async def _run_acquire(
+        self, claim: Claim, wait: bool, until: float, then: Sequence[Command] = ()
+    ) -> Any:
+        waiting = None
+        if wait:
+            address, waiting = self._listen(claim)
+        else:
+            address = self.listener.address_of(claim)
+        command = self._acquire_command(
+            claim.name,
+            names.owner_of(claim.id),
+            round(claim.lease * 1000),
+            names.member_of(claim, address),
+            claim.tokens,
+            int(wait),
+            self.queue.tickets.get(claim.id, b""),
+            shared=claim.mode != "exclusive",
+            min_hold=(round(claim.min_hold * 1000), int(claim.aligned)) if claim.min_hold else (),
+        )
+        script = ACQUIRE if claim.mode == "exclusive" else ACQUIRE_SHARED
+        return await self.executor.evaluate(script, command, until, waiting=waiting, then=then)
+
+    def _listen(self, claim: Claim) -> tuple[str, Waiting]:
+        """The address of a claim that waits, and the channels to listen to."""
+        address = self.listener.take_address(claim)
+        lock = self._keys(claim.name).lock
+        wake = names.wake_channel(lock)
+        # The second says how many of the subscribers to Redisson's channel are ours.
+        channels = (wake + address, wake, names.release_channel(lock))
+        return address, Waiting(claim, channels, self.topology.sharded)
+
+    def _acquire_command(
+        self,
+        name: str,
+        owner: str,
+        ms: int,
+        member: str,
+        tokens: int,
+        *place: Word,
+        shared: bool = False,
+        min_hold: tuple[Word, ...] = (),
+    ) -> Command:
+        wait, ticket = place or (0, b"")
+        own = (owner, ms, member, tokens, self.form, self.token_ttl, wait, ticket)
+        keys = self._keys(name)
+        words = (*own, *self._handing_over(keys), *min_hold)
+        if shared:
+            return ACQUIRE_SHARED.command((*self._all(keys, owner), keys.limit), words)
+        return ACQUIRE.command(self._all(keys, owner), words)
+
+    def _all(self, keys: Keys, owner: str) -> tuple[str, ...]:
+        """The keys of a lock, and the tombstone of a claim to it."""
+        tombstone = names.tombstone(keys.lock, owner)
+        return (*keys[:4], tombstone, *self._record(keys))
+
+    def _record(self, keys: Keys) -> tuple[str, ...]:
+        """The key of the record; a hash has the record in itself."""
+        return () if self.form == HASH else (keys.record,)
+
+    def _record_or_limit(self, keys: Keys) -> tuple[str]:
+        return (keys.limit,) if self.form == HASH else (keys.record,)
+
+    def _handing_over(self, keys: Keys) -> tuple[Word, ...]:
+        """The last arguments of each script that may hand the lock over."""
+        wake, freed = names.wake_channel(keys.lock), names.release_channel(keys.lock)
+        return (CONFIRM_WITHIN_MS, RECHECK_MS, self._verb(), wake, freed)
+
+    # --- releasing ------------------------------------------------------------------------------
+
+    async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
+        """Release, or leave the queue."""
+        if claim.min_hold and await self._cool_down(claim, tombstone, until):
+            return RELEASED[1]
+        queued = claim.id in self.queue.tickets
+        reply = None
+        if not queued and not tombstone and claim.mode == "exclusive":
+            key, data = self.packed.release(claim)
+            (reply,) = await self._send_packed(key, data, until, limited=False)
+        if isinstance(reply, Exception) and is_partial(reply):
+            # Repeated, it would not find the hold.
+            raise ScriptFailed(PARTIAL.format(reply), "refused")
+        if type(reply) is int:
+            released = RELEASED[reply]
+        else:
+            # A claim that never was in the queue need not be looked for there.
+            member = ""
+            if queued or tombstone:
+                member = names.member_of(claim, self.listener.address_of(claim))
+            released = await self._release(claim, until, member, TOMBSTONE_MS if tombstone else 0)
+            self.queue.leave(claim.id)
+            self.listener.forget_address(claim)
+        if self.listener.waiting:
+            self.listener.forget(claim.id, gave_up=released.was != "held")
+        return released
+
+    async def _cool_down(self, claim: Claim, tombstone: bool, until: float) -> bool:
+        """Release a hold whose lock stays taken; False if it is to be released as usual."""
+        keys, owner = self._keys(claim.name), names.owner_of(claim.id)
+        own = (owner, TOMBSTONE_MS if tombstone else 0)
+        words = (*own, self._verb(), names.wake_channel(keys.lock))
+        where = (keys.lock, names.tombstone(keys.lock, owner), keys.queue)
+        command = COOL_DOWN.command(where, words)
+        return bool(await self.executor.evaluate(COOL_DOWN, command, until))
+
+    async def release_grant(self, claim: Claim, token: int, until: float) -> Released:
+        """End one grant; the claim itself goes on."""
+        released = await self._release(claim, until, token=str(token))
+        self.queue.leave(claim.id)
+        return released
+
+    async def _release(
+        self,
+        claim: Claim,
+        until: float,
+        member: str = "",
+        tombstone_ms: int = 0,
+        token: Word = "",
+    ) -> Released:
+        owner, shared = names.owner_of(claim.id), claim.mode != "exclusive"
+        command = self._release_command(
+            claim.name, owner, member, tombstone_ms, token, shared=shared
+        )
+        script = RELEASE_SHARED if shared else RELEASE
+        return RELEASED[await self.executor.evaluate(script, command, until)]
+
+    def _release_command(
+        self,
+        name: str,
+        owner: str,
+        member: str = "",
+        tombstone_ms: int = 0,
+        token: Word = "",
+        *,
+        shared: bool = False,
+    ) -> Command:
+        own = (owner, member, tombstone_ms, token, self.form, self.token_ttl)
+        keys = self._keys(name)
+        words = (*own, *self._handing_over(keys))
+        if shared:
+            return RELEASE_SHARED.command((*self._all(keys, owner), keys.limit), words)
+        return RELEASE.command(self._all(keys, owner), words)
+
+    # --- what a hold and a lock can be asked ----------------------------------------------------
+
+    async def raise_token(self, claim: Claim, token: int, until: float) -> bool:
+        """Raise the token to the one that the servers of a Redlock agreed upon."""
+        keys = self._keys(claim.name)
+        words = (names.owner_of(claim.id), token, self.token_ttl)
+        command = RAISE_TOKEN.command((keys.lock, keys.token, keys.record), words)
+        return bool(await self.executor.evaluate(RAISE_TOKEN, command, until) == 1)
+
+    async def renew(self, claims: Sequence[Claim], until: float) -> tuple[bool | None, ...]:
+        """Renew many; in a cluster, those of each slot together."""
+        slots: dict[int, list[Claim]] = {}
+        for claim in claims:
+            slot = names.slot_of(self._keys(claim.name).lock) if self.topology.divided else 0
+            slots.setdefault(slot, []).append(claim)
+        parts = [
+            (self._keys(group[0].name).lock, partial(self._renew, group, until))
+            for group in slots.values()
+        ]
+        answers = await self.executor.each(parts)
+        held: dict[str, bool] = {}
+        for group, replies in zip(slots.values(), answers, strict=True):
+            if replies is not None:
+                held |= {c.id: r == 1 for c, r in zip(group, replies, strict=True)}
+        return tuple(held.get(claim.id) for claim in claims)
+
+    async def _renew(self, claims: Sequence[Claim], until: float) -> Any:
+        keys: list[str] = []
+        words: list[str | int] = [self.form]
+        for claim in claims:
+            own = self._keys(claim.name)
+            keys += (own.lock, *self._record(own))
+            words += (round(claim.lease * 1000), names.owner_of(claim.id))
+        command = RENEW.command(keys, words)
+        return await self.executor.evaluate(RENEW, command, until)
+
+    async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
+        """Change the mode of a hold. One that is to be exclusive listens before it asks."""
+        keys, address, waiting = self._keys(claim.name), self.listener.address_of(claim), None
+        if mode == "exclusive":
+            address, waiting = self._listen(claim)
+        words = (names.owner_of(claim.id), address, step, mode, self.form, self.token_ttl)
+        command = CONVERT.command((*keys[:4], keys.limit), (*words, *self._handing_over(keys)))
+        confirm: list[Command] = []
+        if self.replicas and mode == "exclusive":
+            confirm.append(("WAIT", self.replicas, REPLICAS_MS))
+        reply = await self.executor.evaluate(CONVERT, command, until, waiting=waiting, then=confirm)
+        copies: Any = self.replicas
+        if confirm:
+            reply, copies = reply
+        done, *found = reply
+        if not done:
+            return Converted(None, NEVER, ())
+        left, owner, record = found
+        held = held_of(owner, record, 0)
+        if held is None or held.mode != "upgrading":
+            self.listener.forget_address(claim)
+            if confirm and not (isinstance(copies, int) and copies >= self.replicas):
+                # Repeated, it asks them again; in the end the client converts it back.
+                raise OutcomeUnknown(
+                    f"{copies} of {self.replicas} replicas confirmed the upgrade of {claim.name!r}"
+                )
+        return Converted(held, max(1, left) / 1000, ())
+
+    async def resize(self, name: str, limit: int, until: float) -> Resized:
+        """Change the number of permits of a semaphore."""
+        keys = self._keys(name)
+        words = (limit, self.form, self.token_ttl, *self._handing_over(keys))
+        command = RESIZE.command((*keys[:4], keys.limit), words)
+        reply = await self.executor.evaluate(RESIZE, command, until)
+        return Resized(None if reply < 0 else reply, ())
+
+    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
+        """Note that a hold outlives its client, or that it does not."""
+        keys = self._keys(claim.name)
+        words = (names.owner_of(claim.id), lifetime, self.form)
+        command = SET_LIFETIME.command((keys.lock, *self._record(keys)), words)
+        reply = await self.executor.evaluate(SET_LIFETIME, command, until)
+        return LifetimeSet(reply == 1, ())
+
+    async def break_lock(self, name: str, only: int | str | None, until: float) -> Broken:
+        """End the holds, or only the one with that token or id."""
+        holds = [hold.record for hold in (await self._inspect(name, until)).holds]
+        broken = []
+        for held in holds:
+            if held.is_meant(only):
+                found, done = await self._break(name, held, until)
+                if done:
+                    broken.append(found)
+                elif only is None and found is not None and len(holds) == 1:
+                    return Broken(found, False, ())
+        first = next(iter(broken or holds), None)
+        return Broken(first, bool(broken), ())
+
+    async def _break(
+        self, name: str, held: HoldRecord, until: float
+    ) -> tuple[HoldRecord | None, bool]:
+        keys = self._keys(name)
+        # The id of another program's hold is its owner.
+        owner = names.owner_of(held.id) if held.client else held.id
+        words = (owner, self.form, self.token_ttl)
+        where = (*keys[:4], *self._record_or_limit(keys))
+        command = BREAK_LOCK.command(where, (*words, *self._handing_over(keys)))
+        done, owner, record = await self.executor.evaluate(BREAK_LOCK, command, until)
+        return held_of(owner, record, 0), done == 1
+
+    async def inspect(self, name: str | None, pattern: str, until: float) -> tuple[LockState, ...]:
+        """One lock, or all whose keys of ours are found."""
+        if name is not None:
+            return (await self._inspect(name, until),)
+        kind = HASH if self.form == HASH else "string"
+        return await matching(self.executor, self.prefix, kind, pattern, self._inspect, until)
+
+    async def _inspect(self, name: str, until: float) -> LockState:
+        numsub = "SHARDNUMSUB" if self.topology.sharded else "NUMSUB"
+        keys = self._keys(name)
+        words = (self.form, numsub, names.wake_channel(keys.lock))
+        command = INSPECT.command((keys.lock, keys.queue, *self._record_or_limit(keys)), words)
+        limit, found, *members = await self.executor.evaluate(INSPECT, command, until)
+        holds: list[HoldState] = []
+        for left, owner, record in found:
+            held = held_of(owner, record, left)
+            if held is not None:
+                holds.append(HoldState(held, left / 1000 if left >= 0 else None))
+        holds.sort(key=lambda hold: hold.record.token)
+        waiting = tuple(waiter_of(name, member) for member in members)
+        modes = [hold.record.mode for hold in holds] + [claim.mode for claim in waiting]
+        return LockState(name, tuple(holds), waiting, limit if modes[:1] == ["permits"] else 0)
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
+        """Wait for a message."""
+        return self.listener.await_wakeup(claim, until)
+
+    def forget(self, claim: Claim) -> None:
+        """The claim waits no more."""
+        if not (self.queue.tickets or self.listener.waiting or self.undone):
+            return
+        self.undone.pop(claim.id, None)
+        gave_up = self.queue.leave(claim.id)
+        self.listener.forget(claim.id, gave_up=gave_up)
+
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let these claims ask again."""
+        self.listener.wake(claim_ids)
+
+    def close(self) -> None:
+        """End all waits: the client is closing."""
+        self.listener.interrupt()
+
+    def reset(self) -> None:
+        """After a fork: `SharedState.abandon` has forgotten the claims."""
+
+
+def _recheck(left: int, rank: int) -> float:
+    """When to ask again without a message: the first of the queue when the lease ends, the others
+    one after the other behind it, as the queue may have moved up to them by then.
+    """
+    if left < 0:
+        left = RECHECK_MS
+    stagger = max(1, min(STAGGER_MS * rank, CONFIRM_WITHIN_MS))
+    return min(left + stagger, RECHECK_MS) / 1000

@@ -1,0 +1,283 @@
+"""Which server has a key: the only one, the master that sentinels name, or the master of a slot.
+
+What was found is used until a server says otherwise or cannot be reached. A master that sentinels
+named is asked for again every second, so that one that was cut off from them is left soon (hazard
+G12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leaselock._backends.redis.keys import SLOTS, slot_of
+from leaselock._backends.redis.messages import Address, Command, Unreachable
+from leaselock.errors import NotApplied, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Sends commands to one server by a deadline (`Executor.send`).
+Sender = Callable[[Address, Sequence[Command], float], Awaitable[list[Any]]]
+NAMED_FOR = 1.0
+
+
+class Topology(Protocol):
+    """Where to send what concerns a key."""
+
+    divided: bool
+    """The keys are divided among servers, by slots."""
+    sharded: bool
+    """Messages travel in the slot of their channel."""
+
+    def known(self, key: str) -> Address | None:
+        """The server of *key*, if it is known."""
+        ...
+
+    async def find(self, key: str, send: Sender, until: float) -> Address:
+        """Find out which server has *key*."""
+        ...
+
+    async def masters(self, send: Sender, until: float) -> Sequence[Address]:
+        """All servers that have keys."""
+        ...
+
+    def forget(self, address: Address | None = None) -> None:
+        """What is known may be wrong; *address* did not answer, or cannot serve."""
+        ...
+
+    def is_silent(self, key: str) -> bool:
+        """Whether to ask others before the server of *key*, which did not answer."""
+        ...
+
+    def moved(self, slot: int, address: Address) -> None:
+        """A server said which server has a slot now."""
+        ...
+
+
+class Single:
+    """One server."""
+
+    divided = sharded = False
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    def known(self, key: str) -> Address | None:
+        """The one."""
+        return self.address
+
+    async def find(self, key: str, send: Sender, until: float) -> Address:
+        """The one."""
+        return self.address
+
+    async def masters(self, send: Sender, until: float) -> Sequence[Address]:
+        """The one."""
+        return (self.address,)
+
+    def forget(self, address: Address | None = None) -> None:
+        """There is no other."""
+
+    def is_silent(self, key: str) -> bool:
+        """There is no other."""
+        return False
+
+    def moved(self, slot: int, address: Address) -> None:
+        """Refuse: the server is part of a cluster, and the URL is not one of a cluster."""
+        raise NotApplied(
+            f"{self.address} is part of a Redis cluster: write redis+cluster://{self.address}",
+            "misconfigured",
+        )
+
+
+class Sentinels:
+    """The master that sentinels name."""
+
+    divided = sharded = False
+
+    def __init__(
+        self, sentinels: Sequence[Address], service: str, now: Callable[[], float]
+    ) -> None:
+        self.sentinels = list(sentinels)
+        self.service = service
+        self.now = now
+        self.master: Address | None = None
+        self.until = 0.0
+
+    def known(self, key: str) -> Address | None:
+        """The master named last, for a while."""
+        return self.master if self.now() < self.until else None
+
+    async def find(self, key: str, send: Sender, until: float) -> Address:
+        """Ask one sentinel after the other, and the master whether it is one."""
+        reasons: list[str] = []
+        cause: BaseException | None = None
+        for sentinel in list(self.sentinels):
+            try:
+                address = await self._named_by(sentinel, send, until)
+                await self._check(address, send, until)
+            except (Unreachable, StoreError) as error:
+                if not reasons:
+                    # It may have kept silent for all the time there was: another is first then.
+                    self.sentinels = [*self._without(sentinel), sentinel]
+                reasons.append(f"{sentinel}: {error}")
+                cause = error.__cause__ or cause
+                continue
+            self.sentinels = [sentinel, *self._without(sentinel)]
+            self.master, self.until = address, self.now() + NAMED_FOR
+            return address
+        self.forget()
+        text = f"no sentinel names a master {self.service!r} ({'; '.join(reasons)})"
+        raise Unreachable(text) from cause
+
+    def _without(self, sentinel: Address) -> Iterator[Address]:
+        return (other for other in self.sentinels if other != sentinel)
+
+    async def _named_by(self, sentinel: Address, send: Sender, until: float) -> Address:
+        words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
+        (reply,) = await send(sentinel, (words,), until)
+        if isinstance(reply, Exception):
+            raise Unreachable(str(reply))
+        if not reply:
+            raise Unreachable("it knows no such master")
+        return Address(reply[0].decode(), int(reply[1]))
+
+    async def _check(self, address: Address, send: Sender, until: float) -> None:
+        (role,) = await send(address, (("ROLE",),), until)
+        if isinstance(role, Exception):
+            raise Unreachable(str(role))
+        if role[0] != b"master":
+            raise Unreachable(f"{address} is no master yet")
+
+    async def masters(self, send: Sender, until: float) -> Sequence[Address]:
+        """The master."""
+        return (self.known("") or await self.find("", send, until),)
+
+    def forget(self, address: Address | None = None) -> None:
+        """Ask again, unless another master has been named since *address* was."""
+        if address is None or address == self.master:
+            self.until = 0.0
+
+    def is_silent(self, key: str) -> bool:
+        """There is one master."""
+        return False
+
+    def moved(self, slot: int, address: Address) -> None:
+        """Refuse: a server that sentinels watch is not part of a cluster."""
+        raise NotApplied(
+            f"the master {self.service!r} is part of a cluster, which has no sentinels",
+            "misconfigured",
+        )
+
+
+class Cluster:
+    """The masters of a cluster, by slot."""
+
+    divided = True
+
+    def __init__(self, seeds: Sequence[Address]) -> None:
+        self.seeds = list(seeds)
+        self.slots: dict[int, Address] = {}
+        self.is_current = True
+        self.known_masters: list[Address] = []
+        # Asked last, for one that keeps silent leaves no time for the others, and one that is cut
+        # off from them has an old map.
+        self.silent: set[Address] = set()
+        self.sharded = True
+
+    def known(self, key: str) -> Address | None:
+        """The master of the key's slot."""
+        return self.slots.get(slot_of(key)) if self.is_current else None
+
+    def is_silent(self, key: str) -> bool:
+        """Whether the master of the key's slot, as far as is known, is asked last."""
+        return self.slots.get(slot_of(key)) in self.silent
+
+    async def find(self, key: str, send: Sender, until: float) -> Address:
+        """Read the map from any node, and look there."""
+        await self._read_map(send, until)
+        address = self.slots.get(slot_of(key))
+        if address is None:
+            raise Unreachable(f"no node of the cluster has slot {slot_of(key)}")
+        return address
+
+    async def _read_map(self, send: Sender, until: float) -> None:
+        reasons: list[str] = []
+        cause: BaseException | None = None
+        known = dict.fromkeys([*self.known_masters, *self.seeds])
+        self.silent = self.silent & known.keys()
+        for address in sorted(known, key=self.silent.__contains__):
+            try:
+                slots, sharded = await send(address, (("CLUSTER", "SLOTS"), SHARDED), until)
+            except (Unreachable, StoreError) as error:
+                if not reasons:
+                    self._avoid(address)
+                reasons.append(f"{address}: {error}")
+                cause = error.__cause__ or cause
+                continue
+            if not isinstance(slots, Exception):
+                self.silent = self.silent - {address}
+                self._learn(slots, address)
+                self.sharded = not isinstance(sharded, Exception)
+                return
+            reasons.append(f"{address}: {slots}")
+        text = f"no node of the cluster answers ({'; '.join(reasons)})"
+        raise Unreachable(text) from cause
+
+    def _learn(self, ranges: Sequence[Sequence[object]], asked: Address) -> None:
+        slots: dict[int, Address] = {}
+        for first, last, master, *_ in ranges:
+            address = _announced(master, asked)
+            slots.update(dict.fromkeys(range(_slot(first), _slot(last) + 1), address))
+        self.slots, self.is_current = slots, True
+        self.known_masters = list(dict.fromkeys(slots.values()))
+
+    async def masters(self, send: Sender, until: float) -> Sequence[Address]:
+        """All masters."""
+        await self._read_map(send, until)
+        return self.known_masters
+
+    def forget(self, address: Address | None = None) -> None:
+        """Read the map again, and not from *address* if another has it; unless the present map has
+        no such master.
+        """
+        if address is None or address in self.known_masters:
+            self.is_current = False
+        if address is not None:
+            self._avoid(address)
+
+    def _avoid(self, address: Address) -> None:
+        others = self.silent | {address}
+        all_of_them = others >= {*self.known_masters, *self.seeds}
+        self.silent = {address} if all_of_them else others
+
+    def moved(self, slot: int, address: Address) -> None:
+        """One slot has another master."""
+        self.slots[slot] = address
+        if address not in self.known_masters:
+            self.known_masters = [*self.known_masters, address]
+
+
+# Redisson's question, too: a server that cannot answer it has no sharded channels.
+SHARDED = ("PUBSUB", "SHARDNUMSUB", "0")
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int):
+        raise NotApplied(f"the cluster describes its slots in a way not known here: {value!r}")
+    return value
+
+
+def _slot(value: object) -> int:
+    slot = _number(value)
+    if not 0 <= slot < SLOTS:
+        raise NotApplied(f"the cluster says that it has a slot {slot}, of {SLOTS}")
+    return slot
+
+
+def _announced(master: object, asked: Address) -> Address:
+    if not isinstance(master, list) or len(master) < 2:
+        raise NotApplied(f"the cluster describes its nodes in a way not known here: {master!r}")
+    host, port = master[0], _number(master[1])
+    # An empty or missing host means: the one that you have asked.
+    return Address(host.decode() if host else asked.host, port)

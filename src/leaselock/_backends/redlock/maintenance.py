@@ -1,0 +1,46 @@
+"""Doctor, setup and garbage collection of a Redlock: of one master after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock._core.backend import Finding
+from leaselock.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from leaselock._backends.redlock.master import Master
+
+
+async def examine(masters: Sequence[Master], until: float) -> tuple[Finding, ...]:
+    """The findings of all; a master that does not answer is a finding, too."""
+    answers: list[Sequence[Finding]] = []
+    for master in masters:
+        try:
+            answers.append(await master.locks.doctor(until))
+        except StoreError as error:
+            what = f"{master.shown}: {error}"
+            answers.append((Finding("fail", what, "a lock needs a majority, not all of them"),))
+    found = (finding for answer in answers for finding in answer)
+    return (_number(len(masters)), *_duplicates(masters, answers), *found)
+
+
+def _number(masters: int) -> Finding:
+    what = f"{masters} masters: a lock survives the loss of {(masters - 1) // 2}"
+    if masters % 2:
+        return Finding("ok", what)
+    return Finding("warn", what, "an odd number: one fewer is as good, one more is better")
+
+
+def _duplicates(
+    masters: Sequence[Master], answers: Sequence[Sequence[Finding]]
+) -> Iterator[Finding]:
+    """One server under two names would have two votes (hazard H3)."""
+    names: dict[str, str] = {}
+    for master, answer in zip(masters, answers, strict=True):
+        for server in {finding.server for finding in answer} - {""}:
+            if server in names:
+                what = f"{names[server]} and {master.shown} are one server, whose vote counts twice"
+                yield Finding("fail", what, "name each of several independent masters once")
+            names[server] = master.shown

@@ -1,0 +1,79 @@
+"""Opening a Redlock: its masters, each a Redis store of its own, as one store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock._backends import Opened, chance, check_protocol, open_store
+from leaselock._backends.redlock.master import Master, VotingStore
+from leaselock._backends.redlock.protocol import Redlock
+from leaselock._core.backend import Capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PROTOCOLS = ("redlock",)
+FEWEST = 3
+
+
+def open_masters(
+    targets: Sequence[object],
+    now: Callable[[], float],
+    *,
+    aio: bool = False,
+    prefix: str | None = None,
+) -> Opened:
+    """A Redlock of several Redis masters; ValueError if they are too few, or one is named twice."""
+    opened = [
+        open_store(_without_protocol(target), now, aio=aio, prefix=prefix) for target in targets
+    ]
+    stores = _checked(opened)
+    masters = [
+        Master(one.shown, store.voting_locks()) for one, store in zip(opened, stores, strict=True)
+    ]
+
+    def backend(protocol: str | None) -> Redlock:
+        check_protocol(protocol, PROTOCOLS, "Redlock")
+        return Redlock(masters, _capabilities(masters), now, chance)
+
+    shown = ",".join(one.shown for one in opened)
+    lifecycles = tuple(one.stores[0] for one in opened)
+    return Opened(backend, "redlock", shown, stores=lifecycles)
+
+
+def _without_protocol(target: object) -> object:
+    """The URL without ``protocol=redlock``, which several masters mean anyway."""
+    if not isinstance(target, str):
+        return target
+    place, _, query = target.partition("?")
+    words = query.split("&") if query else []
+    for word in words:
+        if word.startswith("protocol="):
+            check_protocol(word.removeprefix("protocol="), PROTOCOLS, "Redlock")
+    rest = "&".join(word for word in words if not word.startswith("protocol="))
+    return f"{place}?{rest}" if rest else place
+
+
+def _checked(opened: Sequence[Opened]) -> list[VotingStore]:
+    if len(opened) < FEWEST:
+        raise ValueError(
+            f"a Redlock needs at least {FEWEST} independent masters, not {len(opened)}: with "
+            "fewer, there is no majority without each of them"
+        )
+    stores: list[VotingStore] = []
+    shown = [one.shown for one in opened]
+    for one in opened:
+        store = one.stores[0] if one.stores else None
+        if not isinstance(store, VotingStore):
+            raise ValueError(f"a Redlock is made of Redis masters, and {one.shown} is none")
+        if shown.count(one.shown) > 1:
+            raise ValueError(f"{one.shown} is named twice: a Redlock needs independent masters")
+        stores.append(store)
+    return stores
+
+
+def _capabilities(masters: Sequence[Master]) -> Capabilities:
+    """The least of what the masters can promise."""
+    each = [master.locks.capabilities for master in masters]
+    clock_drift, clock_margin = max(c.clock_drift for c in each), max(c.clock_margin for c in each)
+    return Capabilities(clock_drift, clock_margin, detects_death=False, inheritable=False)

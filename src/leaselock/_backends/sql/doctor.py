@@ -1,0 +1,101 @@
+"""What `leaselock doctor` examines in a database."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from leaselock._backends.sql.server_info import setup_command
+from leaselock._backends.sql.statements import SqlError
+from leaselock._core.backend import Finding
+from leaselock._core.maintenance import clock_finding
+
+if TYPE_CHECKING:
+    from leaselock._backends.sql.executor import Executor
+    from leaselock._backends.sql.server_info import ServerInfo
+
+# The oldest version that has everything the protocols need.
+OLDEST_POSTGRES = 140000
+
+
+async def examine(server: ServerInfo, executor: Executor) -> tuple[Finding, ...]:
+    """One finding for each thing examined."""
+    findings: list[Finding] = []
+    (settings,) = await executor.execute(("settings",))
+    facts = {row[0]: str(row[1]) for row in settings.rows}
+    findings.append(Finding("ok", f"{server.target.shown} answers: {facts.get('version', '?')}"))
+    findings.append(await _tables(server, executor))
+    (clock,) = await executor.execute(("now",))
+    findings.append(clock_finding("the server", clock.rows[0][0] / 1e6, time.time()))
+    findings.append(_proxy(server))
+    findings += _postgres(facts) if server.dialect.name == "postgres" else _mysql(facts)
+    return tuple(findings)
+
+
+async def _tables(server: ServerInfo, executor: Executor) -> Finding:
+    try:
+        (version,) = await executor.execute((("fact", {"fact": "schema"}),))
+    except SqlError as error:
+        if error.state not in server.dialect.missing:
+            return Finding("fail", f"the tables cannot be read: {error.text}", "grant the rights")
+        return Finding(
+            "fail", "the tables of leaselock are not there", setup_command(server.target)
+        )
+    row = version.one()
+    return Finding("ok", f"the tables of leaselock are there, version {row[0] if row else '?'}")
+
+
+def _proxy(server: ServerInfo) -> Finding:
+    if not server.proxied:
+        return Finding("ok", "no proxy is between the client and the server")
+    if server.direct:
+        return Finding(
+            "ok",
+            "a proxy is between the client and the server; by the URL it pools sessions",
+        )
+    return Finding(
+        "warn",
+        "a proxy is between the client and the server: waiters poll, row and advisory are refused",
+        "connect to the server itself; or, if the proxy pools sessions, say so: ?proxy=session",
+    )
+
+
+def _postgres(facts: dict[str, str]) -> list[Finding]:
+    findings = []
+    if int(facts["server_version_num"]) < OLDEST_POSTGRES:
+        words = "the server is older than 14: protocol advisory is refused"
+        findings.append(Finding("warn", words, "use protocol lease or row"))
+    if facts["in_recovery"] == "true":
+        findings.append(Finding("fail", "the server is a standby", "name the primary"))
+    if facts["synchronous_commit"] == "off":
+        words = "synchronous_commit is off: a crash of the server may forget the last grants"
+        findings.append(Finding("warn", words, "set it on for the role that locks"))
+    for name in (
+        "statement_timeout",
+        "idle_session_timeout",
+        "idle_in_transaction_session_timeout",
+        "transaction_timeout",
+    ):
+        if facts.get(name, "0") not in ("0", "off"):
+            words = f"{name} is {facts[name]}: overridden on connections that hold a lock"
+            findings.append(Finding("ok", words))
+    return findings
+
+
+def _mysql(facts: dict[str, str]) -> list[Finding]:
+    findings = []
+    if facts.get("read_only", "OFF") not in ("OFF", "0"):
+        findings.append(Finding("fail", "the server is read-only", "name the primary"))
+    if facts.get("log_bin") == "ON" and facts.get("binlog_format") == "STATEMENT":
+        words = "binlog_format is STATEMENT: the server refuses to write at READ COMMITTED"
+        findings.append(Finding("fail", words, "set it to ROW or MIXED"))
+    if facts.get("wsrep_on", "OFF") in ("ON", "1"):
+        words = "a Galera cluster: named and row locks hold on one node only"
+        findings.append(Finding("warn", words, "use protocol lease, and one node for writing"))
+    if facts.get("innodb_flush_log_at_trx_commit", "1") != "1":
+        words = "innodb_flush_log_at_trx_commit is not 1: a crash may forget the last grants"
+        findings.append(Finding("warn", words, "set it to 1"))
+    findings.append(
+        Finding("ok", f"wait_timeout is {facts.get('wait_timeout', '?')} s: overridden")
+    )
+    return findings

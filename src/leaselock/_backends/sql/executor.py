@@ -1,0 +1,38 @@
+"""Executing scripts on a connection, as a process of the core: for threads, asyncio, simulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock._backends.sql.connection import Execute
+from leaselock._core.effects import Call
+
+if TYPE_CHECKING:
+    from leaselock._backends.sql.connection import Connection
+    from leaselock._backends.sql.statements import Dialect, Result, Script
+
+
+class Executor:
+    """Executes scripts on one connection, each by the same deadline."""
+
+    __slots__ = ("connection", "dialect", "until")
+
+    def __init__(self, connection: Connection, dialect: Dialect, until: float) -> None:
+        self.connection = connection
+        self.dialect = dialect
+        self.until = until
+
+    async def execute(self, script: Script) -> list[Result]:
+        """One result for each part; SqlError if the server refuses one."""
+        connection = self.connection
+        text, added = self.dialect.text(script, connection.prepared)
+        try:
+            results: list[Result] = await Call(connection, Execute(text), self.until)
+        except BaseException:
+            # After an error, or a cancellation, it is not known which statements were prepared.
+            connection.prepared = None
+            raise
+        if added and connection.prepared is not None:
+            connection.prepared.update(added)
+            results = results[len(added) :]
+        return self.dialect.grouped(script, results)

@@ -1,0 +1,371 @@
+"""Protocol "lease": `core.rules`, each rule in a transaction that locks the row of the lock.
+
+Acquiring a free lock and releasing a lock without waiters take one statement each. These see and
+change one row only, so the server decides by its newest version. The column "pending" counts what
+other tables have about the lock; if it is not 0, the whole transaction is needed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock._backends.sql.keys import CLIENT, word
+from leaselock._backends.sql.lock_row import (
+    HEAD,
+    WAITERS,
+    MoreWaiters,
+    SqlLockRow,
+    hold_of,
+    micros,
+    reading,
+    reading_waiters,
+    shared_hold,
+)
+from leaselock._backends.sql.statements import SqlError
+from leaselock._core import rules
+from leaselock._core.backend import (
+    Acquire,
+    BreakLock,
+    Busy,
+    Claim,
+    Convert,
+    Grant,
+    HoldState,
+    Inspect,
+    LockState,
+    Mismatch,
+    Release,
+    Released,
+    Renew,
+    Resize,
+    SetLifetime,
+    Watch,
+    Watched,
+)
+from leaselock.errors import NotApplied
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from leaselock._backends.sql.executor import Executor
+    from leaselock._backends.sql.lock_row import Requester
+    from leaselock._backends.sql.statements import Dialect, Part, Result, Row, Script, Value
+
+T = TypeVar("T")
+RELEASED = Released("held", ())
+MOST_TRIES = 10
+# How long a renewal waits for a transaction on its row, in milliseconds; only PostgreSQL can wait
+# for less than a second.
+RENEWAL_WAIT = 100
+# How many busy names a client remembers.
+MOST_BUSY = 10_000
+
+
+class Lease:
+    """The requests of one client."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.head = HEAD
+        self.renewal_wait = RENEWAL_WAIT
+        self.waiting: set[str] = set()
+        # Names that were held by others at the last request: the fast path would fail.
+        self.busy: set[str] = set()
+        self.answers: Mapping[type, Callable[[Any, Requester, Executor], Awaitable[object]]] = {
+            Acquire: self._acquire,
+            Release: self._release,
+            Renew: self._renew,
+            SetLifetime: self._set_lifetime,
+            Convert: self._convert,
+            Resize: self._resize,
+            BreakLock: self._break_lock,
+            Inspect: self._inspect,
+            Watch: self._watch,
+        }
+
+    def answer(
+        self, request: object, requester: Requester, executor: Executor
+    ) -> Awaitable[object]:
+        """Carry out a request."""
+        return self.answers[type(request)](request, requester, executor)
+
+    async def _acquire(
+        self, request: Acquire, requester: Requester, executor: Executor
+    ) -> Grant | Busy | Mismatch:
+        claim = request.claim
+        waits = claim.id in self.waiting
+        fast = claim.mode == "exclusive" and not claim.min_hold
+        if fast and (claim.name not in self.busy or waits):
+            values = _renewal(claim)
+            part: Part = ("confirm", values)
+            if not waits:
+                values |= {"client": claim.client, "metadata": claim.metadata}
+                part = ("acquire free", values)
+            result = await self._try(part, executor)
+            if result is not None and result.amount:
+                self.waiting.discard(claim.id)
+                return Grant(result.number or int(result.rows[0][0]), ())
+
+        def acquiring(row: SqlLockRow) -> Grant | Busy | Mismatch:
+            return rules.acquire(row, request)
+
+        reply = await self.transaction(claim.name, claim.id, requester, acquiring, executor)
+        if isinstance(reply, Busy):
+            self._was_busy(request)
+        else:
+            self.busy.discard(claim.name)
+        return reply
+
+    def _was_busy(self, request: Acquire) -> None:
+        if request.wait:
+            self.waiting.add(request.claim.id)
+        if len(self.busy) >= MOST_BUSY:
+            self.busy.clear()
+        self.busy.add(request.claim.name)
+
+    async def _try(self, part: Part, executor: Executor) -> Result | None:
+        """One statement; None if a conflict with others prevented it."""
+        try:
+            (result,) = await executor.execute((part,))
+        except SqlError as error:
+            if error.state not in self.dialect.contended:
+                raise
+            return None
+        return result
+
+    async def _release(
+        self, request: Release, requester: Requester, executor: Executor
+    ) -> Released:
+        claim = request.claim
+        self.waiting.discard(claim.id)
+        if not (request.tombstone or claim.min_hold) and claim.mode == "exclusive":
+            values = {"name": claim.name, "id": claim.id}
+            result = await self._try(("release uncontended", values), executor)
+            if result is not None and result.amount:
+                return RELEASED
+
+        def releasing(row: SqlLockRow) -> Released:
+            return rules.release(row, request)
+
+        return await self.transaction(claim.name, claim.id, requester, releasing, executor)
+
+    async def _renew(
+        self, request: Renew, requester: Requester, executor: Executor
+    ) -> tuple[bool | None, ...]:
+        # In the order of the names, so that two renewals of many locks cannot deadlock.
+        claims = sorted(request.claims, key=lambda claim: claim.name)
+        exclusive = [claim for claim in claims if claim.mode == "exclusive"]
+        answers: dict[str, bool | None] = {}
+        if exclusive:
+            script = tuple(("renew", _renewal(claim)) for claim in exclusive)
+            results = await executor.execute(script)
+            renewed = _renewed(zip(exclusive, results, strict=True))
+            answers.update(dict.fromkeys(renewed, True))
+        left = [claim for claim in claims if claim.id not in answers]
+        if left:
+            answers |= await self._renew_locked(left, executor)
+        return tuple(answers[claim.id] for claim in request.claims)
+
+    async def _renew_locked(
+        self, claims: list[Claim], executor: Executor
+    ) -> dict[str, bool | None]:
+        """Renew holds whose rows may be locked, all at once or one by one; None for those that are.
+        The client asks again for these. Waiting for one could cost it the others.
+        """
+        try:
+            return await self._renew_together(claims, executor)
+        except SqlError as error:
+            await executor.execute(("rollback",))
+            if error.state not in self.dialect.contended:
+                raise
+        if len(claims) == 1:
+            return {claims[0].id: None}
+        answers: dict[str, bool | None] = {}
+        for claim in claims:
+            answers |= await self._renew_locked([claim], executor)
+        return answers
+
+    async def _renew_together(
+        self, claims: list[Claim], executor: Executor
+    ) -> dict[str, bool | None]:
+        """Renew holds that may be in either table. A conversion moves a hold from one to the other,
+        with the end that it has read: the row of the lock is locked, so that none runs meanwhile.
+        """
+        parts: list[tuple[Claim, Part]] = []
+        for claim in claims:
+            values = _renewal(claim)
+            parts += [(claim, (title, values)) for title in ("lock", "renew", "renew hold")]
+        begin = ("begin renewal", {"timeout": self.renewal_wait})
+        script: Script = (begin, *(part for _, part in parts), "commit")
+        results = await executor.execute(script)
+        renewed = _renewed(
+            (claim, result)
+            for (claim, part), result in zip(parts, results[1:-1], strict=True)
+            if part[0] != "lock"
+        )
+        return {claim.id: claim.id in renewed for claim in claims}
+
+    async def _set_lifetime(
+        self, request: SetLifetime, requester: Requester, executor: Executor
+    ) -> object:
+        claim = request.claim
+
+        def setting(row: SqlLockRow) -> object:
+            return rules.set_lifetime(row, claim.id, request.lifetime)
+
+        return await self.transaction(claim.name, claim.id, requester, setting, executor)
+
+    async def _convert(self, request: Convert, requester: Requester, executor: Executor) -> object:
+        def converting(row: SqlLockRow) -> object:
+            return rules.convert(row, request)
+
+        claim = request.claim
+        return await self.transaction(claim.name, claim.id, requester, converting, executor)
+
+    async def _resize(self, request: Resize, requester: Requester, executor: Executor) -> object:
+        def resizing(row: SqlLockRow) -> object:
+            return rules.resize(row, request)
+
+        return await self.transaction(request.name, "", requester, resizing, executor)
+
+    async def _break_lock(
+        self, request: BreakLock, requester: Requester, executor: Executor
+    ) -> object:
+        def breaking(row: SqlLockRow) -> object:
+            return rules.break_lock(row, request)
+
+        return await self.transaction(request.name, "", requester, breaking, executor)
+
+    async def transaction(
+        self,
+        name: str,
+        claim_id: str,
+        requester: Requester,
+        work: Callable[[SqlLockRow], T],
+        executor: Executor,
+    ) -> T:
+        """Run *work* in a transaction that locks the row; repeat it after a conflict."""
+        for left in reversed(range(MOST_TRIES)):
+            try:
+                return await self._transaction(name, claim_id, requester, work, executor)
+            except SqlError as error:
+                await executor.execute(("rollback",))
+                if error.state not in self.dialect.contended or not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _transaction(
+        self,
+        name: str,
+        claim_id: str,
+        requester: Requester,
+        work: Callable[[SqlLockRow], T],
+        executor: Executor,
+    ) -> T:
+        head = self.head
+        results = await executor.execute(reading(name, claim_id, head))
+        found = results[1].one()
+        if found is None:
+            await executor.execute(("rollback",))
+            await executor.execute((("create lock", {"name": name}),))
+            results = await executor.execute(reading(name, claim_id, head))
+            found = results[1].one()
+            if found is None:
+                raise NotApplied(f"the table has no row for {name!r}, and none could be created")
+        while True:
+            row = SqlLockRow(name, requester, found, results, head)
+            try:
+                result = work(row)
+                break
+            except MoreWaiters:
+                head = head.larger()
+                part = reading_waiters(name, claim_id, head)
+                (results[WAITERS],) = await executor.execute((part,))
+        await executor.execute(row.writing())
+        if row.to_interrupt and self.dialect.interrupts:
+            await self._interrupt(row.to_interrupt, executor)
+        return result
+
+    async def _interrupt(self, clients: list[str], executor: Executor) -> None:
+        """Interrupt the sleep of listeners. A listener that is not found polls.
+
+        The request was applied: an error here must not make it look refused.
+        """
+        for client in clients:
+            key = ("listener connection", {"liveness_key": word(CLIENT, client)})
+            try:
+                (found,) = await executor.execute((key,))
+                number = found.rows[0][0]
+                if number is not None:
+                    await executor.execute((("interrupt", {"number": number}),))
+            except SqlError:
+                # The listener is gone or belongs to another user: it finds the stored wake-up.
+                continue
+
+    async def _inspect(
+        self, request: Inspect, requester: Requester, executor: Executor
+    ) -> tuple[LockState, ...]:
+        if request.name is not None:
+            values = {"name": request.name}
+            parts: Script = (("one", values), ("one holds", values), ("queue", values))
+            now, held, others, queue = await _snapshot(parts, executor)
+            return (_state(request.name, now, held.rows, others.rows, queue.rows),)
+        now, held, others, queue = await _snapshot(("all", "all holds", "queues"), executor)
+        names = {row[0] for row in (*held.rows, *others.rows, *queue.rows)}
+        wanted = sorted(name for name in names if fnmatch.fnmatchcase(name, request.pattern))
+        tables = [_by_name(result.rows) for result in (held, others, queue)]
+        return tuple(_state(n, now, *(table.get(n, []) for table in tables)) for n in wanted)
+
+    async def _watch(self, request: Watch, requester: Requester, executor: Executor) -> Watched:
+        claim = request.claim
+
+        def watching(row: SqlLockRow) -> None:
+            row.add_watcher(claim)
+
+        # First the registration, then the state: a change in between is notified.
+        await self.transaction(claim.name, claim.id, requester, watching, executor)
+        (state,) = await self._inspect(Inspect(claim.name, "*"), requester, executor)
+        return Watched(state, rules.look_again(state))
+
+
+def client_of(request: object) -> str:
+    """The client that sends a request, if that matters."""
+    return request.claim.client if isinstance(request, (Acquire, Release, Watch, Convert)) else ""
+
+
+def _renewal(claim: Claim) -> dict[str, Value]:
+    return {"name": claim.name, "id": claim.id, "lease": micros(claim.lease)}
+
+
+def _renewed(results: Iterable[tuple[Claim, Result]]) -> set[str]:
+    """The ids of the claims whose statements have changed a row."""
+    return {claim.id for claim, result in results if result.amount}
+
+
+async def _snapshot(parts: Script, executor: Executor) -> list[Result]:
+    """The time, and what the tables have at one moment: a hold is in one of them at any time."""
+    return (await executor.execute(("begin snapshot", "now", *parts, "commit")))[1:-1]
+
+
+def _by_name(rows: list[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row)
+    return found
+
+
+def _state(
+    name: str, now: Result, held: list[Row], others: list[Row], queue: list[Row]
+) -> LockState:
+    clock = now.rows[0][0] / 1e6
+    waiting = tuple(
+        Claim(n, claim_id, client, lease / 1e6, metadata, since / 1e6)._replace(
+            mode=mode, permits=permits
+        )
+        for n, claim_id, client, lease, metadata, since, mode, permits in queue
+    )
+    holds = [hold_of(row[1:]) for row in held] + [shared_hold(row[1:]) for row in others]
+    states = tuple(HoldState(hold, hold.expires - clock) for hold in holds)
+    limit = others[0][-1] if others and others[0][8] == "permits" else 0
+    return LockState(name, states, waiting, limit)

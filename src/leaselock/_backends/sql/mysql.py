@@ -1,0 +1,290 @@
+"""A connection to MySQL or MariaDB: PyMySQL connects, and the text protocol is spoken here.
+
+Several statements are sent as one query, which takes one round trip. PyMySQL reads by blocking,
+with a time limit for each read. So after the handshake its socket is read here, without blocking,
+until the answer is complete (`mysql_answers`). A connection is never reopened (hazard D8).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+from typing import TYPE_CHECKING, Any
+
+from leaselock._backends import library
+from leaselock._backends.addresses import time_per_address
+from leaselock._backends.sql.connection import DatabaseProtocol
+from leaselock._backends.sql.mysql_answers import IN_TRANSACTION, Answer, packets
+from leaselock._backends.sql.statements import MALFORMED, MYSQL_DENIED
+from leaselock._backends.sql.url import OPTIONS as COMMON_OPTIONS
+from leaselock._backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
+from leaselock.errors import OutcomeUnknown, StoreUnreachable, not_applied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock._backends.sql.connection import Steps
+    from leaselock._backends.sql.url import Target
+    from leaselock._core.backend import ErrorReason
+
+EXTRA = "mysql"
+SHORTEST_WAIT = 0.001
+PORT = 3306
+NO_SUCH_DATABASE = "1049"
+MULTI_STATEMENTS = 1 << 16
+QUERY, SET_OPTION = b"\x03", b"\x1b"
+SEVERAL_STATEMENTS = b"\x00\x00"
+CHUNK = 1 << 16
+OPTIONS = {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl"}
+
+# Connections that a forked child inherited. Only their descriptors are closed, since closing a
+# connection properly would send something to the server of the parent.
+INHERITED: list[Any] = []
+# A server that disappears without closing its connections is noticed in 15 seconds (hazard D5).
+KEEPALIVE = [
+    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
+    *(
+        ((socket.IPPROTO_TCP, getattr(socket, name)), value)
+        for name, value in (
+            ("TCP_KEEPIDLE", 5),
+            ("TCP_KEEPINTVL", 3),
+            ("TCP_KEEPCNT", 3),
+            ("TCP_USER_TIMEOUT", 15000),
+        )
+        if hasattr(socket, name)
+    ),
+]
+
+
+def check(target: Target) -> None:
+    """ImportError if the client library is missing, ValueError for unknown options."""
+    library("pymysql", EXTRA)
+    arguments(target)
+
+
+def arguments(target: Target) -> dict[str, Any]:
+    """The arguments of `pymysql.connect`; ValueError for an unknown option."""
+    unknown = set(target.options) - OPTIONS
+    if unknown:
+        known = ", ".join(sorted({*OPTIONS, *COMMON_OPTIONS}))
+        raise ValueError(f"the URL of a MySQL store knows {known}, but not {min(unknown)!r}")
+    words: dict[str, Any] = {
+        "host": target.host or "localhost",
+        "port": target.port or PORT,
+        "user": target.user,
+        "password": target.password or "",
+        "autocommit": True,
+        "charset": "utf8mb4",
+        "client_flag": MULTI_STATEMENTS,
+    }
+    words["database"] = target.database or None
+    if "unix_socket" in target.options:
+        words["unix_socket"] = target.options["unix_socket"]
+    return words | _encryption(target)
+
+
+def _encryption(target: Target) -> dict[str, Any]:
+    options = target.options
+    asked, files = options.get("ssl"), [key for key in options if key.startswith("ssl_")]
+    if asked not in (None, "yes", "no") or (asked == "no" and files) or files == ["ssl_key"]:
+        raise ValueError("?ssl= is yes or no; with no, there is no ssl_ca=; an ssl_key= has a cert")
+    if asked == "no":
+        return {"ssl_disabled": True}
+    if not asked and not files:
+        return {}
+    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+    if "ssl_cert" in options:
+        context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+    return {"ssl": context}
+
+
+def _reason(error: Exception) -> ErrorReason:
+    """Why there is no connection, by the number of the server's error, if it sent one."""
+    number = str(error.args[0]) if error.args else ""
+    if number in MYSQL_DENIED:
+        return "denied"
+    return "misconfigured" if number == NO_SUCH_DATABASE else "unreachable"
+
+
+class Mysql(DatabaseProtocol):
+    """The protocol of one connection, without its waits."""
+
+    def __init__(self, target: Target, now: Callable[[], float]) -> None:
+        super().__init__(target, now)
+        self.pymysql = library("pymysql", EXTRA)
+        self.conn: Any = None
+        # The same while it is being established, which a thread may be doing when another forks.
+        self.connecting: Any = None
+        self.socket: Any = None
+        self.status = 0
+        self.answer: Answer | None = None
+
+    # --- connecting ---------------------------------------------------------------------------
+
+    def connect(self, until: float) -> Steps:
+        """PyMySQL connects in one blocking function."""
+        try:
+            self.conn = yield lambda: self._made(until)
+        except TimeoutError:
+            raise StoreUnreachable(f"{self.target.shown} could not be reached in time") from None
+        self.socket = self.conn._sock
+        self.connecting = None
+        self.socket.setblocking(False)
+        if self.socket.family != socket.AF_UNIX:
+            for option, value in KEEPALIVE:
+                self.socket.setsockopt(*option, value)
+        self.number = self.conn.thread_id()
+        self.status = self.conn.server_status
+        if self.target.connect is not None:
+            yield from self._send(SET_OPTION + SEVERAL_STATEMENTS)
+            yield from self.receive()
+
+    def discard(self, made: Any) -> None:
+        """Close a connection that was established too late."""
+        made.close()
+
+    def _made(self, until: float) -> Any:
+        left = min(LONGEST_WAIT, max(SHORTEST_WAIT, until - self.now()))
+        times = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), left)
+        try:
+            if self.target.connect is not None:
+                conn = self.target.connect()
+                conn.rollback()
+                conn.autocommit(True)
+                return conn
+            named = arguments(self.target)
+            if "unix_socket" not in named:
+                times["connect_timeout"] = time_per_address(named["host"], named["port"], left)
+            conn = self.pymysql.connect(**named, **times, defer_connect=True)
+            # The limits of PyMySQL are for each read; this one is for the whole handshake.
+            limit = threading.Timer(left, _end_handshake, (conn,))
+            limit.daemon = True
+            limit.start()
+            self.connecting = conn
+            try:
+                conn.connect()
+            finally:
+                limit.cancel()
+            return conn
+        except Exception as error:
+            raise not_applied(f"{self.target.shown}: {one_line(error)}", _reason(error)) from error
+
+    # --- statements ---------------------------------------------------------------------------
+
+    @property
+    def usable(self) -> bool:
+        """Open, outside a transaction, and without an answer still to come."""
+        open_and_idle = not (self.broken or self.owes or self.closed) and self.socket is not None
+        return open_and_idle and not self.status & IN_TRANSACTION
+
+    def fresh(self) -> bool:
+        """Usable, and neither ended by the server nor with unexpected input."""
+        return self.usable and not self.pending() and not self.readable()
+
+    def pending(self) -> int:
+        """How many bytes TLS has decrypted already."""
+        return self.socket.pending() if isinstance(self.socket, ssl.SSLSocket) else 0
+
+    def send(self, text: str) -> Steps:
+        """Send statements."""
+        return self._send(QUERY + text.encode())
+
+    def _send(self, command: bytes) -> Steps:
+        self.owes = True
+        self.answer = Answer()
+        data = memoryview(packets(command))
+        try:
+            while data:
+                try:
+                    data = data[self.socket.send(data) :]
+                except (BlockingIOError, ssl.SSLWantWriteError):
+                    yield WRITE
+                except ssl.SSLWantReadError:
+                    yield READ
+        except TimeoutError:
+            raise self.silent() from None
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def receive(self) -> Steps:
+        """Read their results."""
+        answer = self.answer
+        assert answer is not None
+        try:
+            while not answer.complete:
+                if not self.pending():
+                    yield READ
+                try:
+                    data = self.socket.recv(CHUNK)
+                except (BlockingIOError, ssl.SSLWantReadError):
+                    continue
+                except ssl.SSLWantWriteError:
+                    yield WRITE
+                    continue
+                if not data:
+                    raise ConnectionResetError("the server has closed the connection")
+                answer.feed(data)
+        except TimeoutError:
+            raise self.silent() from None
+        except (OSError, *MALFORMED) as error:
+            raise self._lost(error) from error
+        self.owes = False
+        self.broken = bool(answer.buffer)
+        self.status = answer.status
+        if answer.error is None:
+            return answer.results
+        if answer.connection_ended:
+            raise self._lost(answer.error)
+        raise answer.error
+
+    def _lost(self, error: Exception) -> OutcomeUnknown:
+        self.broken = True
+        return OutcomeUnknown(f"{self.target.shown}: {one_line(error)}")
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        number: int = self.socket.fileno()
+        return number
+
+    def shutdown(self) -> None:
+        """End the connection without closing its descriptor."""
+        if self.socket is not None:
+            shut_down(self.socket)
+
+    def release(self) -> None:
+        """Close the connection. It is shut down first: `close` of PyMySQL sends to the server."""
+        self.broken = True
+        if self.conn is not None:
+            self.shutdown()
+            self.conn.close()
+
+    def release_inherited(self) -> None:
+        """In a forked child: close the descriptor without sending anything to the server."""
+        conn, self.conn, self.connecting = self.conn or self.connecting, None, None
+        connected = self.socket or (conn and conn._sock)
+        if connected is not None and connected.fileno() >= 0:
+            INHERITED.append(conn)
+            os.close(connected.fileno())
+        self.broken = True
+
+
+def _end_handshake(conn: Any) -> None:
+    if conn._sock is not None:
+        shut_down(conn._sock)
+
+
+class ThreadConnection(ThreadWire, Mysql):
+    """A connection for threads."""
+
+
+class TaskConnection(TaskWire, Mysql):
+    """A connection for asyncio."""
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong, in one line."""
+    return " ".join(str(error.args[-1] if error.args else error).split()) or type(error).__name__

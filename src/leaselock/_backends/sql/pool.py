@@ -1,0 +1,244 @@
+"""The connections that serve requests: each is used by one operation at a time.
+
+Invariant: a connection returns to the idle ones only if all answers were read and it is outside a
+transaction. Otherwise it is closed (hazard D7). So a cancelled statement costs one connection.
+
+Requests that keep or release a hold never wait for connections that acquiring ones use (hazard D6).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock._backends.sql.connection import Connect
+from leaselock._backends.sql.executor import Executor
+from leaselock._backends.sql.server_info import ServerInfo, initialize, refusal
+from leaselock._backends.sql.statements import MALFORMED, SqlError
+from leaselock._core.backend import PoolExhausted
+from leaselock._core.effects import Call, Signal, Wait
+from leaselock.errors import NotApplied, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from leaselock._backends.sql.connection import Connection
+    from leaselock._backends.sql.url import Target
+
+T = TypeVar("T")
+# Connections beyond the size of the pool, for requests that keep or release a hold.
+SPARE = 2
+
+
+class Slot:
+    """The right of one operation to run. It ends with its last reference at the latest: an
+    interrupt such as Ctrl-C may strike before the operation can give it back.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
+class QueuedOperation(Signal):
+    """An operation that waits for a slot."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slot: Slot | None = None
+
+
+class ConcurrencyLimit:
+    """Limits how many operations run at once. Waiters enter first in, first out.
+
+    *spare* more may run for urgent operations, which also enter before all others.
+    """
+
+    def __init__(self, limit: int, spare: int = 0) -> None:
+        self.limit = limit
+        self.spare = spare
+        self.slots: weakref.WeakSet[Slot] = weakref.WeakSet()
+        self.urgent: deque[QueuedOperation] = deque()
+        self.ordinary: deque[QueuedOperation] = deque()
+
+    def enter_now(self, urgent: bool = False) -> Slot | None:
+        """Enter without waiting, if a slot is free and none waits for it."""
+        if urgent:
+            if self.urgent or len(self.slots) >= self.limit + self.spare:
+                return None
+        elif self.ordinary or len(self.slots) >= self.limit:
+            return None
+        return self._occupy()
+
+    def _occupy(self) -> Slot:
+        slot = Slot()
+        self.slots.add(slot)
+        return slot
+
+    async def enter(self, until: float, urgent: bool = False) -> Slot | None:
+        """Enter as soon as a slot is free; None if there is none in time."""
+        queue, queued = self.urgent if urgent else self.ordinary, QueuedOperation()
+        queue.append(queued)
+        self._admit()
+        try:
+            await Wait(queued, until)
+        except BaseException:
+            if queued.slot is not None:
+                self.leave(queued.slot)
+            else:
+                queue.remove(queued)
+            raise
+        if queued.slot is None:
+            queue.remove(queued)
+        return queued.slot
+
+    def leave(self, slot: Slot) -> None:
+        """An operation has ended."""
+        self.slots.discard(slot)
+        self._admit()
+
+    def _admit(self) -> None:
+        self._admit_from(self.urgent, self.limit + self.spare)
+        self._admit_from(self.ordinary, self.limit)
+
+    def _admit_from(self, queue: deque[QueuedOperation], limit: int) -> None:
+        while queue and len(self.slots) < limit:
+            queued = queue.popleft()
+            queued.slot = self._occupy()
+            queued.set()
+
+
+class Pool:
+    """The connections of one client; *make* creates a connection that is not established yet."""
+
+    def __init__(self, target: Target, make: Callable[[], Connection]) -> None:
+        self.target = target
+        self.make = make
+        self.server = ServerInfo(target)
+        self.dialect = self.server.dialect
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without connections."""
+        self.connections: set[Connection] = set()
+        self.idle: list[Connection] = []
+        self.limit = ConcurrencyLimit(self.target.pool, SPARE)
+
+    async def run(
+        self,
+        work: Callable[[Executor], Awaitable[T]],
+        until: float,
+        *,
+        urgent: bool = True,
+        repeatable: bool = False,
+        bare: bool = False,
+    ) -> T:
+        """Run one operation on any connection.
+
+        A *repeatable* operation is repeated if a connection turns out to have ended while it was
+        idle. A *bare* one gets a new connection that has not looked at the tables, which is closed
+        afterwards.
+        """
+        limit = self.limit
+        slot = limit.enter_now(urgent) or await limit.enter(until, urgent)
+        if slot is None:
+            raise PoolExhausted(f"all connections to {self.target.shown} were busy")
+        try:
+            unknown: OutcomeUnknown | None = None
+            while True:
+                connection: Connection | None = None
+                try:
+                    connection = self._idle(bare) or await self.connect(until, bare)
+                    try:
+                        return await self.converse(connection, work, until)
+                    finally:
+                        self._put_back(connection, bare)
+                except OutcomeUnknown as error:
+                    # The next connection may have ended, too; in the end a new one is used.
+                    if not (repeatable and connection is not None and connection.reused):
+                        raise
+                    unknown = error
+                except NotApplied:
+                    # This attempt was not applied, but an earlier one may have been.
+                    if unknown is not None:
+                        raise unknown from None
+                    raise
+        finally:
+            limit.leave(slot)
+
+    async def converse(
+        self, connection: Connection, work: Callable[[Executor], Awaitable[T]], until: float
+    ) -> T:
+        """Run an operation on a connection."""
+        try:
+            return await work(Executor(connection, self.dialect, until))
+        except SqlError as error:
+            raise refusal(error, self.server) from error
+        except MALFORMED as error:
+            # The statements may have been executed, and the state of the session is not known.
+            self.discard(connection)
+            raise malformed(error) from error
+
+    def _idle(self, bare: bool) -> Connection | None:
+        while self.idle and not bare:
+            connection = self.idle.pop()
+            if connection.fresh():
+                return connection
+            self.discard(connection)
+        return None
+
+    async def connect(self, until: float, bare: bool = False) -> Connection:
+        """A new connection that is ready for use."""
+        connection = self.make()
+        self.connections.add(connection)
+
+        async def initialized(executor: Executor) -> None:
+            await initialize(self.server, connection, executor, bare)
+
+        try:
+            await Call(connection, Connect(), until)
+            await self.converse(connection, initialized, until)
+        except BaseException:
+            self.discard(connection)
+            raise
+        return connection
+
+    def discard(self, connection: Connection) -> None:
+        """Close a connection."""
+        # In this order, for a thread that forks meanwhile.
+        connection.close()
+        self.connections.discard(connection)
+
+    def _put_back(self, connection: Connection, bare: bool) -> None:
+        # One that is not listed any more was closed with the pool, or belongs to the parent.
+        if connection in self.connections and connection.usable and not bare:
+            connection.reused = True
+            self.idle.append(connection)
+        else:
+            self.discard(connection)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self.connections:
+            connection.close()
+        self.reset()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the connections of the parent."""
+        connections = self.connections
+        self.reset()
+        for connection in connections:
+            connection.abandon()
+
+
+def malformed(error: Exception) -> OutcomeUnknown:
+    """The error for an answer that cannot be understood."""
+    return OutcomeUnknown(
+        f"an answer of the database makes no sense: {type(error).__name__}: {error}", "refused"
+    )
+
+
+def once(script: Any) -> Callable[[Executor], Awaitable[Any]]:
+    """An operation of one script."""
+    return lambda executor: executor.execute(script)

@@ -1,0 +1,199 @@
+"""The backend of the protocols "row" and "advisory".
+
+Invariant 1: a hold is valid from one proof of its session's life to the next, and no longer than
+the server lets a silent session last. The end of a connection is reported as soon as it is seen.
+Invariant 2: no hold lasts longer than the lease of its claim. If the lease is not renewed, the
+client closes the connection. If the client cannot do that any more, the server ends its session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock._backends.sql.session_locks import MAX_SERVER_WAIT
+from leaselock._core.backend import (
+    Acquire,
+    BreakLock,
+    Broken,
+    Busy,
+    Capabilities,
+    Claim,
+    Converted,
+    Grant,
+    Inspect,
+    Lifetime,
+    LifetimeSet,
+    LockState,
+    Mode,
+)
+from leaselock._core.effects import FOREVER, Sleep
+from leaselock._core.maintenance import StoreMaintenance
+from leaselock._core.singleton_process import Background
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from leaselock._backends.sql.session_pool import SessionPool
+    from leaselock._core.effects import Request
+
+R = TypeVar("R")
+MARGIN = 0.002
+POLL = 0.05
+# MySQL's named locks are exclusive, and no server has an update lock that others can read beside.
+EXCLUSIVE: frozenset[Mode] = frozenset({"exclusive"})
+READ_WRITE: frozenset[Mode] = EXCLUSIVE | {"shared"}
+ENDED = "the connection to the database that held it has ended"
+
+
+class SessionBackend(StoreMaintenance):
+    """Locks that last as long as a session of the server."""
+
+    def __init__(
+        self,
+        protocol: str,
+        sessions: SessionPool,
+        send: Callable[[Request[Any], float], Awaitable[Any]],
+    ) -> None:
+        self.protocol = protocol
+        self.sessions = sessions
+        self.now = sessions.now
+        self.send = send
+        target = sessions.pool.target
+        # MySQL measures the time that a statement may wait for a row in whole seconds.
+        self.coarse = protocol == "row" and target.dialect == "mysql"
+        named = protocol == "advisory" and target.dialect == "mysql"
+        self.capabilities = Capabilities(
+            0.0,
+            MARGIN,
+            detects_death=True,
+            inheritable=False,
+            session_timeout=target.session,
+            modes=EXCLUSIVE if named else READ_WRITE,
+        )
+        self.lose: Callable[[str, str], None] = _ignore
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin without holds."""
+        self.ends: dict[str, tuple[float, Claim]] = {}
+        self.watching = Background()
+        self.planned = FOREVER
+
+    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Send one maintenance request to the database."""
+        return self.send(request, until)
+
+    def report_to(self, lose: Callable[[str, str], None]) -> None:
+        """Set the function to call with the claim and the reason when a hold has ended."""
+        self.lose = lose
+
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+        """One try."""
+        reply = await self.sessions.acquire(self.protocol, Acquire(claim, wait), until)
+        if isinstance(reply, Grant):
+            self.ends[claim.id] = (self.now() + claim.lease, claim)
+        self._plan(claim)
+        if not self.watching.running:
+            await self.watching.start(lambda: self._watch(claim.client), "session-watcher")
+        return reply
+
+    def _plan(self, claim: Claim) -> None:
+        """Let the watcher look at the end of the claim's lease, or at its idle connection."""
+        ends, _ = self.ends.get(claim.id, (self.now() + self.sessions.idle_lasts, claim))
+        if self.watching.running and ends < self.planned:
+            self.planned = ends
+            self.sessions.wake_watcher(claim.client)
+
+    async def _watch(self, client: str) -> None:
+        """Report which connections have ended. Close those whose lease has ended, and idle ones.
+
+        It never waits for a server: a session that does not answer would delay these reports.
+        """
+        try:
+            while True:
+                ends = min((ends for ends, _ in self.ends.values()), default=FOREVER)
+                self.planned = min(ends, self.sessions.close_idle(client))
+                for claim_id in await self.sessions.disconnected(client, self.planned):
+                    self.ends.pop(claim_id, None)
+                    self.lose(claim_id, ENDED)
+                now = self.now()
+                for ends, claim in list(self.ends.values()):
+                    if ends <= now:
+                        del self.ends[claim.id]
+                        self.sessions.end(claim)
+        except StoreError:
+            # The client was closed. The next grant starts another watcher.
+            return
+
+    async def await_wakeup(self, claim: Claim, until: float) -> None:
+        """Wait in the server for a while."""
+        now = self.now()
+        if self.coarse and until - now < MAX_SERVER_WAIT:
+            await Sleep(min(until, now + POLL))
+            return
+        try:
+            await self.sessions.wait(claim, min(until, self.now() + MAX_SERVER_WAIT))
+        except OutcomeUnknown:
+            # The connection has ended: the next request uses another one.
+            return
+
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
+        """Prove that each session is alive; None if there was no time to ask it."""
+        answers = await self.sessions.renew(claims, until)
+        return [self._renewed(*renewed) for renewed in zip(claims, answers, strict=True)]
+
+    def _renewed(self, claim: Claim, alive: bool | None) -> bool | None:
+        """Whether the claim still holds; it does not once its lease has ended."""
+        if claim.id not in self.ends:
+            return False
+        if not alive:
+            return alive
+        ends = max(self.ends[claim.id][0], self.now() + claim.lease)
+        self.ends[claim.id] = (ends, claim)
+        return True
+
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
+        """Release the lock, or end the wait."""
+        reply = await self.sessions.release(claim, until)
+        self.ends.pop(claim.id, None)
+        self._plan(claim)
+        return reply.was == "held"
+
+    async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
+        """Let a writer become a reader: the only conversion between the modes there are."""
+        return await self.sessions.convert(claim, mode, until)
+
+    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
+        """Refused: no hold outlives its session."""
+        raise NotApplied(
+            f"the hold on {claim.name!r} cannot be detached: by protocol {self.protocol!r} it "
+            "ends with its connection; use protocol 'lease'"
+        )
+
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
+        """Holders and waiters."""
+        return await self.sessions.inspect(self.protocol, Inspect(name, pattern), until)
+
+    async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
+        """End the session of the holder."""
+        return await self.sessions.break_lock(self.protocol, BreakLock(name, token), until)
+
+    def forget(self, claim: Claim) -> None:
+        """Nothing to do: a claim that stops waiting is released, too."""
+
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """End the waits of these claims in the server, which costs them their places."""
+        self.sessions.wake(claim_ids)
+
+    def close(self) -> None:
+        """End all waits: the client is closing."""
+        self.sessions.wake(list(self.sessions.sessions))
+
+    def reset_identity(self) -> None:
+        """After a fork, or in a new loop: forget all holds."""
+        self.begin()
+
+
+def _ignore(claim_id: str, reason: str) -> None:
+    """Until the client sets a function."""

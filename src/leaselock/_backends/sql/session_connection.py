@@ -1,0 +1,24 @@
+"""One connection of the protocols "row" and "advisory", as the pool and the watcher share it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock._backends.sql.pool import ConcurrencyLimit
+
+if TYPE_CHECKING:
+    from leaselock._backends.sql.connection import Connection
+    from leaselock._backends.sql.session_locks import Session
+
+
+class SessionConnection:
+    """A connection, what its session owns, and the queue of requests for it."""
+
+    def __init__(self, connection: Connection, session: Session) -> None:
+        self.connection = connection
+        self.session = session
+        self.settings: set[str] = set()
+        self.limit = ConcurrencyLimit(1)
+        self.ended = False
+        # Until when it is kept for another claim, while it serves none.
+        self.kept_until = 0.0

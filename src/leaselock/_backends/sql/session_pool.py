@@ -1,0 +1,391 @@
+"""The connections of the protocols "row" and "advisory": one for each claim.
+
+Invariant: a connection is kept for another claim only if it is idle and owns nothing; otherwise it
+is closed. A cancelled request closes the connection of its claim, which also ends a wait in the
+server.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock._backends.sql.connection import Receive, Send
+from leaselock._backends.sql.disconnect_watcher import AwaitDisconnect
+from leaselock._backends.sql.pool import once
+from leaselock._backends.sql.session_connection import SessionConnection
+from leaselock._backends.sql.session_locks import Session, SessionLocks
+from leaselock._backends.sql.statements import SqlError
+from leaselock._core.backend import Converted, HoldRecord, Inspect, Released
+from leaselock._core.effects import FOREVER, Call, Signal, Sleep
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from leaselock._backends.sql.executor import Executor
+    from leaselock._backends.sql.pool import Pool, Slot
+    from leaselock._core.backend import (
+        Acquire,
+        BreakLock,
+        Broken,
+        Busy,
+        Claim,
+        Grant,
+        LockState,
+        Mode,
+    )
+
+T = TypeVar("T")
+# How long a connection is kept for another claim, in seconds; at most half of the time after which
+# the server ends an idle session.
+IDLE_LASTS = 10.0
+# How much later than its wait a waiting statement may be answered, in seconds.
+GRACE = 1.0
+# Between two looks at a session that ends.
+FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
+TOO_OLD = "protocol advisory needs PostgreSQL 14 or newer: use protocol lease or row"
+CLOSED = "the client was closed"
+ABSENT = Released("absent", ())
+
+
+class SessionPool:
+    """Which connection belongs to which claim, and which are idle."""
+
+    def __init__(
+        self, pool: Pool, make_watcher: Callable[[], Any], now: Callable[[], float]
+    ) -> None:
+        self.pool = pool
+        self.make_watcher = make_watcher
+        self.now = now
+        self.locks = SessionLocks(pool.dialect, now)
+        self.idle_lasts = min(IDLE_LASTS, pool.target.session / 2)
+        self.serials = count()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without connections."""
+        self.sessions: dict[str, SessionConnection] = {}
+        self.idle: dict[str, list[SessionConnection]] = {}
+        self.watchers: dict[str, Any] = {}
+        self.ended = Signal()
+        # The protocols of the claims whose connections were closed before their release: the server
+        # may not know of that yet.
+        self.dropped: dict[str, str] = {}
+
+    # --- requests -------------------------------------------------------------------------------
+
+    async def acquire(self, protocol: str, request: Acquire, until: float) -> Grant | Busy:
+        """One try; with `wait`, a claim that is not granted keeps its connection."""
+        claim = request.claim
+        found = self.sessions.get(claim.id)
+        if found is not None and found.ended:
+            self._drop(claim, found)
+            found = None
+        if found is None:
+            found = await self._connection(claim, until)
+            found.session.claim, found.session.protocol = claim, protocol
+            self.sessions[claim.id] = found
+            self.dropped.pop(claim.id, None)
+        connection = found
+
+        async def acquire(own: Executor) -> Grant | Busy:
+            self._check_server(protocol, connection.settings)
+            return await self.locks.acquire(connection.session, request, own, self._shared(until))
+
+        reply = await self._converse(claim, connection, acquire, until)
+        if connection.session.token is None and not request.wait:
+            self._put_back(claim)
+        return reply
+
+    async def wait(self, claim: Claim, until: float) -> None:
+        """Wait for the lock in the server."""
+        found = self.sessions.get(claim.id)
+        if found is not None:
+            session, timeout = found.session, max(0.0, until - self.now())
+            await self._converse(
+                claim, found, lambda own: self.locks.wait(session, timeout, own), until + GRACE
+            )
+
+    async def release(self, claim: Claim, until: float) -> Released:
+        """Release the lock, or stop waiting."""
+        found = self.sessions.get(claim.id)
+        if found is None:
+            await self._end_of_dropped(claim, until)
+            return ABSENT
+        session, held = found.session, found.session.token is not None
+        try:
+            await self._converse(claim, found, lambda own: self.locks.release(session, own), until)
+        except StoreError:
+            # A closed connection holds nothing; but it is not known for how long it held.
+            self._drop(claim, found)
+            self.dropped.pop(claim.id, None)  # it is not released again
+            return ABSENT
+        except BaseException:
+            self._drop(claim, found)
+            raise
+        self._put_back(claim)
+        return Released("held" if held else "waiting", ())
+
+    def end(self, claim: Claim) -> None:
+        """Close the connection of a claim. The server need not answer, and releases the lock."""
+        found = self.sessions.get(claim.id)
+        if found is not None:
+            self._drop(claim, found)
+            self.dropped.pop(claim.id, None)  # it is not released again
+
+    async def _end_of_dropped(self, claim: Claim, until: float) -> None:
+        """Wait until the server has ended the session of a claim whose connection was closed."""
+        pause = FIRST_PAUSE
+        while (protocol := self.dropped.get(claim.id)) is not None:
+            (state,) = await self.inspect(protocol, Inspect(claim.name, "*"), until)
+            known = {hold.record.id for hold in state.holds} | {one.id for one in state.waiting}
+            if claim.id not in known:
+                self.dropped.pop(claim.id, None)
+            elif self.now() >= until:
+                raise OutcomeUnknown(f"the server has not ended the session of {claim.name!r} yet")
+            else:
+                await Sleep(min(until, self.now() + pause))
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def convert(self, claim: Claim, mode: Mode, until: float) -> Converted:
+        """Let a writer become a reader. Repeated, it changes nothing."""
+        found = self.sessions.get(claim.id)
+        if found is None or found.session.token is None:
+            return Converted(None, 0.0, ())
+        session = found.session
+        await self._converse(claim, found, lambda own: self.locks.weaken(session, own), until)
+        token, since = session.token or 0, claim.since
+        held = HoldRecord(claim.id, claim.client, "client", token, 0.0, claim.metadata, since)
+        return Converted(held._replace(mode=mode), 0.0, ())
+
+    async def renew(self, claims: Sequence[Claim], until: float) -> tuple[bool | None, ...]:
+        """Prove that the session of each claim is alive; None if there was no time to ask it.
+
+        All statements are sent before the first answer is awaited, so one session that does not
+        answer does not delay the others.
+        """
+        answers: dict[str, bool | None] = {}
+        asked: list[tuple[Claim, SessionConnection, Slot]] = []
+        try:
+            # Sessions with another request in progress come last.
+            for claim in sorted(claims, key=self._is_busy):
+                answers[claim.id] = await self._send_ping(claim, asked, until)
+            while asked:
+                claim, found, slot = asked[-1]
+                answers[claim.id] = await self._received(claim, found, Receive(), until)
+                asked.pop()
+                found.limit.leave(slot)
+        finally:
+            for claim, found, slot in asked:
+                self._drop(claim, found)
+                found.limit.leave(slot)
+        return tuple(answers[claim.id] for claim in claims)
+
+    def _is_busy(self, claim: Claim) -> bool:
+        found = self.sessions.get(claim.id)
+        return found is not None and bool(found.limit.slots)
+
+    async def _send_ping(
+        self, claim: Claim, asked: list[tuple[Claim, SessionConnection, Slot]], until: float
+    ) -> bool | None:
+        found = self.sessions.get(claim.id)
+        if found is None or found.ended:
+            return False
+        if self.now() >= until:
+            return None
+        slot = found.limit.enter_now() or await found.limit.enter(until)
+        if slot is None:
+            return None
+        asked.append((claim, found, slot))
+        text, _ = self.pool.dialect.text(("ping",), None)
+        return await self._received(claim, found, Send(text), until)
+
+    async def _received(
+        self, claim: Claim, found: SessionConnection, request: Send | Receive, until: float
+    ) -> bool:
+        if self.sessions.get(claim.id) is not found:
+            return False
+        try:
+            await Call(found.connection, request, until)
+        except (OutcomeUnknown, SqlError):
+            self._give_up(claim, found)
+        return self.sessions.get(claim.id) is found and not found.ended
+
+    async def inspect(self, protocol: str, request: Inspect, until: float) -> tuple[LockState, ...]:
+        """Holders and waiters."""
+        return await self.locks.inspect(protocol, request, self._shared(until))
+
+    async def break_lock(self, protocol: str, request: BreakLock, until: float) -> Broken:
+        """End the session of the holder."""
+        return await self.locks.break_lock(protocol, request, self._shared(until))
+
+    def _shared(self, until: float) -> Callable[[Any], Awaitable[Any]]:
+        """Executes scripts on any connection of the pool."""
+        return lambda script: self.pool.run(once(script), until)
+
+    # --- connections ----------------------------------------------------------------------------
+
+    async def _converse(
+        self,
+        claim: Claim,
+        found: SessionConnection,
+        work: Callable[[Executor], Awaitable[T]],
+        until: float,
+    ) -> T:
+        """Run an operation on the connection of a claim; if it fails, give the connection up."""
+        slot = found.limit.enter_now() or await found.limit.enter(until)
+        if slot is None:
+            raise NotApplied(f"another request for the claim to {claim.name!r} was in progress")
+        try:
+            self._check_owner(claim, found)
+            answer = await self.pool.converse(found.connection, work, until)
+            self._check_owner(claim, found)
+        except BaseException:
+            self._give_up(claim, found)
+            raise
+        finally:
+            found.limit.leave(slot)
+        return answer
+
+    def _check_owner(self, claim: Claim, found: SessionConnection) -> None:
+        if self.sessions.get(claim.id) is not found:
+            raise OutcomeUnknown(f"the claim to {claim.name!r} was released meanwhile")
+
+    def _check_server(self, protocol: str, settings: set[str]) -> None:
+        """NotApplied if the server, or the way to it, cannot keep the promises of a session."""
+        server = self.pool.server
+        if not server.direct:
+            raise NotApplied(
+                f"a proxy is between the client and {server.target.shown}, and protocol "
+                f"{protocol!r} needs a session of its own: use protocol 'lease', connect to the "
+                "server itself, or say ?proxy=session if the proxy pools whole sessions"
+            )
+        new_enough = "idle_session_timeout" in settings or not self.locks.postgres
+        if protocol == "advisory" and not new_enough:
+            raise NotApplied(TOO_OLD)
+
+    async def _connection(self, claim: Claim, until: float) -> SessionConnection:
+        """An idle connection of the claim's client, or a new one."""
+        idle = self.idle.get(claim.client, [])
+        while idle:
+            found = idle.pop()
+            if not found.ended and found.connection.fresh():
+                return found
+            self._close(claim.client, found)
+        connection = await self.pool.connect(until)
+        key = f"{claim.client}:{next(self.serials)}"
+        found = SessionConnection(connection, Session(key, connection.backend))
+        try:
+            found.settings = await self.pool.converse(
+                connection, lambda own: self.locks.prepare(self.pool.target.session, own), until
+            )
+        except BaseException:
+            self.pool.discard(connection)
+            raise
+        self._watcher(claim.client).add(found)
+        return found
+
+    def _put_back(self, claim: Claim) -> None:
+        """The claim is over, and its session owns nothing."""
+        found = self.sessions.pop(claim.id, None)
+        if found is None:
+            return
+        found.session.clear()
+        if found.ended or not found.connection.usable:
+            self._close(claim.client, found)
+        else:
+            found.kept_until = self.now() + self.idle_lasts
+            self.idle.setdefault(claim.client, []).append(found)
+
+    def close_idle(self, client: str) -> float:
+        """Close the connections that no claim has used for a while, and those that have ended.
+        Return the time of the next one.
+        """
+        now, kept, planned = self.now(), [], FOREVER
+        for found in self.idle.pop(client, []):
+            if found.ended or found.kept_until <= now:
+                self._close(client, found)
+            else:
+                kept.append(found)
+                planned = min(planned, found.kept_until)
+        if kept:
+            self.idle[client] = kept
+        return planned
+
+    def _give_up(self, claim: Claim, found: SessionConnection) -> None:
+        """Use a connection no more on which a request has failed. If it holds a lock, it stays open
+        until the claim is released, or its lease ends: closed now, it would free the lock before
+        its holder knows of the loss.
+        """
+        if found.session.token is None:
+            self._drop(claim, found)
+        elif self.sessions.get(claim.id) is found:
+            found.ended = True
+
+    def _drop(self, claim: Claim, found: SessionConnection) -> None:
+        """The claim is over, whatever its session owns."""
+        if self.sessions.get(claim.id) is found:
+            del self.sessions[claim.id]
+            self.dropped[claim.id] = found.session.protocol
+            self._close(claim.client, found)
+
+    def _close(self, client: str, found: SessionConnection) -> None:
+        """Close a connection, which releases what its session owns."""
+        found.session.token = None
+        self._watcher(client).remove(found)
+        self.pool.discard(found.connection)
+
+    # --- the end of connections -----------------------------------------------------------------
+
+    def _watcher(self, client: str) -> Any:
+        if client not in self.watchers:
+            self.watchers[client] = self.make_watcher()
+        return self.watchers[client]
+
+    async def disconnected(self, client: str, until: float) -> tuple[str, ...]:
+        """Wait for sessions of the client to end; the claims that held by them."""
+        ended = self.ended
+        sessions: list[SessionConnection] = []
+        if not ended.is_set:
+            sessions = await Call(self._watcher(client), AwaitDisconnect(), until)
+        if ended.is_set:
+            raise NotApplied(CLOSED)
+        claims = []
+        for found in sessions:
+            found.ended = True
+            if found.session.token is not None and found.session.claim is not None:
+                claims.append(found.session.claim.id)
+        return tuple(claims)
+
+    def wake_watcher(self, client: str) -> None:
+        """Let `disconnected` return."""
+        self._watcher(client).wake()
+
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """End the waits of these claims. Their connections are cut, so they lose their places."""
+        for claim_id in claim_ids:
+            found = self.sessions.get(claim_id)
+            if found is not None and found.session.token is None:
+                found.connection.cut()
+
+    def interrupt(self) -> None:
+        """End every wait, and every wait to come until `close`."""
+        self.ended.set()
+        for watcher in self.watchers.values():
+            watcher.wake()
+        self.wake(list(self.sessions))
+
+    def close(self) -> None:
+        """Forget all sessions; the pool closes their connections."""
+        watchers = self.watchers
+        self.reset()
+        for watcher in watchers.values():
+            watcher.close()
+
+    def abandon(self) -> None:
+        """In a forked child: forget all sessions; the pool lets go of their connections."""
+        watchers = self.watchers
+        self.reset()
+        for watcher in watchers.values():
+            watcher.abandon()

@@ -1,0 +1,262 @@
+"""The SQLite connection: opening, checking the layout, and transactions.
+
+Transactions take a few microseconds and wait for one another only. SQLite's busy handler sleeps for
+milliseconds, so this module waits itself, in shorter steps and until a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from leaselock._backends.sqlite.client_registry import ClientRegistry
+from leaselock._backends.sqlite.host_checks import boot
+from leaselock._backends.sqlite.location import unchanged
+from leaselock._backends.sqlite.lock_row import SQL, statement_text
+from leaselock.errors import NotApplied, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock._backends.sqlite.location import Location
+
+T = TypeVar("T")
+SCHEMA = "2"
+# "llck": marks a file of this library, as file(1) shows it.
+APPLICATION_ID = 0x6C6C636B
+TABLES = {"fact", "hold", "lock", "tombstone", "waiter", "watcher"}
+FIRST_PAUSE = 0.00002
+LONGEST_PAUSE = 0.001
+PAGE = 512
+# How many rows, or pages, one transaction of the garbage collection is about: some milliseconds.
+BATCH_SIZE = 250
+# So many pages in use, half a MiB, are written anew at once.
+MOST_COPIED = 1000
+SETTINGS = (
+    # Small pages, because a row is small and every commit writes whole pages.
+    f"PRAGMA page_size = {PAGE}",
+    # Of a new file: free pages can be given back in steps.
+    "PRAGMA auto_vacuum = INCREMENTAL",
+    "PRAGMA journal_mode = WAL",
+    # Commits survive a crash of any process. A power failure may lose the last ones, but it ends
+    # every hold, too, and tokens still grow because they follow the clock.
+    "PRAGMA synchronous = NORMAL",
+    # A checkpoint waits for the disk, so there is one for this many frames of half a KiB.
+    "PRAGMA wal_autocheckpoint = 16000",
+    "PRAGMA journal_size_limit = 8000000",
+)
+
+# Connections that a forked child inherited. Closing one would release locks of the parent, so they
+# are kept and never used.
+INHERITED: list[sqlite3.Connection] = []
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another process is in the middle of a transaction; nothing was executed then."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+    )
+
+
+def made_space(error: sqlite3.Error, database: sqlite3.Connection) -> bool:
+    """Whether the disk is full according to *error*, and the log could be restarted.
+
+    The statement may be tried again then, because it reuses the space of the log.
+    """
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_FULL:
+        return False
+    return restart_log(database)
+
+
+def restart_log(database: sqlite3.Connection) -> bool:
+    """Write the log into the file, which needs space for its pages; return whether that worked."""
+    try:
+        database.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+    except sqlite3.Error:
+        return False  # the error of the statement before has the reason
+    return True
+
+
+def retry_while_busy(
+    attempt: Callable[[], T], now: Callable[[], float], until: float, path: str
+) -> T:
+    """Run *attempt* again while other transactions block it; NotApplied after *until*."""
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return attempt()
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                raise translated(error, path) from error
+            if now() >= until:
+                raise NotApplied(
+                    f"{path} is locked by another process in the middle of a transaction; "
+                    "if that process is stopped, continue it or end it"
+                ) from error
+        # SQLite has no notification for the end of another transaction.
+        time.sleep(pause)
+        pause = min(LONGEST_PAUSE, pause * 2)
+
+
+def translated(error: sqlite3.Error, path: str) -> NotApplied | OutcomeUnknown:
+    """The error for the caller. A failed write is rolled back; after a failed read of the disk the
+    outcome is unknown.
+    """
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    uncertain = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT)
+    kind = OutcomeUnknown if uncertain else NotApplied
+    denied = code in (sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY)
+    text = f"{path}: {error} ({getattr(error, 'sqlite_errorname', 'SQLite')})"
+    return kind(text, "denied" if denied else "refused")
+
+
+def connect(
+    location: Location, now: Callable[[], float], until: float, token_ttl: float
+) -> sqlite3.Connection:
+    """Open the file, and create or check its layout."""
+    try:
+        database = sqlite3.connect(
+            _uri(location.path), uri=True, isolation_level=None, check_same_thread=False, timeout=0
+        )
+    except sqlite3.Error as error:
+        raise translated(error, location.path) from error
+    try:
+        retry_while_busy(lambda: _prepare(database, location, token_ttl), now, until, location.path)
+        if not unchanged(location):
+            raise NotApplied(f"{location.path} was removed or replaced while it was being opened")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _uri(path: str) -> str:
+    # SQLite must not create the file: it exists with the right permissions, or was removed again.
+    # Reserved characters: https://www.sqlite.org/uri.html, section 3.1.
+    plain = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file:{plain}?mode=rw"
+
+
+def _prepare(database: sqlite3.Connection, location: Location, token_ttl: float) -> None:
+    _check_owner(database, location)  # before anything is changed
+    for setting in SETTINGS:
+        database.execute(setting).fetchall()
+    transact(database, lambda: _create_layout(database, location, token_ttl))
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    if os.stat(location.path).st_size < pages * PAGE:
+        # Give the file its full size while the disk has space; later it may be full.
+        restart_log(database)
+
+
+def transact(database: sqlite3.Connection, work: Callable[[], T]) -> T:
+    """Run *work* in a transaction, which is committed or rolled back."""
+    if database.in_transaction:
+        # An earlier call was interrupted just after BEGIN.
+        database.execute("ROLLBACK")
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        result = work()
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+    return result
+
+
+def prune(database: sqlite3.Connection, token_ttl: float) -> int:
+    """Delete rows of names that were not locked for *token_ttl* seconds, at most BATCH_SIZE; return
+    how many.
+
+    The highest of their tokens is kept, and the next token of each of them will be greater.
+    """
+    if not token_ttl:
+        return 0
+    old = time.time() - token_ttl
+    database.execute(SQL["raise floor"], (old,))
+    return database.execute(SQL["prune"], (old, BATCH_SIZE)).rowcount
+
+
+def _pragma(database: sqlite3.Connection, name: str) -> int:
+    ((value,),) = database.execute(f"PRAGMA {name}").fetchall()
+    return int(value)
+
+
+def shrink(database: sqlite3.Connection) -> bool:
+    """Give some free pages back to the file system; return whether more are left.
+
+    A file of an earlier version cannot do so in steps. It is written anew, once, if that is quick:
+    if most of its pages are free.
+    """
+    free = _pragma(database, "freelist_count")
+    if not free:
+        return False
+    if _pragma(database, "auto_vacuum"):
+        # execute() would take one step of the statement, which is one page.
+        database.executescript(f"PRAGMA incremental_vacuum({BATCH_SIZE})")
+        return free > BATCH_SIZE
+    ours = _pragma(database, "application_id") == APPLICATION_ID
+    if ours and _pragma(database, "page_count") - free <= MOST_COPIED:
+        database.execute("VACUUM")
+    return False
+
+
+def _check_owner(database: sqlite3.Connection, location: Location) -> bool:
+    """Refuse a database of another program; return whether the file is to be marked as ours.
+
+    A file of an earlier version has no mark, but our tables. It may have other tables, too: then it
+    is used, and not marked.
+    """
+    found = _pragma(database, "application_id")
+    tables = {name for (name,) in database.execute(SQL["tables"]).fetchall()}
+    if found == APPLICATION_ID or tables >= TABLES:
+        return found == 0 and tables == TABLES
+    if tables or found:
+        some = f"with the tables {', '.join(sorted(tables)[:3])}" if tables else "without tables"
+        raise NotApplied(
+            f"{location.path} is the database of another program ({some}; application_id "
+            f"{found:#x}): choose another file for locks"
+        )
+    return True
+
+
+def _create_layout(database: sqlite3.Connection, location: Location, token_ttl: float) -> None:
+    execute = database.execute
+    if _check_owner(database, location):
+        execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    for statement in statement_text("schema.sql").split(";"):
+        execute(statement)
+    found = execute(SQL["fact"], ("schema",)).fetchone()
+    if found is None:
+        execute(SQL["state"], ("schema", SCHEMA))
+        execute(SQL["state"], ("floor", "0"))
+    elif found[0] != SCHEMA:
+        raise NotApplied(
+            f"{location.path} has the layout {found[0]} of another version of leaselock, "
+            f"not {SCHEMA}: use that version, or another file",
+            "misconfigured",
+        )
+    _enter_boot(database, location)
+    prune(database, token_ttl)
+
+
+def _enter_boot(database: sqlite3.Connection, location: Location) -> None:
+    """After a reboot the times of the boot clock are meaningless, and every hold has ended."""
+    row = database.execute(SQL["fact"], ("boot",)).fetchone()
+    current, recorded = boot(), row[0] if row else ""
+    if recorded == current:
+        return
+    registry = ClientRegistry(location.clients)
+    if any(registry.alive(client) for (client,) in database.execute(SQL["clients"]).fetchall()):
+        raise NotApplied(
+            f"{location.path} is in use by processes whose clock differs from ours (another time "
+            "namespace or container): give each its own file, or use a store with a server"
+        )
+    for forget in (
+        *("forget holds", "free all", "forget waiters", "forget tombstones", "forget watchers"),
+    ):
+        database.execute(SQL[forget])
+    database.execute(SQL["state"], ("boot", current))

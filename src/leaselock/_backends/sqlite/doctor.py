@@ -1,0 +1,57 @@
+"""The findings of `leaselock doctor` about a lock file that could be opened.
+
+A file that is unsuitable (a network file system, foreign owners, links) is refused when it is
+opened, so this module reports only what is useful to know besides.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from leaselock._core.backend import Finding
+
+if TYPE_CHECKING:
+    import sqlite3
+
+# Locking fails on a full disk; with less than this, a disk is nearly full.
+LOW_SPACE = 16 * 2**20
+
+
+def findings(database: sqlite3.Connection, path: str) -> tuple[Finding, ...]:
+    """One finding for each check."""
+    return (
+        Finding("ok", f"{path} is on a local file system, and can be read and written"),
+        _log(database),
+        _mode(path),
+        _space(path),
+    )
+
+
+def _log(database: sqlite3.Connection) -> Finding:
+    ((mode,),) = database.execute("PRAGMA journal_mode").fetchall()
+    ((version,),) = database.execute("SELECT sqlite_version()").fetchall()
+    if mode == "wal":
+        return Finding("ok", f"SQLite {version} with a write-ahead log")
+    return Finding("fail", f"the journal is {mode}, not a write-ahead log", "move the file away")
+
+
+def _mode(path: str) -> Finding:
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o077:
+        advice = f"every user who may write can acquire locks: chmod 600 {path}, unless intended"
+        return Finding("warn", f"the file is open to others (mode {mode:o})", advice)
+    return Finding("ok", "only its owner can read and write the file")
+
+
+def _space(path: str) -> Finding:
+    space = os.statvfs(path)
+    free = space.f_bavail * space.f_frsize
+    if free < LOW_SPACE:
+        return Finding(
+            "warn",
+            f"{free // 1024} KiB are free on its disk",
+            "locking needs disk space: free some",
+        )
+    return Finding("ok", f"{free // 2**20} MiB are free on its disk")

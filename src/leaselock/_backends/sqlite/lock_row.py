@@ -1,0 +1,293 @@
+"""The row of one lock in the SQLite file, during one transaction."""
+
+from __future__ import annotations
+
+import os
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
+
+from leaselock._core.backend import WATCH_LASTS, Claim, HoldRecord
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from leaselock._backends.sqlite.client_registry import ClientRegistry
+    from leaselock._core.backend import Lifetime, Mode
+
+_HERE = os.path.dirname(__file__)
+TOMBSTONE_LIFETIME = 120.0
+
+
+def statement_text(file: str) -> str:
+    """The content of a file of statements."""
+    with open(os.path.join(_HERE, "statements", file), encoding="utf-8") as source:
+        return source.read()
+
+
+def _named(text: str) -> dict[str, str]:
+    """The statements by the names in the comments before them."""
+    named: dict[str, str] = {}
+    for block in text.split("\n\n"):
+        title, _, body = block.strip().partition("\n")
+        named[title.removeprefix("-- ")] = body
+    return named
+
+
+SQL = _named(statement_text("queries.sql"))
+
+
+class Context:
+    """One transaction: its client, its time, and the clients to wake and to watch after COMMIT."""
+
+    __slots__ = (
+        *("database", "lives", "local", "micros", "now", "own", "registry", "remote", "watched"),
+    )
+
+    def __init__(
+        self,
+        database: sqlite3.Connection,
+        registry: ClientRegistry,
+        own: str,
+        now: float,
+        micros: int,
+    ) -> None:
+        self.database = database
+        self.registry = registry
+        self.own = own
+        self.now = now
+        self.micros = micros
+        self.lives: dict[str, bool] = {own: True}
+        self.local: list[str] = []
+        self.remote: list[tuple[str, str]] = []
+        self.watched: list[str] = []
+
+    def alive(self, client: str) -> bool:
+        """Whether the client is alive. The client of this transaction is."""
+        lives = self.lives.get(client)
+        if lives is None:
+            lives = self.lives[client] = self.registry.alive(client)
+        return lives
+
+
+class FileLockRow:
+    """The row of one name. `leaselock._core.rules.LockRow` documents the methods.
+
+    An exclusive hold is in the row itself, so that the fast paths need no other table. All other
+    holds are in the table "hold"; the row's id is empty then.
+    """
+
+    __slots__ = ("context", "execute", "kept", "kept_doubt", "kept_limit", "name", "now", "wall")
+
+    def __init__(self, context: Context, name: str) -> None:
+        self.context = context
+        self.execute = context.database.execute
+        self.name = name
+        self.now = context.now
+        self.wall = context.micros / 1e6
+        row = self.execute(SQL["lock"], (name,)).fetchone()
+        self.kept_limit: int = row[0] if row is not None else 0
+        self.kept_doubt: float = row[1] if row is not None else 0.0
+        self.kept: list[HoldRecord] = []
+        if row is not None and row[2]:
+            self.kept.append(_hold(*row[2:-1])._replace(free_from=row[-1]))
+        elif row is not None and row[2] is not None:
+            self.kept = list(starmap(_hold, self.execute(SQL["holds"], (name,))))
+
+    @property
+    def limit(self) -> int:
+        """How many permits it has as a semaphore."""
+        return self.kept_limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        """Record it."""
+        self.execute(SQL["create"], (self.name,))
+        self.execute(SQL["set limit"], (limit, self.name))
+        self.kept_limit = limit
+
+    @property
+    def doubt(self) -> float:
+        """When the last grant began that was not confirmed."""
+        return self.kept_doubt
+
+    @doubt.setter
+    def doubt(self, doubt: float) -> None:
+        """Record it."""
+        self.execute(SQL["set doubt"], (doubt, self.name))
+        self.kept_doubt = doubt
+
+    def holds(self) -> list[HoldRecord]:
+        """The recorded holds, in the order of their tokens."""
+        return list(self.kept)
+
+    def draw(self, count: int) -> int:
+        """Draw new tokens; return the first."""
+        micros, more = self.context.micros, count - 1
+        values = (self.name, more, micros, micros, more, micros)
+        ((token,),) = self.execute(SQL["draw"], values).fetchall()
+        return int(token) - count + 1
+
+    def put(self, hold: HoldRecord) -> None:
+        """Record a hold, or changes of one."""
+        before = self._take_out(hold.id)
+        self.kept.append(hold)
+        if before is None or before.token != hold.token:
+            self._notify_watchers()
+        self.kept.sort(key=lambda each: each.token)
+        record = (hold.id, hold.client, hold.lifetime, hold.expires, hold.metadata, hold.since)
+        if hold.mode == "exclusive":
+            if before is not None and before.mode != "exclusive":
+                self.execute(SQL["remove"], (self.name, hold.id))
+            self.execute(
+                SQL["put exclusive"], (*record, hold.step, hold.offered, hold.free_from, self.name)
+            )
+            return
+        values = (*record, hold.token, hold.mode, hold.permits, hold.step, hold.offered, self.name)
+        self.execute(SQL["put"], values)
+        self.execute(SQL["mark"], ("", self.name))
+
+    def remove(self, hold_id: str) -> None:
+        """Delete a hold."""
+        hold = self._take_out(hold_id)
+        if hold is not None and hold.mode != "exclusive":
+            self.execute(SQL["remove"], (self.name, hold_id))
+        self.execute(SQL["mark"], ("" if self.kept else None, self.name))
+        self._notify_watchers()
+
+    def add_watcher(self, claim: Claim) -> None:
+        """Notify the claim when a hold begins or ends."""
+        values = (self.name, claim.id, claim.client, self.now + WATCH_LASTS)
+        self.execute(SQL["watch"], values)
+
+    def _notify_watchers(self) -> None:
+        for claim_id, client, until in self.execute(SQL["watchers"], (self.name,)).fetchall():
+            if until > self.now and self.alive(client):
+                self.notify(claim_id, client)
+            else:
+                self.execute(SQL["end watch"], (self.name, claim_id))
+
+    def _take_out(self, hold_id: str) -> HoldRecord | None:
+        found = next((hold for hold in self.kept if hold.id == hold_id), None)
+        self.kept = [hold for hold in self.kept if hold is not found]
+        return found
+
+    def queue(self) -> Iterator[Claim]:
+        """The waiters, in order. Rows that were read may be deleted meanwhile."""
+        return starmap(_claim, self.execute(SQL["queue"], (self.name,)))
+
+    def idle(self) -> bool:
+        """Whether there is neither a hold nor a waiter."""
+        return not (self.kept or self.has_queue())
+
+    def has_queue(self) -> bool:
+        """Whether there are waiters."""
+        return self.execute(SQL["has queue"], (self.name,)).fetchone() is not None
+
+    def queued(self, claim_id: str) -> bool:
+        """Whether the claim with this id waits."""
+        return self.execute(SQL["queued"], (claim_id,)).fetchone() is not None
+
+    def ahead(self, claim_id: str) -> Iterator[Claim]:
+        """The waiters ahead of the claim with this id, the nearest first."""
+        values = {"name": self.name, "id": claim_id}
+        return starmap(_claim, self.execute(SQL["ahead"], values))
+
+    def behind(self, claim_id: str) -> Claim | None:
+        """The waiter directly behind the claim with this id."""
+        values = {"name": self.name, "id": claim_id}
+        row = self.execute(SQL["behind"], values).fetchone()
+        return None if row is None else _claim(*row)
+
+    def join(self, claim: Claim) -> None:
+        """Append the claim to the queue, or note that it has asked."""
+        values = claim._asdict() | {"asked": self.now}
+        self.execute(SQL["join"], values)
+
+    def quit(self, claim_id: str) -> bool:
+        """Remove the claim with this id from the queue."""
+        return self.execute(SQL["quit"], (claim_id,)).rowcount > 0
+
+    def touch(self, client: str) -> None:
+        """All waiters of *client* have asked now."""
+        self.execute(SQL["touch"], (self.now, self.name, client))
+        if self.execute(SQL["find untouched"], (self.name, self.doubt)).fetchone() is None:
+            self.doubt = 0.0
+
+    def length(self) -> int:
+        """How many claims are in the queue."""
+        ((length,),) = self.execute(SQL["length"], (self.name,)).fetchall()
+        return int(length)
+
+    def alive(self, client: str) -> bool:
+        """Whether the client is alive."""
+        return self.context.alive(client)
+
+    def has_tombstone(self, claim: str) -> bool:
+        """Whether requests of the claim with this id are refused."""
+        return self.execute(SQL["has tombstone"], (claim,)).fetchone() is not None
+
+    def tombstone(self, claim: str) -> None:
+        """Refuse the claim from now on, for longer than a request of it can be in flight."""
+        self.execute(SQL["expire tombstones"], (self.now,))
+        self.execute(SQL["tombstone"], (claim, self.now + TOMBSTONE_LIFETIME))
+
+    def watch(self, client: str) -> None:
+        """Notify the client of this transaction when *client* dies."""
+        if client != self.context.own:
+            self.context.watched.append(client)
+
+    def notify(self, claim_id: str, client: str) -> None:
+        """Notify the client; the own client by the reply."""
+        if client == self.context.own:
+            self.context.local.append(claim_id)
+        else:
+            self.context.remote.append((claim_id, client))
+
+    def notified(self) -> tuple[str, ...]:
+        """The notified claims of the client of this transaction."""
+        return tuple(self.context.local)
+
+
+def _hold(
+    claim_id: str,
+    client: str,
+    lifetime: Lifetime,
+    token: int,
+    expires: float,
+    metadata: str,
+    since: float,
+    step: int,
+    offered: int,
+    mode: Mode = "exclusive",
+    permits: int = 1,
+) -> HoldRecord:
+    """The hold of a row."""
+    how: dict[str, Any] = {"mode": mode, "permits": permits, "step": step}
+    record = (token, expires, metadata, since)
+    return HoldRecord(claim_id, client, lifetime, *record, offered=bool(offered), **how)
+
+
+def _claim(
+    name: str,
+    claim_id: str,
+    client: str,
+    lease: float,
+    metadata: str,
+    since: float,
+    mode: Mode,
+    permits: int,
+    asked: float,
+) -> Claim:
+    """The claim of a row of the queue."""
+    return Claim(
+        name,
+        claim_id,
+        client,
+        lease,
+        metadata,
+        since,
+        mode=mode,
+        permits=permits,
+        asked=asked,
+    )

@@ -1,0 +1,414 @@
+"""The embedded store: one SQLite file, the clients of one machine, and no server.
+
+`Store` applies the `rules` to the file. Three single statements are fast paths for the most
+frequent requests: acquiring a free lock, confirming a grant, and releasing a lock without waiters.
+Tests compare them with the rules. `Listener` waits for messages of other clients. Both share one
+`File`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import sqlite3
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from leaselock._backends import Opened, check_protocol, default_protocol
+from leaselock._backends.sqlite.database import (
+    BATCH_SIZE,
+    is_busy,
+    made_space,
+    prune,
+    restart_log,
+    retry_while_busy,
+    shrink,
+    transact,
+    translated,
+)
+from leaselock._backends.sqlite.doctor import findings
+from leaselock._backends.sqlite.file import File
+from leaselock._backends.sqlite.location import path_of
+from leaselock._backends.sqlite.lock_row import SQL, Context, FileLockRow
+from leaselock._backends.url import parse, token_ttl
+from leaselock._core import rules
+from leaselock._core.backend import (
+    ALL_MODES,
+    Acquire,
+    BreakLock,
+    Busy,
+    Capabilities,
+    Claim,
+    CollectGarbage,
+    Convert,
+    Doctor,
+    Grant,
+    Inspect,
+    LifetimeSet,
+    Listen,
+    LockState,
+    Mismatch,
+    Release,
+    Released,
+    Renew,
+    Resize,
+    SetLifetime,
+    Setup,
+    Watch,
+    Watched,
+)
+from leaselock._core.queue import NodeQueue
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+# All clients read the same clock. The margin covers the rounding of two readings.
+CAPABILITIES = Capabilities(
+    clock_drift=0.0,
+    clock_margin=0.001,
+    detects_death=True,
+    inheritable=True,
+    min_hold=True,
+    modes=ALL_MODES,
+)
+PROTOCOLS = ("queue",)
+RELEASED = Released("held", ())
+# Requests of a claim come from its own client only, so its recent tombstones suffice.
+MOST_TOMBSTONES = 1000
+TAKE, CONFIRM, DROP = SQL["take"], SQL["confirm"], SQL["drop"]
+
+
+class Step(NamedTuple):
+    """One step of the garbage collection, which may go on *after* a name."""
+
+    work: Callable[[float, str], object]
+    after: str = ""
+
+
+class Store:
+    """Executes requests, one at a time."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.waiting: set[str] = set()
+        self.tombstones: dict[str, None] = {}
+        self.answers: Mapping[type, Callable[..., object]] = {
+            Acquire: self._acquire,
+            Release: self._release,
+            Renew: self._renew,
+            SetLifetime: self._set_lifetime,
+            Convert: self._convert,
+            Resize: self._resize,
+            BreakLock: self._break,
+            Inspect: self._inspect,
+            Watch: self._watch,
+            Doctor: self._doctor,
+            Setup: self._setup,
+            Step: self._step,
+        }
+
+    def call(self, request: object, until: float) -> object:
+        """The reply; NotApplied if other transactions keep the file busy until *until*."""
+        if type(request) is CollectGarbage:
+            return self._collect_garbage(until)
+        file = self.file
+        mutex = file.mutex  # closing the file replaces it
+        if not mutex.acquire(False) and not mutex.acquire(timeout=file.left(until)):
+            raise NotApplied(f"{file.path} was busy with other requests of this process")
+        try:
+            # A release in a file that was replaced does no harm; a grant would.
+            database = file.open(until, trusting=type(request) is Release)
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            return self.answers[type(request)](request, until)
+        except StoreError:
+            raise
+        except OSError as error:
+            # For example, no descriptor was left, perhaps after COMMIT.
+            raise OutcomeUnknown(f"{file.path}: {error}", "refused") from error
+        finally:
+            mutex.release()
+
+    def _statement(self, work: Callable[[sqlite3.Cursor], T], until: float) -> T:
+        """Run one statement as a transaction of its own. Reading all its rows commits it."""
+        file = self.file
+        cursor = file.cursor
+        assert cursor is not None
+        try:
+            return work(cursor)
+        except sqlite3.Error as error:
+            if not is_busy(error) and not made_space(error, cursor.connection):
+                raise translated(error, file.path) from error
+        return retry_while_busy(lambda: work(cursor), file.now, until, file.path)
+
+    def _transaction(
+        self, until: float, work: Callable[[Context], T], *, replies: bool = True
+    ) -> T:
+        """Run one transaction, and send its messages after COMMIT. Those to the own client are in
+        the reply, if that *replies* them.
+        """
+        file = self.file
+        database = file.open(until, trusting=True)
+        own = file.liveness.client if file.liveness is not None and replies else ""
+
+        def once() -> tuple[Context, T]:
+            now, micros = file.now(), time.time_ns() // 1000
+            context = Context(database, file.registry(), own, now, micros)
+            return context, transact(database, lambda: work(context))
+
+        def attempt() -> tuple[Context, T]:
+            try:
+                return once()
+            except sqlite3.Error as error:
+                if not made_space(error, database):
+                    raise
+                return once()
+
+        context, result = retry_while_busy(attempt, file.now, until, file.path)
+        for claim_id, client in context.remote:
+            context.registry.notify(client, int(claim_id.rpartition(":")[2]))
+        for client in context.watched:
+            file.begin_client(own).watch(client)
+        return result
+
+    def _acquire(self, request: Acquire, until: float) -> object:
+        if self.file.liveness is None:
+            self.file.begin_client(request.claim.client)
+        if request.claim.mode == "exclusive":
+            token = self._try_fast(request.claim, until)
+            if token is not None:
+                return Grant(token, ())
+        name = request.claim.name
+        reply = self._transaction(until, lambda c: _acquire(FileLockRow(c, name), request))
+        if isinstance(reply, Busy):
+            self.waiting.add(request.claim.id)
+        return reply
+
+    def _try_fast(self, claim: Claim, until: float) -> int | None:
+        if claim.min_hold:
+            return None
+        name, claim_id, client, lease, metadata = claim[:5]
+        if self.waiting or self.tombstones:
+            if claim_id in self.waiting:
+                return self._confirm_fast(claim, until)
+            if claim_id in self.tombstones:
+                return None
+        micros = time.time_ns() // 1000
+        expires = self.file.now() + lease
+        values = (claim_id, client, expires, metadata, micros, micros, name, micros)
+        taken = self._statement(lambda cursor: cursor.execute(TAKE, values).rowcount, until)
+        return micros if taken == 1 else None
+
+    def _confirm_fast(self, claim: Claim, until: float) -> int | None:
+        now = self.file.now()
+        values = (now + claim.lease, claim.name, claim.id, now)
+        rows = self._statement(lambda cursor: cursor.execute(CONFIRM, values).fetchall(), until)
+        if not rows:
+            return None
+        self.waiting.discard(claim.id)
+        token: int = rows[0][0]
+        return token
+
+    def _release(self, request: Release, until: float) -> object:
+        claim = request.claim
+        self.waiting.discard(claim.id)
+        values = (claim.name, claim.id)
+        if request.tombstone:
+            self._remember_tombstone(claim.id)
+        elif (
+            not claim.min_hold
+            and self._statement(lambda cursor: cursor.execute(DROP, values).rowcount, until) == 1
+        ):
+            return RELEASED
+        return self._transaction(
+            until, lambda c: rules.release(FileLockRow(c, claim.name), request)
+        )
+
+    def _remember_tombstone(self, claim: str) -> None:
+        # The fast path does not read tombstones, so it must not be tried for these claims.
+        self.tombstones[claim] = None
+        if len(self.tombstones) > MOST_TOMBSTONES:
+            del self.tombstones[next(iter(self.tombstones))]
+
+    def _renew(self, request: Renew, until: float) -> object:
+        def work(context: Context) -> tuple[bool, ...]:
+            return tuple(rules.renew(FileLockRow(context, c.name), c) for c in request.claims)
+
+        return self._transaction(until, work)
+
+    def _set_lifetime(self, request: SetLifetime, until: float) -> object:
+        def work(context: Context) -> LifetimeSet:
+            return rules.set_lifetime(
+                FileLockRow(context, name), request.claim.id, request.lifetime
+            )
+
+        name = request.claim.name
+        reply = self._transaction(until, work)
+        if reply.held and request.lifetime == "client":
+            return reply._replace(
+                descriptors=self.file.begin_client(request.claim.client).descriptors()
+            )
+        return reply
+
+    def _convert(self, request: Convert, until: float) -> object:
+        name = request.claim.name
+        return self._transaction(until, lambda c: rules.convert(FileLockRow(c, name), request))
+
+    def _resize(self, request: Resize, until: float) -> object:
+        name = request.name
+        return self._transaction(until, lambda c: rules.resize(FileLockRow(c, name), request))
+
+    def _break(self, request: BreakLock, until: float) -> object:
+        name = request.name
+        return self._transaction(until, lambda c: rules.break_lock(FileLockRow(c, name), request))
+
+    def _inspect(self, request: Inspect, until: float) -> object:
+        return self._transaction(until, lambda c: self._states(c, request))
+
+    def _watch(self, request: Watch, until: float) -> object:
+        claim = request.claim
+        self.file.begin_client(claim.client)
+        return self._transaction(until, lambda c: self._watched(c, claim))
+
+    def _watched(self, context: Context, claim: Claim) -> Watched:
+        row = FileLockRow(context, claim.name)
+        state = rules.state(row, claim.name)
+        row.add_watcher(claim)
+        for hold in state.holds:
+            row.watch(hold.record.client)
+        return Watched(state, rules.look_again(state))
+
+    def _states(self, context: Context, request: Inspect) -> tuple[LockState, ...]:
+        if request.name is not None:
+            return (rules.state(FileLockRow(context, request.name), request.name),)
+        rows = context.database.execute(SQL["names"]).fetchall()
+        names = [name for (name,) in rows if fnmatch.fnmatchcase(name, request.pattern)]
+        states = [rules.state(FileLockRow(context, name), name) for name in names]
+        return tuple(state for state in states if state.holds or state.waiting)
+
+    def _doctor(self, request: Doctor, until: float) -> object:
+        return findings(self.file.open(until), self.file.path)
+
+    def _setup(self, request: Setup, until: float) -> object:
+        """The file was created when it was opened."""
+        return ()
+
+    def _step(self, request: Step, until: float) -> object:
+        return request.work(until, request.after)
+
+    def _collect_garbage(self, until: float) -> int:
+        """End the holds and claims of dead clients, delete the rows of names that are not used any
+        more, and return their space. Between two steps other requests have their turn, those of
+        this process, too.
+        """
+        removed = 0
+        name: Any = ""
+        while name is not None:
+            name = self.call(Step(self._tidy, name), until)
+        while isinstance(count := self.call(Step(self._prune), until), int) and count:
+            removed += count
+        while self.call(Step(self._shrink), until):
+            continue
+        return removed
+
+    def _tidy(self, until: float, after: str) -> str | None:
+        return self._transaction(until, partial(_tidied, after), replies=False)
+
+    def _prune(self, until: float, _: str) -> int:
+        return self._transaction(until, lambda c: prune(c.database, self.file.token_ttl))
+
+    def _shrink(self, until: float, _: str) -> bool:
+        file = self.file
+        database = file.open(until, trusting=True)
+        more = retry_while_busy(lambda: shrink(database), file.now, until, file.path)
+        if not more:
+            restart_log(database)  # the file has its pages until then
+        return more
+
+    def interrupt(self) -> None:
+        """No call lasts longer than its deadline."""
+
+    def close(self) -> None:
+        """End the client, and close the file."""
+        self.file.close()
+
+    def after_fork(self) -> None:
+        """Let go of the parent's connection."""
+        self.file.after_fork()
+
+
+class Listener:
+    """Waits for messages and deaths of other clients on this machine."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.ended = False
+
+    def call(self, request: object, until: float) -> object:
+        """Wait for the next messages."""
+        if not isinstance(request, Listen):
+            raise TypeError(f"a listener does not know {request!r}")
+        try:
+            with self.file.mutex:
+                self.file.open(self.file.now())
+                liveness = self.file.begin_client(request.client)
+            request.interrupt.wakers.append(liveness.interrupt)
+            try:
+                # Checked after the callback is in place, so no interruption is missed.
+                if self.ended:
+                    raise NotApplied("the client was closed")
+                left = 0.0 if request.interrupt.is_set else self.file.left(until)
+                return liveness.await_wakeup(left)
+            finally:
+                request.interrupt.remove(liveness.interrupt)
+        except StoreError:
+            raise
+        except OSError as error:
+            raise NotApplied(f"{self.file.path}: {error}") from error
+
+    def interrupt(self) -> None:
+        """End the call in progress; refuse those to come until `close`."""
+        self.ended = True
+        if self.file.liveness is not None:
+            self.file.liveness.interrupt()
+
+    def close(self) -> None:
+        """Allow new calls. The store closes the file."""
+        self.ended = False
+
+    def after_fork(self) -> None:
+        """Allow new calls. The store lets go of the file."""
+        self.ended = False
+
+
+def _tidied(after: str, context: Context) -> str | None:
+    """Tidy the rows of some names after *after*; return the last one, None if there is no more."""
+    names = context.database.execute(SQL["next names"], (after, BATCH_SIZE)).fetchall()
+    for (name,) in names:
+        rules.tidy(FileLockRow(context, name))
+    if len(names) == BATCH_SIZE:
+        return str(names[-1][0])
+    context.database.execute(SQL["expire tombstones"], (context.now,))
+    context.database.execute(SQL["expire watchers"], (context.now,))
+    return None
+
+
+def _acquire(row: FileLockRow, request: Acquire) -> Grant | Busy | Mismatch:
+    reply = rules.acquire(row, request)
+    return reply._replace(waiting=row.length()) if isinstance(reply, Busy) else reply
+
+
+def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
+    """The file of a ``sqlite:`` URL. The first request opens it."""
+    parts = parse(url)
+    default = default_protocol(parts, PROTOCOLS, "SQLite", ("token_ttl",))
+    file = File(path_of(url), now, token_ttl(parts))
+    store, listener = Store(file), Listener(file)
+
+    def backend(protocol: str | None) -> NodeQueue:
+        check_protocol(protocol, PROTOCOLS, "SQLite")
+        return NodeQueue(CAPABILITIES, store, listener)
+
+    return Opened(backend, default, f"sqlite:///{file.path}", blocking=(store, listener))

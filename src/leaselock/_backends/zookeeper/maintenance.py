@@ -1,0 +1,156 @@
+"""The store as a whole: examine it, create its root, delete the nodes of unused locks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leaselock._backends.zookeeper.paths import decoded
+from leaselock._backends.zookeeper.requests import (
+    Children,
+    CreateSequential,
+    Delete,
+    EnsurePath,
+    GetChildren,
+    Node,
+    Operation,
+    QuorumBarrier,
+    Read,
+    ServerStatus,
+    names_of,
+)
+from leaselock._core.backend import Finding
+from leaselock._core.effects import Call
+from leaselock.errors import NotApplied, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from leaselock._backends.zookeeper.connection import Connection
+
+SLOW = 0.1
+# How many nodes one batch of `collect_garbage` concerns.
+BATCH_SIZE = 500
+
+
+class Maintenance:
+    """The operator's requests. A subclass sends the batches."""
+
+    def __init__(self, connection: Connection, root: str, now: Callable[[], float]) -> None:
+        self.connection = connection
+        self.root = root
+        self.now = now
+
+    async def batch(
+        self, until: float, *operations: Operation, session: int = 0
+    ) -> Sequence[object]:
+        """Send operations together; return their replies."""
+        raise NotImplementedError
+
+    async def setup(self, dry: bool, until: float) -> Sequence[str]:
+        """Create the root."""
+        (found,) = await self.batch(until, Read(self.root))
+        if found:
+            return ()
+        if not dry:
+            await self.batch(until, EnsurePath(self.root))
+        return (f"create {self.root}",)
+
+    async def collect_garbage(self, until: float) -> int:
+        """Delete the nodes of locks without holder and waiters. A lock in use has children, so its
+        node is not deleted; a client that needs the node just after creates it again.
+        """
+        if self.root == "/":
+            raise NotApplied(
+                "the locks are below the root of the servers, where an empty node may be another "
+                "program's: it is not known which nodes can be removed"
+            )
+        _, found = await self.batch(until, QuorumBarrier(self.root), GetChildren(self.root))
+        names = [name for name in names_of(found) if decoded(name) is not None]
+        paths = [f"{self.root.rstrip('/')}/{name}" for name in names]
+        deleted = 0
+        for start in range(0, len(paths), BATCH_SIZE):
+            some = paths[start : start + BATCH_SIZE]
+            children = await self.batch(until, *map(GetChildren, some))
+            empty = [
+                path
+                for path, below in zip(some, children, strict=True)
+                if isinstance(below, Children) and not below.names
+            ]
+            unused = await self._persistent(empty, until)
+            if unused:
+                deleted += sum(map(bool, await self.batch(until, *map(Delete, unused))))
+        return deleted
+
+    async def _persistent(self, paths: list[str], until: float) -> list[str]:
+        """Without the ephemeral nodes, which are holds of the protocol "single"."""
+        nodes = await self.batch(until, *map(Read, paths)) if paths else ()
+        return [node.path for node in nodes if isinstance(node, Node) and not node.session]
+
+    async def doctor(self, until: float) -> Sequence[Finding]:
+        """Examine the servers, the session, the credentials, and whether nodes can be created."""
+        target, began = self.connection.target, self.now()
+        await self.batch(until, QuorumBarrier("/"))
+        return (
+            Finding("ok", f"{target.shown} answers, {self.now() - began:.3f} s"),
+            *await self._servers(until),
+            _timeout(target.timeout, self.connection.timeout),
+            *_credentials(target),
+            *await self._writing(until),
+        )
+
+    async def _servers(self, until: float) -> list[Finding]:
+        findings = []
+        hosts = self.connection.target.hosts.split(",")
+        if len(hosts) < 3:
+            advice = "name all servers of the ensemble, three at least, so that one may fail"
+            findings.append(Finding("warn", f"{len(hosts)} server named", advice))
+        try:
+            status = await Call(self.connection, ServerStatus(), until)
+        except Exception as error:
+            what = f"the server does not tell its version and mode ({error})"
+            return [*findings, Finding("skip", what, "allow the command srvr")]
+        facts = dict(_facts(status))
+        version = facts.get("Zookeeper version", "of unknown version").partition("-")[0]
+        mode = facts.get("Mode", "of unknown mode")
+        return [*findings, Finding("ok", f"ZooKeeper {version}, {mode}")]
+
+    async def _writing(self, until: float) -> list[Finding]:
+        try:
+            # A user who may create nodes below the root may be unable to create the root.
+            (found,) = await self.batch(until, Read(self.root))
+            if not found:
+                await self.batch(until, EnsurePath(self.root))
+            began = self.now()
+            path = f"{self.root.rstrip('/')}/%doctor-"
+            (made,) = await self.batch(until, CreateSequential(path, b""))
+            took = self.now() - began
+        except StoreError as error:
+            what = f"no node can be created below {self.root}: {error}"
+            return [Finding("fail", what, "allow it by an ACL")]
+        assert isinstance(made, Node)
+        await self.batch(until, Delete(made.path))
+        level: Any = "ok" if took < SLOW else "warn"
+        advice = "" if level == "ok" else "give the transaction log a disk of its own"
+        return [Finding(level, f"a node was created below {self.root} in {took:.3f} s", advice)]
+
+
+def _facts(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        name, _, value = line.partition(": ")
+        yield name, value
+
+
+def _timeout(asked: float, given: float) -> Finding:
+    if abs(asked - given) < 0.001:
+        return Finding("ok", f"the session ends after {given:g} s of silence, as asked")
+    advice = "a server allows 2 to 20 of its ticks: change ?timeout= or its tickTime"
+    return Finding("warn", f"asked for a session of {asked:g} s, given {given:g} s", advice)
+
+
+def _credentials(target: Any) -> Iterator[Finding]:
+    if not ("auth_data" in target.options or "sasl_options" in target.options):
+        advice = "give credentials (?auth=digest:user:password) unless the network is closed"
+        yield Finding("warn", "every user can change the nodes of locks", advice)
+    elif not target.options.get("use_ssl"):
+        advice = "use ?tls=yes, or SASL with GSSAPI"
+        yield Finding("warn", "credentials are sent unencrypted", advice)

@@ -1,0 +1,423 @@
+"""What both protocols share: holds that end with a session, and waits that end with a watch.
+
+Invariant 1: a node exists no longer than the lease of its claim. If nothing renews the lease, the
+maintenance process deletes the node; if the client cannot, its session ends.
+Invariant 2: whether a hold is valid is read behind a `QuorumBarrier`, which a majority of the
+servers answers. A server that is cut off from the majority still answers pings, reads and `sync`,
+and these prove nothing.
+Invariant 3: a watch event is only a hint to ask again. Every claim asks again after a reconnect,
+because events of the time in between are lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import TYPE_CHECKING
+
+from leaselock._backends.zookeeper.contender import Contender
+from leaselock._backends.zookeeper.maintenance import Maintenance
+from leaselock._backends.zookeeper.paths import QUEUE, path_of
+from leaselock._backends.zookeeper.requests import (
+    DELETED,
+    SESSION_ENDED,
+    AwaitEvents,
+    Batch,
+    CloseSession,
+    Connect,
+    Create,
+    CreateSequential,
+    Delete,
+    Mailbox,
+    Node,
+    Operation,
+    QuorumBarrier,
+    Read,
+    SetData,
+    Transaction,
+)
+from leaselock._core.backend import (
+    WAKE_ALL,
+    Capabilities,
+    Claim,
+    Lifetime,
+    LifetimeSet,
+    LockState,
+    Watched,
+)
+from leaselock._core.effects import FOREVER, Call, Signal, Wait
+from leaselock._core.singleton_process import Background
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from leaselock._backends.zookeeper.connection import Connection
+
+# Watches report every release; looking again in between is only a precaution.
+RECHECK_INTERVAL = 20.0
+# How often a watcher looks at a free lock.
+FREE_INTERVAL = 0.25
+DELETE_TIMEOUT = 2.0
+DELETE_RETRY = 0.5
+CLOSE_TIMEOUT = 4.5
+CLOCK_MARGIN = 0.001
+PROOF_TIMEOUT = 1.0
+# A majority takes part in the reply to these.
+PROOFS = (QuorumBarrier, CreateSequential, Create, Delete, SetData, Transaction)
+# While claims wait, the session is proved this often, so that a grant may need no request.
+PROOFS_PER_SESSION = 6
+ENDED = "the ZooKeeper session of its client has ended"
+
+
+class Asked:
+    """The nodes of a claim that a renewal reads."""
+
+    __slots__ = ("contender", "needed", "paths")
+
+    def __init__(self, contender: Contender | None) -> None:
+        self.contender = contender
+        self.needed: tuple[str, ...] = ()
+        self.paths: list[str] = []
+        if contender is not None and contender.node is not None:
+            self.needed = contender.needed
+            # One of the first two exists: the conversion is one transaction.
+            replacement = [contender.alternate] if contender.alternate else []
+            self.paths = [contender.node.path, *replacement, *self.needed]
+
+
+class SessionBackend(Maintenance):
+    """The claims of one client by one protocol."""
+
+    def __init__(self, connection: Connection, root: str, now: Callable[[], float]) -> None:
+        super().__init__(connection, root, now)
+        self.capabilities = Capabilities(
+            0.0,
+            CLOCK_MARGIN,
+            detects_death=False,
+            inheritable=False,
+            session_timeout=connection.timeout,
+        )
+        # It receives events while the maintenance process reads them, and only then.
+        self.mailbox = Mailbox()
+        self.contenders: dict[str, Contender] = {}
+        self.signals: dict[str, Signal] = {}
+        # The claims that watch each node, in the order in which they began to.
+        self.watchers: dict[str, dict[str, None]] = {}
+        # The watched node of each claim that only watches its lock.
+        self.observed: dict[str, str] = {}
+        self.maintenance = Background()
+        self.next_maintenance = FOREVER
+        # Ended holds whose nodes are yet to be deleted, and when that was tried last.
+        self.pending_deletes: list[Contender] = []
+        self.deletes_tried = 0.0
+        self.session = 0
+        # When the last proof of the session was requested, and when one was last tried.
+        self.last_proof = 0.0
+        self.proof_tried = 0.0
+        self.lose: Callable[[str, str], None] = lambda claim, reason: None
+
+    def report_to(self, lose: Callable[[str, str], None]) -> None:
+        """Set the function to call with the claim and the reason when a hold has ended."""
+        self.lose = lose
+
+    def check_name(self, name: str) -> None:
+        """Refuse a name whose node is the queue of a semaphore; warn about one that was probably
+        meant to be a path.
+        """
+        if name.endswith(QUEUE):
+            semaphore = name.removesuffix(QUEUE)
+            raise ValueError(
+                f"{name!r} is the queue of the semaphore {semaphore!r}: use another name"
+            )
+        if name.startswith("/"):
+            path = path_of(self.root, name)
+            warnings.warn(
+                f"the lock {name!r} is the node {path!r}: names have no leading slash, because the "
+                "URL names the folder that they are in",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    async def batch(
+        self, until: float, *operations: Operation, session: int = 0
+    ) -> Sequence[object]:
+        """Send operations together, in that *session* only if it is not 0; return their replies."""
+        await self._maintained()
+        asked = self.now()
+        if not self.connection.connected:
+            await Call(self.connection, Connect(), until)
+        result = await Call(self.connection, Batch(operations, session), until)
+        if any(isinstance(operation, PROOFS) for operation in operations):
+            self.last_proof = max(self.last_proof, asked)
+        if result.timeout != self.capabilities.session_timeout:
+            self.capabilities = self.capabilities._replace(session_timeout=result.timeout)
+        self.session = result.session
+        return result.replies
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def prepare_wait(self, claim: Claim) -> None:
+        """Reset the claim's signal before its request is sent, so that no event is missed."""
+        signal = self.signals.get(claim.id)
+        if signal is None:
+            self.signals[claim.id] = Signal()
+        else:
+            signal.clear()
+
+    def watch(self, contender: Contender, *paths: str, holder: bool = False) -> None:
+        """Wake the claim when one of the nodes, which may be the *holder*'s, changes."""
+        self._unwatch(contender)
+        contender.watched = paths
+        contender.watches_holder, contender.holder_deleted = holder, False
+        for path in paths:
+            self.watchers.setdefault(path, {})[contender.claim.id] = None
+
+    def _unwatch(self, contender: Contender) -> None:
+        for path in contender.watched:
+            self._stop_watching(path, contender.claim.id)
+
+    def _stop_watching(self, path: str, claim_id: str) -> None:
+        claims = self.watchers.get(path, {})
+        claims.pop(claim_id, None)
+        if not claims:
+            self.watchers.pop(path, None)
+
+    async def watch_lock(self, claim: Claim, until: float) -> Watched:
+        """The state of the claim's lock, and a watch on its holder's node. The beginning of a hold
+        is not notified: a free lock is looked at again soon.
+        """
+        self.prepare_wait(claim)
+        (state,) = await self.inspect(claim.name, "*", until)
+        self._stop_watching(self.observed.pop(claim.id, ""), claim.id)
+        if state.held is None:
+            return Watched(state, FREE_INTERVAL)
+        path = self.observed[claim.id] = state.held.id
+        self.watchers.setdefault(path, {})[claim.id] = None
+        (node,) = await self.batch(until, Read(path, watch=True))
+        return Watched(state, RECHECK_INTERVAL if node else 0.0)
+
+    async def _maintained(self) -> None:
+        if not self.maintenance.running:
+            self.connection.subscribe(self.mailbox)
+            await self.maintenance.start(self._maintain, "session")
+
+    async def _maintain(self) -> None:
+        """Handle events; prove the session for waiters; delete the nodes of ended leases; and end
+        the session when the client is closed.
+        """
+        try:
+            while True:
+                self.next_maintenance = self._next_delete()
+                until = min(self.next_maintenance, self._next_proof())
+                self._handle(await Call(self.connection, AwaitEvents(self.mailbox), until))
+                await self._prove()
+                await self._end_leases()
+        except StoreError:
+            # The client was closed, or the server refuses it. The next request starts this again.
+            self.wake()
+        try:
+            if self.connection.interrupted:
+                await Call(self.connection, CloseSession(), self.now() + CLOSE_TIMEOUT)
+        finally:
+            self.connection.unsubscribe(self.mailbox)
+
+    def _next_proof(self) -> float:
+        if not self.signals:
+            return FOREVER
+        return self.proof_tried + self.capabilities.session_timeout / PROOFS_PER_SESSION
+
+    async def _prove(self) -> None:
+        if self.now() < self._next_proof():
+            return
+        self.proof_tried = self.now()
+        with contextlib.suppress(OutcomeUnknown):
+            await self.batch(self.proof_tried + PROOF_TIMEOUT, QuorumBarrier(self.root))
+
+    def _handle(self, events: Iterable[str]) -> None:
+        for event in events:
+            if event.startswith(SESSION_ENDED):
+                self._lose_session(int(event.removeprefix(SESSION_ENDED)))
+                self.wake()
+            elif event == WAKE_ALL:
+                self.wake()
+            deleted = event.startswith(DELETED)
+            for claim in tuple(self.watchers.get(event.removeprefix(DELETED), ())):
+                self._wake(claim, deleted)
+
+    def _lose_session(self, session: int) -> None:
+        """Report the loss of all holds of a session that the servers have ended."""
+        for contender in tuple(self.contenders.values()):
+            node = contender.node
+            if contender.lease_end < FOREVER and node is not None and node.session == session:
+                self.lose(contender.claim.id, ENDED)
+
+    def _wake(self, claim: str, deleted: bool) -> None:
+        contender, signal = self.contenders.get(claim), self.signals.get(claim)
+        if contender is not None:
+            contender.holder_deleted |= deleted and contender.watches_holder
+            # A holder whose node changes is about to hold in a weaker mode, by another node.
+            contender.watches_holder = False
+        if signal is not None:
+            signal.set()
+
+    def is_next(self, contender: Contender) -> bool:
+        """Whether the claim holds the lock without a request: the holder's node, the only one
+        before it that conflicts, was deleted, and its own session is certainly alive.
+        """
+        deleted = contender.holder_deleted and not contender.outdated
+        contender.holder_deleted = False
+        recent = self.now() - self.last_proof < self.capabilities.session_timeout / 4
+        node = contender.node
+        return deleted and recent and node is not None and node.session == self.session
+
+    async def await_wakeup(self, claim: Claim, until: float) -> None:
+        """Wait until the claim should ask again."""
+        await Wait(self.signals[claim.id], until)
+
+    def forget(self, claim: Claim) -> None:
+        """The claim does not wait any more."""
+        self.signals.pop(claim.id, None)
+        self._stop_watching(self.observed.pop(claim.id, ""), claim.id)
+        contender = self.contenders.get(claim.id)
+        if contender is not None:
+            self._unwatch(contender)
+            if contender.lease_end == FOREVER:
+                self.drop(claim)
+
+    def drop(self, claim: Claim) -> None:
+        """The claim has ended."""
+        contender = self.contenders.pop(claim.id, None)
+        if contender is not None:
+            self._unwatch(contender)
+
+    def wake(self, claim_ids: Iterable[str] = (WAKE_ALL,)) -> None:
+        """Let these claims ask again; or all of them, because events may be lost."""
+        for claim_id in claim_ids:
+            if claim_id == WAKE_ALL:
+                for contender in self.contenders.values():
+                    contender.watches_holder = False
+                self.wake(list(self.signals))
+            elif (signal := self.signals.get(claim_id)) is not None:
+                signal.set()
+
+    def close(self) -> None:
+        """End all waits: the client is closing."""
+        self.wake()
+
+    # --- holding --------------------------------------------------------------------------------
+
+    def contender(self, claim: Claim) -> Contender:
+        """The contender of the claim. While the node of an ended lease of the same claim is being
+        deleted, it enters under another owner.
+        """
+        ended = [one.attempt for one in self.pending_deletes if one.claim.id == claim.id]
+        return self.contenders.setdefault(claim.id, Contender(claim, max(ended, default=-1) + 1))
+
+    def reenter(self, ended: Contender) -> Contender:
+        """The contender of a claim whose lease ended before its grant was received."""
+        return self.contenders.setdefault(ended.claim.id, Contender(ended.claim, ended.attempt + 1))
+
+    async def granted(self, contender: Contender) -> None:
+        """The claim holds from now on, for its lease at most."""
+        contender.lease_end = self.now() + contender.claim.lease
+        node = contender.node
+        if node is not None and contender.mode == "exclusive" and contender.token == node.token:
+            for claim in self.watchers.get(node.path, ()):
+                # These are claims of this client: it knows that the node they watch holds now,
+                # that there was no upgrade since they entered, and that no other node conflicts.
+                if claim in self.contenders:
+                    self.contenders[claim].watches_holder = True
+        if contender.lease_end < self.next_maintenance:
+            self.next_maintenance = contender.lease_end
+            # The maintenance process waits with a later deadline: let it wait again.
+            self.mailbox.put("")
+        await self._maintained()
+
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
+        """Prove the session, and read every node, in one batch for all claims."""
+        asked = [Asked(self.contenders.get(claim.id)) for claim in claims]
+        reads = [Read(path) for one in asked for path in one.paths]
+        _, *nodes = await self.batch(until, QuorumBarrier(self.root), *reads)
+        found = {
+            node.path: node
+            for node in nodes
+            if isinstance(node, Node) and node.session == self.session
+        }
+        return [self._renewed(claim, one, found) for claim, one in zip(claims, asked, strict=True)]
+
+    def _renewed(self, claim: Claim, asked: Asked, found: dict[str, Node]) -> bool | None:
+        # The claim may have been released since the batch was sent.
+        contender = self.contenders.get(claim.id)
+        if contender is None or contender is not asked.contender or contender.node is None:
+            return False
+        if asked.paths[:1] != [contender.node.path] or contender.converting is not None:
+            return None
+        node = found.get(contender.node.path)
+        replaced = contender.alternate in found and contender.alternate in asked.paths
+        if not replaced and (node is None or node.token != contender.node.token):
+            return False
+        if any(path in contender.needed and path not in found for path in asked.needed):
+            return False
+        contender.lease_end = max(contender.lease_end, self.now() + claim.lease)
+        return True
+
+    async def _end_leases(self) -> None:
+        """End the leases that are over. They do not hold from this step on, whichever replies are
+        still to come.
+        """
+        for contender in [c for c in self.contenders.values() if c.lease_end <= self.now()]:
+            contender.ended = True
+            self.drop(contender.claim)
+            if contender.node is not None:
+                self.pending_deletes.append(contender)
+        if self.pending_deletes and self.now() >= self.deletes_tried + DELETE_RETRY:
+            self.deletes_tried = self.now()
+            await self._delete_ended()
+
+    async def _delete_ended(self) -> None:
+        ended = tuple(self.pending_deletes)
+        with contextlib.suppress(StoreError):
+            await self.remove(self.now() + DELETE_TIMEOUT, ended)
+            self.pending_deletes = [one for one in self.pending_deletes if one not in ended]
+
+    async def remove(self, until: float, ended: Iterable[Contender]) -> None:
+        """Delete the nodes of ended holds, if they still exist."""
+        await self.delete(until, [path for one in ended for path in one.paths])
+
+    def _next_delete(self) -> float:
+        ends = min((one.lease_end for one in self.contenders.values()), default=FOREVER)
+        return min(ends, self.deletes_tried + DELETE_RETRY) if self.pending_deletes else ends
+
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
+        """Release the claim, or cancel it; say whether it held."""
+        raise NotImplementedError
+
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
+        """The state of one lock, or of all whose names match."""
+        raise NotImplementedError
+
+    async def delete(self, until: float, paths: Sequence[str]) -> int:
+        """Delete nodes; return how many of them existed."""
+        if not paths:
+            return 0
+        return sum(map(bool, await self.batch(until, *map(Delete, paths))))
+
+    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
+        """No hold outlives its session."""
+        raise NotApplied(
+            f"the hold on {claim.name!r} cannot be detached: in ZooKeeper it ends with the "
+            "session of its client"
+        )
+
+    def reset_identity(self) -> None:
+        """Forget all claims: after a fork, or in a new event loop."""
+        self.connection.unsubscribe(self.mailbox)
+        self.mailbox = Mailbox()
+        self.contenders = {}
+        self.signals = {}
+        self.watchers = {}
+        self.observed = {}
+        self.pending_deletes = []
+        self.maintenance = Background()
+        self.next_maintenance = FOREVER

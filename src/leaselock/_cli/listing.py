@@ -1,0 +1,199 @@
+"""The list of locks: a table, or two lines for each lock on a terminal too narrow for that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock._cli.formatting import (
+    escape,
+    format_duration,
+    short_name,
+    time_held,
+    time_since,
+)
+from leaselock._cli.output import BOLD, RED, YELLOW
+from leaselock.process_identity import is_stale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from leaselock import Holder, LockInfo
+
+    Paint = Callable[[str, str], str]
+
+NOTHING = "-"
+CUT = "..."
+SEPARATOR = "  "
+# Follows the number of waiters.
+DEADLOCK = " (deadlock)"
+# A label is not cut to less than this, but left out.
+SHORTEST_LABEL = 8
+NEVER = float("inf")
+
+
+def _remaining(lock: LockInfo) -> float:
+    left = lock.holder.remaining if lock.holder is not None else None
+    return NEVER if left is None else left
+
+
+def oldest_wait(lock: LockInfo) -> float:
+    """When the first of its waiters began to wait, in Unix time."""
+    return min((waiter.since for waiter in lock.waiters), default=NEVER)
+
+
+# The order of the list, for each of `commands.SORT_KEYS`; the name decides between equals.
+SORT: dict[str, Callable[[LockInfo], float]] = {
+    "name": lambda lock: 0.0,
+    "since": lambda lock: (lock.holder.since or NEVER) if lock.holder is not None else NEVER,
+    "lease": _remaining,
+    "waiters": lambda lock: -len(lock.waiters),
+    "wait": oldest_wait,
+    "token": lambda lock: (lock.holder.token or 0) if lock.holder is not None else 0,
+}
+
+
+def sorted_locks(locks: Iterable[LockInfo], key: str) -> list[LockInfo]:
+    """Return the locks in the order of a key of `SORT`."""
+    return sorted(locks, key=lambda lock: (SORT[key](lock), lock.name))
+
+
+def _of_holder(text: Callable[[Holder], str]) -> Callable[[LockInfo], str]:
+    return lambda lock: NOTHING if lock.holder is None else text(lock.holder)
+
+
+def _who(holder: Holder) -> str:
+    if holder.cooling_down:
+        return f"{holder.host}:{holder.pid} (cooling down)"
+    if holder.detached:
+        return f"{holder.host}:{holder.pid} (detached)"
+    return f"{short_name(holder)} (gone)" if is_stale(holder) else short_name(holder)
+
+
+def _holders(lock: LockInfo) -> str:
+    more = len(lock.holders) - 1
+    if lock.holder is None:
+        return NOTHING
+    return f"{_who(lock.holder)} and {more} more" if more > 0 else _who(lock.holder)
+
+
+def _left(holder: Holder) -> str:
+    return NOTHING if holder.remaining is None else format_duration(holder.remaining)
+
+
+def _token(holder: Holder) -> str:
+    return NOTHING if holder.token is None else str(holder.token)
+
+
+# The last one is cut where the terminal ends, or left out.
+COLUMNS: dict[str, Callable[[LockInfo], str]] = {
+    "NAME": lambda lock: lock.name,
+    "HOLDER": _holders,
+    "SINCE": _of_holder(time_since),
+    "LEASE": _of_holder(_left),
+    "TOKEN": _of_holder(_token),
+    "WAITERS": lambda lock: str(len(lock.waiters)),
+    "LABEL": lambda lock: (lock.holder.label or "") if lock.holder is not None else "",
+}
+
+
+def layout(
+    locks: Sequence[LockInfo],
+    width: int | None,
+    paint: Paint,
+    deadlocked: frozenset[str] = frozenset(),
+) -> list[str]:
+    """Return the lines of the list, for a terminal of that *width* or, without one, for a file.
+    *deadlocked* are the names of the locks that are part of a deadlock.
+    """
+    rows = [tuple(COLUMNS), *(table_row(lock, lock.name in deadlocked) for lock in locks)]
+    lines = table(rows)
+    if width is not None and max(map(display_width, lines)) > width:
+        without_label = [row[:-1] for row in rows]
+        room = width - max(map(display_width, table(without_label))) - len(SEPARATOR)
+        if room < -len(SEPARATOR):
+            return [
+                line
+                for lock in locks
+                for line in _narrow(lock, width, paint, lock.name in deadlocked)
+            ]
+        if room < SHORTEST_LABEL:
+            lines = table(without_label)
+        else:
+            lines = table([(*row[:-1], cut(escape(row[-1]), room)) for row in rows])
+    return [paint(lines[0], BOLD), *_marked(locks, lines[1:], paint, deadlocked)]
+
+
+def _marked(
+    locks: Sequence[LockInfo], lines: Sequence[str], paint: Paint, deadlocked: frozenset[str]
+) -> list[str]:
+    """Colour the locks that need a person to look."""
+    return [
+        paint(line, _colour(lock, lock.name in deadlocked))
+        for lock, line in zip(locks, lines, strict=True)
+    ]
+
+
+def _colour(lock: LockInfo, deadlocked: bool) -> str:
+    """Red in a deadlock, yellow where no process holds the lock."""
+    if deadlocked:
+        return RED
+    return YELLOW if lock.holder is not None and lock.holder.detached else ""
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text that takes at most *width* columns of a terminal."""
+    if display_width(text) <= width:
+        return text
+    room = max(0, width - len(CUT))
+    end = min(room, len(text))
+    while display_width(text[:end]) > room:
+        end -= 1
+    return text[:end] + CUT
+
+
+def _narrow(lock: LockInfo, width: int, paint: Paint, deadlocked: bool) -> list[str]:
+    import textwrap
+
+    parts = [f"{len(lock.waiters)} waiting{DEADLOCK * deadlocked}"]
+    if (holder := lock.holder) is not None:
+        left = [] if holder.remaining is None else [f"{_left(holder)} left"]
+        label = [f"label {holder.label}"] if holder.label else []
+        held = f"{_who(holder)} {time_held(holder)}"
+        parts = [held, *left, *parts, f"token {_token(holder)}", *label]
+    colour = _colour(lock, deadlocked) or BOLD
+    name = textwrap.wrap(escape(lock.name), width, drop_whitespace=False)
+    indent = "  "
+    rest = textwrap.wrap(
+        escape(", ".join(parts)), width, initial_indent=indent, subsequent_indent=indent * 2
+    )
+    return [*(paint(line, colour) for line in name), *rest]
+
+
+def table_row(lock: LockInfo, deadlocked: bool = False) -> tuple[str, ...]:
+    """Return a lock as a row of the table."""
+    cells = {name: cell(lock) for name, cell in COLUMNS.items()}
+    cells["WAITERS"] += DEADLOCK * deadlocked
+    return tuple(cells.values())
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines with aligned columns."""
+    cells = [[escape(cell) for cell in row] for row in rows]
+    widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
+    return [_align(row, widths) for row in cells]
+
+
+def _align(row: Sequence[str], widths: Sequence[int]) -> str:
+    pairs = zip(row, widths, strict=True)
+    padded = [cell + " " * (width - display_width(cell)) for cell, width in pairs]
+    return SEPARATOR.join(padded).rstrip()
+
+
+def display_width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)

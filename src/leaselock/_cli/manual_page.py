@@ -1,0 +1,98 @@
+"""The manual page leaselock(1), made from the parsers: `make man`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock import __version__
+from leaselock._cli import exit_codes
+from leaselock._cli.arguments import parser_of, top_parser
+from leaselock._cli.commands import COMMANDS, DURATIONS
+from leaselock._cli.words import words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leaselock._cli.words import Word
+
+DESCRIPTION = """\
+leaselock runs commands under a distributed lock, and shows and administers the locks of a store:
+an SQLite file (the default, for the processes of one machine), Redis or Valkey, ZooKeeper,
+PostgreSQL, MySQL or MariaDB. A lock is held by a lease, which ends by itself when its holder dies.
+"""
+ENVIRONMENT = {
+    "LEASELOCK_URL": "the store, unless --url names one",
+    "NO_COLOR": "when it is not empty, no colours and no updated lines are written",
+    "COLUMNS, LINES": "the size of a terminal that does not report one",
+}
+EXAMPLES = (
+    ("Run a job on one machine at a time:", "leaselock run nightly -- ./backup.sh"),
+    ("Skip it while another run is active:", "leaselock run -n --skip-ok nightly -- ./backup.sh"),
+    ("Show the holder and the waiters:", "leaselock show nightly"),
+    ("Hold a lock between two commands:", "TOKEN=$(leaselock acquire --lease 1h deploy)"),
+    ("", "leaselock release deploy $TOKEN"),
+)
+
+
+def manual_page() -> str:
+    """Return the manual page, for man(1)."""
+    return "\n".join([*_head(), *_commands(), *_tail()]) + "\n"
+
+
+def _head() -> Iterator[str]:
+    yield f'.TH LEASELOCK 1 "" "leaselock {_escaped(__version__)}" "User Commands"'
+    yield from (".SH NAME", r"leaselock \- hold a distributed lock")
+    yield from (".SH SYNOPSIS", r"\fBleaselock\fR [\fIOPTIONS\fR] \fICOMMAND\fR ...")
+    yield from (".SH DESCRIPTION", *_lines(DESCRIPTION))
+    yield ".SH OPTIONS"
+    yield from _lines(f"Every command has them. {DURATIONS}")
+    yield from _options(_common())
+
+
+def _common() -> list[Word]:
+    return [word for word in words_of(top_parser()) if word.names]
+
+
+def _commands() -> Iterator[str]:
+    yield ".SH COMMANDS"
+    common = {word.names for word in _common()}
+    for name, command in COMMANDS.items():
+        words = words_of(parser_of(name))
+        places = [word for word in words if not word.names]
+        shown = [f"[{word.metavar}]" if word.optional else word.metavar for word in places]
+        own = [word for word in words if word.names and word.names not in common]
+        synopsis = " ".join([name, *(["[OPTIONS]"] if own else []), *shown])
+        yield f'.SS "{_escaped(f"leaselock {synopsis}")}"'
+        yield from _lines(command.summary)
+        yield from _options([*(word for word in places if word.help), *own])
+        if command.epilog:
+            yield from (".PP", ".nf", *_lines(command.epilog), ".fi")
+
+
+def _options(words: list[Word]) -> Iterator[str]:
+    for word in words:
+        names = ", ".join(rf"\fB{_escaped(name)}\fR" for name in word.names)
+        value = rf"\fI{_escaped(word.metavar)}\fR" if word.metavar else ""
+        yield from (".TP", " ".join(filter(None, (names, value))), *_lines(word.help))
+
+
+def _tail() -> Iterator[str]:
+    yield from (".SH EXIT STATUS", ".nf", *_lines(exit_codes.TABLE.partition("\n")[2]), ".fi")
+    yield ".SH ENVIRONMENT"
+    for name, text in ENVIRONMENT.items():
+        yield from (".TP", rf"\fB{name}\fR", *_lines(text))
+    yield ".SH EXAMPLES"
+    for text, command in EXAMPLES:
+        yield from (".PP", *_lines(text)) if text else ()
+        yield from (".PP", ".nf", rf"\fB{_escaped(command)}\fR", ".fi")
+    yield from (".SH SEE ALSO", r"\fBflock\fR(1), \fBtimeout\fR(1)")
+
+
+def _lines(text: str) -> list[str]:
+    return [_escaped(line) or ".sp" for line in text.rstrip("\n").split("\n")]
+
+
+def _escaped(text: str) -> str:
+    escaped = text.replace("\\", r"\e").replace("-", r"\-")
+    # A dot or an apostrophe at the beginning of a line would begin a request.
+    return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped

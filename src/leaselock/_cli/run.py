@@ -1,0 +1,194 @@
+"""run: run a command while holding a lock."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from leaselock import LeaseLost, StoreError
+from leaselock._cli import exit_codes
+from leaselock._cli.answer import answer
+from leaselock._cli.child import (
+    CommandSpec,
+    check_nesting,
+    command_environment,
+    parent_death_signal,
+    parse_signal,
+)
+from leaselock._cli.exit_codes import Usage
+from leaselock._cli.formatting import format_duration
+from leaselock._cli.interactive import InteractiveWait
+from leaselock._cli.output import say
+from leaselock._cli.several import failing, locks_of, names_of
+from leaselock._cli.signals import Signals
+from leaselock._cli.store import open_client
+from leaselock._cli.supervisor import Outcome, Supervisor
+from leaselock._cli.terminal import controlling_terminal
+from leaselock.documents import holder_document
+
+if TYPE_CHECKING:
+    import signal
+
+    from leaselock import Client, Lease, Lock
+    from leaselock._cli.options import CommandOptions, RunOptions
+    from leaselock._cli.several import SeveralLeases, SeveralLocks
+
+SHELL = "/bin/sh"
+
+
+class ParsedCommand(NamedTuple):
+    """The name of the lock, and the words of the command to run under it."""
+
+    name: str
+    words: list[str]
+
+
+def do_run(given: RunOptions) -> int:
+    """Run a command while holding a lock."""
+    options = given.with_period()
+    command = parse_command(options)
+    on_lost = on_lost_signal(options.on_lost)
+    with Signals() as signals, open_client(options) as client:
+        lock, spec = prepared(client, command, options)
+        wait = InteractiveWait(client, lock, options, signals)
+        return run_under_lease(client, wait, wait.acquire(), spec, options, on_lost).code
+
+
+def prepared(
+    client: Client, command: ParsedCommand, options: CommandOptions
+) -> tuple[Lock | SeveralLocks, CommandSpec]:
+    """Return the lock and the command. Everything is prepared before the lock is acquired, so that
+    it is held no longer than needed.
+    """
+    lock = _lock(client, command, options)
+    terminal = None if options.no_tty else controlling_terminal()
+    spec = CommandSpec(command.words, parent_death_signal(options.pdeathsig), terminal)
+    _check_nesting(lock, client, options)
+    return lock, spec
+
+
+def run_under_lease(
+    client: Client,
+    wait: InteractiveWait,
+    lease: Lease | SeveralLeases,
+    spec: CommandSpec,
+    options: CommandOptions,
+    on_lost: signal.Signals | None,
+) -> Outcome:
+    """Run the command under the lease that *wait* has acquired, and release it."""
+    acquired = time.monotonic()
+    spec.inherited = lease.make_inheritable()
+    spec.env = command_environment(lease, options.lease, client.url)
+    supervisor = Supervisor(lease, options, wait.signals, on_lost)
+    outcome = supervisor.run(spec)
+    if _release(lease, reported=supervisor.lost):
+        outcome = Outcome(
+            exit_codes.LOST, f"the lease on {failing(lease).name!r} in {client.url} was lost"
+        )
+    _report(options, wait, lease, outcome, time.monotonic() - acquired)
+    return outcome
+
+
+def _report(
+    options: CommandOptions,
+    wait: InteractiveWait,
+    lease: Lease | SeveralLeases,
+    outcome: Outcome,
+    held: float,
+) -> None:
+    """Print how it went: as a document, or with --verbose as text."""
+    if options.json:
+        kind = exit_codes.KINDS.get(outcome.code)
+        error = {"error": kind, "message": outcome.failure} if outcome.failure else {}
+        document = {
+            "name": lease.name,
+            "token": lease.token,
+            "exit_code": outcome.code,
+            "waited": wait.waited,
+            "held": held,
+            "renewals": lease.renewals,
+            "previous_holder": holder_document(wait.last_holder),
+        }
+        answer(options, error | document)
+    elif options.verbose and outcome.code != exit_codes.LOST:
+        times = f"renewed {lease.renewals} times"
+        say(f"released {lease.name!r} after {format_duration(held)}, {times}")
+
+
+def parse_command(options: CommandOptions) -> ParsedCommand:
+    """Split the words after the options into the name of the lock and the command."""
+    words = _without_dashes(options.words)
+    name = "" if options.name_from_command or not words else words.pop(0)
+    words = _command_words(_without_dashes(words), options)
+    if options.name_from_command:
+        return ParsedCommand(_name_from(words), words)
+    if not name:
+        raise Usage(f"{options.command} needs the name of a lock")
+    return ParsedCommand(name, words)
+
+
+def _without_dashes(words: list[str]) -> list[str]:
+    return words[1:] if words[:1] == ["--"] else list(words)
+
+
+def _command_words(words: list[str], options: CommandOptions) -> list[str]:
+    shell, command = options.shell, options.command
+    if shell is not None:
+        if words:
+            raise Usage(f"either -c or a command, not both: {words[0]!r}")
+        return [os.environ.get("SHELL") or SHELL, "-c", shell]
+    if not words:
+        raise Usage(f"{command} needs a command: leaselock {command} NAME -- COMMAND")
+    if words[0].startswith("-"):
+        raise Usage(
+            f"{words[0]!r} would be the command, for only options may stand before a --: "
+            f"leaselock {command} NAME {words[0]} ... -- COMMAND"
+        )
+    return words
+
+
+def _name_from(words: list[str]) -> str:
+    import hashlib
+
+    text = "\0".join(words).encode("utf-8", "surrogateescape")
+    program = os.path.basename(words[0]).encode("utf-8", "replace").decode()
+    readable = "".join(char for char in program if char.isprintable())[:40]
+    return f"{readable}:{hashlib.sha256(text).hexdigest()[:32]}"
+
+
+def on_lost_signal(text: str) -> signal.Signals | None:
+    """Return the signal of --on-lost, None for "ignore"."""
+    return None if text.lower() == "ignore" else parse_signal(text)
+
+
+def _lock(client: Client, command: ParsedCommand, options: CommandOptions) -> Lock | SeveralLocks:
+    # The default label is the program's name only: its arguments may hold secrets.
+    label = options.label or os.path.basename(command.words[0])
+    return locks_of(client, command.name, label, options)
+
+
+def _check_nesting(lock: Lock | SeveralLocks, client: Client, options: CommandOptions) -> None:
+    """Refuse to wait for a lock that this command runs under."""
+    if options.timeout is not None:
+        return
+    for name in names_of(lock):
+        permits = options.slots if name == lock.name else None
+        check_nesting(name, client.url, permits or 1)
+
+
+def _release(lease: Lease | SeveralLeases, *, reported: bool) -> bool:
+    """Release the lock; return whether its lease was lost. Print that unless it was *reported*."""
+    valid = not lease.lost
+    try:
+        lease.release()
+    except LeaseLost as error:
+        if valid and isinstance(error.__cause__, StoreError):
+            # The command ended before the lease did.
+            why = f"it could not be released: {error.__cause__}"
+            say(f"{lease.name!r} is free when its lease ends, for {why}")
+            return reported
+        if not reported:
+            say(str(error))
+        return True
+    return reported

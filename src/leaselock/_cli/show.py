@@ -1,0 +1,79 @@
+"""show: one lock, its holders and its waiters."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from leaselock import LockInfo
+from leaselock._cli.answer import answer
+from leaselock._cli.deadlocks import deadlock_lines, deadlocks_of, names_in
+from leaselock._cli.formatting import escape, format_duration, short_name, time_held, wanted
+from leaselock._cli.store import open_client
+from leaselock.documents import lock_document
+from leaselock.process_identity import is_stale
+
+if TYPE_CHECKING:
+    from leaselock import Holder
+    from leaselock._cli.options import NameOptions
+
+
+def do_show(options: NameOptions) -> int:
+    """Show one lock."""
+    with open_client(options) as client:
+        asked = client.lock(options.name)
+        # A list by pattern reads the holder and the waiters at the same moment. But another
+        # program's hold may be found only where its lock is asked for.
+        listed = client.locks(re.sub(r"([*?[])", r"[\1]", asked.name))
+        lock = next(iter(listed), None)
+        if lock is None:
+            lock = LockInfo(asked.name, asked.holder(), tuple(asked.waiters()))
+        deadlocks = [
+            deadlock
+            for deadlock in deadlocks_of(client, [lock])
+            if lock.name in names_in([deadlock])
+        ]
+    if options.json:
+        answer(options, {"lock": lock_document(lock, deadlocked=bool(deadlocks))})
+    else:
+        lines = [line for deadlock in deadlocks for line in deadlock_lines(deadlock)]
+        print("\n".join([*lock_lines(lock), *lines]))
+    return 0
+
+
+def lock_lines(lock: LockInfo) -> list[str]:
+    """Return one lock as lines of text."""
+    holders = lock.holders or ((lock.holder,) if lock.holder is not None else ())
+    lines = [line for holder in holders for line in _holder_lines(lock.name, holder)]
+    if not holders:
+        lines = [f"{lock.name}: free"]
+    if lock.permits:
+        held = sum(holder.permits for holder in holders)
+        lines.insert(0, f"{lock.name}: {held} of {lock.permits} permits held")
+    for place, waiter in enumerate(lock.waiters, 1):
+        label = f" ({waiter.label})" if waiter.label else ""
+        lines.append(
+            f"  {place}. {short_name(waiter)}{label}, waiting {time_held(waiter)}{wanted(waiter)}"
+        )
+    return [escape(line) for line in lines]
+
+
+def _holder_lines(name: str, holder: Holder) -> list[str]:
+    token = "no token" if holder.token is None else f"token {holder.token}"
+    held = time_held(holder) if holder.since else ", since unknown"
+    lines = [f"{name}: held by {short_name(holder)} {held}, {token}".replace(" ,", ",")]
+    if holder.cooling_down:
+        lines = [f"{name}: cooling down, held last by {short_name(holder)}, {token}"]
+    if how := wanted(holder):
+        lines[0] += how
+    if holder.label:
+        lines.append(f"  label: {holder.label}")
+    if holder.remaining is not None and holder.cooling_down:
+        lines.append(f"  free in {format_duration(holder.remaining)}")
+    elif holder.remaining is not None:
+        lines.append(f"  lease: {format_duration(holder.remaining)} left")
+    if is_stale(holder):
+        lines.append("  its process has ended, and cannot release it")
+    if holder.detached:
+        lines.append("  detached: it outlives its command, and is not renewed")
+    return lines

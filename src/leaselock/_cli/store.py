@@ -1,0 +1,61 @@
+"""The client of the store that the options name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from leaselock import Client, LeaselockError
+from leaselock._cli.exit_codes import Misconfigured, Usage
+from leaselock._cli.output import say
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    from leaselock import AsyncClient
+    from leaselock._cli.options import Options
+
+    AnyClient = TypeVar("AnyClient", Client, AsyncClient)
+
+URL = "LEASELOCK_URL"
+# Set for a command that runs under a lock: the URL of that lock's store, without secrets.
+OUTER_URL = "LEASELOCK_BACKEND"
+OP_TIMEOUT = 5.0
+EMBEDDED = "sqlite:"
+
+
+def open_client(options: Options) -> Client:
+    """Return a client of the store that the options name; it sends no request yet."""
+    return open_as(Client, options)
+
+
+def open_as(kind: type[AnyClient], options: Options) -> AnyClient:
+    """Return a client of that *kind*."""
+    op_timeout = OP_TIMEOUT if options.op_timeout is None else options.op_timeout
+    if not 0.01 <= op_timeout <= 3600:
+        raise Usage("--op-timeout is from 10ms to 1h")
+    if options.backend is not None and not options.backend.strip():
+        raise Misconfigured("the URL that was given is empty: name a store, or leave it out")
+    url = options.backend or os.environ.get(URL)
+    check_url(url)
+    try:
+        client = kind(url or None, op_timeout=op_timeout)
+    except (ValueError, ImportError, LeaselockError) as error:
+        raise Misconfigured(str(error)) from error
+    options.store = client.url
+    if options.verbose:
+        say(f"the store is {client.url}")
+    return client
+
+
+def check_url(url: str | None) -> None:
+    """Misconfigured for a store that a command cannot use."""
+    if url is not None and url.lower().startswith("memory:"):
+        raise Misconfigured("locks in memory:// end with this very command: name another store")
+    outer = os.environ.get(OUTER_URL, "")
+    if url is None and outer and not outer.startswith(EMBEDDED):
+        # Do not silently use the embedded file when the enclosing lock is in another store.
+        raise Misconfigured(
+            f"this runs under a lock of {outer}, but {URL} is not set (one with a password is "
+            f"not passed on): set it, or give --url"
+        )

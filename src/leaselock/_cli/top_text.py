@@ -1,0 +1,146 @@
+"""What `leaselock top` shows, as text."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from leaselock._cli.deadlocks import deadlock_lines
+from leaselock._cli.formatting import escape, format_duration, short_name
+from leaselock._cli.listing import COLUMNS, NEVER, NOTHING, cut, oldest_wait, sorted_locks
+from leaselock._cli.show import lock_lines
+from leaselock.live import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock import Holder, LockInfo, Waiter
+    from leaselock.live import Change, View
+
+DEADLOCKED, LATE, UNMARKED = "!", "~", " "
+LEGEND = f"{DEADLOCKED} part of a deadlock   {LATE} less than half of its lease is left"
+# Columns that need a wider terminal, and how wide it must be.
+WIDE = {"TOKEN": 100, "LABEL": 124}
+WIDTHS = {"HELD": 6, "LEASE": 6, "WAIT": 5, "OLDEST": 6, "TOKEN": 16, "LABEL": 20}
+# The padding of a column, and what the frame of the table takes.
+PADDING, FRAME = 2, 2
+
+
+def _oldest(lock: LockInfo) -> str:
+    since = oldest_wait(lock)
+    return NOTHING if since == NEVER else format_duration(time.time() - since)
+
+
+CELLS: dict[str, Callable[[LockInfo], str]] = {
+    "NAME": COLUMNS["NAME"],
+    "HOLDER": COLUMNS["HOLDER"],
+    "HELD": COLUMNS["SINCE"],
+    "LEASE": COLUMNS["LEASE"],
+    "WAIT": COLUMNS["WAITERS"],
+    "OLDEST": _oldest,
+    "TOKEN": COLUMNS["TOKEN"],
+    "LABEL": COLUMNS["LABEL"],
+}
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    """The lock, as it is called."""
+    mark: str
+    cells: tuple[str, ...]
+
+
+def column_widths(width: int) -> dict[str, int]:
+    """Return the columns for a terminal of that *width*; NAME and HOLDER share what is left."""
+    shown = {name: each for name, each in WIDTHS.items() if width >= WIDE.get(name, 0)}
+    left = width - FRAME - sum(shown.values()) - PADDING * (len(shown) + 2)
+    name = max(12, left // 2)
+    return {"NAME": name, "HOLDER": max(12, left - name), **shown}
+
+
+def rows(view: View, *, sort: str, only: str, widths: dict[str, int]) -> list[Row]:
+    """Return the table: the locks that contain the text *only*, in the order *sort*."""
+    found = []
+    for lock in sorted_locks(view.locks, sort):
+        if only and not matches(lock, only):
+            continue
+        mark = mark_of(view, lock)
+        texts = {name: escape(CELLS[name](lock)) for name in widths}
+        texts["NAME"] = f"{mark} {texts['NAME']}"
+        cells = tuple(cut(texts[name], width) for name, width in widths.items())
+        found.append(Row(lock.name, mark, cells))
+    return found
+
+
+def matches(lock: LockInfo, only: str) -> bool:
+    """Return whether the text is part of the lock's name, its label, its holders or waiters."""
+    people: list[Holder | Waiter] = [*lock.holders, *lock.waiters]
+    texts = [lock.name, *(f"{short_name(one)} {one.label or ''}" for one in people)]
+    return any(only.casefold() in text.casefold() for text in texts)
+
+
+def mark_of(view: View, lock: LockInfo) -> str:
+    """Return how the lock is marked."""
+    if lock.name in view.deadlocked:
+        return DEADLOCKED
+    for hold in lock.holders:
+        lease = view.leases.get(key_of(lock.name, hold), 0.0)
+        ends = hold.detached or hold.cooling_down or hold.remaining is None
+        if not ends and hold.remaining < lease / 2:  # type: ignore[operator]
+            return LATE
+    return UNMARKED
+
+
+def summary(view: View, *, sort: str, only: str, paused: bool) -> str:
+    """Return the figures of the store in one line."""
+    held = sum(bool(lock.holders) for lock in view.locks)
+    waiting = sum(len(lock.waiters) for lock in view.locks)
+    count = len(view.deadlocks)
+    # What is longer than the terminal is cut at its end.
+    parts = [
+        *(["PAUSED"] if paused else []),
+        *([f"only {escape(only)!r}:"] if only else []),
+        f"{held} held",
+        f"{waiting} waiting",
+        *([f"{count} DEADLOCK{'S' * (count > 1)}"] if count else []),
+        f"{view.grants_per_second:.1f} grants/s",
+        f"{view.losses} lost",
+        f"by {sort}",
+    ]
+    return "  ".join(parts)
+
+
+def problem(view: View) -> str:
+    """Return why the store cannot be read; empty if it can."""
+    if view.error is None:
+        return ""
+    known = f"as of {format_duration(time.time() - view.at)} ago; " if view.at else ""
+    return f"{known}{escape(view.error)}"
+
+
+def details(view: View, name: str) -> list[str]:
+    """Return one lock as lines: its holders, its waiters in order, and its deadlocks."""
+    lock = next((lock for lock in view.locks if lock.name == name), None)
+    if lock is None:
+        return [f"{escape(name)}: free"]
+    lines = lock_lines(lock)
+    for deadlock in view.deadlocks:
+        if any(wait.name == name for wait in deadlock):
+            lines += deadlock_lines(deadlock)
+    return lines
+
+
+def events(view: View) -> list[str]:
+    """Return what happened lately, the newest first."""
+    return [_event(change) for change in reversed(view.recent)]
+
+
+def _event(change: Change) -> str:
+    when = time.strftime("%H:%M:%S", time.localtime(change.at))
+    how = ""
+    if change.seconds:
+        verb = "after waiting" if change.kind in ("granted", "left") else "held"
+        how = f", {verb} {format_duration(change.seconds)}"
+    return escape(f"{when}  {change.kind:8}  {change.name}  {short_name(change.who)}{how}")

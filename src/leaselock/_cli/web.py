@@ -1,0 +1,83 @@
+"""web: the live state of a store as a page."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from leaselock._cli.answer import answer
+from leaselock._cli.exit_codes import Misconfigured, Usage
+from leaselock._cli.output import say
+from leaselock._cli.store import open_as
+
+if TYPE_CHECKING:
+    import socket
+
+    from leaselock._cli.options import WebOptions
+
+SHORTEST_INTERVAL = 0.1
+LARGEST_PORT = 65_535
+LOCAL = ("127.", "::1")
+
+
+def do_web(options: WebOptions) -> int:
+    """Serve the page until a signal comes."""
+    if options.interval < SHORTEST_INTERVAL:
+        raise Usage("--interval is at least 100ms")
+    if not 0 <= options.port <= LARGEST_PORT:
+        raise Usage(f"--port is from 0, which takes a free one, to {LARGEST_PORT}")
+    try:
+        from leaselock._web import server
+    except ImportError as error:
+        raise Misconfigured(
+            f"web needs {error.name}, which is not installed: pip install 'leaselock[web]'"
+        ) from error
+    import asyncio
+    import logging
+
+    logging.basicConfig(format="leaselock: %(message)s")
+    try:
+        listener = server.listen(options.host, options.port)
+    except OSError as error:
+        raise Misconfigured(f"cannot listen on {options.host}:{options.port}: {error}") from error
+    with listener:
+        asyncio.run(_serve(options, listener, server.url_of(listener)))
+    return 0
+
+
+async def _serve(options: WebOptions, listener: socket.socket, url: str) -> None:
+    from leaselock import AsyncClient
+    from leaselock._web.server import serve
+
+    token = secrets.token_urlsafe(24) if options.allow_break else None
+    async with open_as(AsyncClient, options) as client:
+        _announce(options, url, token)
+        await serve(
+            client,
+            listener,
+            interval=options.interval,
+            break_token=token,
+            hosts=(options.host, *options.allow_host),
+        )
+
+
+def _announce(options: WebOptions, url: str, token: str | None) -> None:
+    """Print where the page is. The token is in the fragment, which no browser sends."""
+    if options.json:
+        answer(options, {"url": url, "token": token})
+    else:
+        print(url if token is None else f"{url}#token={token}", flush=True)
+    if options.quiet:
+        return
+    say(f"the page of {options.store}")
+    if token is not None:
+        say(f"locks can be broken with the token {token}")
+    if not listens_locally(url):
+        say("warning: the names, holders and labels of all locks are shown to all who can reach it")
+        if token is not None:
+            say("warning: the token is sent unencrypted unless a proxy adds TLS")
+
+
+def listens_locally(url: str) -> bool:
+    """Whether only this machine can reach the page."""
+    return url.partition("://")[2].lstrip("[").startswith(LOCAL)

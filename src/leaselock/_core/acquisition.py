@@ -1,0 +1,348 @@
+"""One claim on its way to a grant.
+
+Invariant 1: a claim exists before the first request is sent, and `obtain` either returns a hold or
+releases the claim, immediately or through the pending releases.
+Invariant 2: a grant is valid from the moment its request was sent (hazard B2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from leaselock._core import shared_thread, timing, validity
+from leaselock._core.backend import Busy, Grant, PoolExhausted
+from leaselock._core.effects import FOREVER
+from leaselock._core.events import LONG_WAIT, Event
+from leaselock._core.inspection import holder_of, waiter_of
+from leaselock._core.timing import Retry
+from leaselock.errors import (
+    AcquireCancelled,
+    ClientClosed,
+    DeadlockDetected,
+    NotApplied,
+    OutcomeUnknown,
+    StoreError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from leaselock._core.backend import Claim, HoldRecord, Mode
+    from leaselock._core.effects import Owner
+    from leaselock._core.events import EventKind
+    from leaselock._core.hold import Hold
+    from leaselock._core.hold_registry import HoldRegistry
+    from leaselock._core.renewer import Renewer
+
+# How many grants in a row may arrive too late to be valid.
+MOST_LATE_GRANTS = 3
+
+
+class LockOptions(NamedTuple):
+    """How a lock is acquired, as the user said."""
+
+    lease: float
+    renew: bool
+    timeout: float | None
+    reentrant: bool
+    label: str | None
+    tokens: int = 1
+    """How many tokens a grant reserves: its own, and one for each local hand-off."""
+    owned_by_lock: bool = False
+    """Whether the lock object is the owner, instead of the thread or task."""
+    cached: bool = False
+    """Whether the client keeps the lease after a release until another client waits."""
+    min_hold: float = 0.0
+    aligned: bool = False
+    mode: Mode = "exclusive"
+    limit: int = 0
+    """How many permits the semaphore has; 0 takes what the store has."""
+    sides: bool = False
+    """Whether it is one side of a read/write lock."""
+    max_hold: float = FOREVER
+    """For how long a hold is renewed at most, from its grant on."""
+
+
+class Acquisition(Retry):
+    """One claim on its way to a grant, and what is known about it between its requests.
+
+    Its first try is not made by `until_answered`: where thousands of tasks wait, each coroutine
+    counts.
+    """
+
+    began = 0.0
+    """When the first try of the present request was sent."""
+    placed = False
+    """The store may know the claim."""
+    answered = False
+    """The store certainly knows it."""
+    cancelled = False
+    queued = False
+    """A request has been answered with Busy before."""
+    uncertain = False
+    """The outcome of some request is unknown."""
+    extended = False
+    """The present request was given more time."""
+    late = 0
+    first_asked = 0.0
+    next_search = FOREVER
+    """When to look for a deadlock."""
+    beside: Sequence[Hold] = ()
+    """Holds that cannot be released while this thread waits, and do not exclude the claim."""
+
+    def __init__(
+        self, registry: HoldRegistry, options: LockOptions, claim: Claim, deadline: float
+    ) -> None:
+        self.env = registry.env
+        self.op_timeout = registry.op_timeout
+        self.registry = registry
+        self.backend = registry.backend
+        self.options = options
+        self.claim = claim
+        self.deadline = deadline
+        self.wait = deadline == FOREVER or deadline > self.env.now()
+
+    async def obtain(self, renewer: Renewer, owner: Owner) -> Hold | Busy:
+        """Acquire the lock until the deadline: the hold, or why there is none."""
+        registry, in_flight = self.registry, self.registry.in_flight
+        # In the step that made the claim: a client that is closed now waits for the end of this.
+        in_flight.active += 1
+        try:
+            if registry.listeners.all:
+                await self._report("asked")
+            if not registry.renewing.running:
+                await renewer.start()
+                self._check_open()
+            while True:
+                until = self._next_request()
+                self.placed = True
+                try:
+                    reply = await self.backend.acquire(self.claim, wait=self.wait, until=until)
+                except StoreError as error:
+                    reply = await self.try_again(error, self._send)
+                self.answered = True
+                if isinstance(reply, Grant):
+                    valid_until = self._valid_until(reply)
+                    if self.env.now() < valid_until:
+                        if self.queued or registry.listeners.all:
+                            await self._report("granted", token=reply.token)
+                        hold = registry.add(
+                            self.claim,
+                            reply.token,
+                            valid_until,
+                            asked=self.asked,
+                            lasts=reply.lasts,
+                            renew=self.options.renew,
+                            max_hold=self.options.max_hold,
+                            owner=owner,
+                        )
+                        hold.uncertain = self.uncertain
+                        return hold
+                    self._check_late()
+                elif self.env.now() >= self.deadline:
+                    await self._withdraw()
+                    await self._report("timed_out", holder=reply.held, reason=self._left())
+                    return reply
+                else:
+                    if self.beside or (not self.queued and registry.listeners.all):
+                        await self._check_busy(reply)
+                    self.queued = True
+                    until = self._ask_again_at(reply)
+                    del reply  # its record of the holder: thousands of tasks may wait
+                    if not (self.cancelled or registry.closed):
+                        await self.backend.await_wakeup(self.claim, until)
+                    if self.cancelled or registry.closed or self.env.now() >= self.next_search:
+                        await self._check_wait()
+        except BaseException as error:
+            # Cancelled, interrupted, dropped or refused: the claim must not stay behind.
+            error = await self._end_after(error)
+            raise error
+        finally:
+            self.backend.forget(self.claim)
+            in_flight.exit()
+
+    def _ask_again_at(self, busy: Busy) -> float:
+        """Until when to wait: for another request, or for a search for a deadlock."""
+        timeout = self.registry.deadlock_timeout
+        if timeout is not None and self.next_search == FOREVER:
+            self.next_search = self.first_asked + timeout
+        return min(self.deadline, self.asked + busy.retry_after, self.next_search)
+
+    async def _check_wait(self) -> None:
+        """Raise if the wait must not go on. Called where it was ended, or it is time to look for a
+        deadlock.
+        """
+        if self.cancelled:
+            await self._withdraw()
+            self.placed = False
+        self._check_open()
+        await self._end_deadlock()
+
+    async def _check_busy(self, busy: Busy) -> None:
+        """Report the first refusal. Raise WouldDeadlock if a claim ahead waits for a hold that this
+        thread must release.
+        """
+        if not self.queued:
+            await self._report("busy", holder=busy.held)
+        if self.beside and await shared_thread.is_blocked(self.registry, self.claim, self.beside):
+            await self._withdraw()
+            self.placed = False
+            raise shared_thread.refusal(self.claim, self.beside)
+
+    async def _end_deadlock(self) -> None:
+        """Raise DeadlockDetected if this wait is the youngest of a deadlock. All members see the
+        same cycle, so one of them ends it. Otherwise search again after *deadlock_timeout*.
+        """
+        from leaselock._core import deadlocks  # loaded where it is used
+
+        timeout = self.registry.deadlock_timeout
+        self.next_search = FOREVER if timeout is None else self.env.now() + timeout
+        try:
+            held = self.registry.env.owner().held()
+            found = await deadlocks.find_for(self.registry, self.claim, held)
+        except StoreError:
+            return  # The next search asks again; the wait goes on.
+        own = deadlocks.owner_of(waiter_of(self.claim))
+        for deadlock in found:
+            first = deadlock[0]
+            if first.name == self.claim.name and deadlocks.owner_of(first.waiter) == own:
+                await self._withdraw()
+                self.placed = False
+                description = deadlocks.description(deadlock)
+                raise DeadlockDetected(self.claim.name, description, deadlock)
+
+    async def _reported(self, error: BaseException) -> BaseException:
+        """Report the error; return the one to raise, which names the lock."""
+        if isinstance(error, StoreError):
+            await self._report("failed", reason=str(error))
+            return error.concerning(self.claim.name)
+        left = self._left()
+        if left:
+            error.add_note(f"leaselock: {left}")
+        await self._report("cancelled", reason="; ".join(filter(None, (str(error), left))))
+        return error
+
+    def _left(self) -> str:
+        """What to say if the store has not confirmed that the claim has left it."""
+        return self.registry.pending_releases.left([self.claim])
+
+    async def _report(
+        self,
+        kind: EventKind,
+        *,
+        token: int | None = None,
+        holder: HoldRecord | None = None,
+        reason: str = "",
+    ) -> None:
+        claim, now = self.claim, self.env.now()
+        waited = now - (self.first_asked or now)
+        rare = kind == "failed" or (kind in ("granted", "timed_out") and waited >= LONG_WAIT)
+        listeners = self.registry.listeners
+        if rare or listeners.all:
+            lease = claim.lease
+            by = holder_of(holder, None)
+            event = Event(kind, claim.name, claim.id, now, waited, lease, token, by, reason)
+            await listeners.report(event, rare=rare)
+
+    def _next_request(self) -> float:
+        """Begin a request, which is repeated until `give_up`; return until when it may take.
+
+        A queued client tolerates a store that does not answer (a restart, a failover) for as long
+        as the lease: after that the earlier holder is gone. If its session ends meanwhile, it has
+        the time to begin another one, and to queue again.
+        """
+        self.tries = 0
+        self.began = self.asked = now = self.env.now()
+        if not self.first_asked:
+            self.first_asked = now
+        self.extended = False
+        self._set_limit(now)
+        return timing.try_until(now, self.give_up, self.op_timeout)
+
+    def _set_limit(self, now: float) -> None:
+        limit = self._longest() if self.queued else self.op_timeout
+        self.give_up = timing.answer_by(now, self.deadline, limit)
+
+    def _longest(self) -> float:
+        session = self.backend.capabilities.session_timeout
+        again = session + self.op_timeout if session < FOREVER else 0.0
+        return max(self.op_timeout, self.claim.lease, again)
+
+    def _send(self, until: float) -> Awaitable[Grant | Busy]:
+        self.placed = True
+        return self.backend.acquire(self.claim, wait=self.wait, until=until)
+
+    def failed(self, error: StoreError) -> None:
+        """Count a failed try; raise when it was the last one."""
+        exhausted = isinstance(error, PoolExhausted)
+        if exhausted and self.wait:
+            # The store is not at fault, only the client's own connections are too few: wait for
+            # one as long as for a queued request.
+            self.give_up = timing.answer_by(self.began, self.deadline, self._longest())
+        if self.tries or self.queued or not isinstance(error, NotApplied):
+            self.uncertain = True
+            now = self.env.now()
+            if not self.extended and now > self.give_up + timing.FROZEN:
+                # This process could not ask again, for it was frozen: it asks once more.
+                self.extended = True
+                self._set_limit(now)
+            self.count(error)
+        else:
+            self.placed = self.answered
+            if not exhausted or self.env.now() >= self.give_up:
+                raise error
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self.cancelled:
+            raise AcquireCancelled(self.claim.name)
+        if self.registry.closed:
+            raise ClientClosed(f"the client was closed while it waited for {self.claim.name!r}")
+
+    def _valid_until(self, grant: Grant) -> float:
+        """Until when a grant is valid; one that arrived later must be confirmed."""
+        lease = self.claim.lease
+        if grant.lasts < lease:
+            lease = grant.lasts
+        if grant.asked < self.asked:
+            self.asked = grant.asked
+        return validity.valid_until(self.backend.capabilities, self.asked, lease)
+
+    def _check_late(self) -> None:
+        self.late += 1
+        if self.late > MOST_LATE_GRANTS:
+            raise OutcomeUnknown(
+                f"the store grants {self.claim.name!r}, but its replies take longer than the "
+                f"lease of {self.claim.lease:g} s: ask for a longer one"
+            )
+
+    async def _withdraw(self) -> None:
+        """Leave the queue. A try that was refused has left nothing there."""
+        if self.wait or self.uncertain:
+            await self._release(tombstone=self.uncertain)
+
+    async def _end_after(self, error: BaseException) -> BaseException:
+        """Leave the queue after an error, and report it, unless nothing can be awaited any more;
+        return the error to raise.
+        """
+        try:
+            if self.placed:
+                await self._withdraw_after(error)
+        finally:
+            if not isinstance(error, GeneratorExit):
+                error = await self._reported(error)
+        return error
+
+    async def _withdraw_after(self, error: BaseException) -> None:
+        """Leave the queue. A store that did not answer until the deadline is not waited for any
+        longer, and a client that is being closed sends the release itself.
+        """
+        if self.registry.closed or isinstance(error, GeneratorExit | StoreError):
+            self.registry.release_later(self.claim.unused())
+        else:
+            # The request that was interrupted may still arrive.
+            await self._release(tombstone=True)
+
+    async def _release(self, *, tombstone: bool) -> None:
+        registry, claim = self.registry, self.claim.unused()
+        await registry.withdraw(claim, tombstone=tombstone, until=registry.withdraw_by())

@@ -1,0 +1,608 @@
+"""The contract between the core and every store: requests, replies, and the `Backend` protocol.
+
+A claim stands for one acquisition. Its id is new for each, so a request that arrives late can
+never touch a later hold of the same thread (hazards A5, A9). Every request is idempotent: repeated
+after a lost reply, it returns the first reply again.
+
+The decisions are in `rules`; stores that decide by themselves must reply the same, which
+verification/models checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+
+from leaselock._core.effects import FOREVER, Request, Signal
+from leaselock.errors import NotApplied
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+# What ends a hold: its lease, the end of its client where the store can see that, or either of
+# them. "lease" is a detached hold, "client" one that a child process may inherit, "cooling" one
+# that was released and keeps the lock taken until `HoldRecord.free_from`.
+Lifetime = Literal["either", "lease", "client", "cooling"]
+
+# How a claim wants a lock. "upgrading" is an update hold that waits to become exclusive. "permits"
+# is the mode of a semaphore's claims.
+Mode = Literal["exclusive", "shared", "update", "upgrading", "permits"]
+
+# Seconds for which a store remembers a watcher that does not look again, and the longest time
+# after which one does.
+WATCH_LASTS = 40.0
+WATCH_INTERVAL = 15.0
+
+# A listener reports this id when every waiter of its client should ask again.
+WAKE_ALL = ""
+
+
+class PoolExhausted(NotApplied):
+    """All connections of the client were busy until the deadline: the request was not sent."""
+
+
+class Claim(NamedTuple):
+    """One acquisition, from before its first request until after its last."""
+
+    name: str
+    id: str
+    client: str
+    lease: float
+    metadata: str
+    since: float
+    tokens: int = 1
+    """How many consecutive tokens its grant reserves."""
+    cached: bool = False
+    """Its client may keep the lease while no local claim uses it, and must be notified when
+    another client waits.
+    """
+    mode: Mode = "exclusive"
+    permits: int = 1
+    min_hold: float = 0.0
+    """For how many seconds after its grant the lock stays taken, even if it is released before."""
+    aligned: bool = False
+    """Instead, until the store's clock reaches a multiple of `min_hold`."""
+    limit: int = 0
+    """How many permits its semaphore has, as its client says; 0 takes what the store has."""
+    asked: float = 0.0
+    """When it last asked, on the store's clock. The store sets it while the claim waits."""
+    sides: bool = False
+    """It is one of a read/write lock. Only Curator's format distinguishes that from a lock."""
+
+    def unused(self) -> Claim:
+        """The same claim, whose release frees the lock at once: its grant was not used."""
+        return self._replace(min_hold=0.0) if self.min_hold else self
+
+
+class HoldRecord(NamedTuple):
+    """A hold of a lock as the store has it; *expires* is on the store's clock. The hold of another
+    program may have no token and an unknown start, which are 0.
+    """
+
+    id: str
+    client: str
+    lifetime: Lifetime
+    token: int
+    expires: float
+    metadata: str
+    since: float
+    tokens: int = 1
+    cached: bool = False
+    mode: Mode = "exclusive"
+    permits: int = 1
+    free_from: float = 0.0
+    """The lock stays taken until then, on the store's clock, whatever becomes of its holder."""
+    step: int = 0
+    """How many conversions of it were applied."""
+    offered: bool = False
+    """It was granted to a waiter that has not confirmed it yet."""
+
+    def has_token(self, token: int) -> bool:
+        """Whether *token* is one of those that this grant has reserved."""
+        return 0 < self.token <= token < self.token + self.tokens
+
+    def is_meant(self, token: int | str | None) -> bool:
+        """Whether a request to break a lock means this hold: by a token, by its id, or any."""
+        return self.has_token(token) if isinstance(token, int) else token in (None, self.id)
+
+
+# --- compatibility --------------------------------------------------------------------------------
+
+# The compatible modes of other claims, by the mode of a claim. Permits are counted instead.
+BESIDE: dict[Mode, frozenset[Mode]] = {
+    "exclusive": frozenset(),
+    "shared": frozenset({"shared", "update"}),
+    "update": frozenset({"shared"}),
+    "upgrading": frozenset(),
+    "permits": frozenset({"permits"}),
+}
+# A mode includes all that are weaker.
+STRENGTH: dict[Mode, int] = {"shared": 0, "update": 1, "upgrading": 1, "exclusive": 2, "permits": 0}
+
+
+def compatible(others: Sequence[Claim | HoldRecord], claim: Claim, limit: int = 0) -> bool:
+    """Whether *claim* can hold beside *others*: by their modes, and for a semaphore by the number
+    of permits, of which there are *limit*.
+    """
+    beside = BESIDE[claim.mode]
+    if not all(other.mode in beside for other in others):
+        return False
+    return claim.mode != "permits" or sum(o.permits for o in others) + claim.permits <= limit
+
+
+# --- replies --------------------------------------------------------------------------------------
+
+
+# Why a store did not carry out a request: `StoreError.reason`.
+ErrorReason = Literal["unreachable", "denied", "misconfigured", "refused"]
+
+
+class Finding(NamedTuple):
+    """One result of `Client.doctor`.
+
+    >>> for finding in client.doctor():
+    ...     print(finding.level, finding.what, finding.advice)
+    ok the memory of this process
+    """
+
+    level: Literal["ok", "warn", "fail", "skip"]
+    """`skip` where it could not be examined."""
+    what: str
+    """What was found."""
+    advice: str = ""
+    """What to do about it; empty where nothing needs to be done."""
+    server: str = ""
+    """The server it is about, by a name that only this one has; empty where it has none."""
+
+
+class Grant(NamedTuple):
+    """The claim holds the lock."""
+
+    token: int
+    notified: tuple[str, ...]
+    """Waiting claims of the same client that should ask again."""
+    asked: float = FOREVER
+    """When, by the client's clock, its validity begins to count, if that is before the request."""
+    lasts: float = FOREVER
+    """For how many seconds the store has it, if that is less than the claim's lease."""
+
+
+class Busy(NamedTuple):
+    """The claim does not hold the lock."""
+
+    record: HoldRecord | Callable[[], HoldRecord | None] | None
+    """The hold that is in the way, if the store knows it; or what makes its record: most waiters
+    never look at it.
+    """
+    retry_after: float
+    """After how many seconds to ask again, if no notification arrives before."""
+    notified: tuple[str, ...]
+    """Waiting claims of the same client that should ask again."""
+    waiting: int | None = None
+    """How many claims wait for the lock, this one included; None if the store does not say."""
+    holds: int = 1
+    """How many holds the lock has."""
+
+    @property
+    def held(self) -> HoldRecord | None:
+        """The hold that is in the way, if the store knows it."""
+        return self.record() if callable(self.record) else self.record
+
+
+class Mismatch(NamedTuple):
+    """The claim cannot wait: its name is in use as another kind of lock, or with another limit, or
+    the claim is for more permits than there are.
+    """
+
+    limit: int | None
+    """The permits of the semaphore that has the name; 0 if none is known; None for a lock."""
+    notified: tuple[str, ...] = ()
+    """Waiting claims of the same client that should ask again."""
+
+
+class Released(NamedTuple):
+    """What the claim was before its release."""
+
+    was: Literal["held", "waiting", "absent"]
+    notified: tuple[str, ...]
+
+
+class LifetimeSet(NamedTuple):
+    """Whether the claim holds; for "client", the descriptors that a child must inherit."""
+
+    held: bool
+    descriptors: tuple[int, ...]
+
+
+class Converted(NamedTuple):
+    """The hold as it is now; None if the claim does not hold."""
+
+    held: HoldRecord | None
+    retry_after: float
+    """While it is upgrading: after how many seconds to ask again."""
+    notified: tuple[str, ...]
+
+
+class Resized(NamedTuple):
+    """The number of permits that the semaphore has now; None if the name is in use as a lock."""
+
+    limit: int | None
+    notified: tuple[str, ...]
+
+
+class Broken(NamedTuple):
+    """The hold that was found, and whether it was ended."""
+
+    held: HoldRecord | None
+    done: bool
+    notified: tuple[str, ...]
+
+
+class HoldState(NamedTuple):
+    """A hold, and the seconds that are left of it: None when it does not end by time."""
+
+    record: HoldRecord
+    remaining: float | None
+
+
+class LockState(NamedTuple):
+    """One lock as the store has it: its holds in the order of their tokens, and its waiters in the
+    order in which they will be served.
+    """
+
+    name: str
+    holds: tuple[HoldState, ...]
+    waiting: tuple[Claim, ...]
+    limit: int = 0
+    """How many permits it has, if it is a semaphore."""
+
+    @classmethod
+    def exclusive(
+        cls,
+        name: str,
+        held: HoldRecord | None,
+        remaining: float | None,
+        waiting: tuple[Claim, ...],
+    ) -> LockState:
+        """The state of a lock that has one hold at most."""
+        return cls(name, () if held is None else (HoldState(held, remaining),), waiting)
+
+    @property
+    def held(self) -> HoldRecord | None:
+        """The first hold."""
+        return self.holds[0].record if self.holds else None
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds that are left of the first hold."""
+        return self.holds[0].remaining if self.holds else None
+
+    def replace_hold(self, record: HoldRecord) -> LockState:
+        """The same with another record of the first hold."""
+        first, *others = self.holds
+        return self._replace(holds=(first._replace(record=record), *others))
+
+
+class Watched(NamedTuple):
+    """The state of a lock, for a claim that watches it."""
+
+    state: LockState
+    retry_after: float
+    """After how many seconds to look again, if no notification arrives before."""
+    notified: bool = True
+    """Whether changes will be notified; if not, the watcher looks at intervals of its own."""
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+class Acquire(
+    NamedTuple("Acquire", [("claim", Claim), ("wait", bool)]), Request[Grant | Busy | Mismatch]
+):
+    """Grant the claim. If the lock is taken, put the claim in the queue if it may *wait*."""
+
+    __slots__ = ()
+
+
+class Renew(NamedTuple("Renew", [("claims", Sequence[Claim])]), Request[Sequence[bool]]):
+    """Make the lease of each claim end no sooner than its length from now; reply whether each
+    claim holds.
+    """
+
+    __slots__ = ()
+
+
+class Release(NamedTuple("Release", [("claim", Claim), ("tombstone", bool)]), Request[Released]):
+    """Release the claim if it holds, cancel it if it waits. A claim with `min_hold` leaves the lock
+    taken until the `free_from` of its hold.
+
+    With *tombstone*, refuse the claim from now on: a request of it that is still in flight then
+    does nothing when it arrives (hazard D2).
+    """
+
+    __slots__ = ()
+
+
+class AwaitWakeup(NamedTuple("AwaitWakeup", [("claim", Claim)]), Request[None]):
+    """Wait until a message for the claim has arrived since its last acquire request."""
+
+    __slots__ = ()
+
+
+class ReleaseGrant(
+    NamedTuple("ReleaseGrant", [("claim", Claim), ("token", int)]), Request[Released]
+):
+    """Release the claim's hold if it is the grant with this token, and no other."""
+
+    __slots__ = ()
+
+
+class RaiseToken(NamedTuple("RaiseToken", [("claim", Claim), ("token", int)]), Request[bool]):
+    """Make the token of the claim's hold, and so of every later one, at least *token*; reply
+    whether the claim holds.
+    """
+
+    __slots__ = ()
+
+
+class SetLifetime(
+    NamedTuple("SetLifetime", [("claim", Claim), ("lifetime", Lifetime)]), Request[LifetimeSet]
+):
+    """Change what ends the claim's hold."""
+
+    __slots__ = ()
+
+
+class Convert(
+    NamedTuple("Convert", [("claim", Claim), ("step", int), ("mode", Mode)]), Request[Converted]
+):
+    """Change the mode of the claim's hold: to a weaker one at once, from update to exclusive when
+    it is the only hold. *step* counts the conversions of the hold: a smaller one than the last is
+    ignored.
+    """
+
+    __slots__ = ()
+
+
+class Resize(NamedTuple("Resize", [("name", str), ("limit", int)]), Request[Resized]):
+    """Change the number of permits of a semaphore. No hold ends; claims for more are refused."""
+
+    __slots__ = ()
+
+
+class Inspect(
+    NamedTuple("Inspect", [("name", str | None), ("pattern", str)]), Request[Sequence[LockState]]
+):
+    """The state of the lock *name*, or of all locks whose names match *pattern*."""
+
+    __slots__ = ()
+
+
+class Watch(NamedTuple("Watch", [("claim", Claim)]), Request[Watched]):
+    """The state of the claim's lock. For WATCH_LASTS seconds, notify the claim when a hold of the
+    lock begins or ends.
+    """
+
+    __slots__ = ()
+
+
+class BreakLock(
+    NamedTuple("BreakLock", [("name", str), ("token", int | str | None)]), Request[Broken]
+):
+    """End the hold of the lock; with *token*, only the hold of that grant. For a hold without a
+    token it is the id of the hold.
+    """
+
+    __slots__ = ()
+
+
+class Listen(
+    NamedTuple("Listen", [("client", str), ("interrupt", Signal)]), Request[tuple[str, ...]]
+):
+    """Sent to a listener: wait for messages; reply the ids of the claims to wake, or WAKE_ALL.
+    The reply is empty at the deadline, and when *interrupt* is set.
+    """
+
+    __slots__ = ()
+
+
+class Doctor(NamedTuple("Doctor", []), Request[tuple[Finding, ...]]):
+    """Examine the configuration of the store."""
+
+    __slots__ = ()
+
+
+class Setup(NamedTuple("Setup", [("dry", bool)]), Request[tuple[str, ...]]):
+    """Create what the store needs before its first use, with *dry* only list it; reply the
+    statements.
+    """
+
+    __slots__ = ()
+
+
+class CollectGarbage(NamedTuple("CollectGarbage", []), Request[int]):
+    """Remove records that are no longer needed; reply their number."""
+
+    __slots__ = ()
+
+
+# --- the backend ----------------------------------------------------------------------------------
+
+
+class Capabilities(NamedTuple):
+    """What a store can do, and how its clock may differ."""
+
+    clock_drift: float
+    """How much faster than the client's its clock may run, as a fraction."""
+    clock_margin: float
+    """What the granularity of both clocks may add, in seconds."""
+    detects_death: bool
+    """It notices at once when a client dies."""
+    inheritable: bool
+    """A child process can inherit a hold."""
+    session_timeout: float = FOREVER
+    """Every hold of a client ends when the store has not heard of the client for so many seconds;
+    then the backend itself ends a hold whose lease is over while its client lives. Infinite where a
+    hold ends by its own lease.
+    """
+    token_ranges: bool = False
+    """It can reserve several tokens with one grant."""
+    notifies_contention: bool = False
+    """It notifies the holder of a cached claim when another client waits."""
+    min_hold: bool = False
+    """It can keep a lock taken for a while after its release."""
+    modes: frozenset[Mode] = frozenset({"exclusive"})
+    """The modes of the claims that it can grant."""
+
+
+# What a store that keeps the `rules` can do.
+ALL_MODES: frozenset[Mode] = frozenset({"exclusive", "shared", "update", "permits"})
+
+
+class StoreLifecycle(Protocol):
+    """What a driver does to a store at the end of a client. No method waits; the driver calls
+    each as one step, under its monitor.
+    """
+
+    def interrupt(self) -> None:
+        """End every wait and every call that has no deadline. The driver then waits for the
+        background processes to end.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close all connections. The next call opens new ones."""
+        ...
+
+    def abandon(self) -> None:
+        """Drop all connections without using them: in a forked child, whose parent still uses
+        them, or after the event loop they belong to was closed.
+        """
+        ...
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """A backend that is also notified when a hold ends."""
+
+    def report_to(self, lose: Callable[[str, str], None]) -> None:
+        """Call `lose(claim_id, reason)`, in a step of the core, when a hold has ended."""
+        ...
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """A backend that receives messages while the renewer has nothing to do, instead of in a
+    background process of its own.
+    """
+
+    def wait_and_listen(self, changed: Signal, until: float) -> Awaitable[None]:
+        """Wait for *changed*, at most until *until*; wake the waiters that messages name."""
+        ...
+
+
+@runtime_checkable
+class ChangeNotifier(Protocol):
+    """A backend that also notifies a client of changes of a lock."""
+
+    async def watch_lock(self, claim: Claim, until: float) -> Watched:
+        """The state of the claim's lock. From then on `await_wakeup` returns when a hold of it may
+        have begun or ended, until `forget`.
+        """
+        ...
+
+
+@runtime_checkable
+class ChecksNames(Protocol):
+    """A backend that warns about some names, beside what every backend does."""
+
+    def check_name(self, name: str) -> None:
+        """Warn about a name that is probably a mistake, three calls above the user's."""
+        ...
+
+
+class Backend(Protocol):
+    """A way of locking, on one store, for one client. Its methods are processes, or plain steps
+    where they are not awaited. Every `until` is the time by which a request must be answered:
+    NotApplied or OutcomeUnknown otherwise.
+    """
+
+    capabilities: Capabilities
+
+    def acquire(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
+        """One try. LimitMismatch if the claim cannot wait."""
+        ...
+
+    def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
+        """Return when asking again may help, at the latest at *until*. A notification that has
+        arrived since the last acquire request is not missed.
+        """
+        ...
+
+    async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
+        """Renew many at once; for each: does it still hold? None where that is not known."""
+        ...
+
+    async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
+        """Release the claim, or cancel it while it waits; return whether it held."""
+        ...
+
+    async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
+        """Change what ends the hold."""
+        ...
+
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
+        """One lock (*name*), or all that are held or waited for and match *pattern*."""
+        ...
+
+    async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
+        """End the hold of the lock; with *token*, only the hold of that grant, or the one with that
+        id, if it has no token.
+        """
+        ...
+
+    def doctor(self, until: float) -> Awaitable[Sequence[Finding]]:
+        """Examine the configuration of the store."""
+        ...
+
+    def setup(self, dry: bool, until: float) -> Awaitable[Sequence[str]]:
+        """Create what the store needs, or with *dry* only list it; return the statements."""
+        ...
+
+    def collect_garbage(self, until: float) -> Awaitable[int]:
+        """Remove records that are no longer needed; return how many."""
+        ...
+
+    def forget(self, claim: Claim) -> None:
+        """Stop waiting: the claim was granted, or its release is already scheduled."""
+        ...
+
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let `await_wakeup` return for these claims, and for no other: each of them is given up,
+        or should ask again.
+        """
+        ...
+
+    def close(self) -> None:
+        """End all waits: the client is closing. No wait begins after this, but the requests that
+        release its locks follow.
+        """
+        ...
+
+    def reset_identity(self) -> None:
+        """Drop the waiters and background processes of this client: after a fork, or when its
+        event loop was closed.
+        """
+        ...
+
+
+class ModalBackend(Backend, Protocol):
+    """A backend that grants other modes than "exclusive"."""
+
+    async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
+        """Change the mode of a hold."""
+        ...
+
+    async def resize(self, name: str, limit: int, until: float) -> Resized:
+        """Change the number of permits of a semaphore."""
+        ...

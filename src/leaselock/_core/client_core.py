@@ -1,0 +1,434 @@
+"""A client: its locks, its administration, and its end.
+
+A context is one way of locking (a protocol) with a registry and a renewer of its own. Most clients
+have one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from leaselock._core import validity
+from leaselock._core.acquisition import LockOptions
+from leaselock._core.backend import ChecksNames, Finding
+from leaselock._core.events import Event, Listener, Listeners
+from leaselock._core.hold_registry import HoldRegistry
+from leaselock._core.inspection import Holder, LockInfo, holder_of, lock_infos
+from leaselock._core.lease_handle import LeaseHandle
+from leaselock._core.mutex import Mutex
+from leaselock._core.renewer import Renewer
+from leaselock._core.timing import Retry, concerning
+from leaselock._core.together import Together, merged
+from leaselock._core.validation import (
+    LONGEST_LEASE,
+    checked_label,
+    checked_label_from,
+    checked_lease,
+    checked_local_handoffs,
+    checked_max_hold,
+    checked_name,
+    checked_owner,
+    checked_permits,
+    checked_seconds,
+    checked_switch,
+    checked_timeout,
+    checked_token,
+    refuse,
+)
+from leaselock.errors import NotHeld, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from leaselock._core.backend import Backend, Capabilities, Mode
+    from leaselock._core.deadlocks import Deadlock
+    from leaselock._core.effects import Env, Process
+    from leaselock._core.election import Candidacy, Term
+    from leaselock._core.local_handoff import LocalHandoff
+
+
+# How many tokens a cached lease reserves: it can be acquired so many times without a request.
+CACHED_TOKENS = 1024
+# What a store cannot do, and which stores can.
+SHARING = (
+    "no read/write locks: memory, SQLite, PostgreSQL, MySQL by lease and row, Redis by hash, and "
+    "ZooKeeper by queue have them"
+)
+KINDS: dict[Mode, str] = {
+    "shared": SHARING,
+    "update": SHARING,
+    "permits": (
+        "no semaphores: memory, SQLite, PostgreSQL and MySQL by lease, Redis by hash, and "
+        "ZooKeeper by queue with kazoo's names have them"
+    ),
+}
+
+
+# Shorter periods than a request takes make no sense.
+SHORTEST_PERIOD = 0.1
+
+
+def _check_min_hold(can: Capabilities, options: LockOptions) -> None:
+    if not can.min_hold:
+        raise ValueError(
+            "min_hold= needs a store where a lock can stay taken after its release: memory, "
+            'SQLite, PostgreSQL and MySQL by protocol "lease", Redis by "hash" without replicas'
+        )
+    if options.tokens > 1:
+        raise ValueError("min_hold= goes with neither local_handoffs= nor cached=")
+
+
+class ProtocolContext:
+    """One way of locking, and what this client holds by it."""
+
+    def __init__(self, registry: HoldRegistry) -> None:
+        self.registry = registry
+        self.renewer = Renewer(registry)
+        # In which elections this client leads. A term that is garbage does not.
+        self.terms: WeakValueDictionary[str, Term] = WeakValueDictionary()
+        # Everything that was held is released. The registry is closed before that.
+        self.closed = False
+        backend = registry.backend
+        self.check_name = backend.check_name if isinstance(backend, ChecksNames) else None
+
+
+class ClientCore:
+    """What a client can do, as processes."""
+
+    def __init__(
+        self,
+        env: Env,
+        backend: Callable[[str | None], Backend],
+        *,
+        protocol: str | None = None,
+        label: object,
+        op_timeout: object,
+        local_handoffs: object = 0,
+        store: str = "",
+        notes: Sequence[Finding] = (),
+        deadlock_timeout: object = None,
+        label_from: object = None,
+    ) -> None:
+        self.env = env
+        self.store = store
+        # What `doctor` says of the choice of the store.
+        self.notes = notes
+        self.backend = backend
+        self.protocol = protocol
+        self.label = checked_label(label)
+        self.label_from_caller = checked_label_from(label_from)
+        self.op_timeout = checked_seconds(op_timeout, "op_timeout", least=0.01, most=3600.0)
+        self.local_handoffs = checked_local_handoffs(local_handoffs)
+        self.deadlock_timeout: float | None = None
+        if deadlock_timeout is not None:
+            self.deadlock_timeout = checked_seconds(
+                deadlock_timeout, "deadlock_timeout", least=0.01, most=3600.0
+            )
+        self.closed = False
+        self.listeners = Listeners()
+        self.note: Callable[[], str] | None = None
+        self.contexts: dict[str | None, ProtocolContext] = {}
+        self.layers: dict[HoldRegistry, LocalHandoff] = {}
+        self.context(None)
+
+    def context(self, protocol: str | None) -> ProtocolContext:
+        """The context of a protocol, None for the default. ValueError for an unknown one."""
+        protocol = protocol or self.protocol
+        context = self.contexts.get(protocol)
+        if context is None:
+            registry = HoldRegistry(self.env, self.backend(protocol), self.op_timeout, self.label)
+            registry.listeners, registry.note = self.listeners, self.note
+            registry.store = self.store
+            registry.label_from_caller = self.label_from_caller
+            registry.deadlock_timeout = self.deadlock_timeout
+            # One context, even if two threads are here at once; and a closed one if the client is.
+            context = self.contexts.setdefault(protocol, ProtocolContext(registry))
+            registry.closed = self.closed
+        return context
+
+    def mutex(
+        self,
+        name: object,
+        *,
+        lease: object,
+        renew: bool,
+        timeout: object,
+        reentrant: bool,
+        protocol: str | None,
+        label: object,
+        local_handoffs: object = None,
+        cached: bool = False,
+        owner: object = None,
+        min_hold: object = 0.0,
+        max_hold: object = None,
+        mode: Mode = "exclusive",
+        permits: object = None,
+        sides: bool = False,
+        **unknown: object,
+    ) -> Mutex:
+        """A lock by its name. The store is not asked."""
+        refuse("lock", unknown)
+        if local_handoffs is None:
+            local_handoffs = 0 if min_hold else self.local_handoffs
+        handoffs = checked_local_handoffs(local_handoffs)
+        limit = 0 if permits is None else checked_permits(permits)
+        bound = checked_max_hold(max_hold)
+        options = LockOptions(
+            min(checked_lease(lease), bound),
+            checked_switch(renew, "renew"),
+            checked_timeout(timeout),
+            checked_switch(reentrant, "reentrant"),
+            checked_label(label),
+            CACHED_TOKENS if cached else 1 + handoffs,
+            checked_owner(owner),
+            checked_switch(cached, "cached"),
+            mode=mode,
+            limit=limit,
+            sides=sides,
+            min_hold=checked_seconds(min_hold, "min_hold", least=0.0, most=LONGEST_LEASE),
+            max_hold=bound,
+        )
+        context = self.context(protocol)
+        if mode not in context.registry.backend.capabilities.modes:
+            raise ValueError(f"{self._protocol(protocol)} has {KINDS[mode]}")
+        if options.min_hold:
+            _check_min_hold(context.registry.backend.capabilities, options)
+        if options.tokens > 1:
+            self._share(context.registry, options.cached)
+        text = checked_name(name)
+        if context.check_name is not None:
+            context.check_name(text)
+        return Mutex(context.registry, context.renewer, text, options)
+
+    def once(
+        self, name: object, every: object, align: object, **options: Any
+    ) -> Process[LeaseHandle | None]:
+        """Acquire the lock without waiting, and keep it taken for a period; None if it is taken."""
+        period = checked_seconds(every, "every", least=SHORTEST_PERIOD, most=LONGEST_LEASE)
+        mutex = self.mutex(
+            name,
+            **options,
+            min_hold=period,
+            renew=True,
+            timeout=0.0,
+            reentrant=False,
+            owner="lock",
+        )
+        mutex.options = mutex.options._replace(aligned=checked_switch(align, "align"))
+        return mutex.try_acquire()
+
+    def rwlock(self, name: object, **options: Any) -> dict[Mode, Mutex]:
+        """The sides of a read/write lock: shared, update and exclusive."""
+        sides: dict[Mode, Mutex] = {}
+        for mode in ("shared", "exclusive", "update"):
+            known = self.context(options["protocol"]).registry.backend.capabilities.modes
+            if mode != "update" or mode in known:
+                sides[mode] = self.mutex(name, mode=mode, local_handoffs=0, sides=True, **options)
+        return sides
+
+    def semaphore(self, name: object, permits: object, **options: Any) -> Mutex:
+        """A semaphore by its name; None takes the number of permits that the store has."""
+        options |= {"reentrant": False, "local_handoffs": 0}
+        return self.mutex(name, permits=permits, mode="permits", **options)
+
+    def lock_all(self, locks: Iterable[object], timeout: object, **options: Any) -> Together:
+        """Several locks, given by their names or as locks of this client."""
+        mutexes = []
+        for lock in locks:
+            if isinstance(lock, Mutex):
+                if lock.registry not in [c.registry for c in self.contexts.values()]:
+                    raise ValueError(f"{lock.name!r} is a lock of another client")
+                mutexes.append(lock)
+            else:
+                mutexes.append(self.mutex(lock, timeout=None, **options))
+        if not mutexes:
+            raise ValueError("no locks are named")
+        return Together(self.env, merged(mutexes), checked_timeout(timeout))
+
+    def _protocol(self, protocol: str | None) -> str:
+        protocol = protocol or self.protocol
+        return "this store" if protocol is None else f"protocol {protocol!r} of this store"
+
+    def election(
+        self, name: object, *, lease: object, protocol: str | None, label: object
+    ) -> Candidacy:
+        """A part in the election of that name. The store is not asked."""
+        from leaselock._core.election import Candidacy  # loaded where it is used
+
+        mutex = self.mutex(
+            name,
+            lease=lease,
+            renew=True,
+            timeout=None,
+            reentrant=False,
+            protocol=protocol,
+            label=label,
+            local_handoffs=0,
+        )
+        return Candidacy(mutex, self.context(protocol).terms)
+
+    def _share(self, registry: HoldRegistry, cached: bool) -> None:
+        """From now on the threads or tasks of this client may share the leases of *registry*."""
+        can = registry.backend.capabilities
+        if not (can.notifies_contention if cached else can.token_ranges):
+            raise ValueError(
+                "local_handoffs= and cached= need a store and a protocol that can reserve fencing "
+                "tokens: memory, and Redis by hash or string (for cached= without replicas)"
+            )
+        if registry not in self.layers:
+            from leaselock._core.local_handoff import LocalHandoff  # loaded where it is used
+
+            layer = LocalHandoff(self.env, registry.backend, registry.with_new_id)
+            layer.report_to(registry.on_store_loss)
+            # One layer, even if two threads are here at once.
+            registry.backend = self.layers.setdefault(registry, layer)
+
+    def is_open(self) -> bool:
+        """Whether the store was asked anything, and the client was not closed since."""
+        contexts = self.contexts.values()
+        return not self.closed and any(c.registry.serial or c.registry.asked for c in contexts)
+
+    def unreleased(self) -> list[str]:
+        """The names of the locks that stay held for a while if this process ends now."""
+        names: set[str] = set()
+        for context in self.contexts.values():
+            registry = context.registry
+            if not registry.backend.capabilities.detects_death:
+                names |= {pending.claim.name for pending in registry.pending_releases}
+                names |= {hold.claim.name for hold in registry.held() if hold.owned}
+        return sorted(names)
+
+    def listen(self, listener: Listener, *, rare: bool = False) -> None:
+        """Report all events to *listener*, or only those that are *rare*."""
+        if not callable(listener):
+            raise TypeError(f"a listener is a function of an event, not {listener!r:.80}")
+        (self.listeners.rare if rare else self.listeners.all).append(listener)
+
+    def annotate(self, note: Callable[[], str]) -> None:
+        """Store what *note* returns with each claim."""
+        if not callable(note):
+            raise TypeError(f"a note is made by a function, not {note!r:.80}")
+        self.note = note
+        for context in self.contexts.values():
+            context.registry.note = note
+
+    def state(self) -> str:
+        """What `repr` says of the client besides its store."""
+        held = sum(len(context.registry.held()) for context in self.contexts.values())
+        words = [f" label {self.label!r}"] if self.label else [""]
+        if self.closed:
+            words.append("closed")
+        elif held:
+            words.append(f"{held} lock{'s' * (held > 1)} held")
+        return ", ".join(words)
+
+    async def locks(self, pattern: str) -> list[LockInfo]:
+        """All locks that are held or waited for and match."""
+        registry = self.context(None).registry
+        return lock_infos(await registry.inspect(None, pattern))
+
+    async def deadlocks(self) -> list[Deadlock]:
+        """The cycles of owners that wait for one another, in locks of the default protocol."""
+        from leaselock._core import deadlocks  # loaded where it is used
+
+        return await deadlocks.find(self.context(None).registry)
+
+    async def break_lock(self, name: object, token: object) -> Holder | None:
+        """End the holds of the lock, each by its token; with *token*, only the hold of that grant.
+
+        A hold that has begun since is not touched, even if a request is repeated.
+        """
+        registry = self.context(None).registry
+        wanted = None if token is None else checked_token(token)
+        text = checked_name(name)
+        (state,) = await registry.inspect(text, "*")
+        if state.held is None:
+            return None
+        holds = [each.record for each in state.holds]
+        meant = [hold for hold in holds if wanted is None or hold.has_token(wanted)]
+        if not meant:
+            found = holder_of(state.held, None)
+            its = f"token is not {wanted} but {state.held.token}, of {found}"
+            if not state.held.token:
+                its = f"holder is {found}, which has no token"
+            raise NotHeld(text, f"{text!r} was not broken: its {its}")
+        for hold in meant:
+            # By its own token: repeated after a lost reply, it must not end the next hold.
+            retry = Retry(self.env, self.op_timeout, registry.answer_by())
+            only = hold.token or hold.id
+            with concerning(text):
+                await retry.until_answered(partial(registry.backend.break_lock, text, only))
+            now = self.env.now()
+            by = holder_of(hold, None)
+            event = Event("broken", text, hold.id, now, token=hold.token, holder=by)
+            await self.listeners.report(event, rare=True)
+        return holder_of(meant[0], None)
+
+    async def adopt(self, name: object, token: object) -> LeaseHandle:
+        """Continue a detached lease, by the token that it was granted with. Leases of this client
+        that continue the same one share a hold, as nested acquisitions do.
+        """
+        context = self.context(None)
+        registry = context.registry
+        text, wanted = checked_name(name), checked_token(token)
+        asked = self.env.now()
+        (state,) = await registry.inspect(text, "*")
+        found = next((each for each in state.holds if each.record.has_token(wanted)), None)
+        if found is None or found.record.lifetime != "lease":
+            raise NotHeld(text, f"no detached lease on {text!r} has the token {wanted}")
+        await context.renewer.start()
+        held, remaining = found.record, found.remaining or 0.0
+        # Its release and its conversions depend on the mode, and the store counts the latter.
+        mode: Mode = "update" if held.mode == "upgrading" else held.mode
+        until = validity.valid_until(registry.backend.capabilities, asked, remaining)
+        reference = registry.holds.get(held.id)
+        if reference and (known := reference()) and known.is_valid(self.env.now()):
+            known.modes.append(mode)
+            return LeaseHandle(registry, known)
+        claim = registry.claim(text, remaining, None, self.env.owner())
+        claim = claim._replace(id=held.id, mode=mode, permits=held.permits)
+        if registry.backend.capabilities.min_hold:
+            # The store knows whether the lock stays taken after a release.
+            claim = claim._replace(min_hold=remaining)
+        hold = registry.add(claim, wanted, until, asked=asked, renew=False, owner=None)
+        hold.conversions = held.step
+        return LeaseHandle(registry, hold)
+
+    async def doctor(self) -> list[Finding]:
+        """Examine the configuration of the store. A store that cannot be reached is a finding."""
+        try:
+            registry = self.context(None).registry
+            findings = await registry.backend.doctor(registry.answer_by())
+        except StoreError as error:
+            return [*self.notes, Finding("fail", str(error))]
+        return [*self.notes, *findings]
+
+    async def setup(self, dry: bool) -> list[str]:
+        """Create what the store needs; return what was done."""
+        registry = self.context(None).registry
+        return list(await registry.backend.setup(dry, registry.answer_by()))
+
+    async def gc(self) -> int:
+        """Remove records that are no longer needed; return how many."""
+        registry = self.context(None).registry
+        return await registry.backend.collect_garbage(registry.answer_by())
+
+    def abandon(self, reason: str, ours: bool) -> None:
+        """Lose all holds; release those that are *ours* and not a parent's."""
+        for context in self.contexts.values():
+            context.registry.abandon(reason, ours)
+
+    async def close(self) -> None:
+        """End all waits, release all holds, and stop the renewers."""
+        until = self.env.now() + self.op_timeout
+        self.closed = True
+        for context in list(self.contexts.values()):
+            if not context.closed:
+                await context.registry.close(until)
+                if context.registry in self.layers:
+                    await self.layers[context.registry].release_cached(until)
+                await context.renewer.finish(until)
+                context.closed = True  # last: what was interrupted is done by the next call

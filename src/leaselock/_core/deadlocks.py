@@ -1,0 +1,252 @@
+"""Deadlocks: cycles of owners, each of which waits for a lock that the next one holds.
+
+An owner is a thread or a task, by its host, its process and its number there. A snapshot of a
+store is not atomic over all its locks, so a cycle in one may never have existed. It is a deadlock
+if two snapshots show it with the same grants and the same waits: then all of them existed at once
+between the two, and none of its owners can go on by itself.
+
+The method is that of a wait-for graph (Holt, "Some Deadlock Properties of Computer Systems", 1972).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from leaselock._core.backend import BESIDE
+from leaselock._core.inspection import Waiter, lock_infos, waiter_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from leaselock._core.backend import Claim, Mode
+    from leaselock._core.hold_registry import HoldRegistry
+    from leaselock._core.inspection import Holder, LockInfo
+
+Owner = tuple[str, int, str, str]
+# An owner of more locks than this lists all locks instead of asking for each of its own.
+MOST_HELD = 16
+
+
+class Wait(NamedTuple):
+    """One owner that waits for another one.
+
+    >>> for wait in client.deadlocks()[0]:
+    ...     print(wait.waiter, "waits for", wait.name, "of", wait.holder)
+    """
+
+    name: str
+    """The lock."""
+    waiter: Waiter
+    """Who waits for it."""
+    holder: Holder
+    """Who holds it."""
+
+
+Deadlock = tuple[Wait, ...]
+
+
+def owner_of(one: Holder | Waiter) -> Owner | None:
+    """The owner, if it is known: that of another program or an older version is not."""
+    return (one.host, one.pid, one.process, one.owner) if one.owner else None
+
+
+def waits(
+    locks: Sequence[LockInfo], among: Collection[Owner] | None = None
+) -> dict[Owner, list[Wait]]:
+    """The edges of the wait-for graph, by the owner that waits; only those *among* some owners."""
+    edges: dict[Owner, list[Wait]] = {}
+    for lock in locks:
+        holders = [(owner_of(one), one) for one in lock.holders if not one.detached]
+        known = [each for each in holders if each[0] and (among is None or each[0] in among)]
+        if not known:
+            continue
+        ahead: set[str] = set()
+        for waiter in _waiters(lock):
+            owner = owner_of(waiter)
+            if owner is None:
+                ahead.add(waiter.mode)
+                continue
+            if among is not None and owner not in among:
+                continue
+            against = {waiter.mode, *(ahead - _BESIDE[waiter.mode])}
+            for following, holder in known:
+                # Permits are returned by whoever works with them, not only by their owner.
+                other = following != owner or waiter.mode not in ("upgrading", "permits")
+                if other and any(holder.mode not in _BESIDE[mode] for mode in against):
+                    edges.setdefault(owner, []).append(Wait(lock.name, waiter, holder))
+            ahead.add(waiter.mode)
+    return edges
+
+
+# Permits are counted: any other holder of some is in the way of a claim that does not fit.
+_BESIDE: dict[str, frozenset[Mode]] = {
+    mode: frozenset() if mode == "permits" else beside for mode, beside in BESIDE.items()
+}
+
+
+def _waiters(lock: LockInfo) -> list[Waiter]:
+    """The waiters of a lock, before them the hold that waits to become exclusive. That one does not
+    search for deadlocks, so its wait counts as the oldest: another member ends the deadlock.
+    """
+    upgrading = [
+        Waiter(*one[:3], 0.0, one.label, mode="upgrading", owner=one.owner, process=one.process)
+        for one in lock.holders
+        if one.mode == "upgrading"
+    ]
+    return [*upgrading, *lock.waiters]
+
+
+def blocked(locks: Sequence[LockInfo]) -> set[Owner]:
+    """The owners that cannot go on, whatever the others do.
+
+    An owner that does not wait goes on, and releases what it holds; then others can go on, and so
+    forth. Those that are left are blocked: they are part of a deadlock, or wait for one.
+    """
+    reasons: dict[Owner, set[int]] = {}
+    places: dict[Owner, set[int]] = {}
+    for i, lock in enumerate(locks):
+        waiters = _waiters(lock)
+        for owner in filter(None, map(owner_of, waiters)):
+            reasons.setdefault(owner, set()).add(i)
+        everyone: list[Holder | Waiter] = [*waiters, *lock.holders]
+        for owner in filter(None, map(owner_of, everyone)):
+            places.setdefault(owner, set()).add(i)
+    pending = set(range(len(locks)))
+    while pending:
+        i = pending.pop()
+        for owner in _going_on(locks[i], reasons):
+            reasons[owner].discard(i)
+            if not reasons[owner]:
+                del reasons[owner]
+                pending |= places[owner]
+    return set(reasons)
+
+
+def _going_on(lock: LockInfo, stuck: Collection[Owner]) -> set[Owner]:
+    """The waiters that can be granted a lock when all holders but the *stuck* ones release."""
+    left = [one for one in lock.holders if not one.detached and owner_of(one) in stuck]
+    modes, used = {one.mode for one in left}, sum(one.permits for one in left)
+    ahead: set[str] = set()
+    going: set[Owner] = set()
+    kept: set[Owner] = set()
+    for waiter in _waiters(lock):
+        owner, beside = owner_of(waiter), BESIDE[cast("Mode", waiter.mode)]
+        if waiter.mode == "permits":
+            free = not ahead and modes <= beside and used + waiter.permits <= lock.permits
+        else:
+            others = modes
+            if waiter.mode == "upgrading":
+                others = {one.mode for one in left if owner_of(one) != owner}
+            free = others <= beside and ahead <= beside
+        if not free:
+            ahead.add(waiter.mode)
+        if owner is not None and owner in stuck:
+            (going if free else kept).add(owner)
+    return going - kept
+
+
+def cycles(locks: Sequence[LockInfo]) -> list[Deadlock]:
+    """The cycles of one snapshot. Each begins with the owner whose wait is the youngest."""
+    edges = waits(locks, blocked(locks))
+    found: dict[frozenset[Wait], Deadlock] = {}
+    done: set[Owner] = set()
+    for start in edges:
+        if start not in done:
+            _search(start, edges, done, found)
+    return sorted(found.values(), key=lambda cycle: cycle[0].waiter.since)
+
+
+def _search(
+    start: Owner,
+    edges: dict[Owner, list[Wait]],
+    done: set[Owner],
+    found: dict[frozenset[Wait], Deadlock],
+) -> None:
+    """Follow all waits of an owner, depth first, and those of the owners they lead to. A chain of
+    waits may be longer than Python can call functions within functions.
+    """
+    path: list[Wait] = []
+    # Where an owner is on the path, and its waits that are still to be followed.
+    position = {start: 0}
+    pending = [(start, iter(edges[start]))]
+    while pending:
+        owner, waits_left = pending[-1]
+        wait = next(waits_left, None)
+        if wait is None:
+            pending.pop()
+            del position[owner]
+            done.add(owner)
+            del path[-1:]
+            continue
+        following = owner_of(wait.holder)
+        assert following is not None
+        if following in position:
+            cycle = (*path[position[following] :], wait)
+            found.setdefault(frozenset(cycle), _from_the_youngest(cycle))
+        elif following not in done:
+            path.append(wait)
+            position[following] = len(path)
+            pending.append((following, iter(edges.get(following, ()))))
+
+
+def _from_the_youngest(cycle: Deadlock) -> Deadlock:
+    first = max(range(len(cycle)), key=lambda i: (cycle[i].waiter.since, owner_of(cycle[i].waiter)))
+    return cycle[first:] + cycle[:first]
+
+
+def unchanged(cycle: Deadlock) -> frozenset[tuple[object, ...]]:
+    """What two snapshots of one deadlock have in common."""
+    return frozenset(
+        (wait.name, wait.holder.token, owner_of(wait.waiter), wait.waiter.since) for wait in cycle
+    )
+
+
+def deadlocks(first: Sequence[LockInfo], second: Sequence[LockInfo]) -> list[Deadlock]:
+    """The cycles that two snapshots, one taken after the other, have in common."""
+    found = cycles(second)
+    before = {unchanged(cycle) for cycle in cycles(first)} if found else frozenset()
+    return [cycle for cycle in found if unchanged(cycle) in before]
+
+
+async def find(registry: HoldRegistry) -> list[Deadlock]:
+    """The deadlocks of a store."""
+    first = lock_infos(await registry.inspect(None, "*"))
+    return deadlocks(first, lock_infos(await registry.inspect(None, "*"))) if cycles(first) else []
+
+
+async def find_for(registry: HoldRegistry, claim: Claim, held: Sequence[str]) -> list[Deadlock]:
+    """The deadlocks that the owner of a waiting claim, who holds the locks *held*, is part of.
+
+    It is part of none unless it holds a lock that another owner waits for. Most deadlocks have two
+    members, which these locks and the one it waits for show. All locks of the store are listed only
+    for a longer one.
+    """
+    own = owner_of(waiter_of(claim))
+    if own is None or not held:
+        return []
+    if len(held) <= MOST_HELD:
+        names = sorted({claim.name, *held})
+        first = await _look(registry, names)
+        if not any(_wait_for(own, edges) for edges in waits(first).values()):
+            return []
+        if _of(own, cycles(first)):
+            return _of(own, deadlocks(first, await _look(registry, names)))
+    return _of(own, await find(registry))
+
+
+async def _look(registry: HoldRegistry, names: Sequence[str]) -> list[LockInfo]:
+    return [info for name in names for info in lock_infos(await registry.inspect(name, "*"))]
+
+
+def _wait_for(owner: Owner, edges: Sequence[Wait]) -> bool:
+    return any(owner_of(w.holder) == owner != owner_of(w.waiter) for w in edges)
+
+
+def _of(owner: Owner, found: Sequence[Deadlock]) -> list[Deadlock]:
+    return [cycle for cycle in found if any(owner_of(wait.waiter) == owner for wait in cycle)]
+
+
+def description(cycle: Deadlock) -> str:
+    """A deadlock in one sentence."""
+    parts = [f"{wait.waiter} waits for {wait.name!r}, held by {wait.holder}" for wait in cycle]
+    return "; ".join(parts)

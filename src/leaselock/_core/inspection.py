@@ -1,0 +1,251 @@
+"""What users see of a lock: who holds it, who waits for it, as values and as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from leaselock._core.validation import shortened
+from leaselock.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leaselock._core.backend import Claim, HoldRecord, LockState
+
+ESCAPED = {code: f"\\u{code:04x}" for code in range(0x20)} | {0x22: '\\"', 0x5C: "\\\\"}
+ENDLESS = float("inf")
+
+
+class Holder(NamedTuple):
+    """The holder of a lock, as `Lock.holder` and `Client.locks` report it.
+
+    >>> holder = client.lock("order:5").holder()
+    >>> print(holder, "since", time.ctime(holder.since), "token", holder.token)
+    web-3, process 4711, MainThread since Sun Nov 22 06:38:23 2026 token 1763793503000000
+    """
+
+    host: str
+    """The name of its machine."""
+    pid: int
+    """Its process."""
+    thread: str
+    """Its thread or task."""
+    since: float | None
+    """When the lock was granted, in Unix time, by the clock of the machine that wrote it; None
+    where another library holds the lock and does not say.
+    """
+    label: str | None
+    """The label of its client or lock."""
+    token: int | None
+    """The fencing token of the grant; None where another library holds the lock without one."""
+    remaining: float | None
+    """Seconds until the lease ends; None where it does not end by time."""
+    version: str | None = None
+    """Its version of leaselock; None for another library."""
+    detached: bool = False
+    """Whether no process holds it: the lease was detached, and is not renewed by itself."""
+    cooling_down: bool = False
+    """It has released the lock, which stays taken for *remaining* seconds because of `min_hold`."""
+    mode: str = "exclusive"
+    """How it holds the lock: exclusive, shared, update, upgrading or permits."""
+    permits: int = 1
+    """How many permits of a semaphore it holds."""
+    owner: str = ""
+    """Its thread or task, as an identity: the same in all locks, and no other in its process."""
+    note: str = ""
+    """What `Client.annotate` stored."""
+    process: str = ""
+    """What tells its process from a later one with the same number; empty where it is unknown."""
+
+    def __str__(self) -> str:
+        return _text_of(self)
+
+
+class Waiter(NamedTuple):
+    """A client that waits for a lock, as `Lock.waiters` and `Client.locks` report it.
+
+    >>> for waiter in client.lock("order:5").waiters():
+    ...     print(waiter, "since", time.ctime(waiter.since))
+    web-4, process 812, worker-2 since Sun Nov 22 06:38:24 2026
+    """
+
+    host: str
+    """The name of its machine."""
+    pid: int
+    """Its process."""
+    thread: str
+    """Its thread or task."""
+    since: float
+    """When it began to wait, in Unix time, by the clock of its machine."""
+    label: str | None
+    """The label of its client or lock."""
+    version: str | None = None
+    """Its version of leaselock; None for another library."""
+    mode: str = "exclusive"
+    """How it wants to hold the lock: exclusive, shared, update or permits."""
+    permits: int = 1
+    """How many permits of a semaphore it waits for."""
+    owner: str = ""
+    """Its thread or task, as an identity: the same in all locks, and no other in its process."""
+    note: str = ""
+    """What `Client.annotate` stored."""
+    process: str = ""
+    """What tells its process from a later one with the same number; empty where it is unknown."""
+
+    def __str__(self) -> str:
+        return _text_of(self)
+
+
+class LockInfo(NamedTuple):
+    """A lock that is held or waited for, as `Client.locks` lists it.
+
+    >>> for lock in client.locks("order:*"):
+    ...     print(lock.name, lock.holder, len(lock.waiters))
+    order:5 web-3, process 4711, MainThread 1
+    """
+
+    name: str
+    holder: Holder | None
+    """The oldest; None while the lock is free and its waiters have not been granted it yet."""
+    waiters: tuple[Waiter, ...]
+    """In the order in which the store will serve them."""
+    holders: tuple[Holder, ...] = ()
+    """All of them, the oldest first."""
+    permits: int = 0
+    """How many permits it has, if it is a semaphore."""
+
+
+class LockChange(NamedTuple):
+    """A hold of a lock has begun or ended, as `Lock.watch` and `Election.watch` report it.
+
+    >>> for change in client.lock("order:5").watch():
+    ...     print(change.name, change.holder or "is free")
+    """
+
+    name: str
+    holder: Holder | None
+    """The present holder, with the time since when; None if the lock is free."""
+
+
+class Metadata(NamedTuple):
+    """The metadata of a claim: who made it."""
+
+    host: str
+    pid: int
+    thread: str
+    label: str | None
+    version: str | None
+    owner: str = ""
+    note: str = ""
+    process: str = ""
+
+
+def metadata_of(
+    host: str,
+    pid: int,
+    thread: str,
+    label: str | None,
+    owner: str = "",
+    note: str = "",
+    process: str = "",
+) -> str:
+    """The metadata to store with a claim, as JSON."""
+    host, thread = quoted(shortened(host)), quoted(shortened(thread))
+    noted = f', "note": {quoted(shortened(note))}' if note else ""
+    identity = f', "process": "{process}"' if process else ""
+    return (
+        f'{{"host": {host}, "pid": {pid}, "version": "{__version__}", '
+        f'"thread": {thread}, "label": {quoted(label)}, "owner": "{owner}"{identity}{noted}}}'
+    )
+
+
+def quoted(text: str | None) -> str:
+    """A text as a JSON string, None as null. The json module takes its time to load."""
+    return "null" if text is None else f'"{text.translate(ESCAPED)}"'
+
+
+def holder_of(held: HoldRecord | None, remaining: float | None) -> Holder | None:
+    """The holder of a hold on record."""
+    if held is None:
+        return None
+    found = _parsed(held.metadata)
+    left = remaining if remaining is not None and abs(remaining) < ENDLESS else None
+    since, lifetime = _time(held.since) or None, held.lifetime
+    return Holder(
+        *found[:3],
+        since,
+        found.label,
+        held.token or None,
+        left,
+        found.version,
+        detached=lifetime == "lease",
+        cooling_down=lifetime == "cooling",
+        mode=held.mode,
+        permits=held.permits,
+        owner=found.owner,
+        note=found.note,
+        process=found.process,
+    )
+
+
+def holders_of(state: LockState) -> list[Holder]:
+    """The holders of a lock, the oldest first."""
+    found = (holder_of(hold.record, hold.remaining) for hold in state.holds)
+    return [holder for holder in found if holder is not None]
+
+
+def waiter_of(claim: Claim) -> Waiter:
+    """The waiter of a queued claim."""
+    host, pid, thread, label, version, owner, note, process = _parsed(claim.metadata)
+    how = (claim.mode, claim.permits, owner, note, process)
+    return Waiter(host, pid, thread, _time(claim.since), label, version, *how)
+
+
+def lock_info(state: LockState) -> LockInfo:
+    """What users see of one lock."""
+    waiters = tuple(waiter_of(claim) for claim in state.waiting)
+    holders = tuple(holders_of(state))
+    oldest = holders[0] if holders else None
+    return LockInfo(state.name, oldest, waiters, holders, state.limit)
+
+
+def lock_change(state: LockState) -> LockChange:
+    """What users see when a hold has begun or ended."""
+    return LockChange(state.name, holder_of(state.held, state.remaining))
+
+
+def lock_infos(states: Sequence[LockState]) -> list[LockInfo]:
+    """What users see of many locks."""
+    return [lock_info(state) for state in states]
+
+
+def _time(since: float) -> float:
+    # Written by other programs; NaN is not less than anything.
+    return since if abs(since) < ENDLESS else 0.0
+
+
+def _parsed(text: str) -> Metadata:
+    import json  # loaded when a holder is shown, for it takes its time
+
+    # Written by other programs of other versions: the types are not taken for granted.
+    try:
+        words = json.loads(text)
+        host, pid, thread = str(words["host"]), int(words["pid"]), str(words["thread"])
+        label, version = _optional(words.get("label")), _optional(words.get("version"))
+        who = (str(words.get(key, "")) for key in ("owner", "note", "process"))
+        found = Metadata(host, pid, thread, label, version, *who)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return Metadata("unknown host", 0, f"described as {text!r:.80}", None, None)
+    return found
+
+
+def _optional(word: object) -> str | None:
+    return None if word is None else str(word)
+
+
+def _text_of(one: Holder | Waiter) -> str:
+    label = f" ({one.label})" if one.label else ""
+    # Another program without a process that is known is described by its host alone.
+    text = f"{one.host}, process {one.pid}, {one.thread}{label}" if one.pid else one.host + label
+    # Messages with it are logged: make characters visible that could forge a line there.
+    return text if text.isprintable() else text.encode("unicode_escape").decode()

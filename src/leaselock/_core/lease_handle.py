@@ -1,0 +1,354 @@
+"""One acquisition, as the user has it in hand. Nested acquisitions share one hold."""
+
+from __future__ import annotations
+
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leaselock._core import conversion, timing, validity
+from leaselock._core.effects import FOREVER
+from leaselock._core.events import hold_event
+from leaselock._core.hold import NOT_OURS, RAN_OUT, TAKEN, UNCONFIRMED, Hold, State
+from leaselock._core.timing import Retry
+from leaselock._core.validation import (
+    LONGEST_LEASE,
+    SHORTEST_LEASE,
+    checked_seconds,
+    checked_timeout,
+)
+from leaselock.errors import (
+    LeaselockError,
+    LeaseLost,
+    NotHeld,
+    OutcomeUnknown,
+    StoreError,
+    WouldDeadlock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock._core.backend import Lifetime, Mode
+    from leaselock._core.effects import Guard, Owner
+    from leaselock._core.hold_registry import HoldRegistry
+
+
+H = TypeVar("H")
+L = TypeVar("L")
+
+
+def if_granted(handle: H | None, wrap: Callable[[H], L]) -> L | None:
+    """What *wrap* makes of the handle of a grant; None if there was no grant."""
+    return None if handle is None else wrap(handle)
+
+
+class LeaseHandle:
+    """One acquisition of a lock: it is released once."""
+
+    # What most leases do not change is an attribute of the class: that costs them nothing.
+    guard: Guard | None = None
+    released = False
+    failed = False
+    """Its release found that the lease was lost."""
+    detached = False
+    prolongs = False
+    """It has a fixed lease renewed until its own release (`Hold.prolonged`)."""
+    owner: weakref.ref[Owner] | None = None
+    """Who has entered the body of a `with` on it."""
+    place: object = None
+    """Where that was (`Mutex.enter`)."""
+
+    def __init__(self, registry: HoldRegistry, hold: Hold, waiting: set[Any] | None = None) -> None:
+        self.registry = registry
+        self.hold = hold
+        # Where its waits for an upgrade are found, to be cancelled: those of its lock object.
+        self.waiting = waiting
+        # The mode of this lease; that of the hold is the strongest of its leases.
+        self.mode = hold.modes[-1]
+
+    def ensure(self) -> None:
+        """Raise LeaseLost, or NotHeld after the release, unless the lease is valid."""
+        if self.failed:
+            raise self.hold.lost(self.registry.store)
+        if self.released:
+            raise NotHeld(self.hold.claim.name, f"{self.hold.claim.name!r} was released already")
+        self.hold.check(self.registry.env.now(), self.registry.store)
+
+    def remaining(self) -> float:
+        """Seconds for which the lease stays valid without a renewal."""
+        return 0.0 if self.released else self.hold.remaining(self.registry.env.now())
+
+    def lost(self) -> bool:
+        """Whether the lease was lost. One that was released in time was not."""
+        return self.failed or not (self.released or self.hold.is_valid(self.registry.env.now()))
+
+    def prolong(self) -> None:
+        """Have a fixed lease renewed until the release of this one, which is nested in it."""
+        hold = self.hold
+        self.prolongs = True
+        hold.prolong()
+        # As if its last renewal had been confirmed in time: the next one may be due now.
+        self.registry.schedule(hold, hold.valid_until - hold.claim.lease)
+
+    def guard_body(self) -> None:
+        """Interrupt the body that begins now when the lease is lost, where that is possible."""
+        guard = self.guard = self.registry.env.guard()
+        if guard is not None:
+            self.hold.guards += (guard,)
+
+    async def begin_body(self, lease: L) -> L:
+        """Begin the body of a `with` on this lease."""
+        self.ensure()
+        if self.guard is None:
+            self.guard_body()
+        return lease
+
+    async def end_body(self, exception: BaseException | None) -> None:
+        """End it. The body may have released or detached the lease itself."""
+        if not self.released:
+            await self.leave(exception)
+        elif self.guard is not None:
+            self.unguard(self.guard, exception)
+
+    def state(self) -> str:
+        """What `repr` says of this lease."""
+        if self.lost():
+            return f"lost: {self.hold.reason or RAN_OUT}"
+        if not self.released:
+            return f"held, {self.remaining():.0f} s remaining"
+        return "detached" if self.detached else "released"
+
+    async def leave(self, exception: BaseException | None) -> None:
+        """End the body of a `with`. Its own *exception* is never replaced."""
+        interrupted = False
+        try:
+            if (guard := self.guard) is not None:
+                interrupted = self.unguard(guard, exception)
+            if isinstance(exception, GeneratorExit):
+                self.drop()  # the body was dropped: nothing can be awaited any more
+            else:
+                await self.release()
+        except LeaselockError as error:
+            if exception is None:
+                raise
+            if interrupted:
+                raise error from error.__cause__ or exception
+            exception.add_note(f"leaselock: {error}")
+
+    def unguard(self, guard: Guard, exception: BaseException | None) -> bool:
+        """Stop guarding the body; return whether *exception* was our own interruption."""
+        self.guard = None
+        self.hold.guards = tuple([other for other in self.hold.guards if other is not guard])
+        return guard.settle(exception)
+
+    async def release(self) -> None:
+        """Release this acquisition. The last one frees the lock.
+
+        LeaseLost if the store has not confirmed that the lock was held until now, whatever the
+        reason: its cause is the error of the store, if there was one.
+        """
+        hold, registry = self.hold, self.registry
+        now = registry.env.now()
+        if not self._end():
+            self.failed = not hold.is_valid(now)
+            hold.check(now, registry.store)
+            if (mode := self._weaker_mode()) is not None:
+                await conversion.weaken(registry, hold, mode)
+            return
+        valid = hold.is_valid(now)
+        registry.remove(hold)
+        if valid:
+            hold.step("release")
+        if registry.closed or hold.claim.client != registry.client:
+            hold.lose("its client was closed")
+        else:
+            in_flight = registry.in_flight
+            in_flight.active += 1
+            op_timeout = registry.op_timeout
+            until = timing.try_until(now, now + op_timeout, op_timeout)
+            try:
+                try:
+                    confirmed = await registry.backend.release(
+                        hold.claim, tombstone=hold.uncertain, until=until
+                    )
+                except StoreError as error:
+                    await self._release_again(error, now)
+                    # If a repeated release finds nothing, the first one was applied.
+                    confirmed = True
+            except StoreError as error:
+                registry.release_later(hold.claim)
+                valid = registry.env.now() < hold.valid_until
+                hold.lose(UNCONFIRMED if valid else RAN_OUT)
+                raise self._lost() from error
+            except BaseException:
+                registry.release_later(hold.claim)
+                raise
+            finally:
+                in_flight.exit()
+            if confirmed:
+                hold.step("done")
+                if registry.listeners.all:
+                    now = registry.env.now()
+                    event = hold_event("released", hold, now, now - hold.began)
+                    await registry.listeners.report(event, rare=False)
+            else:
+                hold.lose(NOT_OURS)
+        if hold.state is not State.FREE:
+            hold.lose(RAN_OUT)
+            raise self._lost()
+
+    def drop(self) -> None:
+        """Release this acquisition where nothing can be awaited: through the renewer."""
+        if self._let_go():
+            self.registry.release_later(self.hold.claim)
+
+    async def withdraw(self, until: float) -> None:
+        """Release this acquisition, which its caller never saw: at once if the store answers before
+        *until*, otherwise through the renewer.
+        """
+        registry, hold = self.registry, self.hold
+        if not self.released and self._let_go():
+            if registry.closed or registry.env.now() >= until:
+                registry.release_later(hold.claim)
+            else:
+                await registry.withdraw(hold.claim, tombstone=hold.uncertain, until=until)
+
+    def _let_go(self) -> bool:
+        """End this acquisition; return whether its claim must be released. A conversion to a weaker
+        mode is left to the renewer.
+        """
+        hold, registry = self.hold, self.registry
+        if self._end():
+            registry.remove(hold)
+            hold.step("release")
+            return True
+        if hold.state is State.HELD and (mode := self._weaker_mode()) is not None:
+            conversion.unsettle(registry, hold, mode)
+        return False
+
+    def _end(self) -> bool:
+        """Mark this handle as released; return whether it was the last one of its hold."""
+        name = self.hold.claim.name
+        if self.released:
+            raise NotHeld(name, f"{name!r} was released already")
+        self.released = True
+        self.hold.modes.remove(self.mode)
+        if self.prolongs:
+            self.hold.end_prolonging()
+        return not self.hold.modes
+
+    def _weaker_mode(self) -> Mode | None:
+        """The mode to convert the hold to, now that this lease has ended. None if it stays as it
+        is: the tokens that a grant has reserved are for writers, and with `min_hold` no other
+        client may have the lock for a while.
+        """
+        claim, left = self.hold.claim, conversion.strongest(self.hold.modes)
+        keeps = left == claim.mode or claim.tokens > 1 or claim.min_hold > 0
+        return None if keeps else left
+
+    def _lost(self) -> LeaseLost:
+        self.failed = self.released
+        self.registry.notify_lost(self.hold)
+        return self.hold.lost(self.registry.store)
+
+    async def _release_again(self, error: StoreError, now: float) -> None:
+        registry, hold = self.registry, self.hold
+        retry = Retry(registry.env, registry.op_timeout, now + registry.op_timeout)
+        release = partial(registry.backend.release, hold.claim, tombstone=hold.uncertain)
+        await retry.try_again(error, release)
+
+    async def extend(self, seconds: object) -> None:
+        """Make the lease end no sooner than *seconds* from now, once. Renewal goes on."""
+        length = checked_seconds(seconds, "extend", least=SHORTEST_LEASE, most=LONGEST_LEASE)
+        self.ensure()
+        await extend(self.registry, self.hold, length)
+
+    async def upgrade(self, timeout: object) -> bool:
+        """Make this lease exclusive; return whether that was so before *timeout* has passed."""
+        limit = checked_timeout(timeout)
+        self.ensure()
+        hold, now = self.hold, self.registry.env.now()
+        if hold.claim.mode == "permits":
+            raise ValueError(
+                f"{hold.claim.name!r} is a semaphore, whose permits cannot be upgraded; only a "
+                "lease of .update of a read/write lock can"
+            )
+        if hold.claim.mode == "shared":
+            raise WouldDeadlock(hold.claim.name, "exclusive")
+        if hold.claim.mode == "update":
+            deadline = FOREVER if limit is None else now + limit
+            if not await conversion.upgrade(self.registry, hold, deadline, self.waiting):
+                return False
+        hold.modes.remove(self.mode)
+        hold.modes.append("exclusive")
+        self.mode = "exclusive"
+        return True
+
+    async def detach(self) -> None:
+        """Leave the lock held for the rest of its lease; its token is needed to adopt it."""
+        self.ensure()
+        if self.hold.depth > 1:
+            raise NotHeld(self.hold.claim.name, "a nested acquisition cannot be detached")
+        if self.hold.provisional:
+            await self.extend(self.hold.claim.lease)
+        await self._set_lifetime("lease")
+        self.registry.remove(self.hold)
+        self.hold.step("detach")
+        self.released = self.detached = True
+
+    async def make_inheritable(self) -> tuple[int, ...]:
+        """Let the lock live as long as any process that has the returned descriptors."""
+        self.ensure()
+        if not self.registry.backend.capabilities.inheritable:
+            return ()
+        return await self._set_lifetime("client")
+
+    async def _set_lifetime(self, lifetime: Lifetime) -> tuple[int, ...]:
+        registry, hold = self.registry, self.hold
+        until = min(hold.valid_until, registry.env.now() + registry.op_timeout)
+        reply = await registry.backend.set_lifetime(hold.claim, lifetime, until)
+        if not reply.held:
+            hold.lose(TAKEN)
+            raise self._lost()
+        return reply.descriptors
+
+    def on_lost(
+        self, callback: Callable[[Any], object], lease: object, wrap: Callable[[Any], object]
+    ) -> None:
+        """Call *callback* with the user's lease when it is lost; soon, if it already is.
+
+        *wrap* makes a new lease of this handle, if the user has dropped that one by then.
+        """
+        known = (callback, weakref.ref(lease), weakref.ref(self), wrap)
+        self.hold.loss_callbacks = [*self.hold.loss_callbacks, known]
+        if self.lost():
+            self.hold.lose(RAN_OUT)
+            self.registry.notify_lost(self.hold)
+
+
+async def extend(registry: HoldRegistry, hold: Hold, length: float) -> None:
+    """Make a hold end no sooner than *length* seconds from now, once. LeaseLost if it has ended,
+    also while the store did not answer.
+    """
+    asked = registry.env.now()
+    until = min(hold.valid_until, asked + registry.op_timeout)
+    try:
+        with timing.concerning(hold.claim.name):
+            answers = await registry.backend.renew([hold.claim._replace(lease=length)], until)
+        if answers[0] is None:
+            raise OutcomeUnknown(
+                f"it is not known whether {hold.claim.name!r} is still held: try again"
+            )
+    except StoreError as error:
+        conversion.with_cause(registry, hold, registry.env.now(), error)
+        raise
+    if not answers[0]:
+        hold.lose(TAKEN)
+        registry.notify_lost(hold)
+        raise hold.lost(registry.store)
+    can = registry.backend.capabilities
+    hold.max_valid_until = max(hold.max_valid_until, validity.lease_end(can, asked, length))
+    hold.confirmed(validity.valid_until(can, asked, length))
+    hold.check(registry.env.now(), registry.store)
+    registry.schedule(hold, asked)

@@ -1,0 +1,376 @@
+"""A lock of one client, by its name: acquire it, nest, release it, inspect it."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+
+from leaselock._core import conversion, shared_thread
+from leaselock._core.acquisition import Acquisition, LockOptions
+from leaselock._core.backend import STRENGTH, Busy
+from leaselock._core.effects import FOREVER, Owner
+from leaselock._core.events import ask_note
+from leaselock._core.hold import Hold
+from leaselock._core.inspection import Holder, Waiter, holder_of, holders_of, waiter_of
+from leaselock._core.lease_handle import LeaseHandle, extend
+from leaselock._core.validation import checked_permits, checked_timeout, refuse
+from leaselock._core.watching import Watcher
+from leaselock.errors import (
+    AcquireTimeout,
+    AlreadyHeld,
+    LimitMismatch,
+    NotHeld,
+    WouldDeadlock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leaselock._core.backend import Claim, LockState, ModalBackend, Mode
+    from leaselock._core.effects import Process
+    from leaselock._core.hold_registry import HoldRegistry
+    from leaselock._core.local_handoff import LocalHandoff
+    from leaselock._core.renewer import Renewer
+
+
+# The modes, as the API names them.
+WORDS: dict[Mode, str] = {"exclusive": "write", "update": "update", "shared": "read"}
+
+
+T = TypeVar("T")
+L = TypeVar("L")
+
+
+def as_handle(handle: LeaseHandle) -> LeaseHandle:
+    """What a caller within the core gets: the lease itself."""
+    return handle
+
+
+def _as_it_is(mutex: Mutex, busy: Busy, limit: float | None) -> Busy:
+    return busy
+
+
+def _nothing(mutex: Mutex, busy: Busy, limit: float | None) -> None:
+    """A try returns None."""
+
+
+def _time_out(mutex: Mutex, busy: Busy, limit: float | None) -> NoReturn:
+    raise mutex.timed_out(busy, limit)
+
+
+class Mutex:
+    """A name, and the options with which this client acquires it."""
+
+    def __init__(
+        self, registry: HoldRegistry, renewer: Renewer, name: str, options: LockOptions
+    ) -> None:
+        self.registry = registry
+        self.renewer = renewer
+        self.name = name
+        self.options = options
+        # The leases that each thread or task has acquired through this object, the newest last.
+        self.handles: dict[weakref.ref[Owner], list[LeaseHandle]] = {}
+        # The leases of the bodies of `with` that have not ended, the newest last. A body may end in
+        # another thread or task than it began in.
+        self.entries: list[LeaseHandle] = []
+        # The owner, where that is this object.
+        self.itself = Owner("lock", f"{id(self):x}") if options.owned_by_lock else None
+        # The acquisitions through this object that have not ended, and the upgrades of its leases.
+        self.waiting: set[Acquisition | conversion.Upgrade] = set()
+
+    def acquire(
+        self, timeout: object, permits: object = 1, **unknown: object
+    ) -> Process[LeaseHandle]:
+        """Acquire the lock; AcquireTimeout when *timeout* seconds have passed, by default the
+        lock's own.
+
+        A wrong number is refused here, before anything is awaited.
+        """
+        refuse("acquire", unknown)
+        limit, permits = checked_timeout(timeout), checked_permits(permits, self.options.limit)
+        if limit is None:
+            limit = self.options.timeout
+        return self._acquire(limit, permits, _time_out, as_handle)
+
+    def try_acquire(
+        self, timeout: object = 0.0, permits: object = 1, **unknown: object
+    ) -> Process[LeaseHandle | None]:
+        """Acquire the lock; None when *timeout* seconds have passed."""
+        refuse("try_acquire", unknown)
+        limit, permits = checked_timeout(timeout), checked_permits(permits, self.options.limit)
+        return self._acquire(limit, permits, _nothing, as_handle)
+
+    def enter(self, granted: Callable[[LeaseHandle], L], place: object = None) -> Process[L]:
+        """Acquire the lock for the body of a `with`, which is interrupted when the lease is lost;
+        AcquireTimeout when the time has passed. The result is what *granted* makes of the lease.
+
+        *place* is something that `leave` has, too, when it is called for the same body.
+        """
+        return self._acquire(self.options.timeout, 1, _time_out, granted, True, place)
+
+    def obtain(self, deadline: float, permits: int) -> Process[LeaseHandle | Busy]:
+        """Acquire the lock until *deadline*: a lease, or why there is none."""
+        return self._acquire(deadline - self.registry.env.now(), permits, _as_it_is, as_handle)
+
+    def _owner(self) -> Owner:
+        return self.itself or self.registry.env.owner()
+
+    async def _acquire(
+        self,
+        limit: float | None,
+        permits: int,
+        refused: Callable[[Mutex, Busy, float | None], T],
+        granted: Callable[[LeaseHandle], L],
+        body: bool = False,
+        place: object = None,
+    ) -> L | T:
+        """Acquire the lock within *limit* seconds. One coroutine for all ways to ask for a lease:
+        while thousands of tasks wait, each one more counts.
+        """
+        registry, options = self.registry, self.options
+        owner = registry.env.owner()
+        holder = self.itself or owner
+        deadline = FOREVER if limit is None else registry.env.now() + limit
+        hold = None
+        if owner.holds and not (options.owned_by_lock or options.mode == "permits"):
+            hold = registry.of(owner, self.name)
+        if hold is not None:
+            if (busy := await self._nest(hold, deadline)) is not None:
+                return refused(self, busy, limit)
+        elif not options.cached or (hold := self._take_cached(owner)) is None:
+            note = "" if registry.note is None else await ask_note(registry.note)
+            claim = self._claim(owner, permits, note)
+            acquisition = Acquisition(registry, options, claim, deadline)
+            if registry.env.blocks_thread and acquisition.wait:
+                acquisition.beside = shared_thread.check(registry, owner, claim)
+            self.waiting.add(acquisition)
+            try:
+                found = await acquisition.obtain(self.renewer, holder)
+            finally:
+                self.waiting.discard(acquisition)
+            if not isinstance(found, Hold):
+                return refused(self, found, limit)
+            hold = found
+            hold.acquirer, hold.thread = owner.reference, owner.thread
+            if registry.env.records_call_sites():
+                hold.place = registry.env.call_site()
+        handle = LeaseHandle(registry, hold, self.waiting)
+        if options.renew and (hold.prolonged or not hold.renew):
+            handle.prolong()
+        handles = self.handles.get(holder.reference)
+        if handles is None:
+            handles = self._begin_list(holder)
+        while handles and handles[-1].released:
+            handles.pop()
+        # The handles do not know this list: a cycle would keep alive what its owner has dropped.
+        handles.append(handle)
+        if body:
+            handle.owner, handle.place = holder.reference, place
+            self.entries.append(handle)
+            handle.guard_body()
+        return granted(handle)
+
+    def _claim(self, owner: Owner, permits: int, note: str) -> Claim:
+        options = self.options
+        claim = self.registry.claim(
+            self.name,
+            options.lease,
+            options.label,
+            owner,
+            *(options.tokens, options.cached, options.mode, permits, options.limit, note),
+            options.owned_by_lock,
+        )
+        if options.min_hold:
+            claim = claim._replace(min_hold=options.min_hold, aligned=options.aligned)
+        return claim._replace(sides=True) if options.sides else claim
+
+    def cancel(self) -> int:
+        """End the acquisitions through this object that are waiting, and the waits for upgrades of
+        its leases; return how many.
+        """
+        waiting = [wait for wait in self.waiting if not wait.cancelled]
+        for wait in waiting:
+            wait.cancelled = True
+        if waiting:
+            self.registry.backend.wake([wait.claim.id for wait in waiting])
+        return len(waiting)
+
+    async def _nest(self, hold: Hold, deadline: float) -> Busy | None:
+        """Acquire again what this owner holds, which needs a request only for a stronger mode."""
+        hold.check(self.registry.env.now(), self.registry.store)
+        if not self.options.reentrant:
+            raise AlreadyHeld(self.name)
+        mode = self.options.mode
+        if STRENGTH[mode] > STRENGTH[hold.claim.mode]:
+            if hold.claim.mode != "update":
+                raise WouldDeadlock(self.name, WORDS[mode])
+            if not await conversion.upgrade(self.registry, hold, deadline, self.waiting):
+                return Busy(None, 0.0, ())
+        if self.options.lease > hold.claim.lease:
+            if not hold.renew:
+                await extend(self.registry, hold, self.options.lease)
+            hold.claim = hold.claim._replace(lease=self.options.lease)
+        hold.modes.append(mode)
+        return None
+
+    def _take_cached(self, owner: Owner) -> Hold | None:
+        """Take the lease that this client has kept, in one step and without a request."""
+        registry, options = self.registry, self.options
+        now, layer = registry.env.now(), cast("LocalHandoff", registry.backend)
+        lease = layer.cached_lease(self.name, options.lease, now)
+        if lease is None or not registry.renewing.running:
+            return None
+        claim = registry.claim(self.name, options.lease, options.label, owner, options.tokens, True)
+        hold = registry.add(
+            claim,
+            layer.take_cached(lease, claim),
+            lease.valid_until,
+            asked=now,
+            lasts=lease.valid_until - now,
+            renew=options.renew,
+            max_hold=options.max_hold,
+            owner=owner,
+        )
+        hold.acquirer, hold.thread = owner.reference, owner.thread
+        return hold
+
+    def timed_out(self, busy: Busy, limit: float | None) -> AcquireTimeout:
+        """The error for a claim that was not granted in time."""
+        holder, detail = holder_of(busy.held, None), ""
+        if holder is not None and holder.cooling_down:
+            detail = f"cooling down, held last by {holder}"
+        elif holder is not None:
+            detail = f"held by {holder}"
+            if holder.since is not None:
+                held_for = max(0.0, self.registry.env.wall() - holder.since)
+                detail += f" for {held_for:.1f} s"
+            if busy.holds > 1:
+                detail += f", and by {busy.holds - 1} more"
+        store = self.registry.store
+        return AcquireTimeout(self.name, limit, holder, busy.waiting, detail, store)
+
+    def _begin_list(self, owner: Owner) -> list[LeaseHandle]:
+        # Weak references in both directions: neither keeps the other alive, nor what it holds.
+        this = weakref.ref(self)
+
+        def forget(reference: weakref.ref[Owner]) -> None:
+            getattr(this(), "handles", {}).pop(reference, None)
+
+        return self.handles.setdefault(weakref.ref(owner, forget), [])
+
+    async def release(self) -> None:
+        """Release what this thread or task acquired last through this object."""
+        await self._newest("release").release()
+
+    async def leave(self, exception: BaseException | None, place: object = None) -> None:
+        """End the body of a `with`. Its own *exception* is never replaced."""
+        try:
+            handle = self._entered(place)
+        except NotHeld as error:
+            if exception is None:
+                raise
+            exception.add_note(f"leaselock: {error}")
+        else:
+            if exception is not None:
+                await handle.leave(exception)
+                return
+            if handle.guard is not None:
+                handle.unguard(handle.guard, None)
+            await handle.release()
+
+    def _entered(self, place: object) -> LeaseHandle:
+        """The lease of the body that ends; its entry ends, too."""
+        entries = self.entries
+        if entries and entries[-1].place == place is not None and not entries[-1].released:
+            return entries.pop()
+        owner = self._owner().reference
+        same_place = [entry for entry in entries if place is not None and entry.place == place]
+        found = same_place or [entry for entry in entries if entry.owner is owner] or entries
+        entered = next((entry for entry in reversed(found) if not entry.released), None)
+        self.entries = [e for e in entries if e is not entered and not e.released]
+        if entered is None:
+            raise self._not_held("leave")
+        return entered
+
+    def _newest(self, what: str) -> LeaseHandle:
+        handles = self.handles.get(self._owner().reference, [])
+        while handles and handles[-1].released:
+            handles.pop()
+        if not handles:
+            raise self._not_held(what)
+        return handles[-1]
+
+    def _not_held(self, what: str) -> NotHeld:
+        if self.itself is not None:
+            return NotHeld(
+                self.name, f"cannot {what} {self.name!r}: this lock object does not hold it"
+            )
+        if self.owned():
+            return NotHeld(
+                self.name,
+                f"cannot {what} {self.name!r} by this lock object: this thread or task has "
+                "acquired it by another one; release it by its lease or by that object",
+            )
+        return NotHeld(
+            self.name,
+            f"cannot {what} {self.name!r}: this thread or task does not hold it through "
+            "this lock object (another may, and a forked process holds nothing)",
+        )
+
+    def owned(self) -> bool:
+        """Whether this thread or task, or this object where it is the owner, has a valid hold."""
+        now, owner = self.registry.env.now(), self._owner()
+        if self.options.mode == "permits":
+            handles = self.handles.get(owner.reference, [])
+            return any(not handle.released and handle.hold.is_valid(now) for handle in handles)
+        hold = self.registry.of(owner, self.name)
+        if hold is None or STRENGTH[hold.claim.mode] < STRENGTH[self.options.mode]:
+            return False
+        return hold.is_valid(now)
+
+    def state(self) -> str:
+        """What `repr` says: the mode, unless it is exclusive, and the lease that was acquired last
+        through this object, by any owner.
+        """
+        now, mode, limit = self.registry.env.now(), self.options.mode, self.options.limit
+        kind = "" if mode in ("exclusive", "permits") else f", {mode}"
+        kind = f", {limit} permits" if limit else kind
+        handles = [handle for each in list(self.handles.values()) for handle in list(each)]
+        valid = [h for h in handles if not h.released and h.hold.is_valid(now)]
+        return f"{kind}, held, token {valid[-1].hold.token}" if valid else kind
+
+    def watch(self) -> Watcher:
+        """A watcher of this lock."""
+        return Watcher(self.registry, self.renewer, self.name)
+
+    async def holder(self) -> Holder | None:
+        """The holder of the lock; of several the oldest."""
+        state = await self._state()
+        return holder_of(state.held, state.remaining)
+
+    async def holders(self) -> list[Holder]:
+        """All holders of the lock, the oldest first."""
+        return holders_of(await self._state())
+
+    async def available(self) -> int:
+        """How many permits of the semaphore are not held."""
+        state = await self._state()
+        limit = state.limit or self.options.limit
+        return max(0, limit - sum(hold.record.permits for hold in state.holds))
+
+    async def resize(self, permits: object) -> None:
+        """Change the number of permits of the semaphore."""
+        limit = checked_permits(permits)
+        backend = cast("ModalBackend", self.registry.backend)
+        reply = await backend.resize(self.name, limit, self.registry.answer_by())
+        if reply.limit is None:
+            raise LimitMismatch(self.name, limit, None)
+        self.options = self.options._replace(limit=limit)
+
+    async def waiters(self) -> list[Waiter]:
+        """The waiters for the lock, in order."""
+        return [waiter_of(claim) for claim in (await self._state()).waiting]
+
+    async def _state(self) -> LockState:
+        (state,) = await self.registry.inspect(self.name, "*")
+        return state

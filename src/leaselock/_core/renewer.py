@@ -1,0 +1,248 @@
+"""The renewer: one process per client and protocol. It renews every lease, calls the callbacks of
+lost ones, and sends the pending releases.
+
+It sleeps until the earliest time at which a hold needs it, and is woken only for an earlier one. So
+a lock that is acquired and released thousands of times within this time costs it nothing. Renewals
+that are due at about the same time are sent as one request.
+
+A renewal has three outcomes (hazard C10). The hold is renewed; or the store says that it is gone,
+and it is lost at once; or there is no answer, and the renewal is repeated until the hold is not
+valid any more, and then it is lost, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from leaselock._core import conversion, timing, validity
+from leaselock._core.backend import Listening
+from leaselock._core.effects import FOREVER, CallUser, Sleep, Spawn, Wait
+from leaselock._core.events import LATE, hold_event
+from leaselock._core.hold import CLOSED, TAKEN, Hold, State
+from leaselock.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from leaselock._core.backend import Claim
+    from leaselock._core.effects import Signal
+    from leaselock._core.events import EventKind
+    from leaselock._core.hold_registry import HoldRegistry
+
+# How many renewals are sent as one request.
+BATCH = 500
+
+
+class Renewer:
+    """Renews the holds of one registry."""
+
+    def __init__(self, registry: HoldRegistry) -> None:
+        self.registry = registry
+        # How often in a row a renewal, a conversion, and the start of a callback have failed.
+        self.failures = self.unsettled = self.not_started = 0
+        # When to start the callbacks that could not be started.
+        self.start_at = FOREVER
+        backend = registry.backend
+        self.wait: Callable[[Signal, float], Awaitable[object]] = (
+            backend.wait_and_listen if isinstance(backend, Listening) else Wait
+        )
+
+    async def start(self) -> None:
+        """Start the renewer, unless it runs."""
+        await self.registry.renewing.start(self.keep, "renewer")
+
+    async def keep(self) -> None:
+        """Run until the client is closed."""
+        registry = self.registry
+        while not registry.closed:
+            await self._rest()
+            await registry.pending_releases.send(registry.backend, self._due())
+            await self._settle()
+            await self._renew()
+            await self._notify_lost()
+
+    async def _rest(self) -> None:
+        registry = self.registry
+        # Keep a planned time even if its hold is gone: otherwise every acquire after a release
+        # would wake the renewer.
+        promised = registry.planned if registry.planned > registry.env.now() else FOREVER
+        registry.planned = min(
+            self._due(), registry.pending_releases.next_try(), self.start_at, promised
+        )
+        await self.wait(registry.changed, registry.planned)
+        registry.changed.clear()
+
+    def _due(self) -> float:
+        return min(
+            (min(hold.next_check, hold.settles_at()) for hold in self.registry.held()),
+            default=FOREVER,
+        )
+
+    async def _settle(self) -> None:
+        env = self.registry.env
+        for hold in self.registry.held():
+            if hold.settles_at() <= env.now():
+                if await conversion.settle(self.registry, hold):
+                    self.unsettled = 0
+                else:
+                    self.unsettled += 1
+                    hold.settle_at = env.now() + timing.pause(self.unsettled, env.random())
+
+    async def _renew(self) -> None:
+        now = self.registry.env.now()
+        due = [hold for hold in self.registry.held() if self._is_due(hold, now)]
+        for start in range(0, len(due), BATCH):
+            await self._renew_batch(due[start : start + BATCH])
+
+    def _is_due(self, hold: Hold, now: float) -> bool:
+        if hold.valid_until >= hold.max_valid_until or not hold.is_valid(now):
+            return False
+        early = validity.renew_early(self.registry.backend.capabilities, hold.claim.lease)
+        return hold.next_check <= now + early
+
+    async def _renew_batch(self, holds: list[Hold]) -> None:
+        registry = self.registry
+        asked = registry.env.now()
+        shortest = min(hold.valid_until for hold in holds) - asked
+        until = asked + min(registry.op_timeout, shortest / validity.RENEWALS_PER_LEASE)
+        claims = [self._wanted(hold, asked) for hold in holds]
+        try:
+            answers = await registry.backend.renew(claims, until)
+        except StoreError as error:
+            self._try_again(holds)
+            self._report("renewal_failed", holds, str(error))
+            return
+        unknown = [hold for hold, renewed in zip(holds, answers, strict=True) if renewed is None]
+        self.failures = 0
+        # With what was left of each lease until now.
+        self._report("renewed", [h for h, renewed in zip(holds, answers, strict=True) if renewed])
+        for hold, claim, renewed in zip(holds, claims, answers, strict=True):
+            if renewed is not None:
+                self._renewed(hold, asked, claim.lease) if renewed else self._taken(hold)
+        if unknown:
+            self._try_again(unknown)
+
+    def _report(self, kind: EventKind, holds: list[Hold], reason: str = "") -> None:
+        """Have an event reported for each hold, by another process: a listener may be slow."""
+        registry, now = self.registry, self.registry.env.now()
+        listeners = registry.listeners
+        if listeners.of_rare():
+            for hold in holds:
+                event = hold_event(kind, hold, now, hold.valid_until - now, reason)
+                # Where holds end with a session, a renewal makes one valid for less than its lease.
+                end = validity.valid_until(registry.backend.capabilities, now, event.lease)
+                event = event._replace(lease=end - now)
+                rare = kind != "renewed" or event.seconds < event.lease * LATE
+                due = listeners.of_rare() if rare else listeners.all
+                registry.due_events += [(listener, event) for listener in due]
+
+    def _try_again(self, holds: list[Hold]) -> None:
+        self.failures += 1
+        env = self.registry.env
+        for hold in holds:
+            # A hold that was extended to the end of its fixed lease meanwhile is not renewed again.
+            again = env.now() + timing.pause(self.failures, env.random())
+            final = hold.valid_until >= hold.max_valid_until
+            hold.next_check = hold.valid_until if final else min(hold.valid_until, again)
+
+    def _wanted(self, hold: Hold, asked: float) -> Claim:
+        """The claim to renew: of a fixed lease, and near the end of *max_hold*, what is left."""
+        can = self.registry.backend.capabilities
+        left = validity.lease_for(can, asked, hold.max_valid_until)
+        if hold.renew and left >= hold.claim.lease:
+            return hold.claim
+        return hold.claim._replace(lease=left)
+
+    def _renewed(self, hold: Hold, asked: float, lease: float) -> None:
+        hold.confirmed(validity.valid_until(self.registry.backend.capabilities, asked, lease))
+        self.registry.schedule(hold, asked)
+
+    def _taken(self, hold: Hold) -> None:
+        # While the hold is being released the answer is out of date.
+        if hold.state is State.HELD:
+            hold.lose(TAKEN)
+
+    async def _notify_lost(self) -> None:
+        registry, now = self.registry, self.registry.env.now()
+        lost = []
+        for hold in registry.held():
+            hold.expire(now)
+            if hold.state is State.LOST:
+                registry.stop_renewing(hold)
+                registry.collect_callbacks(hold)
+                lost.append(hold)
+        await self._call_back()
+        # After the callbacks have been started: the release lets the next owner in.
+        for hold in lost:
+            self._release_lost(hold)
+
+    async def _call_back(self) -> None:
+        """Start the callbacks of lost holds, each as a process of its own, and one process that
+        reports events. If that fails, try again later: the holds are renewed meanwhile.
+        """
+        registry, env = self.registry, self.registry.env
+        callbacks, events = registry.due_callbacks, registry.due_events
+        try:
+            while callbacks:
+                callback = callbacks.pop(0)
+                try:
+                    await Spawn(call(*callback), "lost")
+                except BaseException:
+                    callbacks.insert(0, callback)
+                    raise
+            if events:
+                await registry.reporting.start(self._report_events, "events")
+        except Exception as error:
+            self.not_started += 1
+            self.start_at = env.now() + timing.pause(self.not_started, env.random())
+            if self.not_started == 1:
+                await CallUser(_raise, error)
+        else:
+            self.not_started, self.start_at = 0, FOREVER
+
+    async def _report_events(self) -> None:
+        """Report the events of renewals, in their order. A listener may end this process: then the
+        renewer starts another one.
+        """
+        registry = self.registry
+        events = registry.due_events
+        try:
+            while events:
+                await CallUser(*events.popleft())
+        finally:
+            if events:
+                registry.wake_renewer(0.0)
+
+    def _release_lost(self, hold: Hold) -> None:
+        # A hold that ends with its session may still exist: the session may be found again.
+        if self.registry.backend.capabilities.session_timeout < FOREVER:
+            self.registry.release_later(hold.claim)
+
+    async def finish(self, until: float) -> None:
+        """Release everything, as far as the store answers before *until*; the client closes."""
+        registry = self.registry
+        for hold in registry.held():
+            if hold.lose(CLOSED) and hold.owned:
+                registry.release_later(hold.claim)
+            registry.collect_callbacks(hold)
+            registry.remove(hold)
+        pending = registry.pending_releases
+        while pending and registry.env.now() < until:
+            await pending.send(registry.backend, FOREVER)
+            if pending:
+                await Sleep(min(until, pending.retry_at()))
+        # By the closing thread or task: at the end of the interpreter no other one can be started.
+        while registry.due_callbacks:
+            await CallUser(*registry.due_callbacks.pop(0))
+
+
+async def call(callback: Callable[[Any], object], lease: object) -> None:
+    """Call one callback, as a process of its own: one that is slow, or ends its thread or task,
+    does not keep the others from being called.
+    """
+    await CallUser(callback, lease)
+
+
+def _raise(error: Exception) -> NoReturn:
+    """Have the driver report an error as it reports one of the user's functions."""
+    raise error

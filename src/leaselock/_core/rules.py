@@ -1,0 +1,536 @@
+"""Who holds a lock, and who is next: the decisions of a store, written once.
+
+Each function carries out one request on a `LockRow`, which is where a store keeps one lock. It runs
+alone on that row (in a transaction, under a mutex), so it is one atomic step of the store. The
+memory store and the SQLite file run these functions in production; so do the simulator's models.
+
+A lock has any number of holds, and a queue of claims in the order of their arrival. A claim is
+granted if and only if it is compatible with all holds and with every claim ahead of it: no claim is
+overtaken by a later one that conflicts with it. Every request first removes the holds that have
+ended and grants what can be granted then (`expire_and_grant`); and it notifies once, from the state
+before against the state after (`notify_changes`).
+
+A waiter is granted a lock for CONFIRM_WITHIN seconds. It is notified and asks again, which confirms
+the grant for the whole lease. So a dead waiter delays no other. Stopped waiters, however many they
+are, delay the others by no more than CONFIRM_WITHIN in all: a living waiter asks at least that
+often, and after a grant that was not confirmed, claims that have not asked since it are passed
+over until their client sends a request again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from leaselock._core.backend import (
+    STRENGTH,
+    WATCH_INTERVAL,
+    Acquire,
+    BreakLock,
+    Broken,
+    Busy,
+    Claim,
+    Convert,
+    Converted,
+    Grant,
+    HoldRecord,
+    HoldState,
+    Lifetime,
+    LifetimeSet,
+    LockState,
+    Mismatch,
+    Mode,
+    Release,
+    Released,
+    Resize,
+    Resized,
+    compatible,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+# Seconds.
+CONFIRM_WITHIN = 2.0
+# A waiter asks at least so often: more often than a grant must be confirmed, see above.
+RECHECK_INTERVAL = 0.9 * CONFIRM_WITHIN
+# A claim that has not asked for so long is dropped.
+FORGET_AFTER = 15.0
+NEVER = 1e9
+# Precedes the id of a claim that was released while its lock stays taken: no late request of the
+# claim can touch what is left of its hold.
+COOLING = "released:"
+# Holds of these modes conflict with every other claim, and queued claims of these with all behind.
+CLOSED: frozenset[Mode] = frozenset({"exclusive", "upgrading"})
+BLOCKING: frozenset[Mode] = frozenset({"exclusive", "permits"})
+
+
+class LockRow(Protocol):
+    """One lock in a store, for the length of one transaction."""
+
+    now: float
+    """The store's clock, in seconds."""
+    limit: int
+    """How many permits the name has as a semaphore; 0 if it never was one."""
+    doubt: float
+    """A grant was not confirmed: claims that have not asked since this time are passed over. 0 if
+    there are none.
+    """
+
+    @property
+    def wall(self) -> float:
+        """Unix time by the store's clock: shown as the beginning of a grant, and what periods are
+        aligned to.
+        """
+        ...
+
+    def holds(self) -> Sequence[HoldRecord]:
+        """The holds on record, in the order of their tokens; some may have ended."""
+        ...
+
+    def draw(self, count: int) -> int:
+        """The first of *count* consecutive tokens, which are greater than all before."""
+        ...
+
+    def put(self, hold: HoldRecord) -> None:
+        """Record a hold, or changes of one."""
+        ...
+
+    def remove(self, hold_id: str) -> None:
+        """Delete a hold."""
+        ...
+
+    def idle(self) -> bool:
+        """Whether there is neither a hold nor a queued claim."""
+        ...
+
+    def queue(self) -> Iterable[Claim]:
+        """The queued claims, the head first. They may be taken out meanwhile."""
+        ...
+
+    def has_queue(self) -> bool:
+        """Whether any claim is queued."""
+        ...
+
+    def queued(self, claim_id: str) -> bool:
+        """Whether the claim is queued."""
+        ...
+
+    def ahead(self, claim_id: str) -> Iterable[Claim]:
+        """The queued claims ahead of *claim_id*, the nearest first; all, if it is not queued. They
+        may be taken out meanwhile.
+        """
+        ...
+
+    def behind(self, claim_id: str) -> Claim | None:
+        """The claim directly behind."""
+        ...
+
+    def join(self, claim: Claim) -> None:
+        """Put at the tail of the queue; one that is queued keeps its place. It has asked now."""
+        ...
+
+    def quit(self, claim_id: str) -> bool:
+        """Take out of the queue; return whether it was there."""
+        ...
+
+    def touch(self, client: str) -> None:
+        """All queued claims of *client* have asked now; `doubt` is 0 if no claim is older."""
+        ...
+
+    def alive(self, client: str) -> bool:
+        """Whether the client is alive."""
+        ...
+
+    def has_tombstone(self, claim_id: str) -> bool:
+        """Whether the claim is refused for good."""
+        ...
+
+    def tombstone(self, claim_id: str) -> None:
+        """Refuse the claim from now on."""
+        ...
+
+    def watch(self, client: str) -> None:
+        """Notify the requesting client when *client* dies."""
+        ...
+
+    def notify(self, claim_id: str, client: str) -> None:
+        """Notify the client, after this transaction, that asking again may help the claim."""
+        ...
+
+    def notified(self) -> tuple[str, ...]:
+        """The ids of the notified claims that belong to the requesting client itself."""
+        ...
+
+
+# --- the state of a row ---------------------------------------------------------------------------
+
+
+def expired(row: LockRow, hold: HoldRecord) -> bool:
+    """Whether a hold on record has ended by itself."""
+    if hold.lifetime != "client" and hold.expires <= row.now:
+        return True
+    return not outlives(row, hold) and not row.alive(hold.client)
+
+
+def outlives(row: LockRow, hold: HoldRecord) -> bool:
+    """Whether the death of its client does not end the hold."""
+    return hold.lifetime in ("lease", "cooling") or hold.free_from > row.now
+
+
+def find(row: LockRow, claim_id: str) -> HoldRecord | None:
+    """The hold of a claim, if it has not ended."""
+    for hold in row.holds():
+        if hold.id == claim_id:
+            return None if expired(row, hold) else hold
+    return None
+
+
+def waiting(row: LockRow, claims: Iterable[Claim]) -> Iterator[Claim]:
+    """Those of the queued claims that count. Dead ones are removed, and those passed over that have
+    not asked since a grant that was not confirmed.
+    """
+    for claim in claims:
+        if claim.asked + FORGET_AFTER <= row.now or not row.alive(claim.client):
+            row.quit(claim.id)
+        elif claim.asked >= row.doubt:
+            yield claim
+
+
+def first(row: LockRow) -> Claim | None:
+    """The first waiter."""
+    return next(waiting(row, row.queue()), None)
+
+
+def in_use(row: LockRow) -> HoldRecord | Claim | None:
+    """A hold or a claim, which shows as what the name is in use."""
+    holds = row.holds()
+    return holds[0] if holds else first(row)
+
+
+class Seen(NamedTuple):
+    """What a request found: the modes of the holds, and the head of the queue."""
+
+    modes: dict[str, Mode]
+    head: str | None
+
+
+def seen(row: LockRow) -> Seen:
+    """The state before a request."""
+    head = first(row)
+    return Seen({hold.id: hold.mode for hold in row.holds()}, head.id if head else None)
+
+
+def expire_and_grant(row: LockRow) -> None:
+    """Remove the holds that have ended, and grant what can be granted."""
+    expire(row)
+    promote(row)
+
+
+def expire(row: LockRow) -> None:
+    """Remove the holds that have ended."""
+    for hold in row.holds():
+        if expired(row, hold):
+            if hold.offered and row.alive(hold.client):
+                row.doubt = max(row.doubt, hold.expires - CONFIRM_WITHIN)
+            row.remove(hold.id)
+
+
+def promote(row: LockRow) -> None:
+    """Complete an upgrade whose hold is the only one, and grant each claim that is compatible with
+    the holds and with the claims that stay ahead of it.
+    """
+    holds = list(row.holds())
+    if len(holds) == 1 and holds[0].mode == "upgrading":
+        row.put(holds[0]._replace(mode="exclusive", token=row.draw(1)))
+        return
+    if any(hold.mode in CLOSED for hold in holds):
+        return
+    stay: list[Claim] = []
+    for claim in waiting(row, row.queue()):
+        if compatible((*holds, *stay), claim, row.limit):
+            row.quit(claim.id)
+            holds.append(grant(row, claim, min(claim.lease, CONFIRM_WITHIN), offered=True))
+        else:
+            stay.append(claim)
+        if claim.mode in CLOSED or (stay and claim.mode in BLOCKING):
+            break
+
+
+def grant(row: LockRow, claim: Claim, lasts: float, *, offered: bool = False) -> HoldRecord:
+    """Record a hold with a new token."""
+    token, expires = row.draw(claim.tokens), row.now + lasts
+    _, claim_id, client, _, metadata, _, tokens, cached, mode, permits, *_ = claim
+    record = (token, expires, metadata, row.wall, tokens, cached, mode, permits, 0.0, 0, offered)
+    hold = HoldRecord(claim_id, client, "either", *record)
+    if claim.min_hold and not offered:
+        hold = confirmed(row, hold, claim)
+    row.put(hold)
+    return hold
+
+
+def confirmed(row: LockRow, hold: HoldRecord, claim: Claim) -> HoldRecord:
+    """The hold of a claim that has just been granted or confirmed, for its whole lease. The first
+    time decides until when the lock stays taken: a repeated request must not prolong that.
+    """
+    free_from = hold.free_from
+    if claim.min_hold and not free_from:
+        passed = row.wall % claim.min_hold if claim.aligned else 0.0
+        free_from = row.now + claim.min_hold - passed
+    expires = max(hold.expires, row.now + claim.lease, free_from)
+    return hold._replace(expires=expires, free_from=free_from, offered=False)
+
+
+def notify_changes(row: LockRow, before: Seen, asker: str) -> None:
+    """Notify every claim that was granted the lock or has become exclusive; and the first waiter,
+    when the holds or the first waiter have changed. The *asker* has its reply.
+    """
+    holds = row.holds()
+    for hold in holds:
+        if hold.id != asker and before.modes.get(hold.id) != hold.mode:
+            row.notify(hold.id, hold.client)
+    head = first(row)
+    if head is None or head.id == asker:
+        return
+    if head.id != before.head or before.modes != {hold.id: hold.mode for hold in holds}:
+        row.notify(head.id, head.client)
+
+
+def concluded(row: LockRow, before: Seen, asker: str) -> tuple[str, ...]:
+    """End a request that may have freed something; return the clients to notify by the reply."""
+    expire_and_grant(row)
+    notify_changes(row, before, asker)
+    return row.notified()
+
+
+# --- acquire and release --------------------------------------------------------------------------
+
+
+def acquire(row: LockRow, request: Acquire) -> Grant | Busy | Mismatch:
+    """Grant, confirm a grant, or queue."""
+    claim = request.claim
+    if row.has_tombstone(claim.id):
+        return Busy(None, NEVER, ())
+    if row.idle() and (claim.mode != "permits" or claim.permits <= _limit_of(row, claim)):
+        return Grant(grant(row, claim, claim.lease).token, row.notified())
+    before = seen(row)
+    expire(row)
+    if row.doubt:
+        row.touch(claim.client)  # before others are granted what it would be passed over for
+    promote(row)
+    reply = _acquire(row, request)
+    notify_changes(row, before, claim.id)
+    return reply._replace(notified=row.notified())
+
+
+def _limit_of(row: LockRow, claim: Claim) -> int:
+    """The limit for a claim of permits to an idle name; it is on record from now on."""
+    if claim.limit:
+        row.limit = claim.limit
+    return row.limit
+
+
+def _acquire(row: LockRow, request: Acquire) -> Grant | Busy | Mismatch:
+    claim = request.claim
+    hold = find(row, claim.id)
+    if hold is not None:
+        row.put(confirmed(row, hold, claim))
+        return Grant(hold.token, ())
+    if mismatch := _mismatch(row, claim):
+        row.quit(claim.id)
+        return mismatch
+    holds = row.holds()
+    # For permits every waiter ahead conflicts: it could not be granted what there is.
+    ahead = waiting(row, row.ahead(claim.id))
+    blocker = next((c for c in ahead if not _passes(c, claim)), None)
+    if blocker is None and compatible(holds, claim, row.limit):
+        row.quit(claim.id)
+        return Grant(grant(row, claim, claim.lease).token, ())
+    return _enqueue(row, request, holds, blocker)
+
+
+def _passes(ahead: Claim, claim: Claim) -> bool:
+    return claim.mode != "permits" and compatible((ahead,), claim)
+
+
+def _mismatch(row: LockRow, claim: Claim) -> Mismatch | None:
+    """Why the claim cannot wait, if that is so: the name is in use as something else."""
+    used = in_use(row)
+    if used is not None and (used.mode == "permits") != (claim.mode == "permits"):
+        return Mismatch(row.limit if used.mode == "permits" else None)
+    if claim.mode != "permits":
+        return None
+    limit = row.limit if used is not None else _limit_of(row, claim)
+    # One that was queued before the limit was changed goes on waiting.
+    agrees = claim.limit in (0, limit) or row.queued(claim.id)
+    return None if agrees and claim.permits <= limit else Mismatch(limit)
+
+
+def _enqueue(
+    row: LockRow, request: Acquire, holds: Sequence[HoldRecord], blocker: Claim | None
+) -> Busy:
+    """Queue the claim, if it waits; reply the oldest hold, and when to ask again."""
+    claim = request.claim
+    in_the_way = [hold for hold in holds if not compatible((hold,), claim)]
+    for hold in in_the_way:
+        if hold.cached:
+            row.notify(hold.id, hold.client)
+    retry_after = _next_end(row, in_the_way, only_offered=blocker is not None)
+    if request.wait:
+        row.join(claim)
+        retry_after = min(retry_after, RECHECK_INTERVAL)
+        if blocker is not None:
+            row.watch(blocker.client)
+        else:
+            _watch_all(row, in_the_way)
+    return Busy(holds[0] if holds else None, retry_after, (), holds=len(holds))
+
+
+def _next_end(row: LockRow, holds: Iterable[HoldRecord], *, only_offered: bool) -> float:
+    """Seconds until the first of these holds ends. Waiters behind others look at the end of a grant
+    that is not confirmed yet: the first waiter may be stopped.
+    """
+    ends = [
+        hold.expires if hold.lifetime != "client" else hold.free_from
+        for hold in holds
+        if hold.offered or not only_offered
+    ]
+    return min([end - row.now for end in ends if end > row.now], default=NEVER)
+
+
+def _watch_all(row: LockRow, holds: Iterable[HoldRecord]) -> None:
+    # The death of a client whose hold outlives it would be reported to every request.
+    for client in {hold.client: None for hold in holds if not outlives(row, hold)}:
+        row.watch(client)
+
+
+def renew(row: LockRow, claim: Claim) -> bool:
+    """Make the lease end no sooner than its length from now; False if the claim does not hold."""
+    hold = find(row, claim.id)
+    if hold is None:
+        return False
+    row.put(hold._replace(expires=max(hold.expires, row.now + claim.lease), offered=False))
+    return True
+
+
+def release(row: LockRow, request: Release) -> Released:
+    """Release, or leave the queue."""
+    claim_id = request.claim.id
+    if request.tombstone:
+        row.tombstone(claim_id)
+    holds = row.holds()
+    cools = request.claim.min_hold > 0
+    if len(holds) == 1 and holds[0].id == claim_id and not cools and not row.has_queue():
+        row.remove(claim_id)
+        return Released("held", row.notified())
+    before, behind = seen(row), row.behind(claim_id)
+    held = next((hold for hold in holds if hold.id == claim_id), None)
+    if held is not None:
+        row.remove(claim_id)
+        if cools and held.free_from > row.now:
+            # Waiters ask again then: they have seen the end of the hold, which is no earlier.
+            kept = held._replace(lifetime="cooling", expires=held.free_from)
+            row.put(kept._replace(id=COOLING + claim_id))
+        return Released("held", concluded(row, before, claim_id))
+    if not row.quit(claim_id):
+        return Released("absent", concluded(row, before, claim_id))
+    # The waiter that watched this one must watch another one now.
+    if behind is not None:
+        row.notify(behind.id, behind.client)
+        before = before._replace(head=behind.id)
+    return Released("waiting", concluded(row, before, claim_id))
+
+
+def tidy(row: LockRow) -> tuple[str, ...]:
+    """Remove the holds that have ended and the claims of dead clients, although none asks for them;
+    return the clients to notify.
+    """
+    before = seen(row)
+    for _ in waiting(row, row.queue()):
+        continue
+    return concluded(row, before, "")
+
+
+# --- what is done to holds ------------------------------------------------------------------------
+
+
+def convert(row: LockRow, request: Convert) -> Converted:
+    """Change the mode of a hold. One that waits to become exclusive looks again when another hold
+    may end.
+    """
+    claim_id, mode = request.claim.id, request.mode
+    before, hold = seen(row), find(row, claim_id)
+    if hold is not None and request.step > hold.step:
+        if mode == "exclusive" and hold.mode in ("update", "upgrading"):
+            row.put(hold._replace(mode="upgrading", step=request.step))
+        elif STRENGTH[mode] <= STRENGTH[hold.mode]:
+            row.put(hold._replace(mode=mode, step=request.step))
+    notified = concluded(row, before, claim_id)
+    hold, retry_after = find(row, claim_id), NEVER
+    if hold is not None and hold.mode == "upgrading":
+        others = [other for other in row.holds() if other.id != claim_id]
+        retry_after = min(_next_end(row, others, only_offered=False), RECHECK_INTERVAL)
+        _watch_all(row, others)
+    return Converted(hold, retry_after, notified)
+
+
+def set_lifetime(row: LockRow, claim_id: str, lifetime: Lifetime) -> LifetimeSet:
+    """Change what ends a hold."""
+    hold = find(row, claim_id)
+    if hold is None:
+        return LifetimeSet(False, ())
+    row.put(hold._replace(lifetime=lifetime))
+    return LifetimeSet(True, ())
+
+
+def break_lock(row: LockRow, request: BreakLock) -> Broken:
+    """End the hold with that token, or all holds."""
+    before = seen(row)
+    expire_and_grant(row)
+    holds, token = row.holds(), request.token
+    broken = [hold for hold in holds if hold.is_meant(token)]
+    for hold in broken:
+        row.remove(hold.id)
+    found = broken or holds
+    notified = concluded(row, before, "")
+    return Broken(found[0] if found else None, bool(broken), notified)
+
+
+def resize(row: LockRow, request: Resize) -> Resized:
+    """Change the number of permits. Claims in the queue that are for more ask again, and are
+    refused.
+    """
+    before = seen(row)
+    expire(row)
+    used = in_use(row)
+    if used is not None and used.mode != "permits":
+        return Resized(None, concluded(row, before, ""))
+    # Before anything is granted: a claim that fits only the number so far stays where it is.
+    row.limit = request.limit
+    for claim in row.queue():
+        if claim.permits > row.limit:
+            row.quit(claim.id)
+            row.notify(claim.id, claim.client)
+    return Resized(row.limit, concluded(row, before, ""))
+
+
+# --- inspection -----------------------------------------------------------------------------------
+
+
+def state(row: LockRow, name: str) -> LockState:
+    """What is shown of a lock. Nothing is changed."""
+    holds = tuple(
+        HoldState(hold, None if hold.lifetime == "client" else hold.expires - row.now)
+        for hold in row.holds()
+        if not expired(row, hold)
+    )
+    claims = tuple(claim for claim in row.queue() if row.alive(claim.client))
+    shown = [hold.record.mode for hold in holds] + [claim.mode for claim in claims]
+    return LockState(name, holds, claims, row.limit if shown[:1] == ["permits"] else 0)
+
+
+def look_again(state: LockState) -> float:
+    """After how many seconds a watcher looks again by itself: at the end of a lease, which sends no
+    notification.
+    """
+    ends = [hold.remaining for hold in state.holds if hold.remaining is not None]
+    return max(0.0, min([WATCH_INTERVAL, *ends]))

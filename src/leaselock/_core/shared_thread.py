@@ -1,0 +1,85 @@
+"""Waits that block a thread in which other owners run: the tasks of its event loop.
+
+A synchronous wait for a hold of such an owner could never end: while it lasts, that owner cannot
+release. So it is refused with `WouldDeadlock`. Only the holds of the same client are known here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock._core.backend import compatible
+from leaselock._core.inspection import waiter_of
+from leaselock.errors import StoreError, WouldDeadlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leaselock._core.backend import Claim, HoldRecord
+    from leaselock._core.effects import Owner
+    from leaselock._core.hold import Hold
+    from leaselock._core.hold_registry import HoldRegistry
+
+
+def check(registry: HoldRegistry, owner: Owner, claim: Claim) -> Sequence[Hold]:
+    """Raise WouldDeadlock if other owners of this thread have holds that exclude *claim*. Return
+    the holds of such owners that do not: they may exclude a claim ahead of it.
+    """
+    found = holds_beside(registry, owner, claim.name)
+    if found:
+        # The number of permits that a semaphore has may be known to the store only.
+        known = claim.mode != "permits" or claim.limit
+        if known and not compatible([hold.claim for hold in found], claim, claim.limit):
+            raise refusal(claim, found)
+    return found
+
+
+def holds_beside(registry: HoldRegistry, owner: Owner, name: str) -> Sequence[Hold]:
+    """The valid holds of a lock that other owners of this thread have acquired."""
+    thread = owner.thread
+    if thread is None or not thread.has_tasks:
+        return ()
+    now = registry.env.now()
+    return [
+        hold
+        for hold in registry.held()
+        if hold.thread is thread
+        and hold.claim.name == name
+        and hold.acquirer is not owner.reference
+        and hold.is_valid(now)
+    ]
+
+
+async def is_blocked(registry: HoldRegistry, claim: Claim, beside: Sequence[Hold]) -> bool:
+    """Whether a queued claim cannot be granted before the holds *beside* it end: a claim ahead of
+    it waits for them. False if the store does not answer: the next look asks again.
+    """
+    from leaselock._core.deadlocks import owner_of  # loaded where it is used
+
+    now = registry.env.now()
+    kept = [hold.token for hold in beside if hold.is_valid(now)]
+    if not kept:
+        return False
+    try:
+        (state,) = await registry.inspect(claim.name, "*")
+    except StoreError:
+        return False
+    # Some stores show holds and claims under ids of their own; an owner waits for one claim only.
+    own = owner_of(waiter_of(claim))
+    left = [each.record for each in state.holds if any(map(each.record.has_token, kept))]
+    # An upgrading hold waits for all others to end, and lets nobody in.
+    ahead: list[Claim | HoldRecord] = [
+        each.record for each in state.holds if left and each.record.mode == "upgrading"
+    ]
+    for waiting in state.waiting:
+        blocked = not compatible([*left, *ahead], waiting, state.limit)
+        if owner_of(waiter_of(waiting)) == own:
+            return blocked
+        if blocked:
+            ahead.append(waiting)
+    return False
+
+
+def refusal(claim: Claim, beside: Sequence[Hold]) -> WouldDeadlock:
+    """The error for a claim that waits for holds of this thread."""
+    return WouldDeadlock(claim.name, claim.mode, waiter_of(beside[0].claim).thread)

@@ -1,0 +1,119 @@
+"""Repeating a request until it is answered, and how long to wait for each answer."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from leaselock._core.effects import Env, Sleep
+from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+T = TypeVar("T")
+
+# Seconds.
+TRY_TIMEOUT = 1.0
+"""How long a request that must not wait may take: a try, a late release."""
+RELEASE_GRACE = 5.0
+"""For how long after the end of its lease a claim is still worth a release."""
+FIRST_PAUSE = 0.005
+LONGEST_PAUSE = 1.0
+SHORTEST_TRY = 0.05
+FROZEN = 0.25
+"""A try that ends so much after its limit shows that this process was frozen meanwhile."""
+
+
+def pause(attempt: int, chance: float) -> float:
+    """Exponential backoff with full jitter: clients that failed together do not return together
+    (hazard D10). *chance* is a random number from 0 up to 1.
+    """
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt, 10)) * (0.1 + 0.9 * chance)
+
+
+def answer_by(now: float, deadline: float, op_timeout: float) -> float:
+    """The time until which to wait for an answer of the store.
+
+    The deadline of the caller counts, so that a wait ends on time when the store is silent (hazard
+    B13). But a try, whose deadline is now, gets a short time: its request must be answered.
+    """
+    latest = now + op_timeout
+    if deadline >= latest:
+        return latest
+    return max(deadline, now + min(op_timeout, TRY_TIMEOUT))
+
+
+def try_until(now: float, give_up: float, op_timeout: float) -> float:
+    """The time until which one try may take: half of the time that is left, so that a request whose
+    reply was lost can be repeated.
+    """
+    left = give_up - now
+    if left > op_timeout:
+        left = op_timeout
+    half = left / 2
+    return now + (half if half > SHORTEST_TRY else min(left, SHORTEST_TRY))
+
+
+def outcome_unknown(error: StoreError) -> OutcomeUnknown:
+    """The error to raise for *error* when an earlier request was not answered. A refusal of the
+    last request says nothing about that one.
+    """
+    if isinstance(error, OutcomeUnknown):
+        return error
+    return OutcomeUnknown(f"{error} (and an earlier request was not answered)", error.reason)
+
+
+@contextmanager
+def concerning(name: str | None) -> Iterator[None]:
+    """Have an error of the store name the lock that a request is about."""
+    try:
+        yield
+    except StoreError as error:
+        raise error.concerning(name or "") from error.__cause__
+
+
+class Retry:
+    """An idempotent request that is repeated until it is answered, or until `give_up`."""
+
+    tries = 0
+    """How many requests were sent whose outcome is unknown."""
+    asked = 0.0
+    """When the last request was sent."""
+    refusals_are_final = True
+    """Whether a refusal is raised at once if no earlier request is in doubt."""
+
+    def __init__(self, env: Env, op_timeout: float, give_up: float) -> None:
+        self.env = env
+        self.op_timeout = op_timeout
+        self.give_up = give_up
+
+    async def until_answered(self, send: Callable[..., Awaitable[T]]) -> T:
+        """Call `send(until=...)` until it returns, with a growing pause between the tries."""
+        env = self.env
+        while True:
+            self.asked = now = env.now()
+            try:
+                return await send(until=try_until(now, self.give_up, self.op_timeout))
+            except StoreError as error:
+                self.failed(error)
+            await Sleep(min(self.give_up, env.now() + pause(self.tries, env.random())))
+
+    async def try_again(self, error: StoreError, send: Callable[..., Awaitable[T]]) -> T:
+        """The same after a first try, which failed with *error*."""
+        self.failed(error)
+        env = self.env
+        await Sleep(min(self.give_up, env.now() + pause(self.tries, env.random())))
+        return await self.until_answered(send)
+
+    def failed(self, error: StoreError) -> None:
+        """Count a failed try; raise when it was the last one."""
+        if self.refusals_are_final and not self.tries and isinstance(error, NotApplied):
+            raise error
+        self.count(error)
+
+    def count(self, error: StoreError) -> None:
+        """Count a try whose outcome is unknown."""
+        self.tries += 1
+        if self.env.now() >= self.give_up:
+            raise outcome_unknown(error) from error.__cause__

@@ -1,0 +1,193 @@
+"""Checks of the arguments of the public interface: names, times, sizes. No store is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from leaselock.errors import InvalidName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leaselock._core.backend import Mode
+
+L = TypeVar("L")
+
+LONGEST_NAME = 255
+MOST_LOCAL_HANDOFFS = 10_000
+MOST_PERMITS = 1_000_000
+WAITS = "timeout=None waits without limit, timeout=0 does not wait"
+TRIES = f"try_acquire() does not wait; {WAITS}"
+LENGTH = "lease= is the length of the lease in seconds, which is renewed unless renew=False"
+POLLS = "waiters are notified, they do not poll"
+# What the arguments of other libraries are here.
+HABITS = {
+    "blocking": TRIES,
+    "blocking_timeout": WAITS,
+    "acquire_timeout": WAITS,
+    **dict.fromkeys(("expire", "expiration", "ttl", "lease_time", "auto_release_time"), LENGTH),
+    **dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_interval"), POLLS),
+    "thread_local": 'owner="lock" makes the lock object the owner instead of the thread or task',
+    "auto_renewal": "renew=False turns the renewal off",
+    "renewal": "renew=False turns the renewal off",
+    "url": "the first argument of Client names the store: Client('redis://host')",
+    "id": "label= is shown to people who inspect the lock",
+}
+HAVE_ALL_SIDES = "memory, SQLite, and PostgreSQL and MySQL by lease have it"
+SHORTEST_LEASE = 0.05
+LONGEST_LEASE = 365 * 86400.0
+
+
+def checked_name(name: object) -> str:
+    """*name*, if it can be the name of a lock; InvalidName otherwise."""
+    if not isinstance(name, str):
+        raise InvalidName(f"the name of a lock is a str, not {type(name).__name__}: {name!r:.80}")
+    if not name:
+        raise InvalidName("the name of a lock cannot be empty")
+    if not name.isprintable():
+        _refuse_unprintable(name)
+    if len(name.encode()) > LONGEST_NAME:
+        raise InvalidName(
+            f"the name of a lock has at most {LONGEST_NAME} bytes of UTF-8, "
+            f"not {len(name.encode())}: {name!r:.80}"
+        )
+    return name
+
+
+def _refuse_unprintable(name: str) -> None:
+    # isprintable() also says no to harmless spaces of other scripts; only these can forge
+    # a log line, end a C string, or fail to encode.
+    for char in name:
+        if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 or char in "\u2028\u2029":
+            raise InvalidName(f"the name of a lock has no control characters: {name!r:.80}")
+        if 0xD800 <= ord(char) <= 0xDFFF:
+            raise InvalidName(f"the name of a lock has no lone surrogates: {name!r:.80}")
+
+
+def checked_seconds(value: object, what: str, *, least: float, most: float) -> float:
+    """*value* as a number of seconds from *least* to *most*; TypeError or ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} is a number of seconds, not {type(value).__name__}: {value!r:.80}")
+    try:
+        seconds = float(value)
+    except OverflowError:  # an int may be too large to become a float at all
+        seconds = float("inf") if value > 0 else float("-inf")
+    if not least <= seconds <= most:  # also false for NaN
+        # A year in digits, not as 3.1536e+07.
+        raise ValueError(f"{what} is from {least:g} to {most:.12g} seconds, not {seconds!r}")
+    return seconds
+
+
+def checked_lease(value: object) -> float:
+    """The length of a lease in seconds."""
+    return checked_seconds(value, "lease", least=SHORTEST_LEASE, most=LONGEST_LEASE)
+
+
+def checked_max_hold(value: object) -> float:
+    """For how many seconds a hold is renewed at most; None sets no bound."""
+    if value is None:
+        return float("inf")
+    return checked_seconds(value, "max_hold", least=SHORTEST_LEASE, most=float("inf"))
+
+
+def checked_timeout(value: object) -> float | None:
+    """A time to wait in seconds: None waits without limit, 0 does not wait."""
+    if value is None:
+        return None
+    try:
+        return checked_seconds(value, "timeout", least=0.0, most=float("inf"))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error} ({WAITS})") from None
+
+
+def checked_switch(value: object, what: str) -> bool:
+    """True or False, and nothing that only counts as one of them."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{what} is a bool, not {value!r:.80}")
+    return value
+
+
+def checked_owner(value: object) -> bool:
+    """Whether the lock object itself is the owner."""
+    if value is not None and value != "lock":
+        raise ValueError(f'owner is None (the thread or task) or owner="lock", not {value!r:.80}')
+    return value is not None
+
+
+def refuse(method: str, unknown: Iterable[str]) -> None:
+    """TypeError for arguments of other libraries, with ours for the same."""
+    for word in unknown:
+        advice = HABITS.get(word, "there is no such argument")
+        raise TypeError(f"{method}() has no argument {word!r}: {advice}")
+
+
+def checked_label(value: object) -> str | None:
+    """A short text that is stored with the hold and shown; longer ones are truncated."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"label is a str, not {type(value).__name__}")
+    return shortened(value)
+
+
+def checked_label_from(value: object) -> bool:
+    """Whether labels say which line of the program acquires a lock."""
+    if value is not None and value != "caller":
+        raise ValueError(f'label_from is None or "caller", not {value!r:.80}')
+    return value is not None
+
+
+def shortened(text: str) -> str:
+    """*text*, truncated to the length that every store can hold."""
+    return text.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
+
+
+def checked_body(function: object, *, awaited: bool) -> None:
+    """TypeError for a function whose body runs after its call has returned (or was *awaited*): the
+    lock would be released before.
+    """
+    import inspect  # loaded here, for it takes its time
+
+    begun = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    if begun or (not awaited and inspect.iscoroutinefunction(function)):
+        raise TypeError(
+            f"the body of {function!r:.80} runs after its call has returned, and would not be "
+            "under the lock: acquire the lock inside it, with `with` or `async with`"
+        )
+
+
+def checked_local_handoffs(value: object) -> int:
+    """How often a lease may be handed on within a client before it is released."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"local_handoffs is an int, not {type(value).__name__}: {value!r:.80}")
+    if not 0 <= value <= MOST_LOCAL_HANDOFFS:
+        raise ValueError(f"local_handoffs is from 0 to {MOST_LOCAL_HANDOFFS}")
+    return value
+
+
+def checked_permits(value: object, limit: int = 0) -> int:
+    """A number of permits: at most *limit*, where that is known."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"permits is an int, not {type(value).__name__}: {value!r:.80}")
+    if not 0 < value <= (limit or MOST_PERMITS):
+        most = f"{limit}, which is all that there are" if limit else MOST_PERMITS
+        raise ValueError(f"permits is from 1 to {most}, not {value!r:.80}")
+    return value
+
+
+def side_of(sides: dict[Mode, L], mode: Mode) -> L:
+    """One side of a read/write lock; ValueError where the protocol does not have it."""
+    if mode not in sides:
+        raise ValueError(f"this protocol has read/write locks without {mode!r}: {HAVE_ALL_SIDES}")
+    return sides[mode]
+
+
+def checked_token(value: object) -> int:
+    """A fencing token."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a fencing token is an int, not {type(value).__name__}: {value!r:.80}")
+    if not 0 < value < 2**63:
+        # Python itself refuses to write the digits of a huge one.
+        shown = value if abs(value) < 2**256 else "one that long"
+        raise ValueError(f"a fencing token is from 1 to 2**63 - 1, not {shown}")
+    return value

@@ -1,0 +1,64 @@
+"""Until when a hold is valid. Pure arithmetic: the times are handed in.
+
+A hold is valid from the moment its request was sent, never from the moment the reply arrived
+(hazard B2), and for less than its lease: the store's clock may run faster than the client's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock._core.effects import FOREVER
+
+if TYPE_CHECKING:
+    from leaselock._core.backend import Capabilities
+
+RENEWALS_PER_LEASE = 3
+# The rounding error of a sum of floats, in seconds.
+ROUNDING = 1e-6
+# The part of a session timeout for which one answer proves that the session is alive. The store may
+# count the silence of a client from an earlier request: in ZooKeeper up to a third of the session
+# (an idle client pings that often) and half a tick (a server reports to the leader) earlier.
+PROVEN_PART = 0.5
+
+
+def lease_end(can: Capabilities, asked: float, lease: float) -> float:
+    """The end of a lease that was requested at *asked*, as its holder must count it.
+
+    For a very short lease the margin shrinks with it.
+    """
+    margin = min(can.clock_margin, lease / 10)
+    return asked + lease * (1.0 - can.clock_drift) - margin
+
+
+def valid_until(can: Capabilities, asked: float, lease: float) -> float:
+    """Until when a reply to a request sent at *asked* makes a hold valid: to the end of the lease,
+    but where holds end with a session, no longer than the reply proves the session alive (hazard
+    I1).
+    """
+    end = lease_end(can, asked, lease)
+    session = can.session_timeout
+    return end if session == FOREVER else min(end, asked + session * PROVEN_PART)
+
+
+def lease_for(can: Capabilities, asked: float, until: float) -> float:
+    """The lease to request at *asked* for a hold that is valid until *until*: the inverse of
+    `lease_end`.
+    """
+    return (until - asked + can.clock_margin) / (1.0 - can.clock_drift) + ROUNDING
+
+
+def proof_interval(can: Capabilities, lease: float) -> float:
+    """For how long one reply makes a hold valid, at most."""
+    session = can.session_timeout
+    return lease if session == FOREVER else min(lease, session * PROVEN_PART)
+
+
+def renew_at(can: Capabilities, asked: float, lease: float) -> float:
+    """When to renew: a third of the lease after the last request that was answered."""
+    return asked + proof_interval(can, lease) / RENEWALS_PER_LEASE
+
+
+def renew_early(can: Capabilities, lease: float) -> float:
+    """Renewals that are due within this time of one another are sent as one request."""
+    return proof_interval(can, lease) / (4 * RENEWALS_PER_LEASE)

@@ -1,0 +1,121 @@
+"""Watching a lock: who holds it, and each change of that.
+
+Where the store notifies of changes, the watcher waits for a notification. Otherwise it looks again
+at intervals that grow. A notification is only a hint to look, so a lost one costs time and nothing
+else.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from leaselock._core.backend import ChangeNotifier, LockState, Watched
+from leaselock._core.effects import Wait
+from leaselock._core.inspection import lock_change
+from leaselock._core.timing import Retry
+from leaselock.errors import StoreError
+
+if TYPE_CHECKING:
+    from leaselock._core.backend import Claim
+    from leaselock._core.hold_registry import HoldRegistry
+    from leaselock._core.inspection import LockChange
+    from leaselock._core.renewer import Renewer
+
+# Seconds between two looks at a store that sends no notification, at first and at most.
+FIRST_INTERVAL = 0.05
+LONGEST_INTERVAL = 1.0
+GROWTH = 1.5
+# The end of a lease is looked at a moment later.
+SHORTEST_INTERVAL = 0.01
+# For so many seconds a store may be silent, or refuse connections, after the first look: a restart,
+# a failover.
+TOLERATED_SILENCE = 30.0
+
+Holds = tuple[tuple[str, int], ...]
+
+
+class Watcher:
+    """Follows the holds of one lock."""
+
+    def __init__(self, registry: HoldRegistry, renewer: Renewer, name: str) -> None:
+        self.registry = registry
+        self.renewer = renewer
+        self.name = name
+        # The holds that were reported last; None before the first report.
+        self.known: Holds | None = None
+        # The same one for all steps: a store remembers it for a while.
+        self.claim: Claim | None = None
+        self.interval = FIRST_INTERVAL
+
+    async def next(self) -> LockChange | None:
+        """The state of the lock as soon as it differs from the one reported before; None when the
+        client is closed. The first call returns at once.
+        """
+        registry = self.registry
+        if registry.closed:
+            return None
+        claim = self.claim
+        if claim is None or claim.client != registry.client:
+            claim = self.claim = registry.claim(self.name, 0.0, None, registry.env.owner())
+        in_flight = registry.in_flight
+        in_flight.active += 1
+        try:
+            await self.renewer.start()  # some stores are listened to by it
+            return await self._next(claim)
+        except StoreError:
+            if not registry.closed:
+                raise
+            return None
+        finally:
+            registry.backend.forget(claim)
+            in_flight.exit()
+
+    async def _next(self, claim: Claim) -> LockChange | None:
+        registry = self.registry
+        while not registry.closed:
+            asked, watched = await self._look(claim)
+            holds = _holds_of(watched.state)
+            if holds != self.known:
+                self.known = holds
+                self.interval = FIRST_INTERVAL
+                return lock_change(watched.state)
+            until = asked + max(SHORTEST_INTERVAL, watched.retry_after)
+            if watched.notified and not registry.closed:
+                await registry.backend.await_wakeup(claim, until)
+            else:
+                await Wait(registry.ending, until)
+        return None
+
+    async def _look(self, claim: Claim) -> tuple[float, Watched]:
+        """When the request was sent, and its reply."""
+        registry, backend = self.registry, self.registry.backend
+        first = self.known is None
+        timeout = registry.op_timeout if first else TOLERATED_SILENCE
+        retry = Retry(registry.env, registry.op_timeout, registry.env.now() + timeout)
+        retry.refusals_are_final = first
+        if isinstance(backend, ChangeNotifier):
+            watched = await retry.until_answered(partial(backend.watch_lock, claim))
+            if watched.notified:
+                return retry.asked, watched
+            state = watched.state
+        else:
+            (state,) = await retry.until_answered(partial(backend.inspect, self.name, "*"))
+        interval = min([self.interval, *_ends_of(state)])
+        self.interval = min(LONGEST_INTERVAL, self.interval * GROWTH)
+        return retry.asked, Watched(state, interval, notified=False)
+
+
+def _holds_of(state: LockState) -> Holds:
+    return tuple((hold.record.id, hold.record.token) for hold in state.holds)
+
+
+def _ends_of(state: LockState) -> list[float]:
+    return [hold.remaining for hold in state.holds if hold.remaining is not None]
+
+
+def or_stop(change: LockChange | None, stop: type[Exception]) -> LockChange:
+    """The change; *stop* is raised where there is none, to end an iteration."""
+    if change is None:
+        raise stop
+    return change

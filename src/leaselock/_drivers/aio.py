@@ -1,0 +1,379 @@
+"""The driver for asyncio: a process runs in the task that awaits it.
+
+A loop runs one step at a time, so no monitor is needed. A client belongs to one loop at a time.
+When that is closed, its holds are lost, and the client can serve another loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import inspect
+import warnings
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
+
+from leaselock._core.effects import (
+    Call,
+    CallUser,
+    Effect,
+    Process,
+    Signal,
+    Sleep,
+    Spawn,
+    Wait,
+)
+from leaselock._drivers.errors import as_public, refuse_pickling
+from leaselock._drivers.forgotten import CLOSER
+from leaselock._drivers.in_thread import InThread, Loop
+from leaselock._drivers.node import DRIVERS, forked_message
+from leaselock._drivers.owners import OWNERS
+from leaselock._drivers.system_env import Driver, time_left, was_dropped
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from concurrent.futures import Executor
+
+    from leaselock._core.backend import StoreLifecycle
+    from leaselock._core.effects import Owner
+    from leaselock._drivers.node import Node
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+CLOSE_TIMEOUT = 5.0
+# The tasks that close clients which were never closed.
+ENDING: set[asyncio.Task[None]] = set()
+
+
+class BodyGuard:
+    """Cancels the body of an `async with` when its lease is lost, as asyncio.timeout does."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        self.before = task.cancelling()
+        self.interrupted = False
+
+    def interrupt(self) -> None:
+        """Cancel the body, unless it runs this step itself, or its loop is closed."""
+        if self.task.get_loop().is_closed():
+            return
+        if not self.interrupted and self.task is not _current_task():
+            self.interrupted = True
+            self.task.cancel("the lease was lost")
+
+    def settle(self, exception: BaseException | None) -> bool:
+        """Take our cancellation back; return whether *exception* is it, and nothing else."""
+        if not self.interrupted:
+            return False
+        left = self.task.uncancel()
+        return left <= self.before and isinstance(exception, asyncio.CancelledError)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+class Aio(Driver):
+    """Steps the processes of one client in tasks."""
+
+    awaited = True
+    blocks_thread = False
+
+    def __init__(
+        self, stores: Sequence[StoreLifecycle] = (), blocking: Sequence[Node] = ()
+    ) -> None:
+        self.stores = stores
+        # What is called instead of each blocking node.
+        self.in_threads = {node: InThread(node) for node in blocking}
+        self.loop: Loop | None = None
+        self.background: set[asyncio.Task[None]] = set()
+        super().__init__()
+        DRIVERS.add(self)
+
+    def owner(self) -> Owner:
+        """The running task; the owner dies with it."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("an AsyncClient is used from a task, not from a loop callback")
+        return OWNERS.of_task(task)
+
+    def guard(self) -> BodyGuard | None:
+        """A guard over the running task."""
+        task = asyncio.current_task()
+        return None if task is None else BodyGuard(task)
+
+    def _bind(self, process: Process[Any]) -> None:
+        """Serve the running loop; close *process* if that is impossible."""
+        try:
+            loop = asyncio.get_running_loop()
+            if self.loop is not loop:
+                if self.loop is not None:
+                    self._rebind(self.loop)
+                self.loop = loop
+        except BaseException:
+            process.close()
+            raise
+
+    def _rebind(self, old: Loop) -> None:
+        if not old.is_closed():
+            raise RuntimeError(
+                "this AsyncClient belongs to another event loop that is still open; "
+                "make one client for each loop"
+            )
+        self._drop()
+        self._forget("the event loop in which it was taken is closed", ours=True)
+
+    def _drop(self) -> None:
+        """Let go of everything in the store, where its loop does not run."""
+        for node in self.in_threads.values():
+            node.interrupt()
+        for node in self.in_threads.values():
+            node.retire()
+        for node in self.in_threads.values():
+            node.close()
+        for store in self.stores:
+            store.abandon()
+
+    def _forget(self, reason: str, *, ours: bool) -> None:
+        self.background = set()
+        self.forgotten(reason, ours)
+
+    def after_fork(self) -> None:
+        """In a forked child: no loop runs, and nothing is held."""
+        self.loop = None
+        for node in self.in_threads.values():
+            node.after_fork()
+        for store in self.stores:
+            store.abandon()
+        self._forget(forked_message(), ours=False)
+
+    def __reduce__(self) -> NoReturn:
+        """Every object of a client refers to its driver, so none of them can be pickled."""
+        raise refuse_pickling()
+
+    async def run(self, process: Process[T]) -> T:
+        """Step *process* to its end in this task; return its result."""
+        loop = asyncio._get_running_loop()
+        if loop is None or loop is not self.loop:
+            self._bind(process)
+        answer: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                effect = process.send(answer) if error is None else process.throw(error)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            except BaseException as raised:
+                failure = raised
+                break
+            answer = error = None
+            try:
+                answer = await self._perform(effect)
+            except BaseException as raised:
+                # Cancellation, too, is thrown into the process, which knows what to undo.
+                error = raised
+        error = None
+        try:
+            # Not in the handler, so that its context is what the caller handles, if anything.
+            raise as_public(failure, self.store, self.typed)
+        finally:
+            del failure  # it has this frame in its traceback
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """The result of a function that awaits nothing, run as one step."""
+        return function()
+
+    def step(self, function: Callable[..., None], *arguments: object) -> None:
+        """Run a function that awaits nothing as one step."""
+        function(*arguments)
+
+    def _perform(self, effect: Effect[Any]) -> Awaitable[object]:
+        """What to await for the answer. It is no coroutine itself: each one costs memory and time
+        while a task waits.
+        """
+        if isinstance(effect, Call):
+            node = effect.node
+            if self.in_threads:
+                node = self.in_threads.get(node, node)
+            answer: Awaitable[object] = node.call(effect.request, effect.until)
+            return answer
+        if isinstance(effect, Wait):
+            return self._wait(effect.signal, effect.until)
+        if isinstance(effect, Sleep):
+            return self._sleep(effect.until)
+        if isinstance(effect, CallUser):
+            return self._call_user(effect)
+        if isinstance(effect, Spawn):
+            return self._start(effect)
+        raise TypeError(f"the core awaited {effect!r}, which is not an effect")
+
+    async def _wait(self, signal: Signal, until: float) -> bool:
+        if signal.is_set:
+            return True
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        wake = _Waker(woken)
+        signal.wakers.append(wake)
+        timer = loop.call_later(time_left(until), wake)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            signal.remove(wake)
+        return signal.is_set
+
+    async def _sleep(self, until: float) -> None:
+        await self._wait(Signal(), until)
+
+    async def _start(self, effect: Spawn) -> None:
+        self._spawn(effect.process, effect.name)
+
+    def _spawn(self, process: Process[None], name: str) -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._in_background(process), name=f"leaselock-{name}")
+        self.background.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            # A task that was cancelled before its first step has not begun its process.
+            process.close()
+            self.background.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _report(error, f"the {name} of a lock client failed")
+
+        task.add_done_callback(ended)
+
+    async def _in_background(self, process: Process[None]) -> None:
+        if not was_dropped(process):
+            await self.run(process)
+
+    async def _call_user(self, effect: CallUser) -> object:
+        try:
+            answer = effect.callback(effect.argument)
+            return await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:
+            if not effect.reported:
+                raise
+            _report(error, "a callback for a lost lease failed")
+            return None
+
+    async def end(self, process: Process[None]) -> None:
+        """Run the client's last process, and close the driver even if that fails."""
+        # First of all: if another loop is still open, nothing may be closed.
+        self._bind(process)
+        try:
+            await self.run(process)
+        finally:
+            await self.close()
+
+    def end_later(self) -> None:
+        """Close the client in the background: nothing refers to it any more. For a finalizer."""
+        if self.loop is None or self.last is None:
+            return
+        try:
+            self.loop.call_soon_threadsafe(self._end_in_task, self.loop, self.last)
+        except RuntimeError:
+            # The loop is closed.
+            CLOSER.close_later(self._drop)
+
+    def _end_in_task(self, loop: Loop, last: Callable[[], Process[None]]) -> None:
+        process = last()
+        task = loop.create_task(self.end(process), name="leaselock-closer")
+        ENDING.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            ENDING.discard(task)
+            # One that was cancelled before its first step has not begun its process.
+            process.close()
+            if task.cancelled():
+                self._drop()
+            elif (error := task.exception()) is not None:
+                _report(error, "closing a lock client that was never closed failed")
+
+        task.add_done_callback(ended)
+
+    def end_at_exit(self) -> None:
+        """Release what the client still holds when the interpreter ends; warn if that fails."""
+        if self.loop is None or self.last is None or not self.unreleased():
+            return
+        error: Exception | None = None
+        if self.loop.is_running():
+            error = RuntimeError("its event loop runs in another thread")
+        else:
+            loop = LastLoop() if self.loop.is_closed() else self.loop
+            try:
+                loop.run_until_complete(self.end(self.last()))
+            except Exception as raised:
+                error = raised
+            finally:
+                loop.close()
+        if names := self.unreleased():
+            why = f": {error}" if error else ""
+            text = f"an AsyncClient of {self.store} was never closed, and could not be{why}; "
+            text += f"until their leases end, these stay locked: {', '.join(map(repr, names))}"
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=1)
+
+    async def close(self) -> None:
+        """End the background tasks and close the stores."""
+        for node in self.in_threads.values():
+            node.interrupt()
+        for store in self.stores:
+            store.interrupt()
+        others = self.background - {asyncio.current_task()}  # a callback may close the client
+        if others:
+            await asyncio.wait(others, timeout=CLOSE_TIMEOUT)
+        for node in self.in_threads.values():
+            await node.finish()
+        for node in self.in_threads.values():
+            node.close()
+        for store in self.stores:
+            store.close()
+        if self.stores:
+            # A closed transport closes its socket in the next iteration of the loop.
+            await asyncio.sleep(0)
+
+
+class LastLoop(asyncio.SelectorEventLoop):
+    """A loop for the end of the interpreter, where no thread can be started: to look up a name, or
+    to call what blocks.
+    """
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Call the function in this thread: there is no other task."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class _Waker:
+    """Ends one wait. The signal, the timer, or both call it."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self.future = future
+
+    def __call__(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+def _report(error: BaseException, message: str) -> None:
+    loop = asyncio.get_running_loop()
+    loop.call_exception_handler({"message": message, "exception": error})
+
+
+def _at_exit() -> None:
+    for driver in list(DRIVERS):
+        if isinstance(driver, Aio):
+            driver.end_at_exit()
+
+
+atexit.register(_at_exit)

@@ -1,0 +1,58 @@
+"""The blocking nodes that a driver calls, and what happens to drivers when this process forks."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Protocol
+
+from leaselock._drivers.forgotten import CLOSER
+from leaselock._drivers.owners import OWNERS
+
+
+class Node(Protocol):
+    """A blocking node: it answers requests in the thread that calls it."""
+
+    def call(self, request: object, until: float) -> object:
+        """The reply; NotApplied or OutcomeUnknown if there is none by *until*."""
+        ...
+
+    def interrupt(self) -> None:
+        """End a call that has no deadline with NotApplied. Called from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Close connections and files. The next call opens new ones."""
+        ...
+
+    def after_fork(self) -> None:
+        """Drop, in a forked child, what belongs to the parent, without using it."""
+        ...
+
+
+class Forks(Protocol):
+    """A driver, as far as forks go."""
+
+    def after_fork(self) -> None:
+        """Forget, in a forked child, everything of the parent."""
+        ...
+
+
+# Every driver alive. A forked child must not share a socket, a descriptor or a hold (F6, F7).
+DRIVERS: weakref.WeakSet[Forks] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    OWNERS.forget()
+    for driver in list(DRIVERS):
+        driver.after_fork()
+    # After that: what is dropped there does no harm to the parent any more.
+    CLOSER.reset()
+
+
+def forked_message() -> str:
+    """The reason of the loss of a hold in a forked child."""
+    return f"it stayed with process {os.getppid()}, which forked this one"
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

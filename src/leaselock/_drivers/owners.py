@@ -1,0 +1,105 @@
+"""The owners of this process: its threads, tasks and greenlets.
+
+All clients share them: a thread or task is one owner, with whichever client it locks. An owner dies
+with its thread, task or greenlet, and its number is never given to another one, as the identifier
+of a thread and the address of a task are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from leaselock._core.effects import Owner, OwnerThread
+
+if TYPE_CHECKING:
+    import asyncio
+
+_NUMBERS = itertools.count(1)
+# These switch to another greenlet while one waits, so a greenlet is no part of the running task.
+_SCHEDULERS = ("gevent", "eventlet")
+
+
+class Owners:
+    """Finds the owner that runs."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin with new owners: nothing is held in a forked child."""
+        self.local = threading.local()
+        self.others: WeakKeyDictionary[Any, Owner] = WeakKeyDictionary()
+
+    def running(self) -> Owner:
+        """The task that runs in this thread, otherwise the greenlet, otherwise the thread.
+
+        A function that an event loop calls outside of any task belongs to the thread. Asked for
+        with each acquire: a thread without an event loop must not pay for those that have one.
+        """
+        modules = sys.modules
+        greenlets = modules.get("greenlet")
+        if greenlets is not None and (greenlet := greenlets.getcurrent()).parent is not None:
+            if any(name in modules for name in _SCHEDULERS):
+                return self.of_greenlet(greenlet)
+        else:
+            greenlet = None
+        asyncio = modules.get("asyncio")
+        if asyncio is not None:
+            try:
+                loop = asyncio._get_running_loop()
+            except AttributeError:
+                loop = None  # another thread is importing it, so no loop runs in this one
+            if loop is not None and (task := asyncio.current_task(loop)) is not None:
+                return self.of_task(task)
+        if greenlet is not None:
+            return self.of_greenlet(greenlet)
+        try:
+            owner: Owner = self.local.owner
+        except AttributeError:
+            owner = self.of_thread()
+        return owner
+
+    def of_thread(self) -> Owner:
+        """The running thread."""
+        try:
+            owner: Owner = self.local.owner
+        except AttributeError:
+            thread = threading.current_thread()
+            owner = self.local.owner = _new(thread.name, OwnerThread())
+        return owner
+
+    def of_task(self, task: asyncio.Task[Any]) -> Owner:
+        """A task of this thread."""
+        owner = self.others.get(task)
+        if owner is None:
+            thread = self.of_thread().thread
+            assert thread is not None
+            thread.has_tasks = True
+            owner = self.others[task] = _new(task.get_name(), thread)
+            task.add_done_callback(self._task_ended)
+        return owner
+
+    def of_greenlet(self, greenlet: Any) -> Owner:
+        """A greenlet: gevent and eventlet switch between them also where threads are not patched,
+        and then all of them share what is local to the thread.
+        """
+        owner = self.others.get(greenlet)
+        if owner is None:
+            name = threading.current_thread().name
+            owner = self.others[greenlet] = _new(f"{name}, greenlet {id(greenlet):x}", None)
+        return owner
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        # A reference to the ended task may be left; the owner that it was is gone.
+        self.others.pop(task, None)
+
+
+OWNERS = Owners()
+
+
+def _new(title: str, thread: OwnerThread | None) -> Owner:
+    return Owner(title, f"{next(_NUMBERS):x}", thread)

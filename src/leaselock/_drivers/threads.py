@@ -1,0 +1,231 @@
+"""The driver for threads: a process runs in the thread that calls it.
+
+Steps are taken under one monitor for each client, which is never held while waiting. So two threads
+interleave at the awaits of the core and nowhere else, as in the simulator.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from leaselock._core.effects import (
+    Call,
+    CallUser,
+    Effect,
+    Process,
+    Signal,
+    Sleep,
+    Spawn,
+    Wait,
+)
+from leaselock._drivers.errors import as_public, refuse_pickling
+from leaselock._drivers.forgotten import CLOSER, report
+from leaselock._drivers.node import DRIVERS, Node, forked_message
+from leaselock._drivers.owners import OWNERS
+from leaselock._drivers.system_env import Driver, time_left, was_dropped
+from leaselock._drivers.thread_pool import ThreadPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+
+    from leaselock._core.backend import StoreLifecycle
+
+T = TypeVar("T")
+JOIN_TIMEOUT = 5.0
+
+
+class Threads(Driver):
+    """Steps the processes of one client in threads."""
+
+    awaited = False
+    blocks_thread = True
+
+    def __init__(
+        self, stores: Sequence[StoreLifecycle] = (), blocking: Sequence[Node] = ()
+    ) -> None:
+        self.stores = stores
+        self.blocking = blocking
+        self.monitor = threading.RLock()
+        self.pool = ThreadPool(self._in_background)
+        super().__init__()
+        DRIVERS.add(self)
+
+    # The running task where an event loop runs in this thread, otherwise the thread.
+    owner = staticmethod(OWNERS.running)
+
+    def guard(self) -> None:
+        """The body of a thread cannot be interrupted; it uses `lost`, `ensure` or `on_lost`."""
+
+    def __reduce__(self) -> NoReturn:
+        """Every object of a client refers to its driver, so none of them can be pickled."""
+        raise refuse_pickling()
+
+    def run(self, process: Process[T]) -> T:
+        """Step *process* to its end in this thread; return its result."""
+        answer: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                with self.monitor:
+                    effect = process.send(answer) if error is None else process.throw(error)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            except BaseException as raised:
+                failure = raised
+                break
+            answer = error = None
+            try:
+                answer = self._perform(effect)
+            except BaseException as raised:
+                # An interrupt, too, is thrown into the process, which knows what to undo.
+                error = raised
+        error = None
+        try:
+            # Not in the handler, so that its context is what the caller handles, if anything.
+            raise as_public(failure, self.store, self.typed)
+        finally:
+            del failure  # it has this frame in its traceback
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """The result of a function that awaits nothing, run as one step."""
+        with self.monitor:
+            return function()
+
+    def step(self, function: Callable[..., None], *arguments: object) -> None:
+        """Run a function that awaits nothing as one step."""
+        with self.monitor:
+            function(*arguments)
+
+    def _perform(self, effect: Effect[Any]) -> object:
+        if isinstance(effect, Call):
+            answer: object = effect.node.call(effect.request, effect.until)
+            return answer
+        if isinstance(effect, Wait):
+            return self._wait(effect.signal, effect.until)
+        if isinstance(effect, Sleep):
+            self._wait(Signal(), effect.until)
+        elif isinstance(effect, Spawn):
+            self.pool.start(effect.process, effect.name)
+        elif isinstance(effect, CallUser):
+            return self._call_user(effect)
+        else:
+            raise TypeError(f"the core awaited {effect!r}, which is not an effect")
+        return None
+
+    def _wait(self, signal: Signal, until: float) -> bool:
+        gate = threading.Lock()
+        gate.acquire()
+        with self.monitor:
+            if signal.is_set:
+                return True
+            signal.wakers.append(gate.release)
+        try:
+            while not gate.acquire(timeout=time_left(until)):
+                if time_left(until) <= 0.0:
+                    break
+        finally:
+            with self.monitor:
+                signal.remove(gate.release)
+        return signal.is_set
+
+    def _in_background(self, process: Process[None]) -> None:
+        if was_dropped(process):
+            return
+        try:
+            self.run(process)
+        except SystemExit as error:
+            # It ends this thread only, of which the module threading would say nothing.
+            failure = RuntimeError(
+                "a callback or a listener raised SystemExit in a background thread of leaselock, "
+                "which does not end the program"
+            )
+            failure.__cause__ = error
+            report(failure)
+
+    def _call_user(self, effect: CallUser) -> object:
+        try:
+            return effect.callback(effect.argument)
+        except Exception as error:
+            if not effect.reported:
+                raise
+            report(error)  # the user's own function failed
+            return None
+
+    def end(self, process: Process[None]) -> None:
+        """Run the client's last process, and close the driver even if that fails.
+
+        A signal handler that has interrupted a call of this client may hold what that needs: then
+        it is done in the background, and the call ends with ClientClosed, or with what the handler
+        raises.
+        """
+        if self._is_interrupted(sys._getframe()):
+            CLOSER.close_later(functools.partial(self._end, process))
+        else:
+            self._end(process)
+
+    def _is_interrupted(self, frame: FrameType | None) -> bool:
+        """Whether this thread is in the middle of a call of this client, which is not a callback
+        of the user.
+        """
+        while frame is not None and frame.f_code is not CALLING_USER:
+            if frame.f_code in CALLS and frame.f_locals["self"] is self:
+                return True
+            frame = frame.f_back
+        return False
+
+    def _end(self, process: Process[None]) -> None:
+        try:
+            self.run(process)
+        finally:
+            self.close()
+
+    def end_later(self) -> None:
+        """Close the client in the background: nothing refers to it any more. For a finalizer."""
+        last = self.last
+        assert last is not None  # there was a client
+        CLOSER.close_later(lambda: self._end(last()))
+
+    def close(self) -> None:
+        """End the background threads and close the stores."""
+        for node in self.blocking:
+            node.interrupt()
+        with self.monitor:
+            for store in self.stores:
+                store.interrupt()
+        self.pool.close(JOIN_TIMEOUT)
+        for node in self.blocking:
+            node.close()
+        with self.monitor:
+            for store in self.stores:
+                store.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: only the forking thread runs, and nothing is held."""
+        self.monitor = threading.RLock()
+        self.pool = ThreadPool(self._in_background)
+        for node in self.blocking:
+            node.after_fork()
+        for store in self.stores:
+            store.abandon()
+        self.forgotten(forked_message(), False)
+
+
+# What a thread executes while it is in the middle of a call, and outside of it again.
+CALLS = {Threads.run.__code__, Threads._end.__code__}
+CALLING_USER = Threads._call_user.__code__
+
+
+def _at_exit() -> None:
+    CLOSER.finish()
+    for driver in list(DRIVERS):
+        if isinstance(driver, Threads) and driver.last is not None:
+            driver.end(driver.last())
+
+
+atexit.register(_at_exit)

@@ -1,0 +1,148 @@
+"""A detached lease outlives its client until it expires, and is controlled by its token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leaselock.errors import LeaseLost, NotHeld
+from testkit.conformance.child_process import send_to_parent
+from testkit.conformance.scenario import raising, scenario
+
+if TYPE_CHECKING:
+    from testkit.conformance.world import World
+
+
+@scenario("leases_expire", "detachable")
+async def detached_lease_outlives_its_client(world: World) -> None:
+    """Another client adopts the lease by its token and releases it."""
+    client, rival = world.client(), world.lock("a")
+    lease = await world.must_acquire(client.lock("a"))
+    await lease.detach()
+    await client.close()
+    assert await world.try_once(rival) is None
+    adopted = await world.first.adopt("a", lease.token)
+    assert (adopted.name, adopted.token, adopted.lost) == ("a", lease.token, False)
+    assert adopted.remaining > 20.0
+    await adopted.release()
+    await (await world.must_acquire(rival, 0)).release()
+
+
+@scenario("leases_expire", "detachable", "multiprocess")
+async def detached_lease_outlives_its_process(world: World) -> None:
+    """After the process has ended, the token still holds the lock."""
+    child = world.process(detach)
+    await child.end()
+    await world.wait_until(lambda: bool(child.words))
+    lock = world.lock("a")
+    assert await world.try_once(lock) is None
+    adopted = await world.first.adopt("a", int(child.words[0]))
+    await adopted.release()
+    assert not await lock.locked()
+
+
+async def detach(world: World) -> None:
+    """In a process: acquire the lock, detach it, and send its token."""
+    lease = await world.must_acquire(world.lock("a"))
+    await lease.detach()
+    send_to_parent(lease.token)
+
+
+@scenario("leases_expire", "detachable")
+async def detached_lease_expires(world: World) -> None:
+    """It is not renewed, even while its client lives."""
+
+    async def attempt(name: str) -> None:
+        lock = world.lock(name, lease=world.store.lease)
+        lease = await world.must_acquire(lock)
+        await lease.detach()
+        assert not lock.owned()
+        following = await world.must_acquire(world.lock(name))
+        assert following.token > lease.token
+        await following.release()
+        with raising(NotHeld, name):
+            await world.first.adopt(name, lease.token)
+
+    await world.retry_if_slow(5, attempt)
+
+
+@scenario("detachable")
+async def detached_lease_cannot_be_released_by_its_client(world: World) -> None:
+    """Releasing by the lease or by the lock raises NotHeld, and the lock stays held."""
+    lock = world.lock("a")
+    lease = await world.must_acquire(lock)
+    await lease.detach()
+    for release in (lease.release, lock.release):
+        with raising(NotHeld, "a"):
+            await release()
+    assert not lease.lost
+    assert await lock.locked()
+
+
+@scenario("leases_expire", "detachable")
+async def only_a_detached_lease_can_be_adopted(world: World) -> None:
+    """A free lock, an attached lease and a wrong token raise NotHeld."""
+    client = world.client()
+    with raising(NotHeld, "a"):
+        await client.adopt("a", 1)
+    lease = await world.must_acquire(world.lock("a"))
+    with raising(NotHeld, "a"):
+        await client.adopt("a", lease.token)
+    lease.ensure()
+    await lease.detach()
+    with raising(NotHeld, "a"):
+        await client.adopt("a", lease.token + 1 + world.store.local_handoffs)
+    await (await client.adopt("a", lease.token)).release()
+
+
+@scenario("leases_expire", "detachable")
+async def adopted_lease_can_be_extended(world: World) -> None:
+    """Extending works until the lock is broken; then it raises LeaseLost."""
+    lease = await world.must_acquire(world.lock("a", lease=5.0))
+    await lease.detach()
+    adopted = await world.client().adopt("a", lease.token)
+    await adopted.extend(20.0)
+    assert adopted.remaining > 10.0
+    await world.first.break_lock("a")
+    with raising(LeaseLost, "a"):
+        await adopted.extend(20.0)
+
+
+@scenario("leases_expire", "detachable")
+async def lease_adopted_by_two_clients_ends_with_the_first_release(world: World) -> None:
+    """Both may extend it; the other one learns of the release by its next request."""
+    detached = await world.must_acquire(world.lock("a"))
+    await detached.detach()
+    one, other = [await world.client().adopt("a", detached.token) for _ in range(2)]
+    assert one.token == other.token == detached.token
+    await one.extend(20.0)
+    await other.extend(20.0)
+    await one.release()
+    following = await world.must_acquire(world.lock("a"), 0)
+    with raising(LeaseLost, "a"):
+        await other.extend(20.0)
+    with raising(LeaseLost, "a"):
+        await other.release()
+    following.ensure()
+    await following.release()
+
+
+@scenario("leases_expire", "detachable")
+async def adopted_lease_outlives_its_adopter(world: World) -> None:
+    """Closing the adopting client does not release the lease."""
+    lease = await world.must_acquire(world.lock("a"))
+    await lease.detach()
+    adopter = world.client()
+    await adopter.adopt("a", lease.token)
+    await adopter.close()
+    assert await world.lock("a").locked()
+    assert (await world.first.adopt("a", lease.token)).remaining > 20.0
+
+
+@scenario("detachable")
+async def nested_acquisition_cannot_be_detached(world: World) -> None:
+    """NotHeld is raised, and both leases stay valid."""
+    lock = world.lock("a")
+    async with lock as outer, lock as inner:
+        with raising(NotHeld, "nested"):
+            await inner.detach()
+        outer.ensure()

@@ -1,0 +1,95 @@
+"""Runs a scenario: on a fresh store, in a new world, with clean-up.
+
+All modules with scenarios are imported here; importing them registers their scenarios.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from testkit.conformance import (
+    cancellation,
+    detached,
+    elections,
+    exclusion,
+    forks,
+    inspection,
+    interruption,
+    leases,
+    lifecycle,
+    local_handoff,
+    loops,
+    losses,
+    maintenance,
+    modes,
+    names,
+    options,
+    owners,
+    periods,
+    processes,
+    queues,
+    reentrancy,
+    tasks,
+    tokens,
+    usage,
+    waiting,
+    watching,
+)
+from testkit.conformance.asyncio_world import AsyncioWorld
+from testkit.conformance.scenario import SCENARIOS, Scenario
+from testkit.conformance.thread_world import ThreadWorld
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from testkit.conformance.store import Store
+    from testkit.conformance.world import World
+
+MODULES = (
+    exclusion,
+    owners,
+    reentrancy,
+    waiting,
+    queues,
+    leases,
+    losses,
+    tokens,
+    local_handoff,
+    processes,
+    lifecycle,
+    forks,
+    detached,
+    names,
+    options,
+    inspection,
+    watching,
+    periods,
+    elections,
+    maintenance,
+    usage,
+    cancellation,
+    interruption,
+    loops,
+    modes,
+    tasks,
+)
+WORLDS: dict[str, type[World]] = {world.driver: world for world in (ThreadWorld, AsyncioWorld)}
+
+
+def run_scenario(scenario: Scenario, store: Store, driver: str, folder: Path) -> None:
+    """Run *scenario* on a fresh instance of *store*; raise the error that shows its failure."""
+    world = WORLDS[driver](store, store.fresh(folder), folder)
+    alone = scenario.alone
+    coroutine = run_in_process(world, scenario.name) if alone else scenario.function(world)
+    world.run(world.run_and_close(coroutine))
+
+
+async def run_in_process(world: World, name: str) -> None:
+    """Run a scenario in a process of its own."""
+    await world.process(run_by_name, name).end()
+
+
+async def run_by_name(world: World, name: str) -> None:
+    """Run a scenario in this process; called in the process that `run_in_process` starts."""
+    (found,) = (scenario for scenario in SCENARIOS if scenario.name == name)
+    await world.run_and_close(found.function(world))

@@ -1,0 +1,91 @@
+"""The servers that tests share: once per worker, started by the first test that asks for one.
+
+Imported by tests/conftest.py alone: a fixture that a test module imports is another fixture, with a
+server of its own. A test that kills, freezes or configures a server starts its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from testkit.servers.databases import minimal
+from testkit.servers.ensembles import RestrictedEnsemble
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.pgbouncer import PgBouncer
+from testkit.servers.postgres import Postgres
+from testkit.servers.zookeeper import Ensemble
+
+import leaselock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T", Postgres, MariaDB)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """PostgreSQL as it is installed."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDB]:
+    """MariaDB as it is installed."""
+    with MariaDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_server: Postgres) -> Postgres:
+    """PostgreSQL with leaselock's tables."""
+    return _set_up(postgres_server)
+
+
+@pytest.fixture(scope="session")
+def mariadb(mariadb_server: MariaDB) -> MariaDB:
+    """MariaDB with leaselock's tables."""
+    return _set_up(mariadb_server)
+
+
+def _set_up(server: T) -> T:
+    with leaselock.Client(server.url) as client:
+        client.setup()
+    return server
+
+
+@pytest.fixture(scope="session")
+def as_worker() -> Callable[[Postgres | MariaDB], str]:
+    """The URL of a server for a user with the fewest rights, who is made once."""
+    known: dict[int, str] = {}
+
+    def url(server: Postgres | MariaDB) -> str:
+        if server.port not in known:
+            known[server.port] = minimal(server)
+        return known[server.port]
+
+    return url
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
+    """A proxy that pools transactions, in front of the one PostgreSQL."""
+    with PgBouncer(postgres) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def ensemble() -> Iterator[Ensemble]:
+    """ZooKeeper: three servers."""
+    with Ensemble() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def restricted(ensemble: Ensemble) -> Iterator[RestrictedEnsemble]:
+    """One who makes roots for a user with the fewest rights."""
+    made = RestrictedEnsemble(ensemble)
+    yield made
+    made.close()

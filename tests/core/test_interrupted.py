@@ -1,0 +1,322 @@
+"""Interrupted threads and tasks: what they wait for, and what is left to the renewer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.core.test_modes import OPTIONS
+from tests.core.test_service import Scene, mutex_of
+
+from leaselock._core.backend import Acquire, Release
+from leaselock._core.effects import FOREVER, Signal, Wait
+from leaselock._core.lease_handle import LeaseHandle
+from leaselock.errors import AcquireCancelled, AcquireTimeout, LeaseLost
+
+if TYPE_CHECKING:
+    from verification.simulation.world import Machine, Run
+
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.events import Event
+
+NOT_CONFIRMED = "the store has not confirmed yet that the claim to 'a' has left it"
+# Longer than the time for which an interrupted process waits for the store, which is a second.
+LONG = 2.0
+
+
+def waiting(scene: Scene) -> tuple[Machine, ClientCore, Run]:
+    """A client that waits for a lock that another one holds."""
+    other, rival = scene.client("two")
+    scene.do(other, mutex_of(rival).acquire(None), 0.5)
+    machine, service = scene.client()
+    return machine, service, scene.begin(machine, mutex_of(service).acquire(None))
+
+
+def events_of(service: ClientCore) -> list[Event]:
+    events: list[Event] = []
+    service.listen(events.append)
+    return events
+
+
+def queue_of(scene: Scene, name: str = "a") -> list[Any]:
+    entry = scene.store.table.entries.get(name)
+    return [] if entry is None else list(entry.queue)
+
+
+def test_a_cancelled_wait_ends_when_its_claim_has_left_the_store() -> None:
+    scene = Scene()
+    _, service, run = waiting(scene)
+    assert queue_of(scene)
+    seen: list[bool] = []
+    events = events_of(service)
+    run.machine.world.check = lambda: seen.append(bool(queue_of(scene))) if run.ended else None
+    scene.world.interrupt(run)
+    scene.world.play(scene.world.time + LONG)
+    assert run.error is not None
+    assert seen[0] is False
+    assert not hasattr(run.error, "__notes__")
+    assert [(event.kind, event.reason) for event in events] == [("cancelled", "")]
+    assert not service.contexts[None].registry.pending_releases
+
+
+def test_the_wait_for_a_silent_store_has_a_bound_and_the_rest_is_said() -> None:
+    scene = Scene()
+    _, service, run = waiting(scene)
+    events = events_of(service)
+    scene.store.silent = (Release,)
+    scene.world.interrupt(run)
+    scene.world.play(scene.world.time + 0.9)
+    assert not run.ended
+    scene.world.play(scene.world.time + 0.2)
+    assert run.error is not None
+    assert run.error.__notes__ == [f"leaselock: {NOT_CONFIRMED}"]
+    assert [(event.kind, event.reason) for event in events] == [("cancelled", NOT_CONFIRMED)]
+    scene.store.silent = ()
+    scene.world.play(scene.world.time + 5.0)
+    assert not queue_of(scene)
+    assert not service.contexts[None].registry.pending_releases
+
+
+def test_a_second_interruption_ends_the_wait_for_the_store() -> None:
+    scene = Scene()
+    _, service, run = waiting(scene)
+    events = events_of(service)
+    scene.store.silent = (Release,)
+    scene.world.interrupt(run)
+    scene.world.play(scene.world.time + 0.1)
+    assert not run.ended
+    scene.world.interrupt(run)
+    scene.world.play(scene.world.time + 0.1)
+    assert run.ended
+    assert [event.kind for event in events] == ["cancelled"]
+    scene.store.silent = ()
+    scene.world.play(scene.world.time + 5.0)
+    assert not queue_of(scene)
+
+
+def test_a_cancelled_lock_says_what_is_left_to_the_background() -> None:
+    scene = Scene()
+    other, rival = scene.client("two")
+    scene.do(other, mutex_of(rival).acquire(None), 0.5)
+    machine, service = scene.client()
+    mutex = mutex_of(service)
+    run = scene.begin(machine, mutex.acquire(None))
+    events = events_of(service)
+    scene.store.silent = (Release,)
+    mutex.cancel()
+    scene.world.play(scene.world.time + 0.9)
+    assert not run.ended
+    scene.world.play(scene.world.time + 0.2)
+    assert isinstance(run.error, AcquireCancelled)
+    assert run.error.__notes__ == [f"leaselock: {NOT_CONFIRMED}"]
+    assert events[-1].reason.endswith(NOT_CONFIRMED)
+
+
+def test_a_timeout_reports_what_is_left_to_the_background() -> None:
+    scene = Scene()
+    other, rival = scene.client("two")
+    scene.do(other, mutex_of(rival).acquire(None), 0.5)
+    machine, service = scene.client()
+    events = events_of(service)
+    scene.store.silent = (Release,)
+    with pytest.raises(AcquireTimeout):
+        scene.do(machine, mutex_of(service).acquire(0.5), 3.0)
+    assert (events[-1].kind, events[-1].reason) == ("timed_out", NOT_CONFIRMED)
+
+
+def all_of(service: ClientCore) -> Any:
+    return service.lock_all(["a", "b", "c"], None, reentrant=True, **OPTIONS)
+
+
+def held(scene: Scene) -> list[str]:
+    return [name for name, entry in scene.store.table.entries.items() if entry.holds]
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["answered", "silent"])
+def test_an_interrupted_wait_for_several_locks_releases_the_others(silent: bool) -> None:
+    scene = Scene()
+    other, rival = scene.client("two")
+    scene.do(other, mutex_of(rival, "c").acquire(None), 0.5)
+    machine, service = scene.client()
+    run = scene.begin(machine, all_of(service).acquire(None))
+    assert held(scene) == ["c", "a", "b"]
+    if silent:
+        scene.store.silent = (Release,)
+    found: list[list[str]] = []
+    scene.world.check = lambda: found.append(held(scene)) if run.ended else None
+    scene.world.interrupt(run)
+    scene.world.play(scene.world.time + 2.5)
+    assert run.error is not None
+    if silent:
+        assert found[0] == ["c", "a", "b"]
+        assert "the claim to 'a', 'b' has left it" in run.error.__notes__[-1]
+        scene.store.silent = ()
+        scene.world.play(scene.world.time + 5.0)
+    else:
+        assert found[0] == ["c"]
+    assert held(scene) == ["c"]
+    assert not service.contexts[None].registry.pending_releases
+
+
+def test_the_interrupted_end_of_a_body_on_several_locks_releases_all() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    locks = all_of(service)
+    leases = scene.do(machine, locks.enter(), 0.5)
+    scene.store.silent = (Release,)
+    run = scene.begin(machine, locks.leave(None))
+    scene.world.interrupt(run)
+    scene.world.play(scene.world.time + 0.1)
+    assert run.ended
+    assert all(handle.released and handle.guard is None for handle in leases.handles)
+    scene.store.silent = ()
+    scene.world.play(scene.world.time + 5.0)
+    assert held(scene) == []
+    again = scene.do(machine, locks.acquire(None), 0.5)
+    tokens = [[handle.hold.token for handle in each.handles] for each in (leases, again)]
+    assert all(map(int.__lt__, *tokens))
+
+
+class Guard:
+    """A guard of a body; it takes note of its end."""
+
+    settled = False
+
+    def interrupt(self) -> None:
+        raise AssertionError("no lease is lost")
+
+    def settle(self, exception: BaseException | None) -> bool:
+        self.settled = True
+        return False
+
+
+def test_no_guard_is_left_when_the_end_of_the_body_is_interrupted() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    locks, guards = all_of(service), [Guard() for _ in range(3)]
+    leases = scene.do(machine, locks.enter(), 0.5)
+    for handle, guard in zip(leases.handles, guards, strict=True):
+        handle.guard, handle.hold.guards = guard, (guard,)
+    scene.store.silent = (Release,)
+    run = scene.begin(machine, locks.leave(None))
+    scene.world.interrupt(run)
+    scene.world.play(scene.world.time + 0.1)
+    assert all(guard.settled for guard in guards)
+    assert not any(handle.hold.guards for handle in leases.handles)
+
+
+def test_members_are_released_later_when_the_client_is_closed_or_the_time_has_passed() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    registry = service.contexts[None].registry
+    first = scene.do(machine, mutex_of(service, "a").acquire(None), 0.5)
+    second = scene.do(machine, mutex_of(service, "b").acquire(None), 0.5)
+    scene.do(machine, first.withdraw(machine.now()), 0.0)
+    assert [pending.claim.name for pending in registry.pending_releases] == ["a"]
+    registry.closed = True
+    scene.do(machine, second.withdraw(FOREVER), 0.0)
+    assert [pending.claim.name for pending in registry.pending_releases] == ["a", "b"]
+
+
+# --- the loss of a lease --------------------------------------------------------------------------
+
+
+def lost_lease(scene: Scene) -> tuple[Machine, LeaseHandle, list[object]]:
+    """A lease, at whose end the renewer does not look, and what its callback is given."""
+    machine, service = scene.client()
+    handle = scene.do(machine, mutex_of(service, lease=1.0, renew=False).acquire(None), 0.1)
+    assert isinstance(handle, LeaseHandle)
+    given: list[object] = []
+    handle.on_lost(given.append, handle, lambda lost: lost)
+    handle.hold.next_check = FOREVER
+    scene.store.silent = (Release,)
+    return machine, handle, given
+
+
+def test_a_lost_lease_is_reported_even_if_its_release_is_interrupted() -> None:
+    scene = Scene()
+    machine, handle, given = lost_lease(scene)
+    handle.hold.lose("for this test")
+    run = machine.start(handle.release())
+    scene.world.after(0.001, lambda: scene.world.interrupt(run))
+    scene.world.play(scene.world.time + 0.1)
+    assert run.ended
+    assert not isinstance(run.error, LeaseLost)
+    assert given == [handle]
+
+
+def test_a_lost_lease_is_reported_even_if_it_is_dropped() -> None:
+    scene = Scene()
+    machine, handle, given = lost_lease(scene)
+    handle.hold.lose("for this test")
+
+    async def drop() -> None:
+        handle.drop()
+
+    # The renewer first tries the release, and the store is silent.
+    scene.do(machine, drop(), 1.5)
+    assert given == [handle]
+
+
+# --- closing --------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_close_is_continued_by_the_next_one() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    leases = [scene.do(machine, mutex_of(service, name).acquire(None), 0.1) for name in "abc"]
+    scene.store.silent = (Release,)
+    run = scene.begin(machine, service.close())
+    scene.world.interrupt(run)
+    scene.world.play(scene.world.time + 0.1)
+    assert run.ended
+    assert len(held(scene)) == len(leases)
+    scene.store.silent = ()
+    scene.do(machine, service.close())
+    assert held(scene) == []
+    scene.store.seen.clear()
+    scene.do(machine, service.close())
+    assert scene.store.seen == []
+
+
+def test_a_close_that_was_interrupted_while_it_waited_is_continued() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    lease = scene.do(machine, mutex_of(service).acquire(None), 0.1)
+    registry = service.contexts[None].registry
+    registry.in_flight.active += 1
+    run = scene.begin(machine, service.close())
+    assert not run.ended
+    scene.world.interrupt(run)
+    scene.world.play(scene.world.time + 0.1)
+    registry.in_flight.exit()
+    scene.do(machine, service.close())
+    assert held(scene) == []
+    assert lease.lost()
+
+
+# --- leases that are dropped ----------------------------------------------------------------------
+
+
+def test_dropped_leases_are_forgotten() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    registry, owners = service.contexts[None].registry, []
+
+    async def drop() -> None:
+        for number in range(50):
+            lease = await mutex_of(service, f"dropped {number}").acquire(None)
+            assert lease is not None
+            lease.hold.owned = number % 2 == 0  # half of them without the warning
+            del lease
+        owners.append(machine.owner())
+        await Wait(Signal(), machine.now() + 1.0)
+
+    with pytest.warns(ResourceWarning) as said:
+        scene.begin(machine, drop())
+    # Another test may have left something to the collector, which warns of it now.
+    assert sum("was dropped while held" in str(warning.message) for warning in said) == 25
+    # The last one is forgotten when the next hold begins.
+    assert len(registry.holds) <= 1
+    assert len(owners[0].holds) <= 1
+    assert len([seen for seen in scene.store.seen if isinstance(seen, Acquire)]) == 50

@@ -1,1 +1,0 @@
-"""The hazard table on private servers: `python -m tests.hazards`, which `make hazards` runs."""

@@ -1,0 +1,1 @@
+"""The hazard table on private servers, which `make hazards` runs."""

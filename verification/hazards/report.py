@@ -1,0 +1,86 @@
+"""The outcomes of a run as text and as Markdown.
+
+Nothing is left out: the matrix shows every cell, and the lists below it what was observed in each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verification.hazards.outcome import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from verification.hazards.runner import Table
+
+MARKS = {
+    Verdict.SURVIVED: "✔",
+    Verdict.FENCED: "F",
+    Verdict.FAILED: "✘",
+    Verdict.NOTHING: "-",
+    Verdict.UNPLAYED: "?",
+    Verdict.ERROR: "!",
+}
+LEGEND = {
+    Verdict.SURVIVED: "survived",
+    Verdict.FENCED: "two holds overlapped, the older holder's write was refused by its token",
+    Verdict.FAILED: "failed",
+    Verdict.NOTHING: "does not apply",
+    Verdict.UNPLAYED: "not played here",
+    Verdict.ERROR: "the trial itself failed",
+}
+PAGE = "hazards.md"
+
+
+def text(table: Table) -> str:
+    """Return the table as plain text."""
+    width = max(len(method.name) for method in table.methods) + 2
+    numbers = "".join(f"{number:>4}" for number in range(1, len(table.hazards) + 1))
+    lines = [f"{'':{width}}{numbers}"]
+    for method in table.methods:
+        marks = "".join(f"{MARKS[table.of(method, h).verdict]:>4}" for h in table.hazards)
+        lines.append(f"{method.name + (' *' if method.default else ''):{width}}{marks}")
+    lines += ["", "* a default of leaselock", *_legend(table), ""]
+    for number, hazard in enumerate(table.hazards, 1):
+        lines.append(f"{number:>3}  {hazard.key}: {hazard.title}")
+    return "\n".join(lines) + "\n"
+
+
+def _legend(table: Table) -> list[str]:
+    found = {outcome.verdict for outcome in table.outcomes.values()}
+    return [f"{MARKS[verdict]} {text}" for verdict, text in LEGEND.items() if verdict in found]
+
+
+def markdown(table: Table) -> str:
+    """Return the table as a Markdown page."""
+    heads = [f"[{number}](#{hazard.key})" for number, hazard in enumerate(table.hazards, 1)]
+    lines = [_row(["locking method", *heads]), "|---|" + ":-:|" * len(table.hazards)]
+    for method in table.methods:
+        name = f"**{method.name}**" if method.default else method.name
+        lines.append(_row([name, *(MARKS[table.of(method, h).verdict] for h in table.hazards)]))
+    lines += ["", f"Bold: the defaults of leaselock. {'; '.join(_legend(table))}."]
+    for hazard in table.hazards:
+        lines += ["", f"## {hazard.key}", "", *_seen(table, hazard.key)]
+    return "\n".join(lines) + "\n"
+
+
+def _seen(table: Table, key: str) -> Iterator[str]:
+    (hazard,) = (hazard for hazard in table.hazards if hazard.key == key)
+    where = f" ([{hazard.rows}]({PAGE}))" if hazard.rows else ""
+    yield f"**{hazard.title}**{where}. {hazard.about}"
+    yield from ("", "| locking method | | what happened |", "|---|:-:|---|")
+    for method in table.methods:
+        outcome = table.of(method, hazard)
+        yield _row([method.name, MARKS[outcome.verdict], outcome.seen])
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def summary(table: Table) -> str:
+    """Return the number of each verdict, in one line."""
+    found = [outcome.verdict for outcome in table.outcomes.values()]
+    counts = ", ".join(f"{found.count(v)} {v}" for v in Verdict if v in found)
+    return f"{len(table.hazards)} hazards on {len(table.methods)} locking methods: {counts}"

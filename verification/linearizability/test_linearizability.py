@@ -1,0 +1,155 @@
+"""Histories of locks, judged by a linearizability checker that others wrote, and that it bites."""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from testkit.chaos.run import run as run_chaos
+from testkit.servers.redis import Redis
+from verification.linearizability.broken import ERRORS, RedisLocks
+from verification.linearizability.operations import (
+    MODELS,
+    SHARED,
+    Checker,
+    Operation,
+    operations_of,
+)
+from verification.linearizability.workload import Ours, OurShared, run
+from verification.storms.targets import TARGETS
+
+import leaselock
+from leaselock._core.backend import compatible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from testkit.servers.postgres import Postgres
+
+SECONDS = 2.0
+CLIENTS, THREADS = 3, 2
+TRIES = 5
+
+
+@pytest.fixture(scope="module")
+def checker(tmp_path_factory: pytest.TempPathFactory) -> Checker:
+    return Checker(tmp_path_factory.mktemp("porcupine"))
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Redis]:
+    with Redis() as server:
+        yield server
+
+
+SHARING = ("sqlite-sharing", "postgres-lease-sharing")
+
+
+@pytest.mark.parametrize("name", ["sqlite", "redis", "postgres-lease", "zookeeper", *SHARING])
+def test_the_history_of_a_storm_is_linearizable(
+    name: str, checker: Checker, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        target = TARGETS[name](name, stack, tmp_path / "storm")
+        report = run_chaos(target, 1, 4.0, tmp_path / "storm", lambda fault: None)
+    operations = list(operations_of(report.history))
+    assert len(operations) > 20
+    for model in SHARED if name in SHARING else MODELS:
+        assert checker.complaints(model, operations) == []
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite", "redis", "postgres"])
+def test_nested_and_lost_holds_are_linearizable(
+    store: str, checker: Checker, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if store == "postgres":
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.url
+    elif store == "redis":
+        url = request.getfixturevalue("redis").url
+    else:
+        url = {"memory": "memory://linearizable", "sqlite": f"sqlite:///{tmp_path}/l.db"}[store]
+    with ExitStack() as stack:
+        clients = [stack.enter_context(leaselock.Client(url)) for _ in range(CLIENTS)]
+        makers = [partial(Ours, client, 0.15) for client in clients for _ in range(THREADS)]
+        operations = run(makers, SECONDS, 1)
+    assert {operation.kind for operation in operations} == {"acquire", "release", "expire"}
+    assert any(operation.hold.endswith("within") for operation in operations)
+    for model in ("reentrant", "reentrant-fenced"):
+        assert checker.complaints(model, operations) == []
+    assert checker.complaints("mutex", operations) != [], "nested acquires are no mutex"
+
+
+def shared_history(url: str, seconds: float = SECONDS) -> list[Operation]:
+    """What threads did that read, wrote and took permits."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(leaselock.Client(url)) for _ in range(CLIENTS)]
+        makers = [
+            partial(OurShared, client, 0.15, random.Random(f"{number} {thread}"))
+            for number, client in enumerate(clients)
+            for thread in range(THREADS)
+        ]
+        return run(makers, seconds, 1)
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
+def test_readers_writers_and_permits_are_linearizable(
+    store: str, checker: Checker, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if store == "postgres":
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.url
+    else:
+        url = {"memory": "memory://sharing", "sqlite": f"sqlite:///{tmp_path}/s.db"}[store]
+    operations = shared_history(url)
+    assert {operation.mode for operation in operations} == {"exclusive", "shared", "permits"}
+    for model in SHARED:
+        assert checker.complaints(model, operations) == []
+    assert checker.complaints("mutex", operations) != [], "readers exclude each other"
+
+
+def everything_fits(*_: object) -> bool:
+    return True
+
+
+def writers_ignored(others: Sequence[Any], claim: Any, limit: int = 0) -> bool:
+    """A reader enters beside a writer; a writer is right."""
+    if claim.mode == "shared":
+        return True
+    return compatible(others, claim, limit)
+
+
+def one_permit_more(others: Sequence[Any], claim: Any, limit: int = 0) -> bool:
+    return compatible(others, claim, limit + 1)
+
+
+@pytest.mark.parametrize("broken", [everything_fits, writers_ignored, one_permit_more])
+def test_broken_rules_of_sharing_are_found(
+    broken: Any, checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history may be right by chance, so several are judged: one that is wrong is enough."""
+    monkeypatch.setattr("leaselock._core.rules.compatible", broken)
+    histories = (shared_history(f"memory://{broken.__name__}-{i}", 1.0) for i in range(30))
+    assert any(checker.complaints("shared", operations) for operations in histories)
+
+
+def judged(checker: Checker, redis: Redis, error: str, seed: int) -> set[str]:
+    """The models that a lock with that error does not fit."""
+    redis.ask("FLUSHALL")
+    makers = [partial(RedisLocks, redis, error)] * (CLIENTS * THREADS)
+    operations = run(makers, SECONDS, seed)
+    return {model for model in MODELS if checker.complaints(model, operations)}
+
+
+def test_a_lock_without_an_error_fits_every_model(checker: Checker, redis: Redis) -> None:
+    assert judged(checker, redis, "", 1) == set()
+
+
+@pytest.mark.parametrize(("error", "model"), ERRORS.items())
+def test_a_broken_lock_is_found(error: str, model: str, checker: Checker, redis: Redis) -> None:
+    assert any(model in judged(checker, redis, error, seed) for seed in range(TRIES))

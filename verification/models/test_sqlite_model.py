@@ -1,0 +1,276 @@
+"""The real stores answer as their models do, in generated histories.
+
+The fast paths of the SQLite store are compared with the rules here, and so is the model that the
+simulation uses.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from verification.models.histories import Step, steps
+from verification.models.worlds import (
+    Clock,
+    Files,
+    FilesModel,
+    Memory,
+    TableAlone,
+    World,
+    claim_of,
+)
+
+from leaselock._backends.sqlite import store
+from leaselock._core.backend import (
+    WAKE_ALL,
+    Acquire,
+    BreakLock,
+    Broken,
+    Busy,
+    Claim,
+    Convert,
+    Converted,
+    Grant,
+    Inspect,
+    Lifetime,
+    LifetimeSet,
+    Mode,
+    Release,
+    Released,
+    Renew,
+    Resize,
+    SetLifetime,
+)
+
+QUICK = settings(max_examples=120)
+NAMES = ("a*", "ü")
+PATTERNS = ("*", "a[*]", "?", "nothing")
+LEASES = (1.0, 5.0, 30.0)
+LIFETIMES: tuple[Lifetime, ...] = ("either", "lease", "client")
+STEPS = (0.0, 0.25, 1.0, 2.0, 4.75, 25.0, 121.0)
+# The wall clock is set back, stands still, or continues.
+WALL_STEPS = (0, 1, 1, 700, -5_000_000, 40_000_000)
+KINDS = (
+    *(
+        "acquire",
+        "acquire",
+        "wait",
+        "wait",
+        "wait",
+        "again",
+        "release",
+        "release",
+        "tombstone",
+        "renew",
+        "set lifetime",
+    ),
+    *("break", "break token", "inspect", "inspect all", "time", "time", "close", "kill"),
+    *("convert", "convert", "resize"),
+)
+CHOICES = 42
+# How the claims of each name want it: now and then a name is wanted as another kind of lock.
+MODES: tuple[tuple[Mode, ...], ...] = (
+    ("exclusive", "exclusive", "shared", "shared", "update", "shared", "exclusive"),
+    ("permits", "permits", "permits", "permits", "permits", "permits", "exclusive"),
+)
+
+
+class Twins:
+    """A real store and its model."""
+
+    def __init__(self, real: World, model: World, clock: Clock) -> None:
+        self.real = real
+        self.model = model
+        self.clock = clock
+        self.lives = [0, 0, 0]
+        self.last: list[Claim | None] = [None, None, None]
+        self.tokens: list[int] = [0]
+        self.seen: Counter[str] = Counter()
+
+    def client(self, number: int) -> str:
+        return f"c{number}generation{self.lives[number]}"
+
+    def play(self, step: Step) -> None:
+        if step.kind == "time":
+            self.clock.seconds += STEPS[step.choice % len(STEPS)]
+            self.clock.micros += WALL_STEPS[step.choice % len(WALL_STEPS)]
+        elif step.kind in ("close", "kill"):
+            self.die(step.client, violently=step.kind == "kill")
+        else:
+            self.ask(self.client(step.client), self.request(step))
+        self.compare_messages()
+
+    def ask(self, client: str, request: Any) -> None:
+        real, model = self.real.answer(client, request), self.model.answer(client, request)
+        assert real == model
+        self.count(request, real)
+
+    def count(self, request: Any, reply: object) -> None:
+        self.seen[f"{type(request).__name__} {type(reply).__name__}"] += 1
+        if isinstance(reply, Grant):
+            self.tokens.append(reply.token)
+        if isinstance(reply, Released):
+            self.seen[reply.was] += 1
+        if isinstance(reply, Converted):
+            self.seen[f"Converted {reply.held.mode if reply.held else None}"] += 1
+        if isinstance(reply, Grant | Busy | Released | Broken) and reply.notified:
+            self.seen["notified"] += 1
+        if isinstance(reply, LifetimeSet):
+            self.seen[f"LifetimeSet {reply.held}"] += 1
+        if isinstance(reply, Broken):
+            self.seen[f"Broken {reply.done}"] += 1
+
+    def die(self, number: int, *, violently: bool) -> None:
+        for world in (self.real, self.model):
+            world.die(self.client(number), violently=violently)
+        self.lives[number] += 1
+        self.last[number] = None
+
+    def compare_messages(self) -> None:
+        for client in map(self.client, range(3)):
+            real, model = self.real.heard(client), self.model.heard(client)
+            if WAKE_ALL in model:
+                self.seen["death"] += 1
+                assert WAKE_ALL in real
+            else:
+                self.seen["message"] += len(model)
+                assert real == model
+
+    def request(self, step: Step) -> Any:
+        name, client = NAMES[step.name], self.client(step.client)
+        serial = 1 + 3 * step.name + step.slot
+        mode = MODES[step.name][step.choice % 7]
+        permits, limit = (
+            (1, 0) if mode != "permits" else (1 + step.choice % 3, (0, 3, 3)[step.slot])
+        )
+        claim = claim_of(client, name, serial, LEASES[step.slot])
+        claim = claim._replace(mode=mode, permits=permits, limit=limit)
+        if step.kind == "again":
+            claim = self.last[step.client] or claim
+        if step.kind in ("acquire", "wait", "again"):
+            self.last[step.client] = claim
+            return Acquire(claim, step.kind != "acquire")
+        return self.other_request(step, name, claim)
+
+    def other_request(self, step: Step, name: str, claim: Claim) -> Any:
+        claim = (self.last[step.client] or claim) if step.choice % 2 else claim
+        if step.kind in ("release", "tombstone"):
+            return Release(claim, step.kind == "tombstone")
+        if step.kind == "renew":
+            if step.choice > 20:  # an extension beyond the usual length
+                claim = claim._replace(lease=60.0)
+            return Renew([claim, *self.others(claim)][: 1 + step.choice % 3])
+        if step.kind == "convert":
+            mode: Mode = ("exclusive", "shared", "update")[step.choice % 3]
+            return Convert(claim, step.choice // 3, mode)
+        if step.kind == "resize":
+            return Resize(name, 1 + step.choice % 4)
+        if step.kind == "set lifetime":
+            return SetLifetime(claim, LIFETIMES[step.choice % 3])
+        if step.kind.startswith("break"):
+            newest = self.tokens[-1 - step.choice % min(3, len(self.tokens))]
+            return BreakLock(name, newest if step.kind == "break token" else None)
+        chosen = name if step.kind == "inspect" else None
+        return Inspect(chosen, PATTERNS[step.choice % len(PATTERNS)])
+
+    def others(self, claim: Claim) -> Iterator[Claim]:
+        for number, name in enumerate(NAMES):
+            yield claim_of(claim.client, name, 1 + 3 * number, LEASES[0])
+
+
+@contextmanager
+def on_files() -> Iterator[Twins]:
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "time", clock)
+        real = Files(Path(folder).resolve() / "locks.db", clock)
+        try:
+            yield Twins(real, FilesModel(clock), clock)
+        finally:
+            real.end()
+
+
+@contextmanager
+def in_memory() -> Iterator[Twins]:
+    clock = Clock()
+    yield Twins(Memory(clock), TableAlone(clock), clock)
+
+
+WORLDS = pytest.mark.parametrize("worlds", [on_files, in_memory])
+Worlds = Callable[[], Any]
+
+
+@WORLDS
+@given(history=steps(KINDS, CHOICES))
+@QUICK
+def test_a_store_answers_as_its_model(worlds: Worlds, history: list[Step]) -> None:
+    with worlds() as twins:
+        for step in history:
+            twins.play(step)
+
+
+@WORLDS
+@pytest.mark.parametrize("seed", range(3))
+def test_long_histories_show_everything(worlds: Worlds, seed: int) -> None:
+    rng = random.Random(seed)
+    with worlds() as twins:
+        for _ in range(700):
+            kind = rng.choice(KINDS)
+            twins.play(Step(kind, *map(rng.randrange, (3, 2, 3, CHOICES))))
+    wanted = {
+        "Acquire Grant",
+        "Acquire Busy",
+        "held",
+        "waiting",
+        "absent",
+        "notified",
+        "death",
+        "message",
+    }
+    wanted |= {"Converted None", "Converted shared", "Converted exclusive"}
+    wanted |= {"Acquire Mismatch", "Resize Resized"}
+    wanted |= {"Renew tuple", "Inspect tuple", "LifetimeSet True", "Broken True", "Broken False"}
+    assert wanted <= set(twins.seen), twins.seen
+
+
+@WORLDS
+def test_the_death_of_a_waiter_ahead_is_reported_once(worlds: Worlds) -> None:
+    """A death reported to each request would make the waiters ask again without end."""
+    with worlds() as twins:
+        for number in range(3):
+            twins.play(Step("wait", number, 0, 2, 0))
+        twins.play(Step("kill", 1, 0, 0, 0))
+        assert twins.seen["death"] >= 1
+        before = twins.seen["death"]
+        twins.play(Step("again", 2, 0, 2, 0))
+        assert twins.seen["death"] == before
+
+
+@WORLDS
+def test_a_waiter_for_a_detached_hold_gets_no_event_of_its_dead_client(worlds: Worlds) -> None:
+    with worlds() as twins:
+        twins.play(Step("acquire", 0, 0, 2, 0))
+        twins.play(Step("set lifetime", 0, 0, 2, 1))
+        twins.play(Step("kill", 0, 0, 0, 0))
+        before = twins.seen["death"]
+        twins.play(Step("wait", 1, 0, 2, 0))
+        twins.play(Step("again", 1, 0, 2, 0))
+        assert (twins.seen["Acquire Busy"], twins.seen["death"]) == (2, before)
+
+
+@WORLDS
+def test_both_expire_tombstones_alike_when_one_is_renewed(worlds: Worlds) -> None:
+    with worlds() as twins:
+        history = ((0, 0.0), (1, 1.0), (0, 99.0), (2, 22.0))
+        for slot, pause in history:
+            twins.clock.seconds += pause
+            twins.play(Step("tombstone", 0, 0, slot, 0))
+        twins.play(Step("acquire", 0, 0, 1, 0))
+        assert twins.seen["Acquire Grant"] == 1

@@ -1,0 +1,211 @@
+"""The planted bugs: each is a file that describes and plants one bug.
+
+`found.tsv` says of each which seed finds it, which invariant it violates, and how many seeds that
+took on average. `python -m verification.simulation.bugs` prints the table of the page. With
+--seeds it looks for seeds again where the known ones find nothing, with --measure it counts anew;
+both write `found.tsv`, and take names of bugs:
+
+    python -m verification.simulation.bugs --seeds modes/two_updates redis/no_expiry
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from verification.simulation import story
+from verification.simulation.stories import KINDS, play
+from verification.simulation.story import CRASH, LONG_ONES, Story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from verification.simulation.story import Outcome
+
+FOLDER = Path(__file__).parent / "planted"
+FOUND = Path(__file__).parent / "found.tsv"
+# How many seeds the test tries, beginning with the one in `found.tsv`. Rare bugs need thousands of
+# other seeds, so the test would take minutes if it went on.
+NEAR = 50
+# How many seeds are tried to find a new one, and how many finds a count ends with.
+FAR = 8000
+FINDS = 3
+# One of so many stories is calm.
+NEVER = 10**9
+
+
+class Found(NamedTuple):
+    """What is known of the seeds that find a bug."""
+
+    seed: int
+    invariant: str
+    seeds_per_find: float
+
+
+class Bug(NamedTuple):
+    """One planted bug."""
+
+    name: str
+    what: str
+    kind: str
+    """The story that must find it."""
+    plant: Callable[[pytest.MonkeyPatch], None]
+    faults: Mapping[str, float]
+    """Faults that every story has then, so that few seeds are needed to find the bug."""
+
+
+class PlantError(Exception):
+    """An operation ended with an error that only the plant can have caused.
+
+    Such a run says nothing about the judges, so it does not count as a find.
+    """
+
+
+def bug_of(path: Path) -> Bug:
+    """Load a file. Its folder names the story; the bugs outside of folders use that of SQLite."""
+    folder = path.parent.relative_to(FOLDER)
+    words = ".".join(("verification.simulation.planted", *folder.parts, path.stem))
+    module = importlib.import_module(words)
+    kind = getattr(module, "STORY", folder.name.replace("_", " ") or "sqlite")
+    name = str(path.relative_to(FOLDER).with_suffix(""))
+    what = " ".join((module.__doc__ or "").split())
+    return Bug(name, what, kind, module.plant, getattr(module, "FAULTS", {}))
+
+
+def known() -> dict[str, Found]:
+    """Read `found.tsv`."""
+    rows = [line.split("\t") for line in FOUND.read_text("utf-8").splitlines()[1:]]
+    return {
+        name: Found(int(seed), invariant, float(seeds)) for name, seed, invariant, seeds in rows
+    }
+
+
+def write(found: Mapping[str, Found]) -> None:
+    """Write `found.tsv`."""
+    rows = [
+        f"{name}\t{one.seed}\t{one.invariant}\t{one.seeds_per_find:.3g}"
+        for name, one in sorted(found.items())
+    ]
+    FOUND.write_text("\n".join(["bug\tseed\tinvariant\tseeds per find", *rows, ""]), "utf-8")
+
+
+BUGS = [bug_of(path) for path in sorted(FOLDER.rglob("*.py"))]
+NAMED = {bug.name: bug for bug in BUGS}
+
+
+def strengthen(faults: Mapping[str, float], patch: pytest.MonkeyPatch) -> None:
+    """Have these faults in all stories."""
+    if faults:
+        drawn = Story._faults
+        patch.setattr(story, "CALM", NEVER)
+        patch.setattr(Story, "_faults", lambda self: drawn(self)._replace(**faults))
+
+
+def play_planted(bug: Bug, seed: int) -> Outcome:
+    """Play a seed with the bug. PlantError if an operation ends with an unexpected error."""
+    with pytest.MonkeyPatch.context() as patch:
+        strengthen(bug.faults, patch)
+        bug.plant(patch)
+        outcome = play(bug.kind, seed)
+    if outcome.invariant == CRASH:
+        raise PlantError(f"{bug.name}, {bug.kind}, seed {seed}: {outcome.violation}")
+    return outcome
+
+
+def search(bug: Bug, first: int, seeds: int = NEAR) -> Outcome | None:
+    """The first of so many seeds that finds the bug. Without the bug the seed must pass."""
+    played = (play_planted(bug, seed) for seed in range(first, first + seeds))
+    found = next((outcome for outcome in played if outcome.violation), None)
+    if found is not None and bug.kind in KINDS:
+        with pytest.MonkeyPatch.context() as patch:
+            strengthen(bug.faults, patch)
+            violation = play(bug.kind, found.seed).violation
+        assert violation is None, f"{bug.name}, seed {found.seed}: {violation} without the bug"
+    return found
+
+
+def measure(bug: Bug) -> Found | None:
+    """Count how many seeds a find takes; the invariant is that of most finds."""
+    finds: list[Outcome] = []
+    played = 0
+    while len(finds) < FINDS and played < FAR:
+        outcome = play_planted(bug, LONG_ONES + played)
+        played += 1
+        if outcome.violation:
+            finds.append(outcome)
+    if not finds:
+        return None
+    seen = [str(outcome.invariant) for outcome in finds]
+    return Found(finds[0].seed, max(seen, key=seen.count), played / len(finds))
+
+
+def table() -> str:
+    """Return the table of the page."""
+    found = known()
+    rows = [
+        f"| `{bug.name}` | {bug.kind} | {bug.what} | {found[bug.name].invariant} "
+        f"| {found[bug.name].seeds_per_find:.3g} |"
+        for bug in BUGS
+    ]
+    head = ["| bug | story | what is wrong | violates | seeds per find |", "|---|---|---|---|--:|"]
+    return "\n".join([*head, *rows, ""])
+
+
+def renew_seed(bug: Bug) -> Found | None:
+    """The seed that finds the bug now: the known one, a near one, or the first of many."""
+    before = known().get(bug.name)
+    if before is not None and (found := search(bug, before.seed)) is not None:
+        return before._replace(seed=found.seed, invariant=str(found.invariant))
+    return measure(bug)
+
+
+def _renewed(name: str, counted: bool) -> tuple[Found | None, str]:
+    try:
+        return (measure if counted else renew_seed)(NAMED[name]), f"none of {FAR} seeds finds it"
+    except (PlantError, AssertionError) as error:
+        return None, str(error)
+
+
+def renew(bugs: Sequence[Bug], counted: bool, jobs: int) -> int:
+    """Write into `found.tsv` which seeds find the bugs; return how many bugs none finds."""
+    lost = 0
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        work = {pool.submit(_renewed, bug.name, counted): bug for bug in bugs}
+        for job in as_completed(work):
+            (found, why), bug = job.result(), work[job]
+            if found is None:
+                lost += 1
+                print(f"{bug.name}: {why}", flush=True)
+                continue
+            all_found = known()
+            if found != all_found.get(bug.name):
+                # After each, so that a run that is stopped keeps what it found.
+                write({**all_found, bug.name: found})
+                print(f"{bug.name}: {found}", flush=True)
+    return lost
+
+
+def main() -> int:
+    """Print the table, or renew the seeds."""
+    parser = argparse.ArgumentParser(description="The planted bugs.")
+    parser.add_argument("--seeds", action="store_true", help="find the seeds again")
+    parser.add_argument("--measure", action="store_true", help="count the seeds that a find takes")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("names", nargs="*", help="only of these bugs, by their names in the table")
+    args = parser.parse_args()
+    if unknown := set(args.names) - NAMED.keys():
+        parser.error(f"no such bug: {', '.join(sorted(unknown))}")
+    if not (args.seeds or args.measure):
+        print(table())
+        return 0
+    wanted = [bug for bug in BUGS if bug.name in args.names or not args.names]
+    return renew(wanted, args.measure, args.jobs)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,324 @@
+"""The invariants that hold at every step of a story, and at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from leaselock._backends.memory.store import MemoryRow
+from leaselock._core import rules
+from leaselock._core.effects import FOREVER
+from leaselock._core.hold import State
+from leaselock._core.rules import CONFIRM_WITHIN
+
+if TYPE_CHECKING:
+    from verification.models.sqlite_model import Model
+    from verification.simulation.world import Machine, World
+
+    from leaselock._backends.memory.store import Entry
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.hold import Hold
+    from leaselock._core.hold_registry import HoldRegistry
+
+# In addition to the lease: CONFIRM_WITHIN for each waiter that may be frozen, and slow replies.
+STALL = 8 * CONFIRM_WITHIN + 10.0
+CALM_STALL = 0.5
+MOST_SPINS = 2000
+# The maximal delay of a check if only the time has changed.
+SOON = 0.05
+# For how long a loss may be unnoticed: the lease or its extension, and this much longer.
+EXTENSION, NOTICED = 3.0, 0.1
+
+
+Invariant = Literal[
+    "exclusion",
+    "token",
+    "order",
+    "loss",
+    "left behind",
+    "progress",
+    "answer",
+    "period",
+    "spin",
+]
+"""What a violation is of: at most one holder; rising tokens; first come, first served; every loss
+reported, and none without a reason; nothing left in the store; no lock idle before a waiter; the
+answers that callers get; one run in a period; no loop without a wait.
+"""
+
+
+class Violation(Exception):
+    """An invariant was violated."""
+
+    def __init__(self, invariant: Invariant, text: str) -> None:
+        super().__init__(text)
+        self.invariant = invariant
+
+
+class Judge:
+    """Checks the invariants after every step."""
+
+    def __init__(self, world: World, model: Model, calm: bool, longest: float) -> None:
+        self.world = world
+        self.model = model
+        self.calm = calm
+        self.services: dict[str, ClientCore] = {}
+        self.machines: dict[str, Machine] = {}
+        self.registry: dict[str, HoldRegistry] = {}
+        # Until when the release of an abandoned claim is repeated.
+        self.given_up_by: dict[str, float] = {}
+        self.breaking = False
+        self.grants = 0
+        # Pairs of holds that overlap, and since when, in stories that show overlaps.
+        self.overlaps: dict[tuple[str, str], float] = {}
+        self.shows = False
+        self.highest: dict[str, int] = {}
+        self.stall = STALL + longest
+        self.is_valid: dict[str, Hold] = {}
+        # The state at the last check, and when to check again even without a change.
+        self.state: tuple[object, ...] = ()
+        self.check_by = 0.0
+        # The valid holders at the last check, the number of moves, and when the first hold ends.
+        self.valid_now: dict[str, str] = {}
+        self.moves = -1
+        self.next_end = 0.0
+        self.tickets = 0
+        self.moment = 0.0
+        self.spins = 0
+        self.places: dict[str, int] = {}
+        self.served: dict[str, int] = {}
+        self.queued_before: dict[int, set[str]] = {}
+        # The claims that had not asked for too long when a hold began.
+        self.passed_over: dict[str, set[str]] = {}
+        self.asked_before: dict[str, float] = {}
+        self.idle_since: dict[str, tuple[float, str]] = {}
+
+    def enrol(self, machine: Machine, service: ClientCore) -> None:
+        """Add a machine."""
+        name = machine.name
+        self.machines[name], self.services[name] = machine, service
+        self.registry[name] = service.contexts[None].registry
+
+    def check(self) -> None:
+        """After each step."""
+        self.check_time()
+        if self.is_unchanged(self.model.changes):
+            return
+        entries = self.model.table.entries.values()
+        for entry in entries:
+            self._record_places(entry)
+        valid_holders = self.valid_holders()
+        for entry in entries:
+            self._check_entry(entry)
+        self._check_stalls(valid_holders)
+
+    def is_unchanged(self, changes: object) -> bool:
+        """Return whether nothing but the time has changed since the last check."""
+        state = (self.world.moves, changes)
+        if state == self.state and self.world.time < self.check_by:
+            return True
+        self.state, self.check_by = state, self.world.time + SOON
+        return False
+
+    def check_time(self) -> None:
+        """A process that never waits would never end."""
+        self.spins = self.spins + 1 if self.world.time == self.moment else 0
+        self.moment = self.world.time
+        if self.spins > MOST_SPINS:
+            raise Violation("spin", "a process loops without waiting")
+
+    def valid_holders(self) -> dict[str, str]:
+        """The valid holder of each name; there is at most one, and tokens increase."""
+        world = self.world
+        if world.moves == self.moves and world.time < self.next_end:
+            return self.valid_now
+        self.moves, self.next_end, self.valid_now = world.moves, FOREVER, {}
+        for name, registry in self.registry.items():
+            machine = self.machines[name]
+            if registry.holds and machine.alive:
+                now = machine.now()
+                for reference in list(registry.holds.values()):
+                    hold = reference()
+                    if hold is not None and hold.is_valid(now):
+                        self.next_end = min(self.next_end, hold.valid_until / machine.rate)
+                        self._record_valid(hold, machine, self.valid_now)
+        return self.valid_now
+
+    def record_given_up(self) -> None:
+        """Record until when each pending release is repeated."""
+        for name, registry in self.registry.items():
+            if registry.pending_releases and self.machines[name].alive:
+                for release_later in registry.pending_releases:
+                    self.given_up_by[release_later.claim.id] = release_later.until
+
+    def _record_valid(self, hold: Hold, machine: Machine, valid_holders: dict[str, str]) -> None:
+        name, holder = hold.claim.name, hold.claim.id
+        if holder not in self.is_valid:
+            self._granted(hold, machine)
+        elif self.is_valid[holder] is not hold:
+            raise Violation(
+                "exclusion",
+                f"{machine.name} has a valid hold of {holder}, which another process holds",
+            )
+        other = valid_holders.setdefault(name, holder)
+        if other != holder:
+            self._overlap(name, other, holder)
+
+    def _overlap(self, name: str, one: str, other: str) -> None:
+        """Two valid holds overlap. Where this is allowed, the older one must end in time."""
+        if not (self.breaking or self.shows):
+            raise Violation("exclusion", f"{name!r} is held by {one} and by {other} at once")
+        if (one, other) not in self.overlaps:
+            self.overlaps[one, other] = self.world.time
+        old = min(self.is_valid[one], self.is_valid[other], key=lambda hold: hold.token)
+        if self.world.time - self.overlaps[one, other] > max(old.claim.lease, EXTENSION) + NOTICED:
+            raise Violation("loss", f"{one} and {other} both continue to hold {name!r}")
+
+    def _granted(self, hold: Hold, machine: Machine) -> None:
+        name = hold.claim.name
+        self.is_valid[hold.claim.id] = hold
+        self.grants += 1
+        self._check_order(hold)
+        self.world.note(machine, f"holds {name} with token {hold.token}")
+        # A frozen holder of a broken lock may become valid late, with its old token.
+        late = self.breaking or self.shows
+        if hold.token <= self.highest.get(name, 0) and not late:
+            raise Violation(
+                "token", f"token {hold.token} of {name!r} does not rise above {self.highest[name]}"
+            )
+        self.highest[name] = max(hold.token, self.highest.get(name, 0))
+
+    def _check_order(self, hold: Hold) -> None:
+        """No live waiter is overtaken by a later one."""
+        place = self.served[self.in_store(hold)]
+        for claim in self.model.table.entries[hold.claim.name].queue.values():
+            passed = claim.id in self.passed_over.get(self.in_store(hold), ())
+            earlier = self.places[claim.id] < place and not passed
+            if earlier and not self.breaking and self.model.alive(claim.client):
+                raise Violation("order", f"{hold.claim.id} overtook {claim.id}, which came earlier")
+
+    def in_store(self, hold: Hold) -> str:
+        """The claim under which the store knows a hold."""
+        return hold.claim.id
+
+    def _record_places(self, entry: Entry) -> None:
+        for holder in entry.holds:
+            if holder in self.places or holder not in self.served:
+                self.served[holder] = self._place(holder)
+                self.passed_over[holder] = {
+                    claim.id for claim in entry.queue.values() if claim.asked < entry.doubt
+                }
+                self.places.pop(holder, None)
+        # One that was dropped because it had not asked for long has lost its place.
+        for holder in self.queued_before.get(id(entry), set()) - entry.queue.keys():
+            self.places.pop(holder, None)
+        self.queued_before[id(entry)] = set(entry.queue)
+        for holder, claim in entry.queue.items():
+            # It may have been dropped, and have come back, in one request.
+            if claim.asked - self.asked_before.get(holder, claim.asked) >= rules.FORGET_AFTER:
+                self.places.pop(holder, None)
+            self.asked_before[holder] = claim.asked
+            self.places[holder] = self._place(holder)
+
+    def _place(self, holder: str) -> int:
+        self.tickets += 1
+        return self.places.get(holder, self.tickets)
+
+    def _check_entry(self, entry: Entry) -> None:
+        """Each claim in the store belongs to a live acquisition, hold or pending release."""
+        for claim in entry.queue.values():
+            hold = self.is_valid.get(claim.id)
+            # A late request of a holder: its release removes the claim, with a tombstone.
+            unended = hold is not None and hold.state is not State.FREE
+            if not (unended or self.shared(claim.id)) and self._is_abandoned(
+                claim.client, claim.id
+            ):
+                raise Violation("left behind", f"{claim.id} waits in the queue without an owner")
+        for held in entry.holds.values():
+            hold = self.is_valid.get(held.id)
+            if hold is not None and hold.state is State.FREE and not self.shared(held.id):
+                raise Violation("left behind", f"{held.id} was released, and holds again")
+            if (
+                hold is None
+                and not self.shared(held.id)
+                and self._is_abandoned(held.client, held.id)
+            ):
+                raise Violation("left behind", f"{held.id} holds without an owner")
+
+    def hold_of(self, holder: str) -> Hold | None:
+        """The hold of a claim in the store."""
+        return self.is_valid.get(holder)
+
+    def shared(self, holder: str) -> bool:
+        """Return whether the claim in the store is shared by several local waiters."""
+        return False
+
+    def _is_abandoned(self, client: str, holder: str) -> bool:
+        machine = self.machines.get(self.model.machines.get(client, ""))
+        if machine is None or not machine.alive:
+            return False
+        registry = self.registry[machine.name]
+        return not registry.in_flight.active and holder not in registry.pending_releases
+
+    def _check_stalls(self, valid_holders: dict[str, str]) -> None:
+        """A lock with waiters must not be without a valid holder for long."""
+        for name, entry in self.model.table.entries.items():
+            waits = any(self._ready(claim.client) for claim in entry.queue.values())
+            if not waits or name in valid_holders:
+                self.idle_since.pop(name, None)
+                continue
+            holder = " ".join(entry.holds)
+            since, of = self.idle_since.get(name, (0.0, None))
+            if of != holder:
+                since = self.world.time
+                self.idle_since[name] = (since, holder)
+            limit = CALM_STALL if self.calm and not self._over(name) else self.stall
+            if self.world.time - since > limit:
+                raise Violation("progress", f"{name!r} was idle for {limit} s with a waiter")
+
+    def _ready(self, client: str) -> bool:
+        machine = self.machines.get(self.model.machines.get(client, ""))
+        return machine is not None and machine.frozen_until <= self.world.time
+
+    def _over(self, name: str) -> bool:
+        # A fixed lease has ended or is about to: the waiters notice that only when they ask again.
+        holds = self.model.table.entries[name].holds.values()
+        return any(held.expires <= self.world.time + CALM_STALL for held in holds)
+
+    def all_were_served(self) -> None:
+        """No acquire is left at the end."""
+        for machine in self.machines.values():
+            for run in machine.runs:
+                if run.name.startswith("user"):
+                    raise Violation("progress", f"{machine.name} {run.name} waits for ever")
+
+    def all_was_released(self) -> None:
+        """No pending release is left at the end."""
+        for name, registry in self.registry.items():
+            if self.machines[name].alive and registry.pending_releases:
+                raise Violation("left behind", "a pending release was never executed")
+
+    def at_rest(self) -> None:
+        """At the end all waiters were served, and nothing is left in the store."""
+        self.all_were_served()
+        for name, entry in self.model.table.entries.items():
+            row = MemoryRow(self.model.table, "", name)
+            for held in entry.holds.values():
+                if not rules.expired(row, held):
+                    raise Violation("left behind", f"{name!r} is held without an owner: {held.id}")
+            if any(self.model.alive(claim.client) for claim in entry.queue.values()):
+                raise Violation("left behind", f"a waiter is left in the queue of {name!r}")
+        self.all_was_released()
+
+
+class ValidityJudge(Judge):
+    """Checks only validity, tokens and the state at the end: the store shows neither the queue nor
+    the order of grants.
+    """
+
+    def check(self) -> None:
+        """After each step: no two valid holds overlap, and tokens increase."""
+        self.check_time()
+        self.valid_holders()
+
+    def _check_order(self, hold: Hold) -> None:
+        """Do nothing: the store decides on the order."""

@@ -1,0 +1,537 @@
+"""Stories with readers, writers, updates and permits, on the rules of the memory store and on SQL.
+
+The judge has a table of compatible modes of its own, and checks the store as well as what the
+clients count on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from verification.models.sqlite_model import Model
+from verification.simulation.judge import CALM_STALL, Judge, Violation
+from verification.simulation.sql import SessionsJudge, SessionsStory, SqlJudge, SqlStory
+from verification.simulation.story import Story
+from verification.simulation.user import User
+from verification.simulation.world import Interrupted
+
+from leaselock._backends.memory.store import CAPABILITIES, MemoryRow
+from leaselock._core import rules
+from leaselock._core.backend import Acquire, Convert, Release, Resize
+from leaselock._core.hold import State
+from leaselock._core.queue import NodeQueue
+from leaselock.errors import LeaseLost, LimitMismatch, StoreError, WouldDeadlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from verification.simulation.world import Machine
+
+    from leaselock._backends.memory.store import Entry
+    from leaselock._core.backend import Claim, HoldRecord, Mode
+    from leaselock._core.client_core import ClientCore
+    from leaselock._core.hold import Hold
+    from leaselock._core.lease_handle import LeaseHandle
+    from leaselock._core.mutex import Mutex
+
+SEMAPHORE, LIMIT = "s", 3
+# What an operator changes the limit to, in some stories.
+LIMITS = (2, 3, 4)
+LOCK_MODES: tuple[Mode, ...] = ("shared", "shared", "shared", "exclusive", "update", "update")
+TOGETHER = {("shared", "shared"), ("shared", "update"), ("update", "shared")}
+# Beside an upgrade that waits, the readers that were there before.
+WAITING = TOGETHER | {("shared", "upgrading"), ("upgrading", "shared")}
+RELEASE_PAUSE = 0.05
+TICK = 1e-6
+# Requests that end with a look at what can be granted.
+GRANTING = (Acquire, Convert, Release, Resize)
+
+
+def conflict(one: HoldRecord | Claim, other: HoldRecord | Claim) -> bool:
+    """Whether two claims conflict by their modes; all claims of a semaphore do, in a queue."""
+    return (one.mode, other.mode) not in TOGETHER
+
+
+class ModesModel(Model):
+    """The store, and which claim asked last, for which name."""
+
+    asker, asked_for, asked_at = "", "", 0.0
+
+    def ask(self, machine: str, request: Any, reply: Callable[[object], None]) -> None:
+        """Execute a request."""
+        if isinstance(request, GRANTING) and machine not in self.dead:
+            claim = None if isinstance(request, Resize) else request.claim
+            refused = claim is not None and claim.id in self.table.tombstones
+            self.asker = claim.id if claim is not None else ""
+            name = request.name if isinstance(request, Resize) else request.claim.name
+            self.asked_for = "" if refused and isinstance(request, Acquire) else name
+        else:
+            self.asker = self.asked_for = ""
+        self.asked_at = self.table.now()
+        super().ask(machine, request, reply)
+
+
+class ManyHolds(Judge):
+    """Checks what clients count on: compatible holds, permits within the limit, and tokens."""
+
+    most = LIMIT
+
+    def begin(self) -> None:
+        """Start with nothing seen."""
+        self.present: dict[str, list[Hold]] = {}
+        self.recorded: object = None
+        self.tokens: dict[str, set[int]] = defaultdict(set)
+        self.writes: dict[str, int] = defaultdict(int)
+        self.seen_modes: dict[str, tuple[Mode, int]] = {}
+        self.writers: dict[str, tuple[str, int]] = {}
+        # The greatest token that was granted while a hold of a name and mode was valid.
+        self.granted_beside: dict[tuple[str, Mode], int] = {}
+
+    def _record_valid(self, hold: Hold, machine: Machine, valid_holders: dict[str, str]) -> None:
+        if valid_holders is not self.recorded:
+            self.recorded, self.present = valid_holders, defaultdict(list)
+        name, holder = hold.claim.name, hold.claim.id
+        if holder not in self.is_valid:
+            self._granted(hold, machine)
+        elif self.is_valid[holder] is not hold:
+            raise Violation(
+                "exclusion", f"{machine.name} counts on {holder}, which another process holds"
+            )
+        if self.seen_modes.get(holder) != (hold.claim.mode, hold.token):
+            self._check_token(hold)
+        valid_holders.setdefault(name, holder)
+        self.granted_beside[name, hold.claim.mode] = max(self.tokens[name], default=0)
+        for other in self.present[name]:
+            pair = (other.claim.mode, hold.claim.mode)
+            if pair not in TOGETHER and pair != ("permits", "permits"):
+                self._overlap(name, other.claim.id, holder)
+        self.present[name].append(hold)
+        if sum(each.claim.permits for each in self.present[name]) > self.most and name == SEMAPHORE:
+            self._overlap(name, self.present[name][0].claim.id, holder)
+
+    def _check_token(self, hold: Hold) -> None:
+        """A write has the greatest token so far; no two grants have the same."""
+        name, holder, mode = hold.claim.name, hold.claim.id, hold.claim.mode
+        before = self.seen_modes.get(holder)
+        self.seen_modes[holder] = (mode, hold.token)
+        if self.breaking:
+            return
+        if before is None and hold.token in self.tokens[name]:
+            raise Violation("token", f"{holder} has the token {hold.token} of another grant")
+        became = mode == "exclusive" and (before is None or before[0] != "exclusive")
+        if became and self.writers.get(name) == (holder, hold.token):
+            return  # its downgrade was never applied: it has been the writer all the time
+        if became and hold.token <= max(self.tokens[name], default=0):
+            raise Violation("token", f"the write {holder} has no greater token than grants before")
+        if mode != "permits" and before is None and hold.token < self.writes[name]:
+            raise Violation("token", f"{holder} was granted after a write that has a greater token")
+        if mode != "permits" and before is None:
+            self._check_grant_order(name, hold)
+        self.tokens[name].add(hold.token)
+        if mode == "exclusive":
+            self.writes[name] = max(self.writes[name], hold.token)
+            self.writers[name] = holder, hold.token
+
+    def _check_grant_order(self, name: str, hold: Hold) -> None:
+        """A grant has a greater token than all that were granted before a conflicting hold ended,
+        because it was granted after that.
+        """
+        for (other, mode), token in self.granted_beside.items():
+            conflicts = other == name and (mode, hold.claim.mode) not in TOGETHER
+            if conflicts and hold.token < token:
+                raise Violation(
+                    "token", f"{hold.claim.id} was granted {hold.token} after the token {token}"
+                )
+
+    def _granted(self, hold: Hold, machine: Machine) -> None:
+        self.is_valid[hold.claim.id] = hold
+        self.grants += 1
+        self._check_order(hold)
+        self.world.note(machine, f"holds {hold.claim.name}, {hold.claim.mode}, {hold.token}")
+
+
+class ModesJudge(ManyHolds):
+    """Checks the store in memory, too: its holds, their order, and that nothing stands still."""
+
+    model: ModesModel
+
+    def begin(self) -> None:
+        """Start with nothing seen."""
+        super().begin()
+        self.upgrading: dict[str, set[str]] = defaultdict(set)
+        self.late: dict[tuple[str, str], float] = {}
+        # The holds that the store had at some time.
+        self.known: set[str] = set()
+
+    def _check_order(self, hold: Hold) -> None:
+        """No live waiter is overtaken by a later one that conflicts with it."""
+        place = self.served.get(hold.claim.id)
+        for claim in self.model.table.entries[hold.claim.name].queue.values():
+            earlier = place is not None and self.places[claim.id] < place
+            passed = claim.id in self.passed_over.get(hold.claim.id, ())
+            alive = not self.breaking and self.model.alive(claim.client)
+            if earlier and not passed and alive and conflict(claim, hold.claim):
+                raise Violation("order", f"{hold.claim.id} overtook {claim.id}, which came earlier")
+
+    def _check_entry(self, entry: Entry) -> None:
+        super()._check_entry(entry)
+        holds = list(entry.holds.values())
+        name = next((n for n, each in self.model.table.entries.items() if each is entry), "")
+        for one, other in ((a, b) for a in holds for b in holds if a is not b):
+            pair = (one.mode, other.mode)
+            if pair not in WAITING and pair != ("permits", "permits"):
+                raise Violation("exclusion", f"{name!r} is held by {one.id} and {other.id}: {pair}")
+        waiting = {hold.id for hold in holds if hold.mode == "upgrading"}
+        entered = [h for h in holds if h.id not in self.known and h.id not in waiting]
+        self.known |= {hold.id for hold in holds}
+        if name == SEMAPHORE:
+            self._check_permits(entry, holds, entered)
+        for hold in entered:
+            lasts = hold.expires - self.world.time
+            if hold.id != self.model.asker and lasts > rules.CONFIRM_WITHIN + TICK:
+                raise Violation("progress", f"{hold.id} was granted {lasts:.1f} s without asking")
+        if entered and waiting & self.upgrading[name]:
+            raise Violation("order", f"{entered[0].id} entered while an upgrade waits")
+        self.upgrading[name] = waiting
+        self._check_modes(entry)
+        self._check_progress(name, entry)
+
+    def _check_permits(
+        self, entry: Entry, holds: list[HoldRecord], entered: list[HoldRecord]
+    ) -> None:
+        """No grant exceeds the limit, which may have become smaller; no claim waits for more."""
+        if entered and sum(hold.permits for hold in holds) > entry.limit:
+            raise Violation("exclusion", f"more than {entry.limit} permits are held")
+        for claim in entry.queue.values():
+            if claim.permits > entry.limit:
+                raise Violation(
+                    "progress", f"{claim.id} waits for {claim.permits} of {entry.limit} permits"
+                )
+
+    def _check_modes(self, entry: Entry) -> None:
+        """The store has a hold in the mode that its owner counts on, when nothing is in flight."""
+        for held in entry.holds.values():
+            hold = self.is_valid.get(held.id)
+            machine = self.machines.get(self.model.machines.get(held.client, ""))
+            if hold is None or machine is None or not hold.is_valid(machine.now()):
+                continue
+            if self.registry[machine.name].in_flight.active or hold.unsettled:
+                continue
+            if held.mode != hold.claim.mode:
+                raise Violation(
+                    "exclusion", f"{held.id} is {held.mode}, its owner has {hold.claim.mode}"
+                )
+
+    def _check_progress(self, name: str, entry: Entry) -> None:
+        """What can be granted is granted soon, and an upgrade whose hold is alone is completed."""
+        row = MemoryRow(self.model.table, "", name)
+        holds = [hold for hold in entry.holds.values() if not rules.expired(row, hold)]
+        possible = [h.id for h in holds if h.mode == "upgrading" and len(entry.holds) == 1]
+        ahead: list[Claim] = []
+        for claim in entry.queue.values():
+            late = claim.asked < entry.doubt or claim.asked + rules.FORGET_AFTER <= row.now
+            if late or not self.model.alive(claim.client):
+                continue
+            others: list[HoldRecord | Claim] = [*holds, *ahead]
+            if claim.mode == "permits":
+                fits = sum(each.permits for each in others) + claim.permits <= entry.limit
+            else:
+                fits = not any(conflict(each, claim) for each in others)
+            possible += [claim.id] if fits else []
+            ahead.append(claim)
+        now = self.world.time
+        if possible and self.model.asked_for == name and self.model.asked_at == now:
+            raise Violation(
+                "progress", f"a request left {possible[0]} waiting, which could be granted"
+            )
+        for key in [key for key in self.late if key[0] == name and key[1] not in possible]:
+            del self.late[key]
+        # The first waiter knows when a hold ends. After a death, another has to ask first.
+        first = next(iter(entry.queue), "")
+        for claim_id in possible:
+            since = self.late.setdefault((name, claim_id), now)
+            noticed = len(holds) == len(entry.holds) or claim_id == first
+            if now - since > (CALM_STALL if self.calm and noticed else self.stall):
+                raise Violation(
+                    "progress", f"{claim_id} could have been granted {now - since:.1f} s ago"
+                )
+
+    def _over(self, name: str) -> bool:
+        return True  # `_check_progress` is stricter
+
+
+class ModesUser(User):
+    """Acquires in all modes, nests, upgrades and downgrades."""
+
+    story: ModesPlay
+
+    def _mutex(self) -> Mutex:
+        name = self.chance.choice(self.story.names)
+        lease, renew = self.chance.choice(self.story.leases), self.chance.random() < 0.8
+        if name == SEMAPHORE:
+            return self._semaphore(lease, renew)
+        return self._side(name, self.chance.choice(self.story.lock_modes), lease, renew)
+
+    def _semaphore(self, lease: float, renew: bool) -> Mutex:
+        options = {"lease": lease, "renew": renew, "timeout": None}
+        limit = self.story.limit
+        return self.service.semaphore(SEMAPHORE, limit, protocol=None, label=None, **options)
+
+    def _side(self, name: str, mode: Mode, lease: float = 20.0, renew: bool = True) -> Mutex:
+        options = {"lease": lease, "renew": renew, "timeout": None, "reentrant": True}
+        sides = self.service.rwlock(name, protocol=None, label=None, **options)
+        return sides[mode]
+
+    async def _once(self) -> None:
+        if self.story.resizes and self.chance.random() < 0.3:
+            await self._resize()
+        mutex = self._mutex()
+        permits = 1
+        if mutex.options.mode == "permits":
+            permits = self.chance.choice((1, 1, 2, 3))
+        timeout = self.chance.choice((None, None, None, 0.0, 0.05, 1.0, 10.0))
+        asked = self.machine.now()
+        try:
+            handle = await mutex.try_acquire(timeout, permits)
+        except (LimitMismatch, ValueError):
+            if self.story.resizes:
+                return
+            raise Violation("answer", "a semaphore of one limit has another") from None
+        if handle is None:
+            self._refused(timeout, self.machine.now() - asked)
+            return
+        try:
+            await self._work(mutex, handle)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            await self._release(handle)
+            raise
+        await self._release(handle)
+
+    async def _work(self, mutex: Mutex, handle: LeaseHandle) -> None:
+        await self._pause(self.chance.choice(self.story.works))
+        mode, name = handle.mode, mutex.name
+        if mode == "permits" or handle.lost():
+            return
+        try:
+            if mode == "update" and self.chance.random() < 0.7:
+                await self._upgrade(name, handle)
+            elif mode == "exclusive" and self.chance.random() < 0.5:
+                await self._downgrade(name, handle)
+            elif mode == "shared" and self.chance.random() < 0.2:
+                await self._forbidden(name)
+        except LeaseLost:
+            if self.story.calm and handle.hold.renew:
+                raise Violation("loss", "a lease was lost without a fault") from None
+            return
+        await self._pause(self.chance.choice(self.story.works))
+
+    async def _resize(self) -> None:
+        limit = self.chance.choice(LIMITS)
+        await self._semaphore(20.0, True).resize(limit)
+        self.story.limit = limit
+
+    async def _upgrade(self, name: str, handle: LeaseHandle) -> None:
+        timeout = self.chance.choice((None, 0.0, 0.3, 2.0))
+        if self.chance.random() < 0.5:
+            if await handle.upgrade(timeout):
+                await self._pause(RELEASE_PAUSE)
+            return
+        inner = await self._side(name, "exclusive").try_acquire(timeout)
+        if inner is not None:
+            await self._use(inner, RELEASE_PAUSE)
+
+    async def _use(self, inner: LeaseHandle, mean: float) -> None:
+        try:
+            await self._pause(mean)
+        except Interrupted:
+            await self._release(inner)
+            raise
+        await self._release(inner)
+
+    async def _downgrade(self, name: str, handle: LeaseHandle) -> None:
+        inner = await self._side(name, "shared").try_acquire()
+        if inner is None or inner.hold is not handle.hold:
+            raise Violation("answer", "a writer cannot read")
+        try:
+            await self._release(handle)
+        except Interrupted:
+            await self._release(inner)
+            raise
+        await self._use(inner, self.chance.choice(self.story.works))
+
+    async def _forbidden(self, name: str) -> None:
+        try:
+            await self._side(name, "exclusive").acquire(self.chance.choice((None, 0.0)))
+        except WouldDeadlock:
+            return
+        raise Violation("exclusion", "a reader became a writer")
+
+
+class PersistentUser(ModesUser):
+    """Wants to write again after a conversion was interrupted, before anything else."""
+
+    async def _upgrade(self, name: str, handle: LeaseHandle) -> None:
+        try:
+            await super()._upgrade(name, handle)
+        except Interrupted:
+            await self._again(name, handle)
+            raise
+
+    async def _again(self, name: str, handle: LeaseHandle) -> None:
+        timeout = self.chance.choice((0.3, 2.0))
+        try:
+            if self.chance.random() < 0.5:
+                await handle.upgrade(timeout)
+                await self._pause(RELEASE_PAUSE)
+                return
+            inner = await self._side(name, "exclusive").try_acquire(timeout)
+            if inner is not None:
+                await self._use(inner, RELEASE_PAUSE)
+        except (LeaseLost, StoreError) as error:
+            if self.story.calm and handle.hold.renew:
+                raise Violation("answer", f"without a fault: {error}") from None
+
+
+class ModesPlay(Story):
+    """Readers, writers, updates and permits, on any store."""
+
+    user: type[ModesUser] = ModesUser
+
+    users = (1, 2, 3)
+    limit = LIMIT
+    resizes = False
+    lock_modes = LOCK_MODES
+    # What the names of a story may be.
+    kinds: tuple[list[str], ...] = (["a"], ["a"], [SEMAPHORE], ["a", SEMAPHORE])
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        super().__init__(seed, traced)
+        self.names = self.world.chance.choice(self.kinds)
+        self.children_left = 0
+
+    def make_user(self, machine: Machine, service: ClientCore) -> User:
+        """Make a user."""
+        return self.user(self, machine, service)
+
+
+class ModesStory(ModesPlay):
+    """The rules of the memory store."""
+
+    judge: ModesJudge
+
+    def __init__(self, seed: int, traced: bool = False) -> None:
+        super().__init__(seed, traced)
+        # Without other faults the death of a client is noticed at once, too.
+        self.crashes = self.crashes or (self.calm and self.world.chance.random() < 0.5)
+        self.resizes = SEMAPHORE in self.names and self.world.chance.random() < 0.3
+        if self.resizes:
+            self.judge.most = max(LIMITS)
+
+    def make_model(self) -> ModesModel:
+        """Make the store."""
+        return ModesModel(lambda: self.world.time, self._micros)
+
+    def make_judge(self) -> ModesJudge:
+        """Make the judge."""
+        judge = ModesJudge(self.world, self.model, self.calm, max(self.leases))
+        judge.begin()
+        return judge
+
+    def make_backend(self, machine: Machine) -> Any:
+        """Make the backend of a machine."""
+        return NodeQueue(CAPABILITIES, "store", "listener")
+
+
+class PersistentStory(ModesStory):
+    """Conversions that follow an interrupted one."""
+
+    user = PersistentUser
+    lock_modes = ("shared", "update", "update")
+    kinds = (["a"],)
+
+
+class SqlModesJudge(ManyHolds, SqlJudge):
+    """Checks the tables, too, between transactions."""
+
+    def _check_rows(self) -> None:
+        """The holds of each name are compatible, and have owners."""
+        super()._check_rows()
+        model: Any = self.model
+        now = model.tables.micros()
+        for name, row in model.tables.locks.items():
+            if name in model.owners:
+                continue
+            shared = model.tables.holds.get(name, {}).values()
+            valid = [each for each in shared if each["expires"] > now]
+            modes = [each["mode"] for each in valid]
+            if row["id"] is not None and (row["lifetime"] == "client" or row["expires"] > now):
+                modes.append("exclusive")
+            self._check_beside(name, modes, sum(each["permits"] for each in valid))
+            for each in valid:
+                self._check_owner(each["id"], each["client"])
+
+    def _check_beside(self, name: str, modes: list[Mode], permits: int) -> None:
+        pairs = [(one, other) for n, one in enumerate(modes) for other in modes[:n]]
+        if not all(pair in WAITING or pair == ("permits", "permits") for pair in pairs):
+            raise Violation("exclusion", f"{name!r} is held as {modes}")
+        if name == SEMAPHORE and permits > LIMIT:
+            raise Violation("exclusion", f"more than {LIMIT} permits are held")
+
+    def _check_owner(self, holder: str, client: str) -> None:
+        hold = self.is_valid.get(holder)
+        if hold is not None and hold.state is State.FREE:
+            raise Violation("left behind", f"{holder} was released, and holds again")
+        if hold is None and self._is_abandoned(client, holder):
+            raise Violation("left behind", f"{holder} holds without an owner")
+
+    def at_rest(self) -> None:
+        """Nothing is left."""
+        super().at_rest()
+        model: Any = self.model
+        now = model.tables.micros()
+        for name, holds in model.tables.holds.items():
+            left = [each["id"] for each in holds.values() if each["expires"] > now]
+            if left:
+                raise Violation("left behind", f"{name!r} is held without an owner: {left}")
+
+
+class SqlModesStory(ModesPlay, SqlStory):
+    """Protocol "lease" of PostgreSQL."""
+
+    def make_judge(self) -> SqlModesJudge:
+        """Make the judge."""
+        self.world.models = {"server": self}  # type: ignore[dict-item]
+        judge = SqlModesJudge(self.world, self.model, self.calm, max(self.leases))
+        judge.begin()
+        return judge
+
+
+class SessionsModesJudge(ManyHolds, SessionsJudge):
+    """Checks that the sessions have no locks at the end."""
+
+    def at_rest(self) -> None:
+        """All were served, and no session has a lock."""
+        super().at_rest()
+        model: Any = self.model
+        for key, sessions in model.readers.items():
+            for session in sessions:
+                raise Violation(
+                    "left behind", f"session {session.number} reads {key} without an owner"
+                )
+
+
+class SessionsModesStory(ModesPlay, SessionsStory):
+    """Readers and writers by the protocols "row" and "advisory"."""
+
+    lock_modes = ("shared", "shared", "exclusive")
+    kinds = (["a"], ["a", "b"])
+
+    def make_judge(self) -> SessionsModesJudge:
+        """Make the judge."""
+        self.world.models = {"server": self}  # type: ignore[dict-item]
+        judge = SessionsModesJudge(self.world, self.model, self.calm, max(self.leases))
+        judge.begin()
+        return judge

@@ -1,0 +1,107 @@
+"""All stories, by the name of their store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verification.simulation import cancelled_waits, redis, redlock, sql
+from verification.simulation.election import (
+    ElectionStory,
+    PeriodStory,
+    RedisElectionStory,
+    RedisPeriodStory,
+    SqlPeriodStory,
+    ZooElectionStory,
+)
+from verification.simulation.local_handoff import (
+    CachedStory,
+    HandoffStory,
+    RedisCachedStory,
+    RedisHandoffStory,
+)
+from verification.simulation.modes import (
+    ModesStory,
+    PersistentStory,
+    SessionsModesStory,
+    SqlModesStory,
+)
+from verification.simulation.redis_modes import PersistentRedisStory, RedisModesStory
+from verification.simulation.story import Outcome, Story
+from verification.simulation.zoo import EnsembleSingleStory, EnsembleStory, SingleStory, ZooStory
+from verification.simulation.zoo_modes import EnsembleModesStory, PersistentZooStory, ZooModesStory
+
+from leaselock._backends.memory.store import CAPABILITIES
+from leaselock._core.queue import NodeQueue
+
+if TYPE_CHECKING:
+    from verification.simulation.world import Machine
+
+
+class MemoryStory(Story):
+    """The same rules, with the guarantees of the store in memory."""
+
+    def make_backend(self, machine: Machine) -> NodeQueue:
+        """Make the backend of a machine."""
+        return NodeQueue(CAPABILITIES, "store", "listener")
+
+
+# Stories that must have no violation.
+KINDS: dict[str, type[Story]] = {
+    "memory": MemoryStory,
+    "sqlite": Story,
+    "modes": ModesStory,
+    "modes persistent": PersistentStory,
+    "redis": redis.RedisStory,
+    "redis modes": RedisModesStory,
+    "redis modes persistent": PersistentRedisStory,
+    "redlock": redlock.RedlockStory,
+    "redlock survivable loss": redlock.SurvivableLossStory,
+    "zookeeper": ZooStory,
+    "zookeeper single": SingleStory,
+    "zookeeper ensemble": EnsembleStory,
+    "zookeeper ensemble single": EnsembleSingleStory,
+    "zookeeper modes": ZooModesStory,
+    "zookeeper modes persistent": PersistentZooStory,
+    "zookeeper ensemble modes": EnsembleModesStory,
+    "sql": sql.SqlStory,
+    "sql sessions": sql.SessionsStory,
+    "sql modes": SqlModesStory,
+    "sql sessions modes": SessionsModesStory,
+    "local handoff": HandoffStory,
+    "local handoff redis": RedisHandoffStory,
+    "cached": CachedStory,
+    "cached redis": RedisCachedStory,
+    "election": ElectionStory,
+    "election redis": RedisElectionStory,
+    "election zookeeper": ZooElectionStory,
+    "periods": PeriodStory,
+    "periods redis": RedisPeriodStory,
+    "sql periods": SqlPeriodStory,
+    "cancelled waits": cancelled_waits.CancelledWaits,
+    "cancelled waits redis": cancelled_waits.CancelledRedis,
+    "cancelled waits redlock": cancelled_waits.CancelledRedlock,
+    "cancelled waits zookeeper": cancelled_waits.CancelledZoo,
+    "cancelled waits sql": cancelled_waits.CancelledSql,
+    "cancelled waits sql sessions": cancelled_waits.CancelledSessions,
+    "cancelled waits local handoff": cancelled_waits.CancelledHandoff,
+}
+# Stories with faults that the store does not survive: they show which guarantees remain.
+SHOWN: dict[str, type[Story]] = {
+    "redis data loss": redis.DataLossStory,
+    "redis data loss slow clock": redis.RewoundClockStory,
+    "sql sessions terminated": sql.TerminatedStory,
+    "redlock majority loss": redlock.MajorityLossStory,
+    "redlock minority loss": redlock.MinorityLossStory,
+}
+LAST_LINES = 80
+
+
+def play(kind: str, seed: int, traced: bool = False) -> Outcome:
+    """Play a seed of a story."""
+    return (KINDS | SHOWN)[kind](seed, traced).run()
+
+
+def report(kind: str, seed: int) -> str:
+    """The readable trace of a failing seed."""
+    outcome = play(kind, seed, traced=True)
+    return "\n".join([f"{kind}, seed {seed}: {outcome.violation}", *outcome.trace[-LAST_LINES:]])

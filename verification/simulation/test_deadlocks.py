@@ -1,0 +1,213 @@
+"""Deadlocks in virtual time: each is ended by its youngest member, and nothing else is.
+
+Clients take several locks in an order of their own. The wait-for graph of the simulated store,
+which is looked at after each step, says whether a deadlock that a client reports has existed.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+from verification.models.sqlite_model import Model
+from verification.simulation.world import EPOCH, Faults, Machine, World
+
+from leaselock._backends.sqlite.store import CAPABILITIES
+from leaselock._core import deadlocks
+from leaselock._core.client_core import ClientCore
+from leaselock._core.effects import Owner, Sleep
+from leaselock._core.inspection import lock_info
+from leaselock._core.queue import NodeQueue
+from leaselock.errors import DeadlockDetected, LeaseLost, NotApplied
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leaselock._core.backend import LockState
+    from leaselock._core.inspection import LockInfo
+    from leaselock._core.lease_handle import LeaseHandle
+
+TIMEOUT = 1.0
+LEASE = 30.0
+# More of them are in the second tier.
+MORE = pytest.mark.statistical
+SEEDS = (*range(8), *(pytest.param(seed, marks=MORE) for seed in range(8, 30)))
+
+
+class Story:
+    """Clients that take locks in their own order, on one store."""
+
+    def __init__(self, seed: int, faults: Faults, timeout: float | None = TIMEOUT) -> None:
+        self.chance = random.Random(seed)
+        self.world = World(seed, {}, faults)
+        self.store = Model(lambda: self.world.time, lambda: int((EPOCH + self.world.time) * 1e6))
+        self.world.models = {"store": self.store, "listener": self.store}
+        self.timeout = timeout
+        self.backend = NodeQueue
+        self.reported: list[frozenset[tuple[object, ...]]] = []
+        self.existed: set[frozenset[tuple[object, ...]]] = set()
+        self.world.check = self.look
+        self.done = 0
+
+    def look(self) -> None:
+        """Remember the deadlocks of this moment."""
+        self.existed |= {deadlocks.unchanged(cycle) for cycle in deadlocks.cycles(self.snapshot())}
+
+    def snapshot(self) -> list[LockInfo]:
+        """What the store knows at this moment."""
+        names = sorted(self.store.table.entries)
+        return [lock_info(self.store.table._state(name)) for name in names]
+
+    def client(self, number: int, orders: list[list[str]]) -> None:
+        """Start a client with one process for each order."""
+        machine = Machine(self.world, f"m{number}")
+        backend = self.backend(CAPABILITIES, "store", "listener")
+        core = ClientCore(
+            machine,
+            lambda _: backend,
+            label=None,
+            op_timeout=1.0,
+            deadlock_timeout=self.timeout,
+        )
+        for index, order in enumerate(orders):
+            run = machine.start(self.take_all(core, order))
+            run.owner = Owner(f"p{index}", f"{number}.{index}")
+
+    async def take_all(self, core: ClientCore, order: list[str]) -> None:
+        """Take all locks, hold them for a while, release them; start over after a deadlock."""
+        while True:
+            taken = []
+            try:
+                for name in order:
+                    taken.append(await self.lock(core, name))
+                    await Sleep(core.env.now() + self.chance.random() * 0.3)
+            except DeadlockDetected as error:
+                self.reported.append(deadlocks.unchanged(error.deadlock))
+            for handle in reversed(taken):
+                try:
+                    await handle.release()
+                except LeaseLost:
+                    continue
+            if len(taken) == len(order):
+                self.done += 1
+                return
+            await Sleep(core.env.now() + self.chance.random())
+
+    async def lock(self, core: ClientCore, name: str) -> LeaseHandle:
+        """Acquire one lock."""
+        mutex = core.mutex(
+            name, lease=LEASE, renew=True, timeout=None, reentrant=True, protocol=None, label=None
+        )
+        handle = await mutex.acquire(None)
+        assert handle is not None
+        return handle
+
+
+def orders(chance: random.Random, names: str) -> list[str]:
+    found = list(names)
+    chance.shuffle(found)
+    return found[: chance.randint(2, len(found))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_deadlock_is_ended(seed: int) -> None:
+    story = Story(seed, Faults())
+    chance = random.Random(seed)
+    processes = 0
+    for number in range(3):
+        taken = [orders(chance, "abcd") for _ in range(2)]
+        processes += len(taken)
+        story.client(number, taken)
+    story.world.play(300.0)
+    assert story.done == processes
+    assert deadlocks.cycles(story.snapshot()) == []
+    assert set(story.reported) <= story.existed
+    assert len(story.reported) == len(set(story.reported)), "one of its members is enough"
+    assert story.existed == set(story.reported)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:10])
+def test_one_order_is_never_a_deadlock(seed: int) -> None:
+    story = Story(seed, Faults())
+    for number in range(4):
+        story.client(number, [list("abc"), list("ac")])
+    story.world.play(300.0)
+    assert (story.done, story.reported) == (8, [])
+
+
+def test_without_a_timeout_it_stays() -> None:
+    story = Story(1, Faults(), timeout=None)
+    story.client(1, [["a", "b"]])
+    story.client(2, [["b", "a"]])
+    story.world.play(60.0)
+    assert story.done == 0
+    (cycle,) = deadlocks.cycles(story.snapshot())
+    assert {wait.name for wait in cycle} == {"a", "b"}
+
+
+class Curious(NodeQueue):
+    """A store that remembers which locks it was asked about; None stands for all."""
+
+    questions: ClassVar[list[str | None]] = []
+
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
+        self.questions.append(name)
+        return await super().inspect(name, pattern, until)
+
+
+@pytest.mark.parametrize(
+    ("taken", "asked"),
+    [
+        ([["a"]] * 4, set()),
+        ([["a", "x"], ["b", "x"], ["x"]], {"b", "x"}),
+        ([["a", "b"], ["b", "a"]], {"a", "b"}),
+        ([["a", "b"], ["b", "c"], ["c", "a"]], {"a", "b", "c", None}),
+    ],
+    ids=["nothing held", "nobody waits for what is held", "two members", "three members"],
+)
+def test_a_search_asks_only_for_locks_of_its_wait(
+    taken: list[list[str]], asked: set[str | None]
+) -> None:
+    Curious.questions.clear()
+    story = Story(2, Faults(), timeout=0.05)
+    story.backend = Curious
+    for number, order in enumerate(taken):
+        story.client(number, [order])
+    story.world.play(60.0)
+    assert story.done == len(taken)
+    assert story.existed == set(story.reported)
+    assert set(Curious.questions) == asked
+
+
+def test_an_owner_of_many_locks_lists_all() -> None:
+    Curious.questions.clear()
+    story = Story(1, Faults())
+    story.backend = Curious
+    many = [f"lock {number}" for number in range(deadlocks.MOST_HELD + 1)]
+    story.client(1, [[*many, "a", "b"]])
+    story.client(2, [["b", *many[:1]]])
+    story.world.play(60.0)
+    assert story.done == 2
+    assert None in Curious.questions
+
+
+class Silent(NodeQueue):
+    """A store that answers no question about its locks for a while."""
+
+    questions = 0
+
+    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
+        self.questions += 1
+        if self.questions < 3:
+            raise NotApplied("out of reach")
+        return await super().inspect(name, pattern, until)
+
+
+def test_a_search_that_fails_is_repeated() -> None:
+    story = Story(1, Faults())
+    story.backend = Silent
+    story.client(1, [["a", "b"]])
+    story.client(2, [["b", "a"]])
+    story.world.play(60.0)
+    assert (story.done, len(story.reported)) == (2, 1)

@@ -1,0 +1,23 @@
+"""Elections and periods: seeds without a violation."""
+
+from __future__ import annotations
+
+import pytest
+from verification.simulation.quarters import QUARTERS
+from verification.simulation.seeds import must_pass
+
+
+@pytest.mark.parametrize("quarter", QUARTERS)
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [
+        ("election", 10),
+        ("election redis", 3),
+        ("election zookeeper", 6),
+        ("periods", 30),
+        ("periods redis", 20),
+        ("sql periods", 20),
+    ],
+)
+def test_seeds_pass(kind: str, seeds: int, quarter: int) -> None:
+    must_pass(kind, quarter * seeds, seeds)

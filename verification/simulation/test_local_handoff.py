@@ -1,0 +1,17 @@
+"""Seeds of stories with local hand-off and cached leases pass."""
+
+from __future__ import annotations
+
+import pytest
+from verification.simulation.quarters import QUARTERS
+from verification.simulation.seeds import must_pass
+
+KINDS = [("local handoff", 20), ("local handoff redis", 8), ("cached", 20), ("cached redis", 8)]
+
+
+# The later seeds include stories with forks.
+@pytest.mark.parametrize("first", [0, 20_000])
+@pytest.mark.parametrize("quarter", QUARTERS)
+@pytest.mark.parametrize(("kind", "seeds"), KINDS)
+def test_seeds_pass(kind: str, seeds: int, quarter: int, first: int) -> None:
+    must_pass(kind, first + quarter * seeds, seeds)

@@ -1,0 +1,66 @@
+"""Every planted bug is found by a judge, and is listed on the page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from verification.simulation import bugs
+from verification.simulation.bugs import BUGS, NAMED, NEAR, Bug, PlantError, known, search, table
+from verification.simulation.judge import Invariant
+
+from leaselock._core.lease_handle import LeaseHandle
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "planted.md"
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug) -> None:
+    first = known()[bug.name].seed
+    assert search(bug, first) is not None, (
+        f"no seed from {first} to {first + NEAR - 1} finds {bug.name}. After a change of the code "
+        f"under test others do, and this writes one into found.tsv: make seeds NAMES={bug.name}"
+    )
+
+
+def test_a_plant_that_crashes_has_found_nothing() -> None:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        async def release(self: LeaseHandle) -> None:
+            raise KeyError("the plant is wrong")
+
+        patch.setattr(LeaseHandle, "release", release)
+
+    bug = NAMED["release_unchecked"]._replace(plant=plant)
+    with pytest.raises(PlantError, match="release_unchecked, sqlite, seed 0: KeyError"):
+        search(bug, 0)
+
+
+def test_seeds_are_written_and_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = known()
+    monkeypatch.setattr(bugs, "FOUND", tmp_path / "found.tsv")
+    bugs.write(before)
+    assert known() == before
+
+
+def test_every_planted_bug_has_its_seed_and_no_other_has() -> None:
+    assert known().keys() == NAMED.keys()
+
+
+def test_every_invariant_is_violated_by_a_planted_bug() -> None:
+    """A judge that no bug needs has not shown that it can see anything."""
+    violated = Counter(found.invariant for found in known().values())
+    assert violated.keys() == set(get_args(Invariant)), violated
+
+
+def test_there_are_enough_planted_bugs() -> None:
+    kinds = {bug.kind for bug in BUGS}
+    assert len(BUGS) >= 30
+    assert kinds >= {"sqlite", "redis", "redlock", "zookeeper", "sql"}
+
+
+def test_the_page_lists_them() -> None:
+    assert table() in PAGE.read_text("utf-8"), (
+        "python -m verification.simulation.bugs prints the table"
+    )

@@ -1,0 +1,35 @@
+"""Seeds of stories on Redlock pass; lost data shows which guarantees remain."""
+
+from __future__ import annotations
+
+import pytest
+from verification.simulation.quarters import QUARTERS
+from verification.simulation.seeds import must_pass
+from verification.simulation.stories import play
+
+# How many of each quarter.
+SEEDS = 7
+# Seeds that show an overlap, which is about one in forty.
+MAJORITY_LOSS = (47, 146, 152, 163)
+MINORITY_LOSS = (20621, 20633, 20684)
+
+
+@pytest.mark.parametrize("quarter", QUARTERS)
+def test_seeds_pass(quarter: int) -> None:
+    must_pass("redlock", quarter * SEEDS, SEEDS)
+
+
+@pytest.mark.parametrize("quarter", QUARTERS)
+def test_a_minority_may_lose_data_that_a_majority_of_the_others_has(quarter: int) -> None:
+    must_pass("redlock survivable loss", 20000 + quarter * SEEDS, SEEDS)
+
+
+def test_lost_data_on_a_majority_grants_twice() -> None:
+    """A restart without data breaks mutual exclusion in Redlock, which no client can prevent."""
+    violations = (play("redlock majority loss", seed).violation or "" for seed in MAJORITY_LOSS)
+    assert any("is held by" in violation for violation in violations)
+
+
+def test_lost_data_on_a_minority_may_grant_twice_without_another_majority() -> None:
+    violations = (play("redlock minority loss", seed).violation or "" for seed in MINORITY_LOSS)
+    assert any("is held by" in violation for violation in violations)

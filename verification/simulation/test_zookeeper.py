@@ -1,0 +1,23 @@
+"""Seeds of stories on ZooKeeper pass."""
+
+from __future__ import annotations
+
+import pytest
+from verification.simulation.quarters import QUARTERS
+from verification.simulation.seeds import must_pass
+
+KINDS = ("zookeeper", "zookeeper single", "zookeeper ensemble", "zookeeper ensemble single")
+
+
+@pytest.mark.parametrize("quarter", QUARTERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_seeds_pass(kind: str, quarter: int) -> None:
+    must_pass(kind, quarter * 20, 20)
+
+
+@pytest.mark.parametrize("quarter", QUARTERS)
+@pytest.mark.parametrize(
+    "kind", ["zookeeper modes", "zookeeper ensemble modes", "zookeeper modes persistent"]
+)
+def test_seeds_of_modes_pass(kind: str, quarter: int) -> None:
+    must_pass(kind, quarter * 10, 10)

@@ -1,0 +1,151 @@
+"""python -m verification.storms.interruptions [--seconds S] [STORE ...]
+
+Interrupt every operation at every suspension, again and again, on private servers without faults:
+half of the time by cancelled tasks, half of it by Ctrl-C in threads. Each suspension is interrupted
+when it begins, when it ends, and together with the following one. After each interruption another
+client must get all locks, long before their leases end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from testkit.conformance import SCENARIOS
+from testkit.conformance.runner import WORLDS
+from testkit.servers.databases import minimal
+from testkit.servers.ensembles import RestrictedEnsemble
+from testkit.servers.mariadb import MariaDB
+from testkit.servers.postgres import Postgres
+from testkit.servers.redis import Redis
+from testkit.servers.zookeeper import Ensemble
+from tests.conformance import test_memory, test_redis, test_redlock, test_sql, test_sqlite
+from tests.conformance import test_zookeeper as zookeeper
+
+import leaselock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from testkit.conformance import Store
+    from testkit.conformance.world import World
+
+# No lock may be held for longer after an interruption, in seconds, on an idle machine.
+BOUND = 0.5
+
+
+def redis(stack: ExitStack) -> Store:
+    """One server."""
+    server = stack.enter_context(Redis())
+    return test_redis.store_on("redis", server.url, lambda: [server])
+
+
+def redlock(stack: ExitStack) -> Store:
+    """Three masters."""
+    return test_redlock.store_on([stack.enter_context(Redis()) for _ in range(3)])
+
+
+def of_zookeeper(stack: ExitStack) -> Store:
+    """Three servers."""
+    ensemble = RestrictedEnsemble(stack.enter_context(Ensemble()))
+    stack.callback(ensemble.close)
+    return zookeeper._store(ensemble.fresh, "queue", "single")
+
+
+def database(
+    kind: Callable[[], Postgres | MariaDB], name: str, protocol: str
+) -> Callable[[ExitStack], Store]:
+    """One database server."""
+
+    def made(stack: ExitStack) -> Store:
+        server = kind()
+        stack.enter_context(server)
+        with leaselock.Client(server.url) as client:
+            client.setup()
+        return test_sql.store_on(server, protocol, name, minimal)
+
+    return made
+
+
+STORES: dict[str, Callable[[ExitStack], Store]] = {
+    "memory": lambda stack: test_memory.STORE,
+    "sqlite": lambda stack: test_sqlite.STORE,
+    "redis": redis,
+    "redlock-3": redlock,
+    "zookeeper": of_zookeeper,
+} | {
+    f"{name}-{protocol}": database(kind, name, protocol)
+    for kind, name in ((Postgres, "postgres"), (MariaDB, "mariadb"))
+    for protocol in test_sql.PROTOCOLS
+}
+
+
+class Figures(NamedTuple):
+    """What one store and driver has shown."""
+
+    store: str
+    driver: str
+    interruptions: list[tuple[str, float]]
+
+    def slow(self) -> list[tuple[str, float]]:
+        """The interruptions after which a lock was held for too long."""
+        return [each for each in self.interruptions if each[1] > BOUND]
+
+    def __str__(self) -> str:
+        seconds = [each[1] for each in self.interruptions]
+        operations = {name.partition(" ")[0] for name, _ in self.interruptions}
+        return (
+            f"| {self.store} | {self.driver} | {len(operations)} | {len(seconds)} "
+            f"| {statistics.median(seconds) * 1e3:.1f} ms | {max(seconds) * 1e3:.1f} ms "
+            f"| {len(self.slow())} |"
+        )
+
+
+def measure(name: str, driver: str, seconds: float) -> Figures:
+    """Interrupt operations on one store for some seconds."""
+    with tempfile.TemporaryDirectory(prefix="interruptions-") as folder, ExitStack() as stack:
+        store = STORES[name](stack)
+        world = WORLDS[driver](store, store.fresh(Path(folder)), Path(folder))
+        world.moments = ("before", "after", "twice")
+        world.run(world.run_and_close(repeat(world, seconds)))
+        return Figures(name, driver, world.interruptions)
+
+
+async def repeat(world: World, seconds: float) -> None:
+    """Play the scenarios about interruptions that the store can play, until the time is up."""
+    ours = [each for each in SCENARIOS if each.name.startswith("interruption.")]
+    playable = [each for each in ours if not each.skip_reason(world.store, world.driver)]
+    deadline = world.now() + seconds
+    while world.now() < deadline:
+        for scenario in playable:
+            await scenario.function(world)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, and print a table; return 1 if a lock was held for too long."""
+    parser = argparse.ArgumentParser(
+        prog="python -m verification.storms.interruptions", description=__doc__
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each store")
+    parser.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(STORES))
+    words: Any = parser.parse_args(arguments)
+    print("| store | driver | operations | interruptions | free after: median | longest | slow |")
+    print("| - | - | - | - | - | - | - |")
+    slow = False
+    for name in words.stores or STORES:
+        for driver in WORLDS:
+            figures = measure(name, driver, words.seconds / len(WORLDS))
+            print(figures, flush=True)
+            for operation, seconds in figures.slow():
+                slow = True
+                print(f"{operation}: free after {seconds:.3f} s", file=sys.stderr, flush=True)
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The targets of chaos runs: stores on private servers, and their faults.
+
+The invariant of `testkit.chaos.target` holds. The servers write their data to disk; the
+stores' pages in docs/explanation say what is lost otherwise.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from testkit.chaos.target import Target
+from testkit.proxy import Proxy
+from testkit.servers.process import HOST
+from testkit.servers.zookeeper import Ensemble
+from verification.storms import partitioned, redis, sql
+from verification.storms.disk import sqlite
+from verification.storms.network_faults import behind_proxies, network_faults, pause
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from contextlib import ExitStack
+    from pathlib import Path
+
+
+def zookeeper(name: str, stack: ExitStack, folder: Path) -> Target:
+    """An ensemble of three servers, of which one at a time is killed."""
+    ensemble = stack.enter_context(Ensemble())
+    proxies = [stack.enter_context(Proxy(server.port)) for server in ensemble.servers]
+
+    def kill(rng: random.Random) -> None:
+        victim = rng.choice(ensemble.servers)
+        victim.running().kill()
+        pause(rng)
+        victim.start()
+        ensemble.settle()
+
+    hosts = ",".join(f"{HOST}:{proxy.port}" for proxy in proxies)
+    url = f"zookeeper://{hosts}/storm?timeout=2"
+    target = Target(name, url, {**network_faults(proxies), "kill server": kill}, idle=15.0)
+    return behind_proxies(target, proxies)
+
+
+def sharing(
+    make: Callable[[str, ExitStack, Path], Target],
+) -> Callable[[str, ExitStack, Path], Target]:
+    """The same target, whose workers also read and take permits."""
+
+    def made(name: str, stack: ExitStack, folder: Path) -> Target:
+        return make(name, stack, folder)._replace(shares=True)
+
+    return made
+
+
+TARGETS: dict[str, Callable[[str, ExitStack, Path], Target]] = {
+    "sqlite": sqlite,
+    "redis": redis.single,
+    "redis-string": redis.string,
+    "redis-sentinel": redis.sentinel,
+    "redis-cluster": redis.cluster,
+    "redlock-3": redis.redlock,
+    "redlock-5": redis.redlock_of_five,
+    "zookeeper": zookeeper,
+    "postgres-lease": sql.postgres,
+    "postgres-row": partial(sql.postgres, protocol="row"),
+    "postgres-advisory": partial(sql.postgres, protocol="advisory"),
+    "mariadb-lease": sql.mariadb,
+    "mariadb-row": partial(sql.mariadb, protocol="row"),
+    "mariadb-advisory": partial(sql.mariadb, protocol="advisory"),
+    "sqlite-sharing": sharing(sqlite),
+    "redis-sharing": sharing(redis.single),
+    "zookeeper-sharing": sharing(zookeeper),
+    "postgres-lease-sharing": sharing(sql.postgres),
+    "postgres-row-sharing": sharing(partial(sql.postgres, protocol="row")),
+    "postgres-advisory-sharing": sharing(partial(sql.postgres, protocol="advisory")),
+    "mariadb-lease-sharing": sharing(sql.mariadb),
+    "redis-partition": partitioned.redis,
+    "redlock-3-partition": partitioned.redlock,
+    "zookeeper-partition": partitioned.zookeeper,
+    "postgres-lease-partition": partitioned.postgres,
+}
