@@ -36,6 +36,7 @@ IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 STANDARD = 3
 RELATIVE = "sqlite:///"
 STACK = "LEASELOCK_STACK"
+UNLOCKED = "LEASELOCK_UNLOCKED"
 STACK_STORES = "LEASELOCK_STACK_BACKENDS"
 # Names have no control characters, but may have spaces.
 STACK_SEPARATOR = "\n"
@@ -75,7 +76,13 @@ def command_environment(
         # The command may run in another directory.
         env[URL] = f"sqlite:///{quote(os.getcwd())}/{env[URL][len(RELATIVE) :]}"
     held = [*enclosing_locks(), *((name, backend) for name in names_of(lease))]
-    names, stores = zip(*held, strict=True)
+    # A command that runs without the lock is told by this, and by the token 0. It holds nothing, so
+    # the command may wait for the lock itself.
+    env.pop(UNLOCKED, None)
+    if lease.unlocked:
+        env[UNLOCKED] = "1"
+        held = enclosing_locks()
+    names, stores = zip(*held, strict=True) if held else ((), ())
     return env | {
         "LEASELOCK_NAME": lease.name,
         "LEASELOCK_TOKEN": str(lease.token),

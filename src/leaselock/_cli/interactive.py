@@ -77,7 +77,9 @@ class InteractiveWait:
             raise Interrupted(self.signals.ending)
         if lease is None:
             raise self._busy()
-        if self.options.verbose:
+        if lease.unlocked:
+            say(f"running WITHOUT the lock {self.lock.name!r}: {self.client.url} cannot be reached")
+        elif self.options.verbose:
             self._report_grant(lease)
         return lease
 

@@ -7,6 +7,7 @@ OUTCOMES = {
     "granted": "acquired",
     "timed_out": "timeout",
     "failed": "error",
+    "unlocked": "unlocked",
     "cancelled": "cancelled",
 }
 
