@@ -43,7 +43,7 @@ PUBLIC_NAMES = [
     *("UnsafeProtocolWarning", "__version__"),
     *("StaleVersion", "FenceRejected", "RowNotFound", "AcquireCancelled"),
     *("Wait", "Deadlock", "EventKind", "ErrorReason"),
-    *("Store", "RedisClient", "ZooKeeperClient", "SqlEngine", "IfBusy"),
+    *("Store", "RedisClient", "ZooKeeperClient", "SqlEngine", "IfBusy", "OnOutage"),
 ]
 
 LONG_FUNCTION = 30

@@ -69,9 +69,15 @@ def test_kubernetes_job_runs_its_command(redis: Redis, tmp_path: Path) -> None:
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert pod["restartPolicy"] in ("Never", "OnFailure")  # what a Job may have
     (container,) = pod["containers"]
-    assert start(container["command"], redis.url, tmp_path / "output").wait(60) == 0
-    with leaselock.Client(redis.url) as client, client.lock("nightly"):
-        assert start(container["command"], redis.url, tmp_path / "output").wait(60) == 0
+    tokens = []
+    with leaselock.Client(redis.url) as client:
+        for _ in range(2):
+            assert start(container["command"], redis.url, tmp_path / "output").wait(60) == 0
+            holder = client.lock("nightly").holder()
+            assert holder is not None
+            assert holder.cooling_down
+            tokens.append(holder.token)
+    assert tokens[0] == tokens[1]  # the second run of the period did nothing
 
 
 def test_kubectl_reads_the_manifest() -> None:

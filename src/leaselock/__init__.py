@@ -35,8 +35,8 @@ is lost.
     Wait, Deadlock          what Client.deadlocks returns
     Event, EventKind        what Client.on_event reports, and of which kind
     ErrorReason             the type of StoreError.reason
-    Store, IfBusy           the types of arguments: of Client, of Client.guard; a Store may be a
-                            RedisClient, ZooKeeperClient or SqlEngine
+    Store, IfBusy, OnOutage the types of arguments: of Client, of Client.guard, of Client.lock; a
+                            Store may be a RedisClient, ZooKeeperClient or SqlEngine
     LeaselockError          the base class of all errors:
       AcquireTimeout        the time passed first; name, timeout, holder, waiting
       LeaseLost, NotHeld    the lease is not valid any more; it is not held
@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from leaselock._core.deadlocks import Deadlock, Wait
     from leaselock._core.events import Event, EventKind
     from leaselock._core.inspection import Holder, LockChange, LockInfo, Waiter
+    from leaselock._core.timing import OnOutage
     from leaselock.errors import (
         AcquireCancelled,
         AcquireTimeout,
@@ -116,6 +117,7 @@ _WHERE = {
     ),
     "leaselock._api.connect": ("RedisClient", "SqlEngine", "Store", "ZooKeeperClient"),
     "leaselock._api.guard": ("IfBusy",),
+    "leaselock._core.timing": ("OnOutage",),
     "leaselock._api.threads": (
         *("Campaign", "Changes", "Client", "Election", "Lease", "Leases", "Lock", "LockAll"),
         *("RWLock", "Semaphore"),
@@ -187,6 +189,7 @@ __all__ = [
     "LockInfo",
     "NotApplied",
     "NotHeld",
+    "OnOutage",
     "OutcomeUnknown",
     "RWLock",
     "RedisClient",

@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from leaselock._core.hold import RAN_OUT
-from leaselock.errors import ClientClosed, LeaseLost, NotApplied, OutcomeUnknown
+from leaselock.errors import ClientClosed, LeaseLost, NotApplied, OutcomeUnknown, not_applied
 from testkit.conformance.child_process import Child, Fork
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leaselock._core.backend import Backend
+    from leaselock._core.backend import Backend, Busy, Claim, Grant
     from leaselock._core.hold_registry import HoldRegistry
     from testkit.conformance.api_types import Client, Lease, Lock
     from testkit.conformance.store import Store
@@ -105,6 +105,26 @@ class CountedTries:
         return getattr(self.backend, name)
 
 
+class Outage:
+    """The backend of a registry whose store cannot be reached to acquire locks, until `over`."""
+
+    def __init__(self, registry: HoldRegistry) -> None:
+        self.backend = registry.backend
+        self.over = False
+        self.failed = 0
+        registry.backend = cast("Backend", self)
+
+    async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
+        """Refuse a request, or send it."""
+        if self.over:
+            return await self.backend.acquire(claim, wait=wait, until=until)
+        self.failed += 1
+        raise not_applied("the store is out of reach", "unreachable")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+
 class World(abc.ABC):
     """One run of one scenario."""
 
@@ -140,6 +160,10 @@ class World(abc.ABC):
     def count_tries(self, client: Client) -> CountedTries:
         """Count the acquire requests that *client*, which has no lock yet, sends from now on."""
         return CountedTries(client._core.context(None).registry)
+
+    def outage(self, client: Client) -> Outage:
+        """Begin an outage for *client*, which has no lock yet."""
+        return Outage(client._core.context(None).registry)
 
     def lock(self, name: str, **options: Any) -> Lock:
         """Return a lock of the first client."""

@@ -9,6 +9,7 @@ import redis
 from verification.models.redis_runner import Runner, commands_of
 
 from leaselock._backends.redis.clients import settings_of
+from leaselock._backends.redis.doctor import SETTINGS
 from leaselock._backends.redis.messages import Unreachable
 from leaselock._backends.redlock.master import Master
 from leaselock._backends.redlock.protocol import Redlock
@@ -96,6 +97,11 @@ def test_what_is_not_allowed_is_skipped() -> None:
     # Managed services do not allow CONFIG.
     (problem,) = Answers(config=REFUSED).problems()
     assert "appendfsync unknown" in problem
+
+
+def test_settings_are_asked_for_by_name() -> None:
+    """ "*" would also send the passwords of the server (requirepass, masterauth)."""
+    assert not [name for _, _, name in SETTINGS if "*" in name or "auth" in name or "pass" in name]
 
 
 def test_keys_that_cannot_be_listed_are_skipped() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 from typing import TYPE_CHECKING
 
+import pytest
+from testkit.servers.process import program
+from tests.cli.processes import LEASELOCK, Shell
+
 import leaselock
+from leaselock._cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
-
-from leaselock._cli import main
 
 
 def test_doctor_of_a_new_file_reports_ok(
@@ -64,3 +68,20 @@ def test_gc_prints_the_number_of_removed_records(
 ) -> None:
     assert main(["gc", "--json", f"sqlite:///{tmp_path}/locks.db"]) == 0
     assert json.loads(capsys.readouterr().out)["removed"] == 0
+
+
+def test_doctor_fails_on_a_full_disk(shell: Shell) -> None:
+    """A disk of less than a megabyte, in a mount namespace of its own."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    disk = f'mount -t tmpfs -o size=512k full "{shell.folder}" && exec "$@"'
+    done = subprocess.run(
+        [program("unshare"), "--mount", *user, "sh", "-c", disk, "sh", *LEASELOCK, "doctor"],
+        env=shell.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare" in done.stderr or "mount" in done.stderr:
+        pytest.skip(f"no server: no mount namespaces here: {done.stderr}")
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"^fail +\d+ KiB are free on its disk", done.stdout, re.M), done.stdout

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from leaselock._core.inspection import Holder, LockChange, LockInfo, Waiter
     from leaselock._core.lease_handle import LeaseHandle
     from leaselock._core.mutex import Mutex
+    from leaselock._core.timing import OnOutage
     from leaselock._core.together import Together, TogetherHandle
     from leaselock._core.watching import Watcher
 
@@ -112,6 +113,8 @@ class AsyncClient:
         owner: Literal["lock"] | None = None,
         min_hold: float = 0.0,
         max_hold: float | None = None,
+        on_outage: OnOutage = "fail",
+        outage_timeout: float | None = None,
         **unknown: Never,
     ) -> AsyncLock:
         """Return the lock of that name. The store is not asked.
@@ -122,21 +125,17 @@ class AsyncClient:
         wait. The task that holds the lock may acquire it again, unless *reentrant* is false. With
         *owner* "lock" the lock object is the owner instead: any task may release it, and none may
         acquire it again before that. *protocol* is one of the store's protocols (default: the one
-        in the URL, else the store's first). *label* is a short text shown to users who inspect the
-        lock.
+        in the URL, else the store's first). *label* is a short text that is shown to users.
 
-        With *local_handoffs* the tasks of this client hand a lease on among themselves without a
-        request, at most so many times and for a tenth of a second, each with a fencing token of its
-        own. With *cached* this client keeps the lease after a release until another client waits,
-        for half of its length at most, so that the next acquire needs no request.
+        With *local_handoffs* the tasks of this client hand a lease on among themselves, at most so
+        many times and for a tenth of a second. With *cached* this client keeps the lease after a
+        release until another client waits. With *min_hold* the lock stays taken until so many
+        seconds after its grant, even if it is released before or its holder dies: it is *cooling
+        down*. With *max_hold* it is renewed for so many seconds at most, and is lost then.
 
-        With *min_hold* the lock stays taken until so many seconds after its grant, by the store's
-        clock, even if it is released before or its holder dies: it is *cooling down*. With
-        *max_hold* the lease is not renewed beyond so many seconds after its grant, and is lost.
-
-        Raises InvalidName if the name cannot be used, ValueError or TypeError for numbers out of
-        range, a protocol that the store does not know, *local_handoffs* or *cached* where the
-        store cannot reserve tokens, and *min_hold* where a hold cannot outlast its release.
+        While the store cannot be reached, *on_outage* "fail" raises StoreError, "wait" tries for
+        *outage_timeout* seconds, even beyond *timeout*, and "unlocked" goes on WITHOUT the lock.
+        Raises InvalidName, ValueError or TypeError for what cannot be, here or in this store.
         """
         return AsyncLock(
             self,
@@ -153,6 +152,8 @@ class AsyncClient:
                 owner=owner,
                 min_hold=min_hold,
                 max_hold=max_hold,
+                on_outage=on_outage,
+                outage_timeout=outage_timeout,
                 **unknown,
             ),
         )
@@ -293,6 +294,8 @@ class AsyncClient:
         protocol: str | None = None,
         label: str | None = None,
         max_hold: float | None = None,
+        on_outage: OnOutage = "fail",
+        outage_timeout: float | None = None,
     ) -> AsyncLease | None:
         """Return a lease at most once per period in the whole fleet, otherwise None.
 
@@ -300,7 +303,9 @@ class AsyncClient:
         soon the lease is released, and even if its holder dies. So a period begins with a grant;
         with *align* the periods are those of the store's clock, such as quarters of an hour for
         900. The call does not wait. A run that takes longer than a period keeps its lease, which is
-        renewed, at most for *max_hold* seconds. Raises ValueError where `lock` refuses *min_hold*.
+        renewed, at most for *max_hold* seconds. *on_outage* and *outage_timeout* are those of
+        `lock`; a call that goes on "unlocked" may be one of many in the period. Raises ValueError
+        where `lock` refuses *min_hold*.
 
         >>> if lease := await client.once("report", every=900):
         ...     async with lease: await report()
@@ -315,6 +320,8 @@ class AsyncClient:
                     protocol=protocol,
                     label=label,
                     max_hold=max_hold,
+                    on_outage=on_outage,
+                    outage_timeout=outage_timeout,
                 )
             ),
             functools.partial(AsyncLease, self),
@@ -953,6 +960,13 @@ class AsyncLease:
     def renewals(self) -> int:
         """How often the lease was renewed or extended since it was granted."""
         return self._handle.hold.renewals
+
+    @property
+    def unlocked(self) -> bool:
+        """Whether there is no lock: the store could not be reached, and the caller goes on without
+        it, as *on_outage* says. Then the token is 0, which a resource that compares tokens refuses.
+        """
+        return self._handle.hold.is_unlocked
 
     @property
     def lost(self) -> bool:

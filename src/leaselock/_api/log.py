@@ -89,5 +89,7 @@ def described(event: Event) -> tuple[int, str]:
             return level, f"{name} was lost after {seconds}: {event.reason}"
         case "cancelled":
             return DEBUG, f"stopped waiting for {name} after {seconds}: {event.reason}"
+        case "unlocked":
+            return ERROR, f"going on WITHOUT the lock {name}: {event.reason}"
         case "failed":
             return ERROR, f"{name} could not be acquired: {event.reason}"

@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from leaselock._cli.terminal import Terminal
 
 PR_SET_PDEATHSIG = 1
+# The process that the kernel makes the parent of orphans: the first one of a container.
+INIT = 1
 # Python ignores these two for itself; the command expects their default actions.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 STANDARD = 3
 RELATIVE = "sqlite:///"
 STACK = "LEASELOCK_STACK"
+UNLOCKED = "LEASELOCK_UNLOCKED"
 STACK_STORES = "LEASELOCK_STACK_BACKENDS"
 # Names have no control characters, but may have spaces.
 STACK_SEPARATOR = "\n"
@@ -73,7 +76,13 @@ def command_environment(
         # The command may run in another directory.
         env[URL] = f"sqlite:///{quote(os.getcwd())}/{env[URL][len(RELATIVE) :]}"
     held = [*enclosing_locks(), *((name, backend) for name in names_of(lease))]
-    names, stores = zip(*held, strict=True)
+    # A command that runs without the lock is told by this, and by the token 0. It holds nothing, so
+    # the command may wait for the lock itself.
+    env.pop(UNLOCKED, None)
+    if lease.unlocked:
+        env[UNLOCKED] = "1"
+        held = enclosing_locks()
+    names, stores = zip(*held, strict=True) if held else ((), ())
     return env | {
         "LEASELOCK_NAME": lease.name,
         "LEASELOCK_TOKEN": str(lease.token),
@@ -214,6 +223,26 @@ class CommandSpec:
         missing = number == errno.ENOENT
         code = exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_EXECUTE
         return CannotRun(f"cannot run {self.words[0]!r}: {os.strerror(number)}", code)
+
+
+def reap_orphans(command: int | None = None) -> None:
+    """Reap the ended processes that this process inherited as process 1 of a container: the
+    children of its command that outlived their parent, and those of `docker exec`. The *command*
+    itself is left to `Child.reap`.
+
+    Elsewhere another process inherits orphans, and a child of this one may belong to other code.
+    """
+    if os.getpid() != INIT:
+        return
+    try:
+        # The command is the only child that other code waits for. Where it has ended, the rest
+        # waits until it is reaped.
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            if ended.si_pid == command:
+                return
+            os.waitpid(ended.si_pid, 0)
+    except ChildProcessError:
+        return  # there are no children
 
 
 class Child:

@@ -163,6 +163,11 @@ def _add_run(parser: Parser) -> None:
     _add(parser, "--with", metavar="NAME", action="append", dest="others", help=others)
     longest = "end a command that runs longer, and exit 124"
     _add(parser, "--max-hold", metavar="DUR", type=_duration, help=longest)
+    outage = "store out of reach: fail, wait, or run WITHOUT the lock (fail)"
+    policies = ("fail", "wait", "unlocked")
+    _add(parser, "--on-outage", choices=policies, default="fail", metavar="POLICY", help=outage)
+    patience = "for how long --on-outage repeats the request before"
+    _add(parser, "--outage-timeout", metavar="DUR", type=_duration, help=patience)
     _add_command_options(parser)
 
 

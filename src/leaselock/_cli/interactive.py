@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from leaselock import AcquireTimeout, LeaselockError
 from leaselock._cli import exit_codes
+from leaselock._cli.child import reap_orphans
 from leaselock._cli.exit_codes import Interrupted, Negative
 from leaselock._cli.formatting import describe, format_duration, short_name, time_held
 from leaselock._cli.output import StatusLine, say
@@ -76,7 +77,9 @@ class InteractiveWait:
             raise Interrupted(self.signals.ending)
         if lease is None:
             raise self._busy()
-        if self.options.verbose:
+        if lease.unlocked:
+            say(f"running WITHOUT the lock {self.lock.name!r}: {self.client.url} cannot be reached")
+        elif self.options.verbose:
             self._report_grant(lease)
         return lease
 
@@ -115,6 +118,7 @@ class InteractiveWait:
         due = self.began + (0.0 if self.options.verbose else FIRST_MESSAGE)
         while not self.finished:
             self.signals.wait(due - time.monotonic())
+            reap_orphans()
             if self.signals.ending is not None:
                 self.client.close()
                 return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from leaselock import StoreError
 from leaselock._cli import exit_codes
+from leaselock._cli.child import reap_orphans
 from leaselock._cli.exit_codes import Usage
 from leaselock._cli.interactive import InteractiveWait
 from leaselock._cli.output import say
@@ -69,4 +70,5 @@ def _rest(seconds: float, signals: Signals) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         signals.wait(left)
+        reap_orphans()
         signals.check()

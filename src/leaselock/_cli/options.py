@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from leaselock._cli import exit_codes
+
+if TYPE_CHECKING:
+    from leaselock import OnOutage
 
 
 class Options(argparse.Namespace):
@@ -57,6 +61,8 @@ class CommandOptions(LeaseOptions):
     no_renew: bool = False
     min_hold: float = 0.0
     max_hold: float | None = None
+    on_outage: OnOutage = "fail"
+    outage_timeout: float | None = None
     shell: str | None
     on_lost: str
     kill_after: float

@@ -104,6 +104,7 @@ def _report(
         document = {
             "name": lease.name,
             "token": lease.token,
+            "unlocked": lease.unlocked,
             "exit_code": outcome.code,
             "waited": wait.waited,
             "held": held,

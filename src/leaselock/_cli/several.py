@@ -31,11 +31,14 @@ def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> 
         settings["max_hold"] = options.max_hold + options.kill_after + options.lease
     if options.min_hold and (options.shared or options.slots is not None):
         raise Usage("--min-hold and --once-per need an exclusive lock")
+    if options.on_outage != "fail" and (options.shared or options.slots is not None):
+        raise Usage("--on-outage needs an exclusive lock")
     if options.slots is not None:
         lock: Lock = client.semaphore(name, options.slots, **settings)
     elif options.shared:
         lock = client.rwlock(name, **settings).read
     else:
+        settings |= {"on_outage": options.on_outage, "outage_timeout": options.outage_timeout}
         lock = client.lock(name, min_hold=options.min_hold, **settings)
     if not options.others:
         return lock
@@ -94,6 +97,11 @@ class SeveralLeases:
     def failing(self) -> Lease:
         """The lease that was lost, or that ends first."""
         return min(self.leases.leases, key=lambda lease: (not lease.lost, lease.remaining))
+
+    @property
+    def unlocked(self) -> bool:
+        """Whether any is no lock."""
+        return any(lease.unlocked for lease in self.leases.leases)
 
     @property
     def renewals(self) -> int:

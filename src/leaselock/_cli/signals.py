@@ -37,7 +37,7 @@ class Signals:
         os.set_blocking(self.reader, False)
         os.set_blocking(self.writer, False)
         self.outer = signal.set_wakeup_fd(self.writer, warn_on_full_buffer=False)
-        self.record((*ENDING, signal.SIGUSR1, signal.SIGUSR2))
+        self.record((*ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._cli import exit_codes
+from leaselock._cli.child import reap_orphans
 from leaselock._cli.formatting import format_duration
 from leaselock._cli.output import say
 from leaselock._cli.several import failing
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from leaselock._cli.several import SeveralLeases
 
 NEVER = float("inf")
-RECORDED = (signal.SIGWINCH, signal.SIGCHLD, signal.SIGCONT, signal.SIGTSTP)
+RECORDED = (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP)
 TERMINAL_STOPS = (signal.SIGTTIN, signal.SIGTTOU)
 # Kept free at the end of the lease: from SIGKILL to the end of the command.
 KILL_RESERVE = 0.5
@@ -102,6 +103,7 @@ class Supervisor:
                 return
             if stopped:
                 self._handle_stop(stopped)
+            reap_orphans(self.child.pid)
             self._check_deadlines(time.monotonic())
             for number in self.signals.wait(self._next_deadline(time.monotonic())):
                 self._forward(number)

@@ -13,6 +13,7 @@ from leaselock._core import shared_thread, timing, validity
 from leaselock._core.backend import Busy, Grant, PoolExhausted
 from leaselock._core.effects import FOREVER
 from leaselock._core.events import LONG_WAIT, Event
+from leaselock._core.hold import Hold
 from leaselock._core.inspection import holder_of, waiter_of
 from leaselock._core.timing import Retry
 from leaselock.errors import (
@@ -27,13 +28,15 @@ from leaselock.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from leaselock._core.backend import Claim, HoldRecord, Mode
+    from leaselock._core.backend import Claim, ErrorReason, HoldRecord, Mode
     from leaselock._core.effects import Owner
     from leaselock._core.events import EventKind
-    from leaselock._core.hold import Hold
     from leaselock._core.hold_registry import HoldRegistry
     from leaselock._core.renewer import Renewer
+    from leaselock._core.timing import OnOutage
 
+# Why a request failed, where the store may be able to answer a later one.
+OUTAGE: tuple[ErrorReason, ...] = ("unreachable", "refused")
 # How many grants in a row may arrive too late to be valid.
 MOST_LATE_GRANTS = 3
 
@@ -61,6 +64,9 @@ class LockOptions(NamedTuple):
     """Whether it is one side of a read/write lock."""
     max_hold: float = FOREVER
     """For how long a hold is renewed at most, from its grant on."""
+    on_outage: OnOutage = "fail"
+    outage_timeout: float = 0.0
+    """For how long a request is repeated at least while the store is out of reach."""
 
 
 class Acquisition(Retry):
@@ -83,6 +89,8 @@ class Acquisition(Retry):
     """The outcome of some request is unknown."""
     extended = False
     """The present request was given more time."""
+    outage = False
+    """The last try has failed because the store is out of reach."""
     late = 0
     first_asked = 0.0
     next_search = FOREVER
@@ -104,7 +112,7 @@ class Acquisition(Retry):
 
     async def obtain(self, renewer: Renewer, owner: Owner) -> Hold | Busy:
         """Acquire the lock until the deadline: the hold, or why there is none."""
-        registry, in_flight = self.registry, self.registry.in_flight
+        registry, in_flight, options = self.registry, self.registry.in_flight, self.options
         # In the step that made the claim: a client that is closed now waits for the end of this.
         in_flight.active += 1
         try:
@@ -120,7 +128,7 @@ class Acquisition(Retry):
                     reply = await self.backend.acquire(self.claim, wait=self.wait, until=until)
                 except StoreError as error:
                     reply = await self.try_again(error, self._send)
-                self.answered = True
+                self.answered, self.outage = True, False
                 if isinstance(reply, Grant):
                     valid_until = self._valid_until(reply)
                     if self.env.now() < valid_until:
@@ -132,8 +140,8 @@ class Acquisition(Retry):
                             valid_until,
                             asked=self.asked,
                             lasts=reply.lasts,
-                            renew=self.options.renew,
-                            max_hold=self.options.max_hold,
+                            renew=options.renew,
+                            max_hold=options.max_hold,
                             owner=owner,
                         )
                         hold.uncertain = self.uncertain
@@ -155,6 +163,8 @@ class Acquisition(Retry):
                         await self._check_wait()
         except BaseException as error:
             # Cancelled, interrupted, dropped or refused: the claim must not stay behind.
+            if self.outage and options.on_outage == "unlocked" and isinstance(error, StoreError):
+                return await self._go_on_unlocked(error)
             error = await self._end_after(error)
             raise error
         finally:
@@ -236,7 +246,9 @@ class Acquisition(Retry):
     ) -> None:
         claim, now = self.claim, self.env.now()
         waited = now - (self.first_asked or now)
-        rare = kind == "failed" or (kind in ("granted", "timed_out") and waited >= LONG_WAIT)
+        rare = kind in ("failed", "unlocked") or (
+            kind in ("granted", "timed_out") and waited >= LONG_WAIT
+        )
         listeners = self.registry.listeners
         if rare or listeners.all:
             lease = claim.lease
@@ -251,7 +263,7 @@ class Acquisition(Retry):
         as the lease: after that the earlier holder is gone. If its session ends meanwhile, it has
         the time to begin another one, and to queue again.
         """
-        self.tries = 0
+        self.tries = self.refusals = 0
         self.began = self.asked = now = self.env.now()
         if not self.first_asked:
             self.first_asked = now
@@ -279,6 +291,9 @@ class Acquisition(Retry):
             # The store is not at fault, only the client's own connections are too few: wait for
             # one as long as for a queued request.
             self.give_up = timing.answer_by(self.began, self.deadline, self._longest())
+        self.outage = not exhausted and error.reason in OUTAGE
+        patient_until = self.began + self.options.outage_timeout if self.outage else self.began
+        self.give_up = max(self.give_up, patient_until)
         if self.tries or self.queued or not isinstance(error, NotApplied):
             self.uncertain = True
             now = self.env.now()
@@ -289,8 +304,9 @@ class Acquisition(Retry):
             self.count(error)
         else:
             self.placed = self.answered
-            if not exhausted or self.env.now() >= self.give_up:
+            if self.env.now() >= (self.give_up if exhausted else patient_until):
                 raise error
+            self.refusals += self.outage
         self._check_open()
 
     def _check_open(self) -> None:
@@ -332,6 +348,13 @@ class Acquisition(Retry):
             if not isinstance(error, GeneratorExit):
                 error = await self._reported(error)
         return error
+
+    async def _go_on_unlocked(self, error: StoreError) -> Hold:
+        """What the caller gets instead of a hold. The claim is released when the store answers."""
+        if self.placed:
+            self.registry.release_later(self.claim.unused())
+        await self._report("unlocked", reason=str(error.concerning(self.claim.name)))
+        return Hold.unlocked(self.claim)
 
     async def _withdraw_after(self, error: BaseException) -> None:
         """Leave the queue. A store that did not answer until the deadline is not waited for any

@@ -29,6 +29,7 @@ from leaselock._core.validation import (
     checked_local_handoffs,
     checked_max_hold,
     checked_name,
+    checked_outage,
     checked_owner,
     checked_permits,
     checked_seconds,
@@ -167,6 +168,8 @@ class ClientCore:
         mode: Mode = "exclusive",
         permits: object = None,
         sides: bool = False,
+        on_outage: object = "fail",
+        outage_timeout: object = None,
         **unknown: object,
     ) -> Mutex:
         """A lock by its name. The store is not asked."""
@@ -176,6 +179,7 @@ class ClientCore:
         handoffs = checked_local_handoffs(local_handoffs)
         limit = 0 if permits is None else checked_permits(permits)
         bound = checked_max_hold(max_hold)
+        policy, patience = checked_outage(on_outage, outage_timeout)
         options = LockOptions(
             min(checked_lease(lease), bound),
             checked_switch(renew, "renew"),
@@ -190,6 +194,8 @@ class ClientCore:
             sides=sides,
             min_hold=checked_seconds(min_hold, "min_hold", least=0.0, most=LONGEST_LEASE),
             max_hold=bound,
+            on_outage=policy,
+            outage_timeout=patience,
         )
         context = self.context(protocol)
         if mode not in context.registry.backend.capabilities.modes:

@@ -25,6 +25,7 @@ EventKind = Literal[
     "granted",
     "timed_out",
     "failed",  # the acquire ended with an error of the store
+    "unlocked",  # the acquire ended with such an error, and its caller goes on without the lock
     "cancelled",  # the acquire was cancelled or interrupted, or its client closed
     "renewed",
     "renewal_failed",  # it will be tried again
@@ -69,8 +70,8 @@ class Event(NamedTuple):
     holder: Holder | None = None
     """Who had the lock, for "busy", "timed_out" and "broken", where the store knows it."""
     reason: str = ""
-    """Why, for "failed", "cancelled", "renewal_failed" and "lost"; for "timed_out" and "cancelled"
-    also, if the store has not confirmed that the claim has left it.
+    """Why, for "failed", "unlocked", "cancelled", "renewal_failed" and "lost"; for "timed_out" and
+    "cancelled" also, if the store has not confirmed that the claim has left it.
     """
 
 

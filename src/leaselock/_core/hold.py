@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from leaselock._core.effects import FOREVER, Guard, Owner
 from leaselock.errors import LeaseLost
@@ -108,6 +108,8 @@ class Hold:
     prolonged = 0
     """How many nested leases have this fixed lease renewed until their release."""
     guards: tuple[Guard, ...] = ()
+    is_unlocked = False
+    """There is no lock: the store was out of reach, and the caller goes on without it."""
     place = ""
     """Where the user acquired it, if that is recorded."""
 
@@ -122,6 +124,15 @@ class Hold:
         self.modes = [claim.mode]
         # Last: one that was interrupted before is no hold yet.
         self.state = State.HELD
+
+    @classmethod
+    def unlocked(cls, claim: Claim) -> Self:
+        """What an owner that goes on without the lock has instead of a hold. It never ends by
+        itself, no store and no renewer knows it, and its token is smaller than every other.
+        """
+        hold = cls(claim, 0, FOREVER, renew=True)
+        hold.is_unlocked = True
+        return hold
 
     def __del__(self) -> None:
         if self.state is State.HELD and self.owned:

@@ -116,6 +116,8 @@ class LeaseHandle:
         if self.lost():
             return f"lost: {self.hold.reason or RAN_OUT}"
         if not self.released:
+            if self.hold.is_unlocked:
+                return "not locked: the store was out of reach"
             return f"held, {self.remaining():.0f} s remaining"
         return "detached" if self.detached else "released"
 
@@ -150,7 +152,10 @@ class LeaseHandle:
         """
         hold, registry = self.hold, self.registry
         now = registry.env.now()
-        if not self._end():
+        ended = self._end()
+        if hold.is_unlocked:
+            return
+        if not ended:
             self.failed = not hold.is_valid(now)
             hold.check(now, registry.store)
             if (mode := self._weaker_mode()) is not None:
@@ -219,7 +224,7 @@ class LeaseHandle:
         mode is left to the renewer.
         """
         hold, registry = self.hold, self.registry
-        if self._end():
+        if self._end() and not hold.is_unlocked:
             registry.remove(hold)
             hold.step("release")
             return True
@@ -236,6 +241,8 @@ class LeaseHandle:
         self.hold.modes.remove(self.mode)
         if self.prolongs:
             self.hold.end_prolonging()
+        if self.hold.is_unlocked:
+            self.hold.step("detach")  # there is nothing to release
         return not self.hold.modes
 
     def _weaker_mode(self) -> Mode | None:
@@ -262,7 +269,8 @@ class LeaseHandle:
         """Make the lease end no sooner than *seconds* from now, once. Renewal goes on."""
         length = checked_seconds(seconds, "extend", least=SHORTEST_LEASE, most=LONGEST_LEASE)
         self.ensure()
-        await extend(self.registry, self.hold, length)
+        if not self.hold.is_unlocked:
+            await extend(self.registry, self.hold, length)
 
     async def upgrade(self, timeout: object) -> bool:
         """Make this lease exclusive; return whether that was so before *timeout* has passed."""
@@ -288,6 +296,9 @@ class LeaseHandle:
     async def detach(self) -> None:
         """Leave the lock held for the rest of its lease; its token is needed to adopt it."""
         self.ensure()
+        if self.hold.is_unlocked:
+            text = f"{self.hold.claim.name!r} is not locked: the store was out of reach"
+            raise NotHeld(self.hold.claim.name, text)
         if self.hold.depth > 1:
             raise NotHeld(self.hold.claim.name, "a nested acquisition cannot be detached")
         if self.hold.provisional:
@@ -300,7 +311,7 @@ class LeaseHandle:
     async def make_inheritable(self) -> tuple[int, ...]:
         """Let the lock live as long as any process that has the returned descriptors."""
         self.ensure()
-        if not self.registry.backend.capabilities.inheritable:
+        if self.hold.is_unlocked or not self.registry.backend.capabilities.inheritable:
             return ()
         return await self._set_lifetime("client")
 

@@ -337,6 +337,7 @@ class Mutex:
         kind = f", {limit} permits" if limit else kind
         handles = [handle for each in list(self.handles.values()) for handle in list(each)]
         valid = [h for h in handles if not h.released and h.hold.is_valid(now)]
+        valid = [h for h in valid if not h.hold.is_unlocked]
         return f"{kind}, held, token {valid[-1].hold.token}" if valid else kind
 
     def watch(self) -> Watcher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from leaselock._core.effects import Env, Sleep
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
 T = TypeVar("T")
+# What an acquire does while the store is out of reach: it raises the error; it waits for the store,
+# for a limited time; or, after that time, it goes on without the lock.
+OnOutage = Literal["fail", "wait", "unlocked"]
 
 # Seconds.
 TRY_TIMEOUT = 1.0
@@ -78,6 +81,8 @@ class Retry:
 
     tries = 0
     """How many requests were sent whose outcome is unknown."""
+    refusals = 0
+    """How many certainly were not applied, and are repeated all the same."""
     asked = 0.0
     """When the last request was sent."""
     refusals_are_final = True
@@ -97,14 +102,17 @@ class Retry:
                 return await send(until=try_until(now, self.give_up, self.op_timeout))
             except StoreError as error:
                 self.failed(error)
-            await Sleep(min(self.give_up, env.now() + pause(self.tries, env.random())))
+            await self._pause()
 
     async def try_again(self, error: StoreError, send: Callable[..., Awaitable[T]]) -> T:
         """The same after a first try, which failed with *error*."""
         self.failed(error)
-        env = self.env
-        await Sleep(min(self.give_up, env.now() + pause(self.tries, env.random())))
+        await self._pause()
         return await self.until_answered(send)
+
+    async def _pause(self) -> None:
+        env, failures = self.env, self.tries + self.refusals
+        await Sleep(min(self.give_up, env.now() + pause(failures, env.random())))
 
     def failed(self, error: StoreError) -> None:
         """Count a failed try; raise when it was the last one."""

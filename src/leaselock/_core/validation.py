@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leaselock._core.backend import Mode
+    from leaselock._core.timing import OnOutage
 
 L = TypeVar("L")
 
@@ -98,6 +99,23 @@ def checked_timeout(value: object) -> float | None:
         return checked_seconds(value, "timeout", least=0.0, most=float("inf"))
     except (TypeError, ValueError) as error:
         raise type(error)(f"{error} ({WAITS})") from None
+
+
+def checked_outage(policy: object, seconds: object) -> tuple[OnOutage, float]:
+    """What to do while the store is out of reach, and after how many seconds."""
+    known: tuple[OnOutage, ...] = ("fail", "wait", "unlocked")
+    found = next((each for each in known if each == policy), None)
+    if found is None:
+        raise ValueError(f"on_outage is one of {known}, not {policy!r:.80}")
+    if seconds is None:
+        if found == "wait":
+            raise ValueError(
+                'on_outage="wait" needs outage_timeout=, in seconds: float("inf") is no limit'
+            )
+        return found, 0.0
+    if found == "fail":
+        raise ValueError('outage_timeout= needs on_outage="wait" or "unlocked"')
+    return found, checked_seconds(seconds, "outage_timeout", least=0.0, most=float("inf"))
 
 
 def checked_switch(value: object, what: str) -> bool:

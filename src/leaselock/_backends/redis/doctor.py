@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     Inspect = Callable[[str | None, str, float], Awaitable[Sequence[LockState]]]
 
 OLDEST = (6, 2)
+# What is asked for by name: "*" would also send the passwords of the server and of its replicas.
+SETTINGS = tuple(
+    ("CONFIG", "GET", name)
+    for name in ("appendfsync", "min-replicas-to-write", "min-slaves-to-write")
+)
 # How many pages of keys are looked at on each server, and the types that a lock can have.
 PAGES = 100
 LOCKS = (b"hash", b"string")
@@ -37,10 +42,10 @@ async def examine(
     """Examine every server that has keys; *inspect* reads one lock."""
     findings = [_library(settings)]
     for address in await executor.topology.masters(executor.send, until):
-        questions = (("INFO",), ("CONFIG", "GET", "*"), ("TIME",))
+        questions = (("INFO",), *SETTINGS, ("TIME",))
         replies = await executor.send(address, questions, until)
         findings += _of_server(address, replies)
-        findings += _clock(address, replies[2], time.time())
+        findings += _clock(address, replies[-1], time.time())
         try:
             findings += await _of_keys(executor, address, settings, inspect, until)
         except NotApplied as error:
@@ -105,11 +110,11 @@ async def _not_locks(
 
 
 def _of_server(address: Address, replies: list[Any]) -> list[Finding]:
-    info, config = replies[0], replies[1]
+    info, configs = replies[0], replies[1 : 1 + len(SETTINGS)]
     if isinstance(info, Exception):
         return [Finding("skip", f"{address}: INFO is not allowed ({info})", "grant +info")]
     facts = _facts(info.decode("utf-8", "replace"))
-    settings = _settings(config)
+    settings = {key: value for reply in configs for key, value in _settings(reply).items()}
     return [
         _version(address, facts),
         _role(address, facts),

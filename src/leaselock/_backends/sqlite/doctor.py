@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Locking fails on a full disk; with less than this, a disk is nearly full.
 LOW_SPACE = 16 * 2**20
+# With less than this, the next write-ahead log does not fit.
+NO_SPACE = 2**20
 
 
 def findings(database: sqlite3.Connection, path: str) -> tuple[Finding, ...]:
@@ -50,7 +52,7 @@ def _space(path: str) -> Finding:
     free = space.f_bavail * space.f_frsize
     if free < LOW_SPACE:
         return Finding(
-            "warn",
+            "fail" if free < NO_SPACE else "warn",
             f"{free // 1024} KiB are free on its disk",
             "locking needs disk space: free some",
         )
