@@ -6,19 +6,12 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from verification.simulation.planted import (
-    expires_early,
-    no_tombstone,
-    renewal_shortens,
-    validity_from_reply,
-)
+from verification.simulation.bugs import NAMED
 from verification.tla import tlc
 from verification.tla.checks import CHECKS
 from verification.tla.projection import events_of
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from verification.tla.checks import Check
 
 SECONDS = 1800.0
@@ -60,12 +53,10 @@ def test_runs_of_the_code_are_behaviours_of_the_model() -> None:
 @pytest.mark.heavy
 @TIMEOUT
 @pytest.mark.parametrize(
-    "plant", [expires_early, no_tombstone, renewal_shortens, validity_from_reply]
+    "name", ["expires_early", "no_tombstone", "renewal_shortens", "validity_from_reply"]
 )
-def test_runs_of_code_with_a_bug_are_not(
-    plant: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant.plant(monkeypatch)
+def test_runs_of_code_with_a_bug_are_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    NAMED[name].plant(monkeypatch)
     refused, _ = tlc.refused([events_of(FIRST + i) for i in range(RUNS)], SECONDS)
     assert refused
 
