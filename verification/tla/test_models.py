@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from verification.simulation.bugs import NAMED
+from verification.simulation.bugs import BUGS
 from verification.tla import tlc
 from verification.tla.checks import CHECKS
 from verification.tla.projection import events_of
@@ -56,7 +56,7 @@ def test_runs_of_the_code_are_behaviours_of_the_model() -> None:
     "name", ["expires_early", "no_tombstone", "renewal_shortens", "validity_from_reply"]
 )
 def test_runs_of_code_with_a_bug_are_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    NAMED[name].plant(monkeypatch)
+    next(bug for bug in BUGS if bug.name == name).plant(monkeypatch)
     refused, _ = tlc.refused([events_of(FIRST + i) for i in range(RUNS)], SECONDS)
     assert refused
 
