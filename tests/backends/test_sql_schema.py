@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -91,7 +92,11 @@ def test_two_concurrent_setups(bare: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "words"),
-    [("0", "version 0, not 1: run `leaselock setup '"), ("2", "a newer leaselock made them")],
+    [
+        ("0", "layout 0 of an older leaselock, .* drop its tables .* run `leaselock setup '"),
+        ("2", "layout 2 of a newer leaselock .* needs layout 1: .* pip install --upgrade"),
+        ("nonsense", "its layout marker is 'nonsense'"),
+    ],
 )
 def test_tables_of_another_version_are_refused(
     server: Postgres | MariaDB, version: str, words: str
@@ -102,12 +107,45 @@ def test_tables_of_another_version_are_refused(
     stage.change(f"UPDATE {fact} SET value = '{version}' WHERE {key} = 'schema'")
     try:
         client = stage.client()
-        # `doctor` accepts tables of any version, and uses its own connection.
-        client.doctor()
-        with pytest.raises(NotApplied, match=words):
+        # `doctor` opens a connection of its own, which does not refuse the tables.
+        (failed,) = [finding for finding in client.doctor() if finding.level == "fail"]
+        assert re.search(words, failed.what)
+        with pytest.raises(NotApplied, match=words) as refused:
             client.lock("a").acquire(timeout=0)
+        assert refused.value.reason == "misconfigured"
+        with pytest.raises(NotApplied, match=words):
+            client.setup()
     finally:
         stage.change(f"UPDATE {fact} SET value = '1' WHERE {key} = 'schema'")
+        stage.close()
+
+
+def test_a_newer_layout_that_admits_this_version_is_used(server: Postgres | MariaDB) -> None:
+    stage = Stage(server, "lease")
+    fact, key = stage.table("fact"), "fact" if stage.mariadb else "key"
+    stage.change(f"UPDATE {fact} SET value = '2 1' WHERE {key} = 'schema'")
+    try:
+        client = stage.client()
+        take(client, "a").release()
+        assert client.setup() == []
+    finally:
+        stage.change(f"UPDATE {fact} SET value = '1' WHERE {key} = 'schema'")
+        stage.close()
+
+
+def test_tables_without_a_version_ask_for_setup(server: Postgres | MariaDB) -> None:
+    stage = Stage(server, "lease")
+    fact, key = stage.table("fact"), "fact" if stage.mariadb else "key"
+    stage.change(f"DELETE FROM {fact} WHERE {key} = 'schema'")
+    try:
+        client = stage.client()
+        (failed,) = [finding for finding in client.doctor() if finding.level == "fail"]
+        assert "name no version: run `leaselock setup '" in failed.what
+        with pytest.raises(NotApplied, match="names no version: run `leaselock setup '"):
+            client.lock("a").acquire(timeout=0)
+        client.setup()
+        take(client, "a").release()
+    finally:
         stage.close()
 
 

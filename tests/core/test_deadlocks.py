@@ -46,6 +46,18 @@ def test_three_owners_and_one_who_only_waits() -> None:
     assert {wait.waiter.owner for wait in cycle} == {"1", "2", "3"}
 
 
+def test_an_unknown_mode_counts_as_exclusive_and_hides_no_deadlock() -> None:
+    """Another version of this library may write a mode that this one does not know."""
+    odd_holder = holder("7")._replace(mode="odd")
+    odd_waiter = waiter("8", 2.0)._replace(mode="odd")
+    odd = LockInfo("odd", odd_holder, (odd_waiter,), (odd_holder,))
+    known = [lock("a", "1", waiter("2", 5.0)), lock("b", "2", waiter("1", 4.0))]
+    (cycle,) = cycles([odd, *known])
+    assert names(cycle) == ["a", "b"]
+    back = LockInfo("back", holder("8"), (waiter("7", 1.0)._replace(mode="odd"),), (holder("8"),))
+    assert [names(cycle) for cycle in cycles([odd, back])] == [["odd", "back"]]
+
+
 def test_a_chain_is_no_deadlock() -> None:
     locks = [lock("a", "1", waiter("2")), lock("b", "2", waiter("3"))]
     assert cycles(locks) == []

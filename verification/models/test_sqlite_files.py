@@ -86,9 +86,9 @@ def test_a_file_of_another_layout_is_refused(path: Path, clients: Callable[[str]
     first.acquire("n")
     first.close()
     write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", "0")
-    with pytest.raises(NotApplied, match="has the layout 0 of another version of leaselock"):
+    with pytest.raises(NotApplied, match="has the layout 0 of an older leaselock"):
         clients("later").acquire("n")
-    write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", SCHEMA)
+    write(path, "UPDATE fact SET value = ? WHERE key = 'schema'", str(SCHEMA))
     assert clients("last").acquire("m") is not None
 
 

@@ -10,7 +10,7 @@ The method is that of a wait-for graph (Holt, "Some Deadlock Properties of Compu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._core.backend import BESIDE
 from leaselock._core.inspection import Waiter, lock_infos, waiter_of
@@ -68,11 +68,11 @@ def waits(
                 continue
             if among is not None and owner not in among:
                 continue
-            against = {waiter.mode, *(ahead - _BESIDE[waiter.mode])}
+            against = {waiter.mode, *(ahead - _beside(waiter.mode))}
             for following, holder in known:
                 # Permits are returned by whoever works with them, not only by their owner.
                 other = following != owner or waiter.mode not in ("upgrading", "permits")
-                if other and any(holder.mode not in _BESIDE[mode] for mode in against):
+                if other and any(holder.mode not in _beside(mode) for mode in against):
                     edges.setdefault(owner, []).append(Wait(lock.name, waiter, holder))
             ahead.add(waiter.mode)
     return edges
@@ -82,6 +82,13 @@ def waits(
 _BESIDE: dict[str, frozenset[Mode]] = {
     mode: frozenset() if mode == "permits" else beside for mode, beside in BESIDE.items()
 }
+
+
+def _beside(mode: str) -> frozenset[Mode]:
+    """The modes beside which *mode* may hold. A mode of another version of this library, or of a
+    damaged record, is taken for exclusive.
+    """
+    return _BESIDE.get(mode, _BESIDE["exclusive"])
 
 
 def _waiters(lock: LockInfo) -> list[Waiter]:
@@ -130,7 +137,8 @@ def _going_on(lock: LockInfo, stuck: Collection[Owner]) -> set[Owner]:
     going: set[Owner] = set()
     kept: set[Owner] = set()
     for waiter in _waiters(lock):
-        owner, beside = owner_of(waiter), BESIDE[cast("Mode", waiter.mode)]
+        owner = owner_of(waiter)
+        beside = BESIDE["permits"] if waiter.mode == "permits" else _beside(waiter.mode)
         if waiter.mode == "permits":
             free = not ahead and modes <= beside and used + waiter.permits <= lock.permits
         else:

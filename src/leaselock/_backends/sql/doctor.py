@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from leaselock._backends.sql.server_info import setup_command
+from leaselock._backends.sql.server_info import setup_command, version_problem
 from leaselock._backends.sql.statements import SqlError
 from leaselock._core.backend import Finding
 from leaselock._core.maintenance import clock_finding
@@ -42,7 +42,10 @@ async def _tables(server: ServerInfo, executor: Executor) -> Finding:
             "fail", "the tables of leaselock are not there", setup_command(server.target)
         )
     row = version.one()
-    return Finding("ok", f"the tables of leaselock are there, version {row[0] if row else '?'}")
+    problem = version_problem(server, row)
+    if problem is not None:
+        return Finding("fail", f"the tables of leaselock cannot be used: {problem}")
+    return Finding("ok", f"the tables of leaselock are there, version {row and row[0]}")
 
 
 def _proxy(server: ServerInfo) -> Finding:

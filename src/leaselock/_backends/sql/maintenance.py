@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from leaselock._backends.sql.doctor import examine
 from leaselock._backends.sql.lease import Lease
 from leaselock._backends.sql.lock_row import Requester, micros
-from leaselock._backends.sql.server_info import SCHEMA, check_version
+from leaselock._backends.sql.server_info import check_version
 from leaselock._backends.sql.statements import SqlError
 from leaselock._core import rules
 from leaselock._core.backend import CollectGarbage, Doctor, Setup
@@ -41,10 +41,9 @@ async def maintain(
 
 async def _set_up(server: ServerInfo, dry: bool, executor: Executor) -> tuple[str, ...]:
     found = await _version(server, executor)
-    if found == SCHEMA:
-        return ()
     if found is not None:
         check_version(server, found)
+        return ()
     schema = server.dialect.schema
     if not dry:
         await executor.execute(("begin setup",))
@@ -54,16 +53,15 @@ async def _set_up(server: ServerInfo, dry: bool, executor: Executor) -> tuple[st
     return tuple(f"{statement};" for statement in schema)
 
 
-async def _version(server: ServerInfo, executor: Executor) -> str | None:
-    """The version of the tables; None if there are none."""
+async def _version(server: ServerInfo, executor: Executor) -> Row | None:
+    """The row with the version of the tables; None if there is none."""
     try:
         (version,) = await executor.execute((("fact", {"fact": "schema"}),))
     except SqlError as error:
         if error.state not in server.dialect.missing:
             raise
         return None
-    row = version.one()
-    return row[0] if row else None
+    return version.one()
 
 
 class Sweep:

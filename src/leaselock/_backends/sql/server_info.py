@@ -8,15 +8,17 @@ from leaselock._backends.sql.keys import CLIENT, number, word
 from leaselock._backends.sql.lock_row import Requester
 from leaselock._backends.sql.statements import dialect_of
 from leaselock._backends.url import with_user
+from leaselock._core.layout import Layout, check_layout, layout_problem
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from leaselock._backends.sql.connection import Connection
     from leaselock._backends.sql.executor import Executor
-    from leaselock._backends.sql.statements import SqlError
+    from leaselock._backends.sql.statements import Row, SqlError
     from leaselock._backends.sql.url import Target
 
-SCHEMA = "1"
+# To be raised with every change of schema.sql.
+SCHEMA = Layout(1, 1)
 
 
 class ServerInfo:
@@ -57,8 +59,7 @@ async def initialize(
         (session,) = await executor.execute(("identify",))
     else:
         session, version = await executor.execute(("identify", ("fact", {"fact": "schema"})))
-        row = version.one()
-        check_version(server, row[0] if row else "0")
+        check_version(server, version.one())
     # A proxy answers the handshake itself, with a number of its own.
     connection.backend = session.rows[0][0]
     server.proxied = connection.backend != connection.number
@@ -68,15 +69,28 @@ async def initialize(
         await executor.execute(("session defaults",))
 
 
-def check_version(server: ServerInfo, found: str) -> None:
-    """NotApplied if the tables are of another version than this program needs."""
-    if found == SCHEMA:
-        return
-    what = f"{server.target.shown} has the tables of version {found}, not {SCHEMA}"
-    if int(found) > int(SCHEMA):
-        newer = "a newer leaselock made them, use that one here too"
-        raise NotApplied(f"{what}: {newer}", "misconfigured")
-    raise NotApplied(f"{what}: {setup_command(server.target)}", "misconfigured")
+def check_version(server: ServerInfo, found: Row | None) -> None:
+    """NotApplied if the tables are of another version than this program needs. *found* is the row
+    with their version.
+    """
+    if found is None:
+        setup = setup_command(server.target)
+        raise NotApplied(f"{server.target.shown} names no version: {setup}", "misconfigured")
+    check_layout(server.target.shown, str(found[0]), SCHEMA, _replace_tables(server.target))
+
+
+def version_problem(server: ServerInfo, found: Row | None) -> str | None:
+    """What is wrong with the version of the tables, and what to do."""
+    if found is None:
+        return f"they name no version: {setup_command(server.target)}"
+    return layout_problem(str(found[0]), SCHEMA, _replace_tables(server.target))
+
+
+def _replace_tables(target: Target) -> str:
+    return (
+        "stop the programs that lock in it, drop its tables whose names begin with leaselock_, "
+        f"and {setup_command(target)}"
+    )
 
 
 def setup_command(target: Target) -> str:

@@ -15,6 +15,7 @@ from leaselock._backends.sqlite.client_registry import ClientRegistry
 from leaselock._backends.sqlite.host_checks import boot
 from leaselock._backends.sqlite.location import unchanged
 from leaselock._backends.sqlite.lock_row import SQL, statement_text
+from leaselock._core.layout import Layout, check_layout
 from leaselock.errors import NotApplied, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
     from leaselock._backends.sqlite.location import Location
 
 T = TypeVar("T")
-SCHEMA = "2"
+# To be raised with every change of schema.sql.
+SCHEMA = Layout(2, 2)
+OTHER_FILE = (
+    "end the programs that use it, and move the file away; or choose another file for locks"
+)
 # "llck": marks a file of this library, as file(1) shows it.
 APPLICATION_ID = 0x6C6C636B
 TABLES = {"fact", "hold", "lock", "tombstone", "waiter", "watcher"}
@@ -231,14 +236,10 @@ def _create_layout(database: sqlite3.Connection, location: Location, token_ttl: 
         execute(statement)
     found = execute(SQL["fact"], ("schema",)).fetchone()
     if found is None:
-        execute(SQL["state"], ("schema", SCHEMA))
+        execute(SQL["state"], ("schema", str(SCHEMA)))
         execute(SQL["state"], ("floor", "0"))
-    elif found[0] != SCHEMA:
-        raise NotApplied(
-            f"{location.path} has the layout {found[0]} of another version of leaselock, "
-            f"not {SCHEMA}: use that version, or another file",
-            "misconfigured",
-        )
+    else:
+        check_layout(location.path, str(found[0]), SCHEMA, OTHER_FILE)
     _enter_boot(database, location)
     prune(database, token_ttl)
 

@@ -1,0 +1,66 @@
+"""The layout marker of a store: which versions of this library may use its records.
+
+Two programs that store the same lock in different ways do not exclude each other (hazard L5). So a
+store keeps a marker, and a client compares it with its own layout before its first request. The
+marker is "<version> <lowest>": the version of the layout that the records have, and the lowest
+version whose programs may read and write them. A marker of one number admits that version only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from leaselock.errors import NotApplied
+from leaselock.version import __version__
+
+UPGRADE = "use that release here, too: pip install --upgrade leaselock"
+
+
+class Layout(NamedTuple):
+    """A layout of the records in a store."""
+
+    version: int
+    lowest: int
+    """The lowest version of a layout that is compatible with this one."""
+
+    def __str__(self) -> str:
+        return f"{self.version} {self.lowest}" if self.lowest < self.version else f"{self.version}"
+
+    def admits(self, other: Layout) -> bool:
+        """Whether programs of both layouts may use the same records: the newer one decides."""
+        newer, older = max(self, other), min(self, other)
+        return newer.lowest <= older.version
+
+
+def parsed(marker: str) -> Layout | None:
+    """The layout that a marker names; None if it is not a marker."""
+    words = marker.split(" ")
+    if len(words) > 2 or not all(word.isascii() and word.isdigit() for word in words):
+        return None
+    return Layout(int(words[0]), int(words[-1]))
+
+
+def layout_problem(marker: str, own: Layout, older: str) -> str | None:
+    """What is wrong with the layout of a store, and what to do; None if a program of the layout
+    *own* may use the store. *older* says what to do about records of an older layout.
+    """
+    found = parsed(marker)
+    if found is None:
+        return f"its layout marker is {marker!r:.60}, which no leaselock writes: {older}"
+    if own.admits(found):
+        return None
+    newer = found.version > own.version
+    from_version = f" (programs of layout {found.lowest} or later may use it)" if newer else ""
+    return (
+        f"it has the layout {found.version} of {'a newer' if newer else 'an older'} leaselock"
+        f"{from_version}, and leaselock {__version__} here needs layout {own.lowest}"
+        f"{f' to {own.version}' if own.lowest < own.version else ''}: "
+        f"{UPGRADE if newer else older}"
+    )
+
+
+def check_layout(store: str, marker: str, own: Layout, older: str) -> None:
+    """NotApplied if a program of the layout *own* must not use the *store*."""
+    problem = layout_problem(marker, own, older)
+    if problem is not None:
+        raise NotApplied(f"{store} cannot be used: {problem}", "misconfigured")

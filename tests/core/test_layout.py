@@ -1,0 +1,75 @@
+"""Which layouts of a store a program may use."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+
+from leaselock._backends.sql.server_info import SCHEMA as SQL_SCHEMA
+from leaselock._backends.sql.statements import dialect_of
+from leaselock._backends.sqlite.database import SCHEMA as SQLITE_SCHEMA
+from leaselock._backends.sqlite.lock_row import statement_text
+from leaselock._core.layout import Layout, check_layout, layout_problem, parsed
+from leaselock.errors import NotApplied
+
+# The tables of each version of a layout.
+DIGESTS = {
+    "postgres 1": "13f7fcc7458f6695",
+    "mysql 1": "e55de81c1070a261",
+    "sqlite 2": "492b08cffbd40d79",
+}
+
+
+@pytest.mark.parametrize(
+    ("marker", "own", "admitted"),
+    [
+        ("1", Layout(1, 1), True),
+        ("2", Layout(1, 1), False),
+        ("2 1", Layout(1, 1), True),
+        ("3 2", Layout(1, 1), False),
+        ("1", Layout(2, 1), True),
+        ("1", Layout(2, 2), False),
+        ("1", Layout(3, 2), False),
+        ("3 2", Layout(2, 2), True),
+    ],
+)
+def test_the_newer_layout_decides(marker: str, own: Layout, *, admitted: bool) -> None:
+    assert (layout_problem(marker, own, "") is None) == admitted
+
+
+@pytest.mark.parametrize("marker", ["", "x", "1 2 3", "-1", "1.0", "²", " 1"])
+def test_what_is_no_marker_is_refused(marker: str) -> None:
+    assert parsed(marker) is None
+    with pytest.raises(NotApplied, match="which no leaselock writes: do this"):
+        check_layout("the store", marker, Layout(1, 1), "do this")
+
+
+def test_the_error_names_both_versions_and_what_to_do() -> None:
+    with pytest.raises(NotApplied) as newer:
+        check_layout("redis://db", "4 3", Layout(2, 1), "do this")
+    assert newer.value.reason == "misconfigured"
+    text = str(newer.value)
+    assert "redis://db cannot be used: it has the layout 4 of a newer leaselock" in text
+    assert "(programs of layout 3 or later may use it)" in text
+    assert "needs layout 1 to 2: use that release here, too: pip install" in text
+    with pytest.raises(NotApplied, match=r"layout 1 of an older leaselock, .*layout 2: do this"):
+        check_layout("redis://db", "1", Layout(2, 2), "do this")
+
+
+@pytest.mark.parametrize("layout", [Layout(1, 1), Layout(3, 2)])
+def test_a_marker_is_read_as_it_was_written(layout: Layout) -> None:
+    assert parsed(str(layout)) == layout
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "sqlite"])
+def test_a_change_of_the_tables_raises_the_version(kind: str) -> None:
+    """After a change of the tables: raise the version of the layout, and add its digest here."""
+    if kind == "sqlite":
+        text, layout = statement_text("schema.sql"), SQLITE_SCHEMA
+    else:
+        text, layout = "; ".join(dialect_of(kind).schema), SQL_SCHEMA
+    statements = " ".join(re.sub("--.*", "", text).split())
+    found = hashlib.sha256(statements.encode()).hexdigest()[:16]
+    assert DIGESTS[f"{kind} {layout.version}"] == found
