@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaselock._core import local_handoff
-from leaselock._core.backend import Grant
+from leaselock._core.backend import Grant, Inspect
 
 if TYPE_CHECKING:
     import pytest
@@ -19,7 +19,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     async def is_alone(local: LocalHandoff, lease: SharedLease) -> bool:
         until = local.env.now() + 1.0
         reply = await local.backend.acquire(lease.claim, wait=True, until=until)
-        (state,) = await local.backend.inspect(lease.claim.name, "*", until)
+        (state,) = await local.backend.request(Inspect(lease.claim.name, "*"), until)
         return isinstance(reply, Grant) and not state.waiting
 
     patch.setattr(local_handoff, "is_alone", is_alone)
