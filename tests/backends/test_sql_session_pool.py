@@ -108,7 +108,7 @@ class Simulated:
         self.store = simulated_store(self.network)
         self.backend = self.made("advisory")
         self.lost: dict[str, float] = {}
-        self.backend.report_to(self._lose)
+        self.backend.lose = self._lose
 
     def made(self, protocol: str) -> Any:
         """A backend; the type that the store names is not of sessions only."""

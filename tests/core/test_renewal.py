@@ -22,23 +22,14 @@ from leaselock.errors import LeaseLost, NotApplied, NotHeld
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.backend import Busy, Claim, Mode
+    from leaselock._core.backend import Busy, Claim, Convert
     from leaselock._core.effects import Process
-
-
-class Reporting(Refusing):
-    """A backend that is notified when a hold ends."""
-
-    lose: Callable[[str, str], None]
-
-    def report_to(self, lose: Callable[[str, str], None]) -> None:
-        self.lose = lose
 
 
 def test_a_loss_that_the_store_reports_is_a_loss_once() -> None:
     scene = Scene()
     machine = Machine(scene.world, "one")
-    backend = Reporting(scene.store)
+    backend = Refusing(scene.store)
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     lost: list[object] = []
 
@@ -131,7 +122,7 @@ def test_a_silent_store_does_not_delay_the_report_of_a_loss() -> None:
     """Not even while the renewer waits for the answer to a release."""
     scene = Scene()
     machine = Machine(scene.world, "one")
-    backend: Any = Reporting(scene.store)
+    backend: Any = Refusing(scene.store)
     service = ClientCore(machine, lambda protocol: backend, label=None, op_timeout=1.0)
     registry = service.contexts[None].registry
     reported: list[float] = []
@@ -311,15 +302,15 @@ def test_a_downgrade_that_is_refused_is_repeated_after_growing_pauses() -> None:
     machine, service = scene.client()
     write, read = scene.do(machine, written_and_read(service))
     backend: Any = service.contexts[None].registry.backend
-    convert, tried = backend.convert, []
+    answered, tried = backend.request, []
 
-    async def refuse(claim: Claim, step: int, mode: Mode, until: float) -> object:
+    async def refuse(request: Convert, until: float) -> object:
         tried.append(machine.now())
         if len(tried) > 1000:
             raise Refused
         raise NotApplied("the store refuses it at once")
 
-    backend.convert = refuse
+    backend.request = refuse
     scene.do(machine, write.release(), 10.0)
     pauses = [later - earlier for earlier, later in pairwise(tried)]
     # The first repetition follows the refusal at once.
@@ -327,7 +318,7 @@ def test_a_downgrade_that_is_refused_is_repeated_after_growing_pauses() -> None:
     assert min(pauses[1:]) > 0.0005
     assert max(pauses) > 0.1
     assert modes_in_store(scene) == ["exclusive"]
-    backend.convert = convert
+    backend.request = answered
     scene.world.play(scene.world.time + 2.0)
     assert modes_in_store(scene) == ["shared"]
     read.ensure()

@@ -9,35 +9,37 @@ from tests.core.test_service import Scene, mutex_of
 
 from leaselock._core.backend import WATCH_LASTS, Inspect, Watch, Watched
 from leaselock._core.effects import Sleep
+from leaselock._core.queue import NodeQueue
 from leaselock._core.watching import LONGEST_INTERVAL, TOLERATED_SILENCE, or_stop
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from verification.simulation.world import Machine
 
-    from leaselock._core.backend import Backend, Claim, LockState
+    from leaselock._core.backend import Backend
     from leaselock._core.client_core import ClientCore
     from leaselock._core.watching import Watcher
 
 
-class Looking:
+class Looking(NodeQueue):
     """A backend that sends no notifications of changes."""
 
+    notifies = False
+
     def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.capabilities = backend.capabilities
-        self.inspect = backend.inspect
-        self.forget = backend.forget
-        self.close = backend.close
+        can = backend.capabilities._replace(notifies_changes=self.notifies)
+        super().__init__(can, "store", "listener")
 
 
 class Refused(Looking):
     """A backend whose store refuses to send notifications, to this client at least."""
 
-    async def watch_lock(self, claim: Claim, until: float) -> Watched:
-        (state,) = await self.inspect(claim.name, "*", until)
+    notifies = True
+
+    async def request(self, request: Any, until: float) -> Any:
+        if not isinstance(request, Watch):
+            return await super().request(request, until)
+        (state,) = await self.send(Inspect(request.claim.name, "*"), until)
         return Watched(state, 0.0, notified=False)
 
 
@@ -46,14 +48,10 @@ class Refusing(Looking):
 
     refuses = True
 
-    def __init__(self, backend: Backend) -> None:
-        super().__init__(backend)
-        self.inspect = self._inspect
-
-    async def _inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
+    async def request(self, request: Any, until: float) -> Any:
         if self.refuses:
             raise NotApplied("nothing listens there")
-        return await self.backend.inspect(name, pattern, until=until)
+        return await super().request(request, until)
 
 
 @pytest.fixture
@@ -88,7 +86,7 @@ def test_changes_are_reported_until_the_client_is_closed(
     machine, core = scene.client("watcher")
     registry, notified = core.context(None).registry, instead is None
     if instead is not None:
-        registry.backend = instead(registry.backend)  # type: ignore[assignment]
+        registry.backend = instead(registry.backend)
     seen: list[Any] = []
     holders(scene, machine, mutex_of(core).watch(), seen)
     scene.world.play(3.0)
@@ -162,7 +160,7 @@ def test_a_store_that_refuses_connections_is_tolerated_as_a_silent_one(scene: Sc
     """It restarts, or another server takes over."""
     machine, core = scene.client("watcher")
     backend = Refusing(core.context(None).registry.backend)
-    core.context(None).registry.backend = backend  # type: ignore[assignment]
+    core.context(None).registry.backend = backend
     watcher = mutex_of(core).watch()
     with pytest.raises(NotApplied):
         scene.do(machine, watcher.next())

@@ -187,7 +187,9 @@ class RedlockStory(Story):
         """Make the production backend."""
         shared = self.world.chance.choice((False, True))
         masters = [self._master(master, machine, shared) for master in self.masters]
-        return Redlock(masters, CAPABILITIES, machine.now, machine.random)
+        return Redlock(
+            masters, CAPABILITIES._replace(notifies_changes=False), machine.now, machine.random
+        )
 
     def _master(self, master: SimulatedMaster, machine: Machine, shared: bool) -> Master:
         connections = Connections(self.net, machine, shared)

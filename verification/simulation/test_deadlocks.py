@@ -7,7 +7,7 @@ which is looked at after each step, says whether a deadlock that a client report
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import pytest
 from verification.models.sqlite_model import Model
@@ -15,6 +15,7 @@ from verification.simulation.world import EPOCH, Faults, Machine, World
 
 from leaselock._backends.sqlite.store import CAPABILITIES
 from leaselock._core import deadlocks
+from leaselock._core.backend import Inspect
 from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import Owner, Sleep
 from leaselock._core.inspection import lock_info
@@ -22,12 +23,11 @@ from leaselock._core.queue import NodeQueue
 from leaselock.errors import DeadlockDetected, LeaseLost, NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from leaselock._core.backend import LockState
+    from leaselock._core.effects import Request
     from leaselock._core.inspection import LockInfo
     from leaselock._core.lease_handle import LeaseHandle
 
+R = TypeVar("R")
 pytestmark = pytest.mark.first_tier
 
 TIMEOUT = 1.0
@@ -153,9 +153,10 @@ class Curious(NodeQueue):
 
     questions: ClassVar[list[str | None]] = []
 
-    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
-        self.questions.append(name)
-        return await super().inspect(name, pattern, until)
+    async def request(self, request: Request[R], until: float) -> R:
+        if isinstance(request, Inspect):
+            self.questions.append(request.name)
+        return await super().request(request, until)
 
 
 @pytest.mark.parametrize(
@@ -199,11 +200,12 @@ class Silent(NodeQueue):
 
     questions = 0
 
-    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
-        self.questions += 1
-        if self.questions < 3:
-            raise NotApplied("out of reach")
-        return await super().inspect(name, pattern, until)
+    async def request(self, request: Request[R], until: float) -> R:
+        if isinstance(request, Inspect):
+            self.questions += 1
+            if self.questions < 3:
+                raise NotApplied("out of reach")
+        return await super().request(request, until)
 
 
 def test_a_search_that_fails_is_repeated() -> None:

@@ -1,4 +1,4 @@
-"""The contract between the core and every store: requests, replies, and the `Backend` protocol.
+"""The contract between the core and every store: requests, replies, and the class `Backend`.
 
 A claim stands for one acquisition. Its id is new for each, so a request that arrives late can
 never touch a later hold of the same thread (hazards A5, A9). Every request is idempotent: repeated
@@ -10,14 +10,17 @@ verification/models checks.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
-from leaselock._core.effects import FOREVER, Request, Signal
+from leaselock._core.effects import FOREVER, Request, Signal, Wait
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+
+R = TypeVar("R")
 
 # What ends a hold: its lease, the end of its client where the store can see that, or either of
 # them. "lease" is a detached hold, "client" one that a child process may inherit, "cooling" one
@@ -362,12 +365,14 @@ class Convert(
     """
 
     __slots__ = ()
+    method = "convert"
 
 
 class Resize(NamedTuple("Resize", [("name", str), ("limit", int)]), Request[Resized]):
     """Change the number of permits of a semaphore. No hold ends; claims for more are refused."""
 
     __slots__ = ()
+    method = "resize"
 
 
 class Inspect(
@@ -376,6 +381,7 @@ class Inspect(
     """The state of the lock *name*, or of all locks whose names match *pattern*."""
 
     __slots__ = ()
+    method = "inspect"
 
 
 class Watch(NamedTuple("Watch", [("claim", Claim)]), Request[Watched]):
@@ -384,6 +390,7 @@ class Watch(NamedTuple("Watch", [("claim", Claim)]), Request[Watched]):
     """
 
     __slots__ = ()
+    method = "watch_lock"
 
 
 class BreakLock(
@@ -394,6 +401,7 @@ class BreakLock(
     """
 
     __slots__ = ()
+    method = "break_lock"
 
 
 class Listen(
@@ -410,6 +418,7 @@ class Doctor(NamedTuple("Doctor", []), Request[tuple[Finding, ...]]):
     """Examine the configuration of the store."""
 
     __slots__ = ()
+    method = "doctor"
 
 
 class Setup(NamedTuple("Setup", [("dry", bool)]), Request[tuple[str, ...]]):
@@ -418,12 +427,14 @@ class Setup(NamedTuple("Setup", [("dry", bool)]), Request[tuple[str, ...]]):
     """
 
     __slots__ = ()
+    method = "setup"
 
 
 class CollectGarbage(NamedTuple("CollectGarbage", []), Request[int]):
     """Remove records that are no longer needed; reply their number."""
 
     __slots__ = ()
+    method = "collect_garbage"
 
 
 # --- the backend ----------------------------------------------------------------------------------
@@ -452,7 +463,11 @@ class Capabilities(NamedTuple):
     min_hold: bool = False
     """It can keep a lock taken for a while after its release."""
     modes: frozenset[Mode] = frozenset({"exclusive"})
-    """The modes of the claims that it can grant."""
+    """The modes of the claims that it can grant: with others than "exclusive" it answers `Convert`,
+    with "permits" also `Resize`.
+    """
+    notifies_changes: bool = False
+    """It answers `Watch`. Otherwise a watcher inspects the lock at intervals."""
 
 
 # What a store that keeps the `rules` can do.
@@ -481,128 +496,90 @@ class StoreLifecycle(Protocol):
         ...
 
 
-@runtime_checkable
-class Watchful(Protocol):
-    """A backend that is also notified when a hold ends."""
-
-    def report_to(self, lose: Callable[[str, str], None]) -> None:
-        """Call `lose(claim_id, reason)`, in a step of the core, when a hold has ended."""
-        ...
-
-
-@runtime_checkable
-class Listening(Protocol):
-    """A backend that receives messages while the renewer has nothing to do, instead of in a
-    background process of its own.
-    """
-
-    def wait_and_listen(self, changed: Signal, until: float) -> Awaitable[None]:
-        """Wait for *changed*, at most until *until*; wake the waiters that messages name."""
-        ...
-
-
-@runtime_checkable
-class ChangeNotifier(Protocol):
-    """A backend that also notifies a client of changes of a lock."""
-
-    async def watch_lock(self, claim: Claim, until: float) -> Watched:
-        """The state of the claim's lock. From then on `await_wakeup` returns when a hold of it may
-        have begun or ended, until `forget`.
-        """
-        ...
-
-
-@runtime_checkable
-class ChecksNames(Protocol):
-    """A backend that warns about some names, beside what every backend does."""
-
-    def check_name(self, name: str) -> None:
-        """Warn about a name that is probably a mistake, three calls above the user's."""
-        ...
-
-
-class Backend(Protocol):
+class Backend(abc.ABC):
     """A way of locking, on one store, for one client. Its methods are processes, or plain steps
-    where they are not awaited. Every `until` is the time by which a request must be answered:
-    NotApplied or OutcomeUnknown otherwise.
+    where they are not awaited: those may not block. Every `until` is the time by which a request
+    must be answered: NotApplied or OutcomeUnknown otherwise.
     """
 
-    capabilities: Capabilities
+    def __init__(self, capabilities: Capabilities) -> None:
+        self.capabilities = capabilities
+        self.lose: Callable[[str, str], None] = _nobody
+        """Call it, in a step of the core, with the id of a claim and the reason, when its hold has
+        ended and the store knows that by itself: with the session of the client, for example.
+        """
 
+    # --- requests
+
+    @abc.abstractmethod
     def acquire(self, claim: Claim, *, wait: bool, until: float) -> Awaitable[Grant | Busy]:
         """One try. LimitMismatch if the claim cannot wait."""
-        ...
 
-    def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
-        """Return when asking again may help, at the latest at *until*. A notification that has
-        arrived since the last acquire request is not missed.
-        """
-        ...
-
+    @abc.abstractmethod
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool | None]:
         """Renew many at once; for each: does it still hold? None where that is not known."""
-        ...
 
+    @abc.abstractmethod
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release the claim, or cancel it while it waits; return whether it held."""
-        ...
 
+    @abc.abstractmethod
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
-        ...
 
-    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
-        """One lock (*name*), or all that are held or waited for and match *pattern*."""
-        ...
+    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Carry out one of the other requests: `Inspect`, `BreakLock`, `Watch`, `Convert`,
+        `Resize`, `Doctor`, `Setup`, `CollectGarbage`. As it is here, it calls the method that the
+        request names, with the fields of the request and *until*.
 
-    async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
-        """End the hold of the lock; with *token*, only the hold of that grant, or the one with that
-        id, if it has no token.
+        A request of a kind that the capabilities exclude is never sent.
         """
-        ...
+        fields: Any = request
+        answer: Awaitable[R] = getattr(self, request.method)(*fields, until)
+        return answer
 
-    def doctor(self, until: float) -> Awaitable[Sequence[Finding]]:
-        """Examine the configuration of the store."""
-        ...
+    # --- waiting
 
-    def setup(self, dry: bool, until: float) -> Awaitable[Sequence[str]]:
-        """Create what the store needs, or with *dry* only list it; return the statements."""
-        ...
+    @abc.abstractmethod
+    def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
+        """Return when asking again may help, at the latest at *until*. A notification that has
+        arrived since the last acquire request is not missed. After a `Watch`: return when a hold of
+        the lock may have begun or ended, until `forget`.
+        """
 
-    def collect_garbage(self, until: float) -> Awaitable[int]:
-        """Remove records that are no longer needed; return how many."""
-        ...
-
+    @abc.abstractmethod
     def forget(self, claim: Claim) -> None:
         """Stop waiting: the claim was granted, or its release is already scheduled."""
-        ...
 
+    @abc.abstractmethod
     def wake(self, claim_ids: Iterable[str]) -> None:
         """Let `await_wakeup` return for these claims, and for no other: each of them is given up,
         or should ask again.
         """
-        ...
 
+    def wait_and_listen(self, changed: Signal, until: float) -> Awaitable[object]:
+        """Wait for *changed*, at most until *until*. The renewer calls it while it has nothing to
+        do; a store without a background process for its messages receives them meanwhile.
+        """
+        return Wait(changed, until)
+
+    def check_name(self, name: str) -> None:  # noqa: B027 - most stores take every name
+        """Warn about a name that is probably a mistake, three calls above the user's."""
+
+    # --- its life
+
+    @abc.abstractmethod
     def close(self) -> None:
         """End all waits: the client is closing. No wait begins after this, but the requests that
         release its locks follow.
         """
-        ...
 
+    @abc.abstractmethod
     def reset_identity(self) -> None:
         """Drop the waiters and background processes of this client: after a fork, or when its
         event loop was closed.
         """
-        ...
 
 
-class ModalBackend(Backend, Protocol):
-    """A backend that grants other modes than "exclusive"."""
-
-    async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
-        """Change the mode of a hold."""
-        ...
-
-    async def resize(self, name: str, limit: int, until: float) -> Resized:
-        """Change the number of permits of a semaphore."""
-        ...
+def _nobody(claim_id: str, reason: str) -> None:
+    """No client uses the backend yet."""

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from leaselock._core import validity
 from leaselock._core.acquisition import LockOptions
-from leaselock._core.backend import ChecksNames, Finding
+from leaselock._core.backend import BreakLock, CollectGarbage, Doctor, Finding, Setup
 from leaselock._core.events import Event, Listener, Listeners
 from leaselock._core.hold_registry import HoldRegistry
 from leaselock._core.inspection import Holder, LockInfo, holder_of, lock_infos
@@ -92,8 +92,8 @@ class ProtocolContext:
         self.terms: WeakValueDictionary[str, Term] = WeakValueDictionary()
         # Everything that was held is released. The registry is closed before that.
         self.closed = False
-        backend = registry.backend
-        self.check_name = backend.check_name if isinstance(backend, ChecksNames) else None
+        # Not through a layer that shares leases: a warning counts the frames up to the user's.
+        self.check_name = registry.backend.check_name
 
 
 class ClientCore:
@@ -205,8 +205,7 @@ class ClientCore:
         if options.tokens > 1:
             self._share(context.registry, options.cached)
         text = checked_name(name)
-        if context.check_name is not None:
-            context.check_name(text)
+        context.check_name(text)
         return Mutex(context.registry, context.renewer, text, options)
 
     def once(
@@ -288,7 +287,7 @@ class ClientCore:
             from leaselock._core.local_handoff import LocalHandoff  # loaded where it is used
 
             layer = LocalHandoff(self.env, registry.backend, registry.with_new_id)
-            layer.report_to(registry.on_store_loss)
+            layer.lose = registry.on_store_loss
             # One layer, even if two threads are here at once.
             registry.backend = self.layers.setdefault(registry, layer)
 
@@ -364,9 +363,9 @@ class ClientCore:
         for hold in meant:
             # By its own token: repeated after a lost reply, it must not end the next hold.
             retry = Retry(self.env, self.op_timeout, registry.answer_by())
-            only = hold.token or hold.id
+            request = BreakLock(text, hold.token or hold.id)
             with concerning(text):
-                await retry.until_answered(partial(registry.backend.break_lock, text, only))
+                await retry.until_answered(partial(registry.backend.request, request))
             now = self.env.now()
             by = holder_of(hold, None)
             event = Event("broken", text, hold.id, now, token=hold.token, holder=by)
@@ -407,7 +406,7 @@ class ClientCore:
         """Examine the configuration of the store. A store that cannot be reached is a finding."""
         try:
             registry = self.context(None).registry
-            findings = await registry.backend.doctor(registry.answer_by())
+            findings = await registry.backend.request(Doctor(), registry.answer_by())
         except StoreError as error:
             return [*self.notes, Finding("fail", str(error))]
         return [*self.notes, *findings]
@@ -415,12 +414,12 @@ class ClientCore:
     async def setup(self, dry: bool) -> list[str]:
         """Create what the store needs; return what was done."""
         registry = self.context(None).registry
-        return list(await registry.backend.setup(dry, registry.answer_by()))
+        return list(await registry.backend.request(Setup(dry), registry.answer_by()))
 
     async def gc(self) -> int:
         """Remove records that are no longer needed; return how many."""
         registry = self.context(None).registry
-        return await registry.backend.collect_garbage(registry.answer_by())
+        return await registry.backend.request(CollectGarbage(), registry.answer_by())
 
     def abandon(self, reason: str, ours: bool) -> None:
         """Lose all holds; release those that are *ours* and not a parent's."""

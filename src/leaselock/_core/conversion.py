@@ -10,10 +10,10 @@ need but is safe.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from leaselock._core import shared_thread, timing
-from leaselock._core.backend import STRENGTH
+from leaselock._core.backend import STRENGTH, Convert
 from leaselock._core.hold import TAKEN, State
 from leaselock._core.timing import Retry
 from leaselock.errors import (
@@ -27,7 +27,7 @@ from leaselock.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leaselock._core.backend import Claim, Converted, ModalBackend, Mode
+    from leaselock._core.backend import Claim, Converted, Mode
     from leaselock._core.hold import Hold
     from leaselock._core.hold_registry import HoldRegistry
 
@@ -168,8 +168,9 @@ async def settle(registry: HoldRegistry, hold: Hold) -> bool:
     now = registry.env.now()
     until = now + min(registry.op_timeout, timing.TRY_TIMEOUT)
     step, mode = hold.conversions, hold.claim.mode
+    request = Convert(hold.claim, step, mode)
     try:
-        reply = await cast("ModalBackend", registry.backend).convert(hold.claim, step, mode, until)
+        reply = await registry.backend.request(request, until)
     except StoreError:
         return False
     if hold.conversions == step:
@@ -181,10 +182,10 @@ async def settle(registry: HoldRegistry, hold: Hold) -> bool:
 async def _request(
     registry: HoldRegistry, hold: Hold, mode: Mode, deadline: float
 ) -> tuple[Retry, Converted]:
-    backend, now = cast("ModalBackend", registry.backend), registry.env.now()
+    request, now = Convert(hold.claim, hold.conversions, mode), registry.env.now()
     give_up = min(timing.answer_by(now, deadline, registry.op_timeout), hold.valid_until)
     retry = Retry(registry.env, registry.op_timeout, give_up)
-    reply = await retry.until_answered(partial(backend.convert, hold.claim, hold.conversions, mode))
+    reply = await retry.until_answered(partial(registry.backend.request, request))
     return retry, reply
 
 

@@ -34,9 +34,11 @@ class Effect(Generic[T]):
 
 
 class Request(Generic[R_co]):
-    """A request to a node. Its parameter is the type of its reply."""
+    """A request to a store, or to a node. Its parameter is the type of its reply."""
 
     __slots__ = ()
+    method = ""
+    """The name of the method that carries it out, in a backend that has one for it."""
 
 
 class Call(Effect[R]):

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from leaselock._core import validity
-from leaselock._core.backend import Backend, Claim, Watchful
+from leaselock._core.backend import Backend, Claim, Inspect
 from leaselock._core.effects import FOREVER, Env, Owner, Signal, Wait
 from leaselock._core.events import Listeners, hold_event
 from leaselock._core.hold import Hold, State
@@ -74,8 +74,7 @@ class HoldRegistry:
         self.label_from_caller = False
         # A function of the user: a text to store with each claim.
         self.note: Callable[[], str] | None = None
-        if isinstance(backend, Watchful):
-            backend.report_to(self.on_store_loss)
+        backend.lose = self.on_store_loss
         self.begin()
 
     def begin(self) -> None:
@@ -330,7 +329,7 @@ class HoldRegistry:
         """The state of one lock, or of all whose names match *pattern*."""
         retry = Retry(self.env, self.op_timeout, self.answer_by())
         with concerning(name):
-            return await retry.until_answered(partial(self.backend.inspect, name, pattern))
+            return await retry.until_answered(partial(self.backend.request, Inspect(name, pattern)))
 
     async def close(self, until: float) -> None:
         """Refuse new claims and end all waits; the processes in flight have until *until*."""

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from leaselock._core import timing, validity
-from leaselock._core.backend import Busy, Grant, HoldRecord
+from leaselock._core.backend import Backend, BreakLock, Busy, Grant, HoldRecord, Inspect
 from leaselock._core.effects import Signal, Spawn, Wait
 from leaselock._core.hold import TAKEN
 from leaselock._core.rules import NEVER, RECHECK_INTERVAL
@@ -34,22 +34,12 @@ from leaselock._core.timing import Retry
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from leaselock._core.backend import (
-        Backend,
-        Broken,
-        Claim,
-        Converted,
-        Finding,
-        Lifetime,
-        LifetimeSet,
-        LockState,
-        ModalBackend,
-        Mode,
-        Resized,
-    )
-    from leaselock._core.effects import Env, Process
+    from leaselock._core.backend import Broken, Claim, Lifetime, LifetimeSet, LockState
+    from leaselock._core.effects import Env, Process, Request
+
+R = TypeVar("R")
 
 # Seconds after its grant for which a lease is handed on: long holds are then served in the order of
 # the store, and short ones share the price of one grant.
@@ -319,21 +309,17 @@ def granted(waiter: LocalWaiter, lease: SharedLease, now: float) -> Grant:
     return Grant(waiter.token, (), lasts=lease.valid_until - now)
 
 
-class LocalHandoff:
+class LocalHandoff(Backend):
     """A backend whose claims share the leases of the wrapped backend."""
 
     def __init__(self, env: Env, backend: Backend, with_new_id: Callable[[Claim], Claim]) -> None:
+        # The store does not see what is handed on here, so a watcher has to look.
+        super().__init__(backend.capabilities._replace(notifies_changes=False))
         self.env = env
         self.backend = backend
         self.with_new_id = with_new_id
-        self.capabilities = backend.capabilities
         self.queues: dict[str, LocalQueue] = {}
         self.waiters: dict[str, LocalWaiter] = {}
-        self.lose: Callable[[str, str], None] | None = None
-
-    def report_to(self, lose: Callable[[str, str], None]) -> None:
-        """Report the loss of a lease that was handed on while its renewal was in flight."""
-        self.lose = lose
 
     # --- acquire ----------------------------------------------------------------------------------
 
@@ -593,7 +579,7 @@ class LocalHandoff:
             return
         lease.stop_handoff()
         # Its holder may be another claim than the one that was renewed.
-        if lease.holder is not None and self.lose is not None:
+        if lease.holder is not None:
             self.lose(lease.holder.claim.id, TAKEN)
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
@@ -611,19 +597,14 @@ class LocalHandoff:
             self._remove(waiter)
         return reply
 
-    def convert(
-        self, claim: Claim, step: int, mode: Mode, until: float
-    ) -> Coroutine[Any, Any, Converted]:
-        """Change the mode of a hold, which is never shared."""
-        return cast("ModalBackend", self.backend).convert(claim, step, mode, until)
-
-    def resize(self, name: str, limit: int, until: float) -> Coroutine[Any, Any, Resized]:
-        """Change the number of permits of a semaphore."""
-        return cast("ModalBackend", self.backend).resize(name, limit, until)
+    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Carry out what concerns shared leases here; the store does all else."""
+        here = isinstance(request, (BreakLock, Inspect))
+        return super().request(request, until) if here else self.backend.request(request, until)
 
     async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
         """End the hold of the lock; if that is a shared lease, it is not handed on any more."""
-        broken = await self.backend.break_lock(name, token, until)
+        broken = await self.backend.request(BreakLock(name, token), until)
         queue = self.queues.get(name)
         if broken.done and queue is not None and queue.lease is not None and queue.lease.granted:
             queue.lease.stop_handoff()
@@ -631,26 +612,18 @@ class LocalHandoff:
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
         """The states in the store, with the local claims in place of the shared ones."""
-        states = await self.backend.inspect(name, pattern, until)
-        queues = [self.queues.get(state.name) for state in states]
-        return [
-            state if queue is None else queue.shown(state)
-            for state, queue in zip(states, queues, strict=True)
-        ]
+        states = await self.backend.request(Inspect(name, pattern), until)
+        return [self._shown(state) for state in states]
+
+    def _shown(self, state: LockState) -> LockState:
+        queue = self.queues.get(state.name)
+        return state if queue is None else queue.shown(state)
 
     # --- what the wrapped backend does ------------------------------------------------------------
 
-    def doctor(self, until: float) -> Awaitable[Sequence[Finding]]:
-        """Examine the configuration of the store."""
-        return self.backend.doctor(until)
-
-    def setup(self, dry: bool, until: float) -> Awaitable[Sequence[str]]:
-        """Create what the store needs."""
-        return self.backend.setup(dry, until)
-
-    def collect_garbage(self, until: float) -> Awaitable[int]:
-        """Remove records that are no longer needed."""
-        return self.backend.collect_garbage(until)
+    def wait_and_listen(self, changed: Signal, until: float) -> Awaitable[object]:
+        """Wait as the wrapped backend does."""
+        return self.backend.wait_and_listen(changed, until)
 
     def wake(self, claim_ids: Iterable[str]) -> None:
         """Let these claims ask again. One that asks the store waits there as the shared claim."""
@@ -733,5 +706,5 @@ async def is_alone(local: LocalHandoff, lease: SharedLease) -> bool:
         lease.uncertain = True
         return False
     until = local.env.now() + timing.TRY_TIMEOUT
-    (state,) = await local.backend.inspect(lease.claim.name, "*", until)
+    (state,) = await local.backend.request(Inspect(lease.claim.name, "*"), until)
     return not state.waiting

@@ -1,41 +1,11 @@
-"""Maintenance requests of a backend whose store answers them itself: doctor, setup, gc."""
+"""What the findings of several stores have in common."""
 
 from __future__ import annotations
 
-import abc
-from typing import TYPE_CHECKING, TypeVar
-
-from leaselock._core.backend import CollectGarbage, Doctor, Finding, Setup
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
-
-    from leaselock._core.effects import Request
-
-R = TypeVar("R")
+from leaselock._core.backend import Finding
 
 # Seconds: more than a reply takes, and less than the shortest sensible lease.
 MAX_CLOCK_OFFSET = 1.0
-
-
-class StoreMaintenance(abc.ABC):
-    """Sends each maintenance request to the store as it is."""
-
-    @abc.abstractmethod
-    def request(self, request: Request[R], until: float) -> Awaitable[R]:
-        """Send one request to the store."""
-
-    async def doctor(self, until: float) -> Sequence[Finding]:
-        """Report how the store is set up."""
-        return await self.request(Doctor(), until)
-
-    async def setup(self, dry: bool, until: float) -> Sequence[str]:
-        """Create what the store needs, or with *dry* only list it; return the statements."""
-        return await self.request(Setup(dry), until)
-
-    async def collect_garbage(self, until: float) -> int:
-        """Remove records that are no longer needed; return how many."""
-        return await self.request(CollectGarbage(), until)
 
 
 def clock_finding(where: str, theirs: float, ours: float) -> Finding:

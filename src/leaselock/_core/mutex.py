@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 from leaselock._core import conversion, shared_thread
 from leaselock._core.acquisition import Acquisition, LockOptions
-from leaselock._core.backend import STRENGTH, Busy
+from leaselock._core.backend import STRENGTH, Busy, Resize
 from leaselock._core.effects import FOREVER, Owner
 from leaselock._core.events import ask_note
 from leaselock._core.hold import Hold
@@ -26,7 +26,7 @@ from leaselock.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._core.backend import Claim, LockState, ModalBackend, Mode
+    from leaselock._core.backend import Claim, LockState, Mode
     from leaselock._core.effects import Process
     from leaselock._core.hold_registry import HoldRegistry
     from leaselock._core.local_handoff import LocalHandoff
@@ -362,8 +362,8 @@ class Mutex:
     async def resize(self, permits: object) -> None:
         """Change the number of permits of the semaphore."""
         limit = checked_permits(permits)
-        backend = cast("ModalBackend", self.registry.backend)
-        reply = await backend.resize(self.name, limit, self.registry.answer_by())
+        request, until = Resize(self.name, limit), self.registry.answer_by()
+        reply = await self.registry.backend.request(request, until)
         if reply.limit is None:
             raise LimitMismatch(self.name, limit, None)
         self.options = self.options._replace(limit=limit)

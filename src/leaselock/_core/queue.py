@@ -12,31 +12,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leaselock._core.backend import (
     WAKE_ALL,
     Acquire,
+    Backend,
     BreakLock,
-    Broken,
     Busy,
     Capabilities,
     Claim,
     Convert,
-    Converted,
     Grant,
-    Inspect,
     Lifetime,
     LifetimeSet,
     Listen,
-    LockState,
     Mismatch,
-    Mode,
     Release,
     Renew,
     Resize,
-    Resized,
     SetLifetime,
     Watch,
-    Watched,
 )
 from leaselock._core.effects import Call, Signal, Wait
-from leaselock._core.maintenance import StoreMaintenance
 from leaselock.errors import LimitMismatch, StoreError
 
 if TYPE_CHECKING:
@@ -47,12 +40,16 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Queue(StoreMaintenance):
+class Queue(Backend):
     """Locks on a store with a queue of its own."""
 
     def __init__(self, capabilities: Capabilities) -> None:
-        self.capabilities = capabilities
+        super().__init__(capabilities)
         self.signals: dict[str, Signal] = {}
+
+    @abc.abstractmethod
+    def send(self, request: Request[R], until: float) -> Awaitable[R]:
+        """Send one request to the store."""
 
     @abc.abstractmethod
     async def start_listening(self, client: str) -> None:
@@ -62,7 +59,7 @@ class Queue(StoreMaintenance):
         """One try. The signal exists before the request is sent, so no wake-up is missed."""
         if wait:
             await self._expect_wakeup(claim)
-        reply = await self.request(Acquire(claim, wait), until)
+        reply = await self.send(Acquire(claim, wait), until)
         if reply.notified:
             self.wake(reply.notified)
         if isinstance(reply, Mismatch):
@@ -70,10 +67,16 @@ class Queue(StoreMaintenance):
             raise LimitMismatch(claim.name, wanted, reply.limit, claim.permits)
         return reply
 
-    async def watch_lock(self, claim: Claim, until: float) -> Watched:
-        """The state of the claim's lock, and notifications of its changes."""
-        await self._expect_wakeup(claim)
-        return await self.request(Watch(claim), until)
+    async def request(self, request: Request[R], until: float) -> R:
+        """Send one request. A watcher, and a hold that waits to become exclusive, are notified."""
+        if isinstance(request, Watch) or (
+            isinstance(request, Convert) and request.mode == "exclusive"
+        ):
+            await self._expect_wakeup(request.claim)
+        reply: Any = await self.send(request, until)
+        if isinstance(request, (Convert, Resize, BreakLock)):
+            self.wake(reply.notified)
+        return reply  # type: ignore[no-any-return]
 
     async def _expect_wakeup(self, claim: Claim) -> None:
         signal = self.signals.get(claim.id)
@@ -97,43 +100,18 @@ class Queue(StoreMaintenance):
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
         """Renew all in one request."""
-        return await self.request(Renew(claims), until)
+        return await self.send(Renew(claims), until)
 
     async def release(self, claim: Claim, *, tombstone: bool, until: float) -> bool:
         """Release, or leave the queue."""
-        reply = await self.request(Release(claim, tombstone), until)
+        reply = await self.send(Release(claim, tombstone), until)
         if reply.notified:
             self.wake(reply.notified)
         return reply.was == "held"
 
     async def set_lifetime(self, claim: Claim, lifetime: Lifetime, until: float) -> LifetimeSet:
         """Change what ends the hold."""
-        return await self.request(SetLifetime(claim, lifetime), until)
-
-    async def inspect(self, name: str | None, pattern: str, until: float) -> Sequence[LockState]:
-        """Who holds, who waits."""
-        return await self.request(Inspect(name, pattern), until)
-
-    async def convert(self, claim: Claim, step: int, mode: Mode, until: float) -> Converted:
-        """Change the mode of a hold. One that waits to become exclusive is notified."""
-        if mode == "exclusive":
-            self.signals.setdefault(claim.id, Signal()).is_set = False
-            await self.start_listening(claim.client)
-        reply = await self.request(Convert(claim, step, mode), until)
-        self.wake(reply.notified)
-        return reply
-
-    async def resize(self, name: str, limit: int, until: float) -> Resized:
-        """Change the number of permits of a semaphore."""
-        reply = await self.request(Resize(name, limit), until)
-        self.wake(reply.notified)
-        return reply
-
-    async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
-        """Take the lock away."""
-        reply = await self.request(BreakLock(name, token), until)
-        self.wake(reply.notified)
-        return reply
+        return await self.send(SetLifetime(claim, lifetime), until)
 
     def forget(self, claim: Claim) -> None:
         """Stop waiting: the claim was granted, or its release is already scheduled."""
@@ -169,7 +147,7 @@ class NodeQueue(Queue):
         # What interrupts the renewer, once it has begun to wait.
         self.changed: Signal | None = None
 
-    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+    def send(self, request: Request[R], until: float) -> Awaitable[R]:
         """Send one request to the store."""
         return Call(self.store, request, until)
 

@@ -15,17 +15,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from leaselock._core import conversion, timing, validity
-from leaselock._core.backend import Listening
-from leaselock._core.effects import FOREVER, CallUser, Sleep, Spawn, Wait
+from leaselock._core.effects import FOREVER, CallUser, Sleep, Spawn
 from leaselock._core.events import LATE, hold_event
 from leaselock._core.hold import CLOSED, TAKEN, Hold, State
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from leaselock._core.backend import Claim
-    from leaselock._core.effects import Signal
     from leaselock._core.events import EventKind
     from leaselock._core.hold_registry import HoldRegistry
 
@@ -42,10 +40,6 @@ class Renewer:
         self.failures = self.unsettled = self.not_started = 0
         # When to start the callbacks that could not be started.
         self.start_at = FOREVER
-        backend = registry.backend
-        self.wait: Callable[[Signal, float], Awaitable[object]] = (
-            backend.wait_and_listen if isinstance(backend, Listening) else Wait
-        )
 
     async def start(self) -> None:
         """Start the renewer, unless it runs."""
@@ -71,7 +65,7 @@ class Renewer:
         registry.planned = min(
             self._due(), registry.pending_releases.next_try(), self.start_at, promised
         )
-        await self.wait(registry.changed, registry.planned)
+        await registry.backend.wait_and_listen(registry.changed, registry.planned)
         registry.changed.clear()
 
     def _due(self) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leaselock._core.backend import ChangeNotifier, LockState, Watched
+from leaselock._core.backend import Inspect, LockState, Watch, Watched
 from leaselock._core.effects import Wait
 from leaselock._core.inspection import lock_change
 from leaselock._core.timing import Retry
@@ -94,13 +94,14 @@ class Watcher:
         timeout = registry.op_timeout if first else TOLERATED_SILENCE
         retry = Retry(registry.env, registry.op_timeout, registry.env.now() + timeout)
         retry.refusals_are_final = first
-        if isinstance(backend, ChangeNotifier):
-            watched = await retry.until_answered(partial(backend.watch_lock, claim))
+        if backend.capabilities.notifies_changes:
+            watched = await retry.until_answered(partial(backend.request, Watch(claim)))
             if watched.notified:
                 return retry.asked, watched
             state = watched.state
         else:
-            (state,) = await retry.until_answered(partial(backend.inspect, self.name, "*"))
+            look = partial(backend.request, Inspect(self.name, "*"))
+            (state,) = await retry.until_answered(look)
         interval = min([self.interval, *_ends_of(state)])
         self.interval = min(LONGEST_INTERVAL, self.interval * GROWTH)
         return retry.asked, Watched(state, interval, notified=False)

@@ -8,7 +8,7 @@ from verification.simulation.lua import rewrite
 from verification.simulation.plant import planted
 
 from leaselock._core import local_handoff
-from leaselock._core.backend import Grant
+from leaselock._core.backend import Grant, Inspect
 from leaselock._core.local_handoff import SharedLease
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def listener_without_tombstone(patch: pytest.MonkeyPatch) -> None:
     async def is_alone(local: LocalHandoff, lease: SharedLease) -> bool:
         until = local.env.now() + 1.0
         reply = await local.backend.acquire(lease.claim, wait=True, until=until)
-        (state,) = await local.backend.inspect(lease.claim.name, "*", until)
+        (state,) = await local.backend.request(Inspect(lease.claim.name, "*"), until)
         return isinstance(reply, Grant) and not state.waiting
 
     patch.setattr(local_handoff, "is_alone", is_alone)

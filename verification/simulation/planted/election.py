@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from verification.simulation.plant import planted
 
 from leaselock._backends.memory.store import MemoryRow
+from leaselock._core.backend import Watch
 from leaselock._core.effects import Sleep
 from leaselock._core.election import Term
 from leaselock._core.queue import Queue
@@ -14,9 +15,11 @@ from leaselock._core.queue import Queue
 if TYPE_CHECKING:
     import pytest
 
-    from leaselock._core.backend import Claim, Watched
+    from leaselock._core.effects import Request
     from leaselock._core.election import Candidacy
     from leaselock._core.lease_handle import LeaseHandle
+
+R = TypeVar("R")
 
 
 @planted("election")
@@ -87,15 +90,16 @@ def term_not_recorded(patch: pytest.MonkeyPatch) -> None:
 @planted("election")
 def watcher_discards_a_wakeup(patch: pytest.MonkeyPatch) -> None:
     """A wake-up that arrives while a watcher looks is discarded."""
-    real = Queue.watch_lock
+    real = Queue.request
 
-    async def watch_lock(self: Queue, claim: Claim, until: float) -> Watched:
-        reply = await real(self, claim, until)
-        await Sleep(0.0)
-        self.signals[claim.id].clear()
+    async def request(self: Queue, request: Request[R], until: float) -> R:
+        reply = await real(self, request, until)
+        if isinstance(request, Watch):
+            await Sleep(0.0)
+            self.signals[request.claim.id].clear()
         return reply
 
-    patch.setattr(Queue, "watch_lock", watch_lock)
+    patch.setattr(Queue, "request", request)
 
 
 @planted("election")

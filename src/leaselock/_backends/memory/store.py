@@ -56,6 +56,7 @@ CAPABILITIES = Capabilities(
     notifies_contention=True,
     min_hold=True,
     modes=ALL_MODES,
+    notifies_changes=True,
 )
 PROTOCOLS = ("queue",)
 # There is nothing to configure or to create.

@@ -10,6 +10,7 @@ from leaselock._backends.redis.messages import PRIVATE, PUBLIC_ERRORS, public_er
 from leaselock._core.backend import (
     WATCH_INTERVAL,
     Acquire,
+    Backend,
     BreakLock,
     Broken,
     Busy,
@@ -46,24 +47,28 @@ if TYPE_CHECKING:
 # The server measures time to live by its wall clock: the drift covers a clock that is slewed, not
 # one that jumps. Its granularity is a millisecond.
 CAPABILITIES = Capabilities(
-    clock_drift=0.001, clock_margin=0.005, detects_death=False, inheritable=False
+    clock_drift=0.001,
+    clock_margin=0.005,
+    detects_death=False,
+    inheritable=False,
+    notifies_changes=True,
 )
 # The legacy formats draw a token after the lock was taken, one for each grant.
 WITH_TOKEN_RANGES = CAPABILITIES._replace(token_ranges=True)
 
 
-class RedisBackend:
+class RedisBackend(Backend):
     """Locks of one protocol; errors that are private to this package do not leave it."""
 
     def __init__(
         self, shared: SharedState, locks: ScriptedLock | LegacyLock, capabilities: Capabilities
     ) -> None:
+        super().__init__(capabilities)
         self.executor = shared.executor
         self.keys_of = shared.keys_of
         self.tracking = shared.listener.tracking
         self.settings = shared.settings
         self.locks = locks
-        self.capabilities = capabilities
 
     def acquire(self, claim: Claim, *, wait: bool, until: float) -> Process[Grant | Busy]:
         """One try. A waiter listens before it enters the queue, so it misses no message (E1)."""

@@ -32,6 +32,7 @@ from leaselock._backends.redlock.votes import (
 )
 from leaselock._core.backend import (
     Acquire,
+    Backend,
     Broken,
     Busy,
     Capabilities,
@@ -65,7 +66,7 @@ PAUSES = (0.001, 0.002, 0.004, 0.0)
 LONGEST_PAUSE = 0.1
 
 
-class Redlock:
+class Redlock(Backend):
     """Locks of one client on several masters."""
 
     def __init__(
@@ -75,8 +76,8 @@ class Redlock:
         now: Callable[[], float],
         random: Callable[[], float],
     ) -> None:
+        super().__init__(capabilities)
         self.masters = masters
-        self.capabilities = capabilities
         self.now = now
         self.quorum = len(masters) // 2 + 1
         self.random = random

@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leaselock._backends.sql.session_locks import MAX_SERVER_WAIT
 from leaselock._core.backend import (
     Acquire,
+    Backend,
     BreakLock,
     Broken,
     Busy,
     Capabilities,
     Claim,
+    CollectGarbage,
     Converted,
+    Doctor,
     Grant,
     Inspect,
     Lifetime,
     LifetimeSet,
     LockState,
     Mode,
+    Setup,
 )
 from leaselock._core.effects import FOREVER, Sleep
-from leaselock._core.maintenance import StoreMaintenance
 from leaselock._core.singleton_process import Background
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
@@ -46,7 +49,7 @@ READ_WRITE: frozenset[Mode] = EXCLUSIVE | {"shared"}
 ENDED = "the connection to the database that held it has ended"
 
 
-class SessionBackend(StoreMaintenance):
+class SessionBackend(Backend):
     """Locks that last as long as a session of the server."""
 
     def __init__(
@@ -63,15 +66,16 @@ class SessionBackend(StoreMaintenance):
         # MySQL measures the time that a statement may wait for a row in whole seconds.
         self.coarse = protocol == "row" and target.dialect == "mysql"
         named = protocol == "advisory" and target.dialect == "mysql"
-        self.capabilities = Capabilities(
-            0.0,
-            MARGIN,
-            detects_death=True,
-            inheritable=False,
-            session_timeout=target.session,
-            modes=EXCLUSIVE if named else READ_WRITE,
+        super().__init__(
+            Capabilities(
+                0.0,
+                MARGIN,
+                detects_death=True,
+                inheritable=False,
+                session_timeout=target.session,
+                modes=EXCLUSIVE if named else READ_WRITE,
+            )
         )
-        self.lose: Callable[[str, str], None] = _ignore
         self.begin()
 
     def begin(self) -> None:
@@ -81,12 +85,10 @@ class SessionBackend(StoreMaintenance):
         self.planned = FOREVER
 
     def request(self, request: Request[R], until: float) -> Awaitable[R]:
-        """Send one maintenance request to the database."""
-        return self.send(request, until)
-
-    def report_to(self, lose: Callable[[str, str], None]) -> None:
-        """Set the function to call with the claim and the reason when a hold has ended."""
-        self.lose = lose
+        """Carry out what concerns sessions here; the maintenance is that of the database."""
+        if isinstance(request, (Doctor, Setup, CollectGarbage)):
+            return self.send(request, until)
+        return super().request(request, until)
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try."""
@@ -193,7 +195,3 @@ class SessionBackend(StoreMaintenance):
     def reset_identity(self) -> None:
         """After a fork, or in a new loop: forget all holds."""
         self.begin()
-
-
-def _ignore(claim_id: str, reason: str) -> None:
-    """Until the client sets a function."""

@@ -48,6 +48,7 @@ CAPABILITIES = Capabilities(
     inheritable=False,
     min_hold=True,
     modes=ALL_MODES,
+    notifies_changes=True,
 )
 # Requests that may be repeated.
 REPEATABLE = (Acquire, Renew, Inspect, Watch, Convert, Resize)
@@ -121,7 +122,7 @@ class LeaseBackend(Queue):
         self.store = store
         self.listening = Background()
 
-    def request(self, request: Request[R], until: float) -> Awaitable[R]:
+    def send(self, request: Request[R], until: float) -> Awaitable[R]:
         """Send one request to the database."""
         return self.store.request(request, until)
 

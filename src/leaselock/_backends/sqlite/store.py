@@ -72,6 +72,7 @@ CAPABILITIES = Capabilities(
     inheritable=True,
     min_hold=True,
     modes=ALL_MODES,
+    notifies_changes=True,
 )
 PROTOCOLS = ("queue",)
 RELEASED = Released("held", ())

@@ -18,7 +18,7 @@ from leaselock._backends.zookeeper.requests import (
     ServerStatus,
     names_of,
 )
-from leaselock._core.backend import Finding
+from leaselock._core.backend import Backend, Finding
 from leaselock._core.effects import Call
 from leaselock.errors import NotApplied, StoreError
 
@@ -26,16 +26,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leaselock._backends.zookeeper.connection import Connection
+    from leaselock._core.backend import Capabilities
 
 SLOW = 0.1
 # How many nodes one batch of `collect_garbage` concerns.
 BATCH_SIZE = 500
 
 
-class Maintenance:
+class Maintenance(Backend):
     """The operator's requests. A subclass sends the batches."""
 
-    def __init__(self, connection: Connection, root: str, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        root: str,
+        now: Callable[[], float],
+        capabilities: Capabilities,
+    ) -> None:
+        super().__init__(capabilities)
         self.connection = connection
         self.root = root
         self.now = now

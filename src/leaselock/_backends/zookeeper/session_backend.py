@@ -90,14 +90,15 @@ class SessionBackend(Maintenance):
     """The claims of one client by one protocol."""
 
     def __init__(self, connection: Connection, root: str, now: Callable[[], float]) -> None:
-        super().__init__(connection, root, now)
-        self.capabilities = Capabilities(
+        capabilities = Capabilities(
             0.0,
             CLOCK_MARGIN,
             detects_death=False,
             inheritable=False,
             session_timeout=connection.timeout,
+            notifies_changes=True,
         )
+        super().__init__(connection, root, now, capabilities)
         # It receives events while the maintenance process reads them, and only then.
         self.mailbox = Mailbox()
         self.contenders: dict[str, Contender] = {}
@@ -115,11 +116,6 @@ class SessionBackend(Maintenance):
         # When the last proof of the session was requested, and when one was last tried.
         self.last_proof = 0.0
         self.proof_tried = 0.0
-        self.lose: Callable[[str, str], None] = lambda claim, reason: None
-
-    def report_to(self, lose: Callable[[str, str], None]) -> None:
-        """Set the function to call with the claim and the reason when a hold has ended."""
-        self.lose = lose
 
     def check_name(self, name: str) -> None:
         """Refuse a name whose node is the queue of a semaphore; warn about one that was probably
