@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 from testkit.conformance import SCENARIOS
+from verification.simulation.bugs import known
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "appendix" / "hazards.md"
@@ -21,8 +22,9 @@ PAGE = ROOT / "docs" / "appendix" / "hazards.md"
 COUNTS = {"A": 15, "B": 14, "C": 13, "D": 14, "E": 16, "F": 15}
 COUNTS |= {"G": 18, "H": 8, "I": 12, "J": 20, "K": 7, "L": 10}
 IDS = [f"{letter}{n}" for letter, count in COUNTS.items() for n in range(1, count + 1)]
+# Where comments name hazards.
+FOLDERS = ("src", "testkit", "tests", "verification")
 PLAIN = ("not defended", "not offered")
-BUGS = "verification/simulation/planted/"
 ROW = re.compile(r"^\| ([A-Z][0-9]+) \|(.*)\|$", re.MULTILINE)
 NAMED = re.compile(r"hazards? ((?:[A-L][0-9]+)(?:, [A-L][0-9]+)*)")
 
@@ -44,6 +46,7 @@ def rows_of(text: str) -> list[Row]:
 
 ROWS = rows_of(PAGE.read_text("utf-8"))
 KNOWN = {scenario.name for scenario in SCENARIOS}
+PLANTED = known().keys()
 
 
 @cache
@@ -58,10 +61,12 @@ def problem_of(reference: str) -> str | None:
     file, colons, function = reference.partition("::")
     if reference.startswith("scenario "):
         found = reference.removeprefix("scenario ") in KNOWN
+    elif reference.startswith("planted bug "):
+        found = reference.removeprefix("planted bug ") in PLANTED
     elif colons:
         path = ROOT / file
         found = path.is_file() and function.startswith("test_") and function in functions_in(path)
-    elif reference.startswith((BUGS, "src/leaselock/")):
+    elif reference.startswith("src/leaselock/"):
         found = (ROOT / file).is_file()
     else:
         return f"{reference!r} is not a reference"
@@ -112,7 +117,7 @@ def test_references_exist(letter: str) -> None:
         "`tests/test_nowhere.py::test_of_nothing`",
         "`tests/test_hazards.py::rows_of`",
         "`scenario leases.of_nothing`",
-        "`verification/simulation/planted/of_nothing.py`",
+        "`planted bug of_nothing`",
         "by construction: `src/leaselock/of_nothing.py`",
         "`src/leaselock/errors.py`",
         "`getset`",
@@ -124,7 +129,11 @@ def test_invalid_reference_is_detected(shown: str) -> None:
 
 
 def test_hazards_named_in_comments_exist() -> None:
-    files = [file for folder in ("src", "tests") for file in (ROOT / folder).rglob("*.py")]
+    files = [
+        file
+        for folder in ("src", "testkit", "tests", "verification")
+        for file in (ROOT / folder).rglob("*.py")
+    ]
     named = {
         name
         for file in files

@@ -1,4 +1,4 @@
-"""The planted bugs: each is a file that describes and plants one bug.
+"""The planted bugs: each is a function that describes and plants one bug (`plant.py`).
 
 `found.tsv` says of each which seed finds it, which invariant it violates, and how many seeds that
 took on average. `python -m verification.simulation.bugs` prints the table of the page. With
@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from verification.simulation import story
+from verification.simulation.plant import NAMED, Bug
 from verification.simulation.stories import KINDS, play
 from verification.simulation.story import CRASH, LONG_ONES, Story
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from verification.simulation.story import Outcome
 
@@ -47,34 +48,11 @@ class Found(NamedTuple):
     seeds_per_find: float
 
 
-class Bug(NamedTuple):
-    """One planted bug."""
-
-    name: str
-    what: str
-    kind: str
-    """The story that must find it."""
-    plant: Callable[[pytest.MonkeyPatch], None]
-    faults: Mapping[str, float]
-    """Faults that every story has then, so that few seeds are needed to find the bug."""
-
-
 class PlantError(Exception):
     """An operation ended with an error that only the plant can have caused.
 
     Such a run says nothing about the judges, so it does not count as a find.
     """
-
-
-def bug_of(path: Path) -> Bug:
-    """Load a file. Its folder names the story; the bugs outside of folders use that of SQLite."""
-    folder = path.parent.relative_to(FOLDER)
-    words = ".".join(("verification.simulation.planted", *folder.parts, path.stem))
-    module = importlib.import_module(words)
-    kind = getattr(module, "STORY", folder.name.replace("_", " ") or "sqlite")
-    name = str(path.relative_to(FOLDER).with_suffix(""))
-    what = " ".join((module.__doc__ or "").split())
-    return Bug(name, what, kind, module.plant, getattr(module, "FAULTS", {}))
 
 
 def known() -> dict[str, Found]:
@@ -94,8 +72,9 @@ def write(found: Mapping[str, Found]) -> None:
     FOUND.write_text("\n".join(["bug\tseed\tinvariant\tseeds per find", *rows, ""]), "utf-8")
 
 
-BUGS = [bug_of(path) for path in sorted(FOLDER.rglob("*.py"))]
-NAMED = {bug.name: bug for bug in BUGS}
+for path in sorted(FOLDER.glob("*.py")):
+    importlib.import_module(f"verification.simulation.planted.{path.stem}")
+BUGS = [NAMED[name] for name in sorted(NAMED)]
 
 
 def strengthen(faults: Mapping[str, float], patch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from typing import get_args
 
 import pytest
 from verification.simulation import bugs
-from verification.simulation.bugs import BUGS, NAMED, NEAR, Bug, PlantError, known, search, table
+from verification.simulation.bugs import BUGS, NEAR, PlantError, known, search, table
 from verification.simulation.judge import Invariant
+from verification.simulation.plant import NAMED, Bug
 
 from leaselock._core.lease_handle import LeaseHandle
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from verification.simulation.planted import no_local_expiry
+from verification.simulation.planted.sqlite import no_local_expiry
 from verification.simulation.quarters import QUARTERS
 from verification.simulation.seeds import chunks, line, must_pass, play_all, total
 from verification.simulation.stories import KINDS, play, report
@@ -43,7 +43,7 @@ def test_a_seed_is_played_the_same_way_twice(kind: str) -> None:
 
 
 def test_a_failing_seed_prints_a_readable_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_local_expiry.plant(monkeypatch)
+    no_local_expiry(monkeypatch)
     seed = next(seed for seed in range(ENOUGH) if play("sqlite", seed).violation)
     text = report("sqlite", seed)
     assert text.startswith(f"sqlite, seed {seed}: ")

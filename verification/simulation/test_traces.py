@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verification.simulation.planted import token_repeated
+from verification.simulation.planted.sqlite import token_repeated
 from verification.simulation.traces import differences, digest
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def test_the_same_code_takes_the_same_steps() -> None:
 
 def test_another_behaviour_is_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     before = [digest("sqlite", seed) for seed in range(3)]
-    token_repeated.plant(monkeypatch)
+    token_repeated(monkeypatch)
     after = [digest("sqlite", seed) for seed in range(3)]
     assert differences(before, after) == after
 

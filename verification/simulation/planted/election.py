@@ -1,0 +1,111 @@
+"""Planted bugs of elections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verification.simulation.plant import planted
+
+from leaselock._backends.memory.store import MemoryRow
+from leaselock._core.effects import Sleep
+from leaselock._core.election import Term
+from leaselock._core.queue import Queue
+
+if TYPE_CHECKING:
+    import pytest
+
+    from leaselock._core.backend import Claim, Watched
+    from leaselock._core.election import Candidacy
+    from leaselock._core.lease_handle import LeaseHandle
+
+
+@planted("election")
+def resigned_body_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """A leader whose body can be interrupted resigns without waiting for the end of the body."""
+    real = Term.resign
+
+    async def resign(self: Term) -> bool:
+        assert self.handle is not None
+        self.handle.guard = None
+        self.handle.hold.guards = ()
+        return await real(self)
+
+    patch.setattr(Term, "resign", resign)
+
+
+@planted("election")
+def resigned_lease_stays_valid(patch: pytest.MonkeyPatch) -> None:
+    """A leader that resigns releases the lock, but its body may still act on the lease."""
+
+    async def resign(self: Term) -> bool:
+        handle = self.handle
+        assert handle is not None
+        registry = handle.registry
+        until = registry.env.now() + registry.op_timeout
+        return await registry.backend.release(handle.hold.claim, tombstone=False, until=until)
+
+    patch.setattr(Term, "resign", resign)
+
+
+@planted("election")
+def run_ends_with_the_term(patch: pytest.MonkeyPatch) -> None:
+    """`run` returns when the leadership is lost, instead of campaigning again."""
+    real = Term.__init__
+
+    def begin(self: Term, candidacy: Candidacy) -> None:
+        real(self, candidacy)
+        self.__class__ = Whole
+
+    class Whole(Term):
+        """A term that is never cut short."""
+
+        @property
+        def cut_short(self) -> bool:
+            """No."""
+            return False
+
+        @cut_short.setter
+        def cut_short(self, cut: bool) -> None:
+            """Ignored."""
+
+    patch.setattr(Term, "__init__", begin)
+
+
+@planted("election")
+def term_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    """A leader does not record its term, so another thread cannot resign for it."""
+    real = Term.begin
+
+    async def begin(self: Term) -> LeaseHandle:
+        handle = await real(self)
+        self.candidacy.term = None
+        return handle
+
+    patch.setattr(Term, "begin", begin)
+
+
+@planted("election")
+def watcher_discards_a_wakeup(patch: pytest.MonkeyPatch) -> None:
+    """A wake-up that arrives while a watcher looks is discarded."""
+    real = Queue.watch_lock
+
+    async def watch_lock(self: Queue, claim: Claim, until: float) -> Watched:
+        reply = await real(self, claim, until)
+        await Sleep(0.0)
+        self.signals[claim.id].clear()
+        return reply
+
+    patch.setattr(Queue, "watch_lock", watch_lock)
+
+
+@planted("election")
+def watcher_misses_a_release(patch: pytest.MonkeyPatch) -> None:
+    """Watchers are notified when a hold begins, but not when it ends."""
+    real = MemoryRow.remove
+
+    def remove(self: MemoryRow, hold_id: str) -> None:
+        watchers, self.entry.watchers = self.entry.watchers, {}
+        real(self, hold_id)
+        self.entry.watchers = watchers
+
+    patch.setattr(MemoryRow, "remove", remove)

@@ -1,0 +1,339 @@
+"""Planted bugs of Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from verification.simulation.lua import rewrite
+from verification.simulation.plant import planted
+from verification.simulation.redis import RedisStory
+
+from leaselock._backends.redis import keys, packed_commands, scripted_lock
+from leaselock._backends.redis.listener import Group, Listener
+from leaselock._backends.redis.queue_state import QueueState
+from leaselock._backends.redis.scripted_lock import ScriptedLock
+from leaselock._core.effects import FOREVER
+
+if TYPE_CHECKING:
+    import pytest
+    from verification.simulation.world import Faults
+
+    from leaselock._backends.redis.messages import Subscription
+    from leaselock._core.backend import Claim, Grant
+
+
+@planted("redis")
+def address_changes(patch: pytest.MonkeyPatch) -> None:
+    """A claim that repeats its request takes over another kept subscription, and is queued
+    twice.
+    """
+    real = Listener.take_address
+
+    def take_address(self: Listener, claim: Claim) -> str:
+        if claim.id not in self.waiting:
+            self.forget_address(claim)
+        return real(self, claim)
+
+    patch.setattr(Listener, "take_address", take_address)
+
+
+@planted("redis")
+def ended_subscription_kept(patch: pytest.MonkeyPatch) -> None:
+    """A subscription that has ended is taken over by the next claim."""
+    real = Listener._end
+
+    def end(self: Listener, group: Group) -> None:
+        real(self, group)
+        if not self.pool.shared:
+            self.vacant.setdefault(group.name, []).append(group)
+
+    patch.setattr(Listener, "_end", end)
+
+
+@planted("redis")
+def expired_lock_jumps_queue(patch: pytest.MonkeyPatch) -> None:
+    """An expired lock is granted to a new client, ahead of the waiters (hazard E5)."""
+    rewrite(
+        patch,
+        "ACQUIRE",
+        "local next_one = hand_over(owner)",
+        "local next_one = owner",
+    )
+
+
+@planted("redis")
+def expired_lock_not_granted(patch: pytest.MonkeyPatch) -> None:
+    """An expired lock is not granted to any client."""
+    rewrite(
+        patch,
+        "ACQUIRE",
+        "local state = handoff_state()",
+        "local state = 'left'",
+    )
+
+
+@planted("redis")
+def handed_to_dead_waiter(patch: pytest.MonkeyPatch) -> None:
+    """A release does not check whether the waiter has a subscriber (hazard E6)."""
+    rewrite(
+        patch,
+        "ACQUIRE RELEASE BREAK_LOCK",
+        "if tell(channels .. address, news) > 0 then",
+        "tell(channels .. address, news)\n    if true then",
+    )
+
+
+@planted("redis")
+def handoff_not_published(patch: pytest.MonkeyPatch) -> None:
+    """A hand-off publishes no message (hazard E1)."""
+    rewrite(
+        patch,
+        "ACQUIRE RELEASE BREAK_LOCK",
+        "if tell(channels .. address, news) > 0 then",
+        "if true then",
+    )
+
+
+@planted("redis")
+def held_by_any_is_held(patch: pytest.MonkeyPatch) -> None:
+    """A lock held by any client counts as held by the requesting one."""
+    rewrite(
+        patch,
+        "ACQUIRE",
+        "if held_by == owner then",
+        "if held_by then",
+    )
+
+
+@planted("redis")
+def message_grant_for_whole_lease(patch: pytest.MonkeyPatch) -> None:
+    """A grant received in a message is considered valid for the whole lease."""
+    real = QueueState.grant
+
+    def grant(self: QueueState, holder: str) -> Grant | None:
+        found = real(self, holder)
+        return None if found is None else found._replace(lasts=FOREVER)
+
+    patch.setattr(QueueState, "grant", grant)
+
+
+@planted("redis", faults={"freeze": 0.05, "freeze_mean": 4.0})
+def message_grant_from_receipt(patch: pytest.MonkeyPatch) -> None:
+    """The validity of a grant in a message is counted from its receipt (hazard B2)."""
+    real = QueueState.grant
+
+    def grant(self: QueueState, holder: str) -> Grant | None:
+        if holder in self.grants:
+            self.asked[holder] = self.now()
+        return real(self, holder)
+
+    patch.setattr(QueueState, "grant", grant)
+
+
+@planted("redis")
+def no_expiry(patch: pytest.MonkeyPatch) -> None:
+    """A lock gets no expiry (hazard A1)."""
+    rewrite(
+        patch,
+        "ACQUIRE RELEASE BREAK_LOCK",
+        "local done = redis.pcall('PEXPIRE', lock, lease)",
+        "local done = 1",
+    )
+
+
+@planted("redis")
+def no_periodic_check(patch: pytest.MonkeyPatch) -> None:
+    """A waiter relies on messages alone (hazard E2)."""
+    patch.setattr(scripted_lock, "_recheck", lambda left, rank: 1e9)
+
+
+@planted("redis")
+def no_subscription(patch: pytest.MonkeyPatch) -> None:
+    """A waiter is queued without a subscription (hazard E1)."""
+
+    def none(self: Listener, group: Group) -> list[Subscription]:
+        group.connection.refused.clear()
+        return []
+
+    patch.setattr(Listener, "_missing", none)
+
+
+@planted("redis")
+def no_successor(patch: pytest.MonkeyPatch) -> None:
+    """When the task that asks for all tasks of a client is done, no other one continues."""
+    patch.setattr(Group, "wake_first_later", lambda self: None)
+    patch.setattr(Group, "wake_first", lambda self: None)
+
+
+@planted("redis")
+def only_record_removed(patch: pytest.MonkeyPatch) -> None:
+    """A release removes the record but not the lock."""
+    rewrite(
+        patch,
+        "RELEASE",
+        "redis.pcall('HDEL', lock, owner, 'about:' .. owner)",
+        "redis.pcall('HDEL', lock, 'about:' .. owner)",
+    )
+
+
+@planted("redis")
+def owner_per_client(patch: pytest.MonkeyPatch) -> None:
+    """All threads or tasks of a client are one owner (hazard A5)."""
+    for module in (keys, packed_commands):
+        patch.setattr(module, "owner_of", lambda holder: holder.partition(":")[0] + ":1")
+
+
+@planted("redis")
+def queue_ordered_by_name(patch: pytest.MonkeyPatch) -> None:
+    """The queue is ordered by names instead of tickets (hazard E5)."""
+    rewrite(
+        patch,
+        "ACQUIRE",
+        "redis.call('ZADD', queue, 'NX', ticket, member)",
+        "redis.call('ZADD', queue, 'NX', 0, member)",
+    )
+
+
+@planted("redis")
+def recall_not_seen(patch: pytest.MonkeyPatch) -> None:
+    """A new claim does not see that all waiters were recalled, and is granted before they are
+    back.
+    """
+    rewrite(patch, "ACQUIRE", "'EXISTS', lock, queue, handoff,", "'EXISTS', lock, queue,")
+
+
+@planted("redis")
+def release_ignores_queue(patch: pytest.MonkeyPatch) -> None:
+    """A release frees the lock and ignores the queue."""
+    rewrite(
+        patch,
+        "RELEASE",
+        "if heads[1] then",
+        "if false then",
+    )
+
+
+@planted("redis")
+def release_unchecked(patch: pytest.MonkeyPatch) -> None:
+    """A release frees the lock of any holder (hazard A2)."""
+    rewrite(
+        patch,
+        "RELEASE",
+        "if found == owner",
+        "if found",
+    )
+    rewrite(
+        patch,
+        "RELEASE",
+        "redis.pcall('HDEL', lock, owner, 'about:' .. owner)",
+        "redis.call('DEL', lock)",
+    )
+
+
+# Not long before the first seed in which two hold the lock.
+@planted("redis")
+def released_grant_accepted(patch: pytest.MonkeyPatch) -> None:
+    """A grant that no replica confirmed, and that was released, is accepted when requested
+    again.
+    """
+
+    class Forgetting(dict[str, Any]):
+        def setdefault(self, key: str, default: Any = None) -> Any:
+            return default
+
+    make, make_model = ScriptedLock.__init__, RedisStory.make_model
+
+    def careless(self: ScriptedLock, *arguments: Any) -> None:
+        make(self, *arguments)
+        self.undone = Forgetting()
+
+    def replicated(self: RedisStory) -> Any:
+        model = make_model(self)
+        self.settings = self.settings._replace(replicas=1)
+        return model
+
+    def seldom(self: RedisStory, wanted: int) -> int:
+        return wanted if self.calm or self.world.chance.random() < 0.5 else 0
+
+    make_faults = RedisStory._faults
+
+    def late(self: RedisStory) -> Faults:
+        return make_faults(self)._replace(slow=0.1, delay=0.005)
+
+    patch.setattr(ScriptedLock, "__init__", careless)
+    patch.setattr(RedisStory, "_faults", late)
+    patch.setattr(RedisStory, "works", (3.0,))
+    patch.setattr(RedisStory, "make_model", replicated)
+    patch.setattr(RedisStory, "_replicas", seldom)
+
+
+@planted("redis", faults={"slow": 0.02, "freeze": 0.05, "freeze_mean": 1.0})
+def renewal_creates_lock(patch: pytest.MonkeyPatch) -> None:
+    """A renewal recreates a hold that has ended (hazard A4)."""
+    rewrite(
+        patch,
+        "RENEW",
+        "    found = redis.pcall('HGET', lock, owner)",
+        "    redis.call('HSET', lock, owner, 1)\n"
+        "    redis.call('PEXPIRE', lock, lease)\n"
+        "    found = '1'",
+    )
+
+
+# The story that shows it.
+@planted("redis data loss")
+def renewal_unchecked(patch: pytest.MonkeyPatch) -> None:
+    """A renewal checks that the lock is held, but not its holder (hazard A4)."""
+    rewrite(
+        patch,
+        "RENEW",
+        "    found = redis.pcall('HGET', lock, owner)",
+        "    found = redis.call('EXISTS', lock) == 1 and '1'",
+    )
+
+
+@planted("redis")
+def token_is_clock(patch: pytest.MonkeyPatch) -> None:
+    """The token is the server's clock, even if the last token was greater."""
+    rewrite(
+        patch,
+        "ACQUIRE RELEASE BREAK_LOCK",
+        "first = math.max(first, (tonumber(before) or 0) + 1)",
+        "",
+    )
+
+
+@planted("redis")
+def token_not_stored(patch: pytest.MonkeyPatch) -> None:
+    """The token is not stored before the grant; a clock that is set back repeats it."""
+    rewrite(
+        patch,
+        "ACQUIRE RELEASE BREAK_LOCK",
+        "before = redis.pcall('SET', counter, last, 'PX', token_ttl, 'GET')",
+        "before = redis.pcall('GET', counter)",
+    )
+
+
+@planted("redis")
+def token_without_clock(patch: pytest.MonkeyPatch) -> None:
+    """The token is the counter alone, which starts again when it has expired."""
+    scripts = "ACQUIRE RELEASE BREAK_LOCK"
+    rewrite(patch, scripts, "local first, before, wrong = now,", "local first, before, wrong = 1,")
+    rewrite(patch, scripts, "form == 'vote' or first > now then", "before then")
+
+
+@planted("redis")
+def tombstone_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A cancelled claim is granted by a late request (hazard D2)."""
+    rewrite(patch, "ACQUIRE", "there >= 4", "false")
+
+
+@planted("redis")
+def tombstone_not_written(patch: pytest.MonkeyPatch) -> None:
+    """No tombstone is written for a cancelled claim (hazard D2)."""
+    rewrite(
+        patch,
+        "RELEASE",
+        "if ARGV[3] ~= '0' then redis.call('SET', KEYS[5], '', 'PX', ARGV[3]) end",
+        "",
+    )

@@ -1,0 +1,140 @@
+"""Planted bugs of read/write locks and semaphores on Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verification.simulation.lua import EVERY, rewrite
+from verification.simulation.plant import planted
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@planted("redis modes")
+def downgrade_does_not_promote(patch: pytest.MonkeyPatch) -> None:
+    """The waiters are not granted what a downgrade allows."""
+    rewrite(
+        patch,
+        "CONVERT",
+        "local failed = promote(owner, false).wrong",
+        "local failed = target == 'exclusive' and promote(owner, false).wrong",
+    )
+
+
+@planted("redis modes")
+def leaving_writer_does_not_promote(patch: pytest.MonkeyPatch) -> None:
+    """A writer that gives up leaves the readers behind it waiting."""
+    rewrite(patch, "RELEASE", "if mode == 'shared' then", "if mode == 'never' then")
+
+
+@planted("redis modes")
+def new_reader_ignores_queue(patch: pytest.MonkeyPatch) -> None:
+    """A new reader is granted ahead of a queued writer."""
+    rewrite(patch, EVERY, "or upgrading or ahead.closed then", "or upgrading then")
+
+
+@planted("redis modes")
+def no_tombstone(patch: pytest.MonkeyPatch) -> None:
+    """A late request of a released claim is granted."""
+    rewrite(
+        patch, "ACQUIRE_SHARED", "if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end", ""
+    )
+
+
+@planted("redis modes")
+def permits_off_by_one(patch: pytest.MonkeyPatch) -> None:
+    """One permit more than the limit is granted."""
+    rewrite(
+        patch,
+        EVERY,
+        "return used + claim.permits <= limit",
+        "return used + claim.permits <= limit + 1",
+    )
+
+
+@planted("redis modes")
+def reader_beside_writer(patch: pytest.MonkeyPatch) -> None:
+    """A reader is granted beside a writer."""
+    rewrite(
+        patch,
+        EVERY,
+        "if mode and mode ~= 'shared' or upgrading or ahead.closed then",
+        "if upgrading or ahead.closed then",
+    )
+
+
+@planted("redis modes")
+def reader_enters_while_upgrading(patch: pytest.MonkeyPatch) -> None:
+    """A new reader is granted while an upgrade waits."""
+    rewrite(patch, EVERY, "or upgrading or ahead.closed then", "or ahead.closed then")
+
+
+@planted("redis modes")
+def release_does_not_promote(patch: pytest.MonkeyPatch) -> None:
+    """The release of a reader grants nothing."""
+    rewrite(patch, "RELEASE_SHARED", "if was > 0 then", "if was == 2 then")
+
+
+@planted("redis modes")
+def release_ends_all_holds(patch: pytest.MonkeyPatch) -> None:
+    """The release of one hold ends all of them."""
+    rewrite(patch, EVERY, "if mode == 'exclusive' or used <= 0 then", "if true then")
+
+
+@planted("redis modes")
+def renewal_extends_the_lock_alone(patch: pytest.MonkeyPatch) -> None:
+    """A renewal that arrives after a downgrade extends the lock, but not the hold."""
+    rewrite(patch, "RENEW", "if ends and ends > 1 then", "if false then")
+
+
+@planted("redis modes")
+def repeat_adds_permits(patch: pytest.MonkeyPatch) -> None:
+    """A repeated request takes its permits twice."""
+    rewrite(patch, "ACQUIRE_SHARED", "  if ends then", "  if ends and mode ~= 'permits' then")
+
+
+@planted("redis modes")
+def shorter_lease_ends_all(patch: pytest.MonkeyPatch) -> None:
+    """A hold with a shorter lease shortens those of the others."""
+    rewrite(patch, EVERY, "if redis.call('PTTL', lock) >= ms then return 1 end", "")
+
+
+@planted("redis modes")
+def small_claim_passes_large_one(patch: pytest.MonkeyPatch) -> None:
+    """A claim for few permits overtakes one for many."""
+    rewrite(patch, EVERY, "mode ~= 'permits' or ahead.any then", "mode ~= 'permits' then")
+
+
+@planted("redis modes")
+def two_updates(patch: pytest.MonkeyPatch) -> None:
+    """Two updates hold at once."""
+    rewrite(
+        patch,
+        EVERY,
+        "return claim.kind == 'shared' or not update and not ahead.update",
+        "return true",
+    )
+
+
+@planted("redis modes")
+def upgrade_ignores_readers(patch: pytest.MonkeyPatch) -> None:
+    """An upgrade is complete while readers hold."""
+    rewrite(patch, EVERY, "if upgrading and used == 1 then", "if upgrading then")
+
+
+@planted("redis modes")
+def upgrade_keeps_token(patch: pytest.MonkeyPatch) -> None:
+    """A completed upgrade keeps the token of the update."""
+    rewrite(patch, EVERY, "step_of(about), token)", "step_of(about))")
+
+
+@planted("redis modes")
+def upgrade_not_completed_on_release(patch: pytest.MonkeyPatch) -> None:
+    """The last reader that leaves does not complete an upgrade."""
+    rewrite(
+        patch,
+        "RELEASE_SHARED",
+        "if upgrading and used == 1 then ahead.wrong = complete(me) end",
+        "",
+    )

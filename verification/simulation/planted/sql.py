@@ -1,0 +1,53 @@
+"""Planted bugs of the `lease` protocol on SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from verification.simulation.plant import planted
+
+from leaselock._backends.sql.lock_row import SqlLockRow
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@planted("sql")
+def cancelled_waiter_stays_queued(patch: pytest.MonkeyPatch) -> None:
+    """The row of a cancelled waiter is not removed, so it is handed the lock."""
+    release = SqlLockRow.quit
+
+    def careless(self: SqlLockRow, holder: str) -> bool:
+        was_there = release(self, holder)
+        if was_there:
+            self.writes.pop()
+        return was_there
+
+    patch.setattr(SqlLockRow, "quit", careless)
+
+
+@planted("sql")
+def token_not_incremented(patch: pytest.MonkeyPatch) -> None:
+    """A hand-off does not increment the token."""
+    patch.setattr(SqlLockRow, "draw", lambda self, count: self.token)
+
+
+@planted("sql", faults={"slow": 0.02, "freeze": 0.05, "freeze_mean": 1.0})
+def tombstone_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A request that arrives after its client gave up is granted (hazard D2)."""
+    # A client that gives up closes its connection, so of a late request only the first script
+    # arrives. The fast path in it is refused because a tombstone is counted as pending.
+    patch.setattr(SqlLockRow, "has_tombstone", lambda self, claim_id: False)
+    patch.setattr(SqlLockRow, "tombstone", lambda self, claim_id: None)
+
+
+@planted("sql")
+def wrong_clock(patch: pytest.MonkeyPatch) -> None:
+    """Leases are compared with another clock than the one that wrote them (hazard B9)."""
+    make = SqlLockRow.__init__
+
+    def careless(self: SqlLockRow, *arguments: Any) -> None:
+        make(self, *arguments)
+        self.now += 0.7
+
+    patch.setattr(SqlLockRow, "__init__", careless)

@@ -1,0 +1,39 @@
+"""Planted bugs of read/write locks of the `lease` protocol on SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verification.simulation.plant import planted
+
+from leaselock._backends.sql.lock_row import SqlLockRow
+
+if TYPE_CHECKING:
+    import pytest
+
+    from leaselock._core.backend import HoldRecord
+
+
+@planted("sql modes")
+def release_removes_all_holds(patch: pytest.MonkeyPatch) -> None:
+    """The release of one reader removes the rows of all."""
+    real = SqlLockRow.remove
+
+    def remove(self: SqlLockRow, hold_id: str) -> None:
+        for hold in self.holds():
+            real(self, hold.id)
+
+    patch.setattr(SqlLockRow, "remove", remove)
+
+
+@planted("sql modes")
+def shared_hold_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """A hold that is not exclusive is not counted, so the fast path grants a writer beside it."""
+    real = SqlLockRow.put
+
+    def put(self: SqlLockRow, hold: HoldRecord) -> None:
+        counted = self.pending
+        real(self, hold)
+        self.pending = counted
+
+    patch.setattr(SqlLockRow, "put", put)
