@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     from benchmarks.mode_stores import Preparation
 
+pytestmark = pytest.mark.heavy
+
 HISTORY = [[HoldTimes(0, 10, 20), HoldTimes(20, 50, 60)], [HoldTimes(0, 20, 50)]]
 
 

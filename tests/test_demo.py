@@ -16,6 +16,8 @@ from leaselock.testing.history import History
 from leaselock.testing.record_format import Event, Record
 from leaselock.testing.verdict import Kind, Verdict, Violation
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).resolve().parent.parent
 LATE = {"loss": "its time ran out", "rejected": True}
 

@@ -19,6 +19,8 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.heavy
+
 FOLDER = Path(__file__).parents[1] / "examples" / "deploy"
 SOURCE = Path(leaselock.__file__).parents[1]
 LEASELOCK = [sys.executable, "-m", "leaselock"]

@@ -16,6 +16,8 @@ import pytest
 from testkit.conformance import SCENARIOS
 from verification.simulation.bugs import known
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "appendix" / "hazards.md"
 # The number of hazards for each letter, so that a missing row is detected.

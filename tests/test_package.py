@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import leaselock
+
+pytestmark = pytest.mark.heavy
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "tests" / "typing" / "program.py"

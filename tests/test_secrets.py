@@ -15,6 +15,8 @@ from leaselock._backends.redis.clients import settings_of as redis_settings
 from leaselock._backends.sql.url import parsed as sql_target
 from leaselock._backends.zookeeper.url import parsed as zookeeper_target
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".ci", "benchmarks", "docs", "examples", "scripts", "src")
 # The compressed bytes of pictures cause false positives.

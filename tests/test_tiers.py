@@ -25,10 +25,16 @@ def test_each_test_is_in_exactly_one_tier(collected: list[pytest.Item]) -> None:
     assert {item.nodeid for item in tiers.selected(collected, "check")} <= first
 
 
-def test_the_second_tier_is_named_by_markers_that_say_why(collected: list[pytest.Item]) -> None:
+def test_the_folder_or_a_mark_decides(collected: list[pytest.Item]) -> None:
     for item in collected:
-        why = [marker for marker in tiers.MARKERS if item.get_closest_marker(marker)]
-        assert (tiers.tier_of(item) == "verify") is bool(why)
+        why = any(item.get_closest_marker(marker) for marker in tiers.MARKERS)
+        first = item.nodeid.startswith("tests/") or item.get_closest_marker(tiers.FIRST_TIER)
+        assert tiers.tier_of(item) == ("test" if first and not why else "verify"), item.nodeid
+
+
+def test_only_verification_has_marks_of_the_first_tier(collected: list[pytest.Item]) -> None:
+    marked = [item.nodeid for item in collected if item.get_closest_marker(tiers.FIRST_TIER)]
+    assert [name for name in marked if not name.startswith("verification/")] == []
 
 
 def test_every_entry_concerns_a_test(

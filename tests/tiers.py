@@ -1,9 +1,10 @@
 """Which tests `make test`, `make verify` and `make check` run.
 
-A test is in the second tier (`verify`) when it has one of the markers of MARKERS, else in the first
-(`test`), which is deterministic. Most markers are next to the test; what concerns whole folders,
-files and servers is listed here. `check` is the part of the first tier that needs no server and
-hardly any time.
+tests/ is the first tier (`test`), which is deterministic; verification/ is the second (`verify`). A
+mark beside the test says otherwise: one of MARKERS puts it into the second tier and says why, and
+`first_tier` puts a module of verification/ into the first, except for its tests with one of
+MARKERS. Two rules add marks here: servers that have a sibling in the first tier, and drivers that
+take turns. `check` is the part of the first tier that needs no server and hardly any time.
 """
 
 from __future__ import annotations
@@ -18,41 +19,9 @@ if TYPE_CHECKING:
 
 TIERS = ("all", "test", "verify", "check")
 MARKERS = ("timing", "statistical", "heavy", "variant")
-# Folders and files that are in the second tier as a whole.
-PLACES = {
-    "verification/storms/": "statistical",
-    "verification/hazards/": "heavy",
-    "verification/interop/": "heavy",
-    "verification/controls/": "heavy",
-    "verification/crash/": "statistical",
-    "verification/fuzz/": "statistical",
-    "verification/linearizability/": "statistical",
-    "tests/web/test_process.py": "heavy",
-    "tests/web/test_browser.py": "heavy",
-    "tests/web/test_scale.py": "heavy",
-    "tests/test_benchmarks.py": "heavy",
-    "tests/test_hazards.py": "heavy",
-    "tests/test_demo.py": "heavy",
-    "tests/test_deploy.py": "heavy",
-    "tests/test_package.py": "heavy",
-    "tests/test_secrets.py": "heavy",
-    "tests/servers/test_databases.py": "heavy",
-    "tests/servers/test_redis.py": "heavy",
-    "tests/backends/test_zookeeper_faults.py": "heavy",
-    "tests/backends/test_sql_tls.py": "variant",
-    "tests/testing/test_chaos.py": "heavy",
-    "tests/sql/test_race.py": "heavy",
-    "tests/chaos/test_redis_cluster.py": "heavy",
-    "tests/chaos/test_redis_slots.py": "heavy",
-    "tests/chaos/test_redis_clients.py": "variant",
-    "tests/chaos/test_redis_ways.py": "variant",
-    "tests/chaos/test_redis_many_waiters.py": "timing",
-    "tests/chaos/test_redis_clocks.py": "timing",
-    "tests/chaos/test_redis_states.py": "heavy",
-    "tests/chaos/test_redis_restart.py": "heavy",
-    "tests/chaos/test_redis_replicas.py": "heavy",
-    "tests/chaos/test_redlock_faults.py": "variant",
-}
+# What is in verification/, and `make test` runs all the same.
+FIRST_TIER = "first_tier"
+FOLDER_OF_SECOND = "verification/"
 # Servers and topologies that are in the second tier, by the fixture or the parameter that names
 # one. Each has a sibling in the first.
 SERVERS = {
@@ -120,9 +89,6 @@ COLLECTED = pytest.StashKey[list[pytest.Item]]()
 
 def mark(item: pytest.Item) -> None:
     """Add the markers of this module."""
-    for place, marker in PLACES.items():
-        if item.nodeid.startswith(place):
-            item.add_marker(marker)
     if item.nodeid.startswith(UNCOVERED) and not item.nodeid.startswith(COVERED):
         item.add_marker("no_cover")
     for name in servers_of(item) & SERVERS.keys():
@@ -162,7 +128,10 @@ def driver_of(item: pytest.Item) -> str:
 
 def tier_of(item: pytest.Item) -> str:
     """The tier of a test that has its markers."""
-    return "verify" if any(item.get_closest_marker(name) for name in MARKERS) else "test"
+    if any(item.get_closest_marker(name) for name in MARKERS):
+        return "verify"
+    in_second = item.nodeid.startswith(FOLDER_OF_SECOND)
+    return "verify" if in_second and not item.get_closest_marker(FIRST_TIER) else "test"
 
 
 def selected(items: Iterable[pytest.Item], tier: str) -> list[pytest.Item]:
@@ -191,7 +160,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 def unused(items: Sequence[pytest.Item]) -> list[str]:
     """The entries of this module that concern none of the tests."""
     ids = [item.nodeid for item in items]
-    places = (*PLACES, *CHECK, *UNCOVERED, *COVERED, *IN_TURN, *LONG)
+    places = (*CHECK, *UNCOVERED, *COVERED, *IN_TURN, *LONG)
     lost = [place for place in places if not any(name.startswith(place) for name in ids)]
     names = {name for item in items for name in servers_of(item)}
     return lost + [server for server in SERVERS if server not in names]

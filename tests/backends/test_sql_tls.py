@@ -23,6 +23,8 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.variant
+
 # The server's user, the URL option for the authority, the further options, and those without TLS.
 NAMED = {
     "postgresql": ("postgres", "sslrootcert", "&sslmode=verify-full", "?sslmode=disable"),

@@ -27,6 +27,8 @@ from leaselock.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.heavy
+
 # Longer: LEASELOCK_ZOO_TRIES=10000.
 TRIES = int(os.environ.get("LEASELOCK_ZOO_TRIES", "300"))
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from testkit.servers.cluster import Cluster
 
+pytestmark = pytest.mark.variant
+
 LIBRARIES = ("redis", "valkey")
 COLOURS = ("", ".asyncio")
 WAYS = [(library, colour) for library in LIBRARIES for colour in COLOURS]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.timing
+
 LEASE = 60.0
 HOUR = 3600
 # Longer than a lease of one second, at whose end a waiter asks again.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from testkit.servers.cluster import Cluster, Move
     from testkit.servers.redis import Redis
 
+pytestmark = pytest.mark.heavy
+
 COLOURS = ("threads", "asyncio")
 LEASE = 60.0
 TIMEOUT = 30.0

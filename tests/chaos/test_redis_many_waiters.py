@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from testkit.servers.redis import Redis
 
+pytestmark = pytest.mark.timing
+
 # It only bounds a failure.
 TIMEOUT = 120.0
 LOCK = "contended"

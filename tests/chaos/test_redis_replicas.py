@@ -14,6 +14,8 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.heavy
+
 SOON = 10.0
 
 

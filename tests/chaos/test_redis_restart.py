@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future, ThreadPoolExecutor
 
+pytestmark = pytest.mark.heavy
+
 COLOURS = ("threads", "asyncio")
 LEASE = 3.0
 LONG = 60.0

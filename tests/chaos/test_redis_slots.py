@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from testkit.servers.cluster import Cluster
     from testkit.servers.redis import Redis
 
+pytestmark = pytest.mark.heavy
+
 LEASE = 60.0
 TIMEOUT = 30.0
 MANY = 10

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
+pytestmark = pytest.mark.heavy
+
 MUCH = "x" * 300_000
 
 

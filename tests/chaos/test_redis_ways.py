@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from testkit.servers.tls import Certificates
 
+pytestmark = pytest.mark.variant
+
 
 @contextmanager
 def a_cluster() -> Iterator[str]:

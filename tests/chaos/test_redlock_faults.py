@@ -16,6 +16,8 @@ import leaselock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.variant
+
 SOON = 10.0
 
 

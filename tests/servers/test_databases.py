@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 from testkit.servers.mariadb import MariaDB
 from testkit.servers.pgbouncer import PgBouncer
 from testkit.servers.postgres import Postgres
+
+pytestmark = pytest.mark.heavy
 
 
 def test_postgres_keeps_its_place_and_its_data() -> None:

@@ -8,6 +8,8 @@ from testkit.servers.redis import Redis
 from testkit.servers.resp import ReplyError
 from testkit.servers.sentinel import Sentinels
 
+pytestmark = pytest.mark.heavy
+
 USER = ["user default on nopass ~* &* +@all", "user reader on >pw ~r:* +get"]
 
 

@@ -12,8 +12,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.sql.places import Database
+
+pytestmark = pytest.mark.heavy
 
 # How many processes, and how often each.
 SIZES = {"sqlite": (8, 50), "postgres": (20, 500), "mariadb": (8, 100)}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tests.cli.processes import Shell
 
+pytestmark = pytest.mark.heavy
+
 TOKEN = "the-token-of-this-test"
 HOSTILE = "<img src=x onerror=alert(1)>\u202e:5"
 

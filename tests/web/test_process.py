@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tests.cli.processes import Shell
 
+pytestmark = pytest.mark.heavy
+
 
 def started(shell: Shell, *options: str) -> tuple[subprocess.Popen[str], str]:
     """A server on a free port, and the line that it prints first."""

@@ -14,14 +14,16 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import httpx
+import pytest
 from testkit.servers.chromium import Chromium
 from testkit.servers.redis import Redis
 from tests.cli.processes import LIMIT
 from tests.web.crowd import LOCKS, WAITERS_OF_EACH
 
 if TYPE_CHECKING:
-    import pytest
     from tests.cli.processes import Shell
+
+pytestmark = pytest.mark.heavy
 
 VIEWERS = 10
 READS = 6

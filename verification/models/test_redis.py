@@ -21,6 +21,8 @@ from leaselock._backends.redis import scripted_lock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.first_tier
+
 QUICK = settings(max_examples=20)
 FORMS = ("hash", "string", "vote", "setnx-expire", "getset", "setnx", "incr")
 QUEUED = ("hash", "string", "vote")

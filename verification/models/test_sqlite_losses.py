@@ -10,10 +10,13 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pytest
 from verification.models.test_sqlite_files import OTHER_BOOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.first_tier
 
 FAILING = """
 import resource, signal, sys, leaselock

@@ -49,6 +49,8 @@ from leaselock._core.backend import (
     SetLifetime,
 )
 
+pytestmark = pytest.mark.first_tier
+
 QUICK = settings(max_examples=120)
 NAMES = ("a*", "ü")
 PATTERNS = ("*", "a[*]", "?", "nothing")

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.first_tier
+
 
 # --- several processes ----------------------------------------------------------------------------
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from leaselock._core.backend import Claim, Mode
 
+pytestmark = pytest.mark.first_tier
+
 EXAMPLES = int(os.environ.get("LEASELOCK_MODEL_EXAMPLES", "8"))
 QUICK = settings(
     max_examples=EXAMPLES,

@@ -6,6 +6,8 @@ import pytest
 from verification.simulation.quarters import QUARTERS
 from verification.simulation.seeds import must_pass
 
+pytestmark = pytest.mark.first_tier
+
 KINDS = [
     ("cancelled waits", 15),
     ("cancelled waits redis", 8),

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from leaselock._core.inspection import LockInfo
     from leaselock._core.lease_handle import LeaseHandle
 
+pytestmark = pytest.mark.first_tier
+
 TIMEOUT = 1.0
 LEASE = 30.0
 # More of them are in the second tier.

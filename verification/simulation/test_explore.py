@@ -6,6 +6,8 @@ import pytest
 from verification.simulation.bugs import BUGS
 from verification.simulation.explore import HEAD, ROW, STORES, Bounds, explore, row
 
+pytestmark = pytest.mark.first_tier
+
 NAMED = {bug.name: bug for bug in BUGS}
 MEETING = Bounds(2, 1)
 

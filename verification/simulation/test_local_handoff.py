@@ -6,6 +6,8 @@ import pytest
 from verification.simulation.quarters import QUARTERS
 from verification.simulation.seeds import must_pass
 
+pytestmark = pytest.mark.first_tier
+
 KINDS = [("local handoff", 20), ("local handoff redis", 8), ("cached", 20), ("cached redis", 8)]
 
 

@@ -14,6 +14,8 @@ from verification.simulation.plant import NAMED, Bug
 
 from leaselock._core.lease_handle import LeaseHandle
 
+pytestmark = pytest.mark.first_tier
+
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "planted.md"
 
 

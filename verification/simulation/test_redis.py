@@ -7,6 +7,8 @@ from verification.simulation.quarters import QUARTERS
 from verification.simulation.seeds import must_pass
 from verification.simulation.stories import play, report
 
+pytestmark = pytest.mark.first_tier
+
 # How many of each quarter.
 SEEDS, MODES, PERSISTENT = 20, 10, 5
 SHOWN = 60

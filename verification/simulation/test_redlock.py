@@ -7,6 +7,8 @@ from verification.simulation.quarters import QUARTERS
 from verification.simulation.seeds import must_pass
 from verification.simulation.stories import play
 
+pytestmark = pytest.mark.first_tier
+
 # How many of each quarter.
 SEEDS = 7
 # Seeds that show an overlap, which are few.

@@ -11,6 +11,8 @@ from verification.simulation.quarters import QUARTERS
 from verification.simulation.seeds import chunks, line, must_pass, play_all, total
 from verification.simulation.stories import KINDS, play, report
 
+pytestmark = pytest.mark.first_tier
+
 # How many of each quarter.
 SEEDS, MODES = 200, 13
 ENOUGH = 3000

@@ -10,6 +10,8 @@ from verification.simulation.stories import play, report
 
 from leaselock._backends.sql.statements import dialect_of
 
+pytestmark = pytest.mark.first_tier
+
 SHOWN = 60
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from verification.simulation.planted.sqlite import token_repeated
 from verification.simulation.traces import differences, digest
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.first_tier
 
 
 def test_the_same_code_takes_the_same_steps() -> None:

@@ -24,6 +24,8 @@ from leaselock._backends.zookeeper.requests import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.first_tier
+
 SESSION = 4.0
 # The mean lag of followers, so long that each has the longest lag.
 LATE = 1000 * MOST_LAG

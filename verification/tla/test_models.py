@@ -25,6 +25,8 @@ SECONDS = 1800.0
 # For those that are not complete: so deep as this goes.
 BOUND = 60.0
 FIRST, RUNS = 0, 25
+pytestmark = pytest.mark.first_tier
+
 TIMEOUT = pytest.mark.timeout(SECONDS * 1.1)
 
 
