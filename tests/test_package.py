@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,15 @@ def test_pyright_finds_the_types_of_a_program(tmp_path: Path) -> None:
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     ran = run(sys.executable, "-m", "pyright", "--project", tmp_path, folder=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_package_neither_holds_nor_imports_the_tests() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/leaselock"]
+    imported = re.compile(r"^\s*(?:from|import) (?:testkit|tests|verification)\b", re.MULTILINE)
+    files = list((ROOT / "src").rglob("*.py"))
+    assert files
+    assert [file for file in files if imported.search(file.read_text("utf-8"))] == []
 
 
 def test_licences_and_materials(tmp_path: Path) -> None:

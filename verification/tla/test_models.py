@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from verification.simulation.planted import (
+from verification.simulation.planted.sqlite import (
     expires_early,
     no_tombstone,
     renewal_shortens,
@@ -17,7 +17,7 @@ from verification.tla.checks import CHECKS
 from verification.tla.projection import events_of
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from collections.abc import Callable
 
     from verification.tla.checks import Check
 
@@ -25,8 +25,6 @@ SECONDS = 1800.0
 # For those that are not complete: so deep as this goes.
 BOUND = 60.0
 FIRST, RUNS = 0, 25
-pytestmark = pytest.mark.first_tier
-
 TIMEOUT = pytest.mark.timeout(SECONDS * 1.1)
 
 
@@ -65,9 +63,9 @@ def test_runs_of_the_code_are_behaviours_of_the_model() -> None:
     "plant", [expires_early, no_tombstone, renewal_shortens, validity_from_reply]
 )
 def test_runs_of_code_with_a_bug_are_not(
-    plant: ModuleType, monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant.plant(monkeypatch)
+    plant(monkeypatch)
     refused, _ = tlc.refused([events_of(FIRST + i) for i in range(RUNS)], SECONDS)
     assert refused
 
