@@ -13,6 +13,8 @@ import leaselock
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.heavy
+
 
 def test_chaos_prints_figures_and_draws_a_timeline(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
