@@ -233,8 +233,6 @@ def _add_top(parser: Parser) -> None:
     _add(parser, "pattern", nargs="?", default="*", metavar="PATTERN", help=names)
     order = f"by {', '.join(SORT_KEYS)} (name)"
     _add(parser, "--sort", choices=SORT_KEYS, default="name", metavar="KEY", help=order)
-    secret = "the same, with the token in a file, which is not printed; - is stdin"
-    _add(parser, "--break-token-file", metavar="FILE", help=secret)
     pause = "between two reads of the store (1s)"
     _add(parser, "--interval", metavar="DUR", type=_duration, default=1.0, help=pause)
 
@@ -283,8 +281,8 @@ def _add_web(parser: Parser) -> None:
     _add(parser, "--allow-host", metavar="NAME", action="append", default=[], help=name)
     force = "let those break locks who have the token that is printed"
     _add(parser, "--allow-break", action="store_true", help=force)
-    secret = "the same, with the token in a file, which is not printed; - is stdin"
-    _add(parser, "--break-token-file", metavar="FILE", help=secret)
+    from_file = "the same, with the token in a file, which is not printed; - is stdin"
+    _add(parser, "--break-token-file", metavar="FILE", help=from_file)
     pause = "between two reads of the store (1s)"
     _add(parser, "--interval", metavar="DUR", type=_duration, default=1.0, help=pause)
     _add_url(parser)
