@@ -51,6 +51,7 @@ UNCOVERED = (
 COVERED = (
     "verification/simulation/test_deadlocks.py",
     "verification/simulation/test_election.py",
+    "verification/simulation/test_cancelled_waits.py",
     "tests/backends/test_redlock_moments.py",
     "tests/backends/test_redlock_votes.py",
     "tests/backends/test_redis_doctor.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from tests.core.test_local import mutex_of as handed_on
 from tests.core.test_modes import acquired, modes_in_store, side
 from tests.core.test_service import Scene, mutex_of
 
+import leaselock
 from leaselock._core.backend import Acquire, Convert, Release
 from leaselock.errors import AcquireCancelled, ClientClosed
 
@@ -177,3 +179,25 @@ def test_an_upgrade_whose_client_is_closed_during_its_request_waits_no_more() ->
     scene.do(machine, service.close())
     assert isinstance(run.error, ClientClosed)
     scene.do(other, read.release())
+
+
+def test_a_wait_that_hands_nothing_on_is_cancelled_in_the_store() -> None:
+    """The client shares leases among its tasks, and a reader waits in the store itself."""
+
+    async def main() -> None:
+        url = "memory://cancelled-reader"
+        async with (
+            leaselock.AsyncClient(url) as other,
+            leaselock.AsyncClient(url) as client,
+            client.lock("a", local_handoffs=2),
+            other.lock("b"),
+        ):
+            reader = client.rwlock("b").read
+            waiting = asyncio.ensure_future(reader.acquire())
+            while not await reader.waiters():  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            assert reader.cancel() == 1
+            with pytest.raises(AcquireCancelled):
+                await waiting
+
+    asyncio.run(main())

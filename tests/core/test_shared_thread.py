@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.core.test_service import Scene, mutex_of
 
+from leaselock._core import shared_thread
 from leaselock._core.backend import Inspect
 from leaselock._core.effects import Owner, OwnerThread, Sleep
 from leaselock.errors import WouldDeadlock
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
     from verification.simulation.world import Machine, Run
 
@@ -124,3 +125,28 @@ def test_only_a_wait_that_blocks_the_thread_is_refused(blocks: bool) -> None:
     loop.pass_time(10.0)
     assert waiter.ended
     assert isinstance(waiter.error, WouldDeadlock) is blocks
+
+
+def test_a_claim_that_is_not_in_the_queue_is_not_blocked() -> None:
+    """Others wait, but for a permit that is free, or for permits of another client."""
+    loop = Loop()
+    permits: dict[str, Any] = {"mode": "permits", "permits": 3}
+    held = loop.scene.do(loop.machine, mutex_of(loop.service, **permits).acquire(None))
+    loop.stranger(take_permits(loop.theirs, 2))
+    loop.stranger(take_permits(loop.theirs, 1))
+    registry = loop.service.contexts[None].registry
+    claim = held.hold.claim._replace(id="not in the queue")
+    asked = loop.scene.do(loop.machine, shared_thread.is_blocked(registry, claim, [held.hold]))
+    assert asked is False
+    assert [waiting.permits for waiting in waiting_for("a", loop)] == [1]
+
+
+async def take_permits(service: ClientCore, permits: int) -> None:
+    """Hold permits for a while."""
+    await mutex_of(service, mode="permits", permits=3).acquire(None, permits)
+    await Sleep(service.env.now() + 20.0)
+
+
+def waiting_for(name: str, loop: Loop) -> Sequence[Any]:
+    """The queue in the store."""
+    return loop.scene.store.table._state(name).waiting

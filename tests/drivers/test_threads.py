@@ -19,6 +19,7 @@ import leaselock
 from leaselock._core.effects import FOREVER, CallUser, Owner, Process, Signal, Sleep, Spawn, Wait
 from leaselock._drivers import node
 from leaselock._drivers.aio import Aio
+from leaselock._drivers.owners import OWNERS
 from leaselock._drivers.system_env import LONGEST_WAIT, SystemEnv, now, time_left, was_closed
 from leaselock._drivers.threads import Threads, _at_exit
 
@@ -360,3 +361,11 @@ def test_the_name_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SystemEnv().host_and_pid() == (socket.gethostname(), os.getpid())
     monkeypatch.delattr(os, "uname")  # as on Windows
     assert SystemEnv().host_and_pid() == (socket.gethostname(), os.getpid())
+
+
+def test_a_thread_owns_what_it_acquires_where_asyncio_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = OWNERS.running()
+    monkeypatch.delitem(sys.modules, "asyncio")
+    assert OWNERS.running() is known
