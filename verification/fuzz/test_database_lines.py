@@ -38,7 +38,7 @@ from leaselock._core.backend import Acquire, Claim, Doctor, Grant, Inspect, List
 from leaselock._core.effects import Signal
 from leaselock._drivers.aio import Aio
 from leaselock._drivers.threads import Threads
-from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
+from leaselock.errors import OutcomeUnknown, StoreError, StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -263,4 +263,4 @@ def test_what_no_server_says_is_not_understood(word: bytes) -> None:
 def test_a_server_that_says_little_or_nothing_is_given_up_in_time(kind: str, how: str) -> None:
     server(kind).play([Piece(how, WELCOMES[kind][:40] if how == "drip" else b"")], polite=())
     for answered in answers(kind, LEASE[:1]):
-        assert [type(answer) for answer in answered] == [NotApplied]
+        assert [type(answer) for answer in answered] == [StoreUnreachable]

@@ -61,7 +61,7 @@ def test_any_environment_names_a_store_or_is_rejected(
         with contextlib.suppress(Misconfigured):
             options: Any = SimpleNamespace(backend=None, op_timeout=None, verbose=False)
             open_client(options).close()
-        lease: Any = SimpleNamespace(name="a", token=1)
+        lease: Any = SimpleNamespace(name="a", token=1, unlocked=False)
         assert command_environment(lease, 1.0, "memory://")[STACK].endswith("a")
         assert all(enclosing_locks())
 

@@ -13,7 +13,7 @@ import leaselock
 if TYPE_CHECKING:
     from testkit.servers.redis import Redis
 
-SCRIPTS = Path(leaselock.__file__).parent / "backends/redis/scripts/literature"
+SCRIPTS = Path(leaselock.__file__).parent / "_backends/redis/scripts/literature"
 KEY = "lock:user:123456"
 
 

@@ -6,10 +6,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from verification.simulation.bugs import BUGS
 from verification.tla import tlc
 from verification.tla.checks import CHECKS
-from verification.tla.projection import events_of
 
 if TYPE_CHECKING:
     from verification.tla.checks import Check
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
 SECONDS = 1800.0
 # For those that are not complete: so deep as this goes.
 BOUND = 60.0
-FIRST, RUNS = 0, 25
 TIMEOUT = pytest.mark.timeout(SECONDS * 1.1)
 
 
@@ -41,24 +38,6 @@ def test_model(check: Check) -> None:
     else:
         assert result.violated == ""
         assert result.finished or endless
-
-
-@pytest.mark.heavy
-@TIMEOUT
-def test_runs_of_the_code_are_behaviours_of_the_model() -> None:
-    refused, result = tlc.refused([events_of(FIRST + i) for i in range(RUNS)], SECONDS)
-    assert (refused, result.violated) == ([], "")
-
-
-@pytest.mark.heavy
-@TIMEOUT
-@pytest.mark.parametrize(
-    "name", ["expires_early", "no_tombstone", "renewal_shortens", "validity_from_reply"]
-)
-def test_runs_of_code_with_a_bug_are_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    next(bug for bug in BUGS if bug.name == name).plant(monkeypatch)
-    refused, _ = tlc.refused([events_of(FIRST + i) for i in range(RUNS)], SECONDS)
-    assert refused
 
 
 @pytest.mark.heavy
