@@ -395,7 +395,7 @@ async def several_locks(world: World) -> None:
     await sweep(world, acquire_all, body_on_all, release_all)
 
 
-@scenario("identifies_owner")
+@scenario("identifies_owner", "has_queue")
 async def elections(world: World) -> None:
     """Lead, run and resign."""
     await sweep(world, lead, run, resign)
