@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._core import shared_thread, timing, validity
 from leaselock._core.backend import Busy, Grant, PoolExhausted
-from leaselock._core.effects import FOREVER
+from leaselock._core.effects import FOREVER, Wait
 from leaselock._core.events import LONG_WAIT, Event
 from leaselock._core.hold import Hold
 from leaselock._core.inspection import holder_of, waiter_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from leaselock._core.backend import Claim, ErrorReason, HoldRecord, Mode
-    from leaselock._core.effects import Owner
+    from leaselock._core.effects import Owner, OwnerThread
     from leaselock._core.events import EventKind
     from leaselock._core.hold_registry import HoldRegistry
     from leaselock._core.renewer import Renewer
@@ -89,12 +89,15 @@ class Acquisition(Retry):
     """The outcome of some request is unknown."""
     extended = False
     """The present request was given more time."""
-    outage = False
-    """The last try has failed because the store is out of reach."""
+    outage = ""
+    """Why the last try has failed, if the store is out of reach."""
+    outage_reported = False
     late = 0
     first_asked = 0.0
     next_search = FOREVER
     """When to look for a deadlock."""
+    blocked: OwnerThread | None = None
+    """The thread that the wait blocks, if it has other owners."""
     beside: Sequence[Hold] = ()
     """Holds that cannot be released while this thread waits, and do not exclude the claim."""
 
@@ -128,31 +131,22 @@ class Acquisition(Retry):
                     reply = await self.backend.acquire(self.claim, wait=self.wait, until=until)
                 except StoreError as error:
                     reply = await self.try_again(error, self._send)
-                self.answered, self.outage = True, False
+                self.answered, self.outage, self.outage_reported = True, "", False
                 if isinstance(reply, Grant):
                     valid_until = self._valid_until(reply)
                     if self.env.now() < valid_until:
                         if self.queued or registry.listeners.all:
                             await self._report("granted", token=reply.token)
-                        hold = registry.add(
-                            self.claim,
-                            reply.token,
-                            valid_until,
-                            asked=self.asked,
-                            lasts=reply.lasts,
-                            renew=options.renew,
-                            max_hold=options.max_hold,
-                            owner=owner,
-                        )
-                        hold.uncertain = self.uncertain
-                        return hold
+                        return self._hold(reply, valid_until, owner)
                     self._check_late()
                 elif self.env.now() >= self.deadline:
                     await self._withdraw()
                     await self._report("timed_out", holder=reply.held, reason=self._left())
                     return reply
                 else:
-                    if self.beside or (not self.queued and registry.listeners.all):
+                    if self.beside or (
+                        not self.queued and (self.blocked or registry.listeners.all)
+                    ):
                         await self._check_busy(reply)
                     self.queued = True
                     until = self._ask_again_at(reply)
@@ -170,6 +164,20 @@ class Acquisition(Retry):
         finally:
             self.backend.forget(self.claim)
             in_flight.exit()
+
+    def _hold(self, grant: Grant, valid_until: float, owner: Owner) -> Hold:
+        hold = self.registry.add(
+            self.claim,
+            grant.token,
+            valid_until,
+            asked=self.asked,
+            lasts=grant.lasts,
+            renew=self.options.renew,
+            max_hold=self.options.max_hold,
+            owner=owner,
+        )
+        hold.uncertain = self.uncertain
+        return hold
 
     def _ask_again_at(self, busy: Busy) -> float:
         """Until when to wait: for another request, or for a search for a deadlock."""
@@ -189,15 +197,20 @@ class Acquisition(Retry):
         await self._end_deadlock()
 
     async def _check_busy(self, busy: Busy) -> None:
-        """Report the first refusal. Raise WouldDeadlock if a claim ahead waits for a hold that this
-        thread must release.
+        """Report the first refusal. Raise WouldDeadlock if the holder, or a claim ahead that waits
+        for a hold, needs this thread to go on.
         """
         if not self.queued:
             await self._report("busy", holder=busy.held)
+        beside: Sequence[Hold] = ()
+        if self.blocked is not None and not self.queued:
+            beside = shared_thread.holder_beside(self.blocked, self.env, self.claim, busy.held)
         if self.beside and await shared_thread.is_blocked(self.registry, self.claim, self.beside):
+            beside = self.beside
+        if beside:
             await self._withdraw()
             self.placed = False
-            raise shared_thread.refusal(self.claim, self.beside)
+            raise shared_thread.refusal(self.claim, beside)
 
     async def _end_deadlock(self) -> None:
         """Raise DeadlockDetected if this wait is the youngest of a deadlock. All members see the
@@ -246,7 +259,7 @@ class Acquisition(Retry):
     ) -> None:
         claim, now = self.claim, self.env.now()
         waited = now - (self.first_asked or now)
-        rare = kind in ("failed", "unlocked") or (
+        rare = kind in ("failed", "outage", "unlocked") or (
             kind in ("granted", "timed_out") and waited >= LONG_WAIT
         )
         listeners = self.registry.listeners
@@ -291,9 +304,16 @@ class Acquisition(Retry):
             # The store is not at fault, only the client's own connections are too few: wait for
             # one as long as for a queued request.
             self.give_up = timing.answer_by(self.began, self.deadline, self._longest())
-        self.outage = not exhausted and error.reason in OUTAGE
-        patient_until = self.began + self.options.outage_timeout if self.outage else self.began
-        self.give_up = max(self.give_up, patient_until)
+        options, patient_until = self.options, self.began
+        if error.reason in OUTAGE and (options.on_outage == "wait" or not exhausted):
+            self.outage = str(error) or type(error).__name__
+            patient_until += options.outage_timeout
+            self.give_up = max(self.give_up, patient_until)
+        else:
+            if self.outage and options.outage_timeout:
+                # It is out of reach no more, and refuses for another reason.
+                self._set_limit(self.began)
+            self.outage = ""
         if self.tries or self.queued or not isinstance(error, NotApplied):
             self.uncertain = True
             now = self.env.now()
@@ -306,8 +326,15 @@ class Acquisition(Retry):
             self.placed = self.answered
             if self.env.now() >= (self.give_up if exhausted else patient_until):
                 raise error
-            self.refusals += self.outage
+            self.refusals += bool(self.outage)
         self._check_open()
+
+    async def _pause(self) -> None:
+        """Wait until the next try. The end of the client ends the wait."""
+        if self.outage and self.options.outage_timeout and not self.outage_reported:
+            self.outage_reported = True
+            await self._report("outage", reason=self.outage)
+        await Wait(self.registry.ending, self._again_at())
 
     def _check_open(self) -> None:
         if self.cancelled:
@@ -326,7 +353,8 @@ class Acquisition(Retry):
 
     def _check_late(self) -> None:
         self.late += 1
-        if self.late > MOST_LATE_GRANTS:
+        patient = self.env.now() < self.first_asked + self.options.outage_timeout
+        if self.late > MOST_LATE_GRANTS and not patient:
             raise OutcomeUnknown(
                 f"the store grants {self.claim.name!r}, but its replies take longer than the "
                 f"lease of {self.claim.lease:g} s: ask for a longer one"

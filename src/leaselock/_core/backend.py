@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from leaselock._core.effects import FOREVER, Request, Signal, Wait
 from leaselock.errors import NotApplied
@@ -42,6 +42,14 @@ WAKE_ALL = ""
 
 class PoolExhausted(NotApplied):
     """All connections of the client were busy until the deadline: the request was not sent."""
+
+
+class Unreadable(NotApplied):
+    """A record of the lock cannot be read: it is damaged, or another program has written it. The
+    message names the key, the row or the node, and says how to remove it.
+    """
+
+    reason: ErrorReason = "misconfigured"
 
 
 class Claim(NamedTuple):
@@ -112,7 +120,7 @@ class HoldRecord(NamedTuple):
 # --- compatibility --------------------------------------------------------------------------------
 
 # The compatible modes of other claims, by the mode of a claim. Permits are counted instead.
-BESIDE: dict[Mode, frozenset[Mode]] = {
+COMPATIBLE_MODES: dict[Mode, frozenset[Mode]] = {
     "exclusive": frozenset(),
     "shared": frozenset({"shared", "update"}),
     "update": frozenset({"shared"}),
@@ -127,7 +135,7 @@ def compatible(others: Sequence[Claim | HoldRecord], claim: Claim, limit: int = 
     """Whether *claim* can hold beside *others*: by their modes, and for a semaphore by the number
     of permits, of which there are *limit*.
     """
-    beside = BESIDE[claim.mode]
+    beside = COMPATIBLE_MODES[claim.mode]
     if not all(other.mode in beside for other in others):
         return False
     return claim.mode != "permits" or sum(o.permits for o in others) + claim.permits <= limit
@@ -258,6 +266,21 @@ class LockState(NamedTuple):
     waiting: tuple[Claim, ...]
     limit: int = 0
     """How many permits it has, if it is a semaphore."""
+    unreadable: str = ""
+    """Why one of its records cannot be read, with its key; the rest is what can be read. Empty if
+    all can.
+    """
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a list of locks has it: it is held or waited for, as far as that can be read."""
+        return bool(self.holds or self.waiting or self.unreadable)
+
+    def readable(self) -> LockState:
+        """The same state; Unreadable if one of its records cannot be read."""
+        if self.unreadable:
+            raise Unreadable(self.unreadable)
+        return self
 
     @classmethod
     def exclusive(
@@ -305,6 +328,7 @@ class Acquire(
     """Grant the claim. If the lock is taken, put the claim in the queue if it may *wait*."""
 
     __slots__ = ()
+    method = "acquire"
 
 
 class Renew(NamedTuple("Renew", [("claims", Sequence[Claim])]), Request[Sequence[bool]]):
@@ -313,6 +337,7 @@ class Renew(NamedTuple("Renew", [("claims", Sequence[Claim])]), Request[Sequence
     """
 
     __slots__ = ()
+    method = "renew"
 
 
 class Release(NamedTuple("Release", [("claim", Claim), ("tombstone", bool)]), Request[Released]):
@@ -324,26 +349,11 @@ class Release(NamedTuple("Release", [("claim", Claim), ("tombstone", bool)]), Re
     """
 
     __slots__ = ()
+    method = "release"
 
 
 class AwaitWakeup(NamedTuple("AwaitWakeup", [("claim", Claim)]), Request[None]):
     """Wait until a message for the claim has arrived since its last acquire request."""
-
-    __slots__ = ()
-
-
-class ReleaseGrant(
-    NamedTuple("ReleaseGrant", [("claim", Claim), ("token", int)]), Request[Released]
-):
-    """Release the claim's hold if it is the grant with this token, and no other."""
-
-    __slots__ = ()
-
-
-class RaiseToken(NamedTuple("RaiseToken", [("claim", Claim), ("token", int)]), Request[bool]):
-    """Make the token of the claim's hold, and so of every later one, at least *token*; reply
-    whether the claim holds.
-    """
 
     __slots__ = ()
 
@@ -354,6 +364,7 @@ class SetLifetime(
     """Change what ends the claim's hold."""
 
     __slots__ = ()
+    method = "set_lifetime"
 
 
 class Convert(
@@ -366,6 +377,11 @@ class Convert(
 
     __slots__ = ()
     method = "convert"
+    wakes = True
+
+    def expects(self) -> Claim | None:
+        """The claim, if its hold may have to wait until it is exclusive."""
+        return self.claim if self.mode == "exclusive" else None
 
 
 class Resize(NamedTuple("Resize", [("name", str), ("limit", int)]), Request[Resized]):
@@ -373,6 +389,7 @@ class Resize(NamedTuple("Resize", [("name", str), ("limit", int)]), Request[Resi
 
     __slots__ = ()
     method = "resize"
+    wakes = True
 
 
 class Inspect(
@@ -384,6 +401,15 @@ class Inspect(
     method = "inspect"
 
 
+class Walk(NamedTuple("Walk", [("pattern", str)]), Request[Sequence[LockState]]):
+    """The state of all locks whose names match, those of other programs as well, which an index
+    does not contain. Sent only to a store that is `indexed`.
+    """
+
+    __slots__ = ()
+    method = "walk"
+
+
 class Watch(NamedTuple("Watch", [("claim", Claim)]), Request[Watched]):
     """The state of the claim's lock. For WATCH_LASTS seconds, notify the claim when a hold of the
     lock begins or ends.
@@ -391,6 +417,10 @@ class Watch(NamedTuple("Watch", [("claim", Claim)]), Request[Watched]):
 
     __slots__ = ()
     method = "watch_lock"
+
+    def expects(self) -> Claim:
+        """The claim that watches."""
+        return self.claim
 
 
 class BreakLock(
@@ -402,6 +432,7 @@ class BreakLock(
 
     __slots__ = ()
     method = "break_lock"
+    wakes = True
 
 
 class Listen(
@@ -430,8 +461,20 @@ class Setup(NamedTuple("Setup", [("dry", bool)]), Request[tuple[str, ...]]):
     method = "setup"
 
 
-class CollectGarbage(NamedTuple("CollectGarbage", []), Request[int]):
-    """Remove records that are no longer needed; reply their number."""
+class Collected(NamedTuple):
+    """What one step of a garbage collection has done."""
+
+    removed: int
+    """How many records it has removed."""
+    position: object = None
+    """Where the next step begins, as only the store understands it; None after the last step."""
+
+
+class CollectGarbage(NamedTuple("CollectGarbage", [("position", object)]), Request[Collected]):
+    """One step of a garbage collection, from a *position* on, which is None at first: remove
+    records that are no longer needed. A step ends by itself, long before its deadline, and every
+    other request may come between two steps.
+    """
 
     __slots__ = ()
     method = "collect_garbage"
@@ -452,7 +495,7 @@ class Capabilities(NamedTuple):
     inheritable: bool
     """A child process can inherit a hold."""
     session_timeout: float = FOREVER
-    """Every hold of a client ends when the store has not heard of the client for so many seconds;
+    """Every hold of a client ends when the store has not heard of the client for this many seconds;
     then the backend itself ends a hold whose lease is over while its client lives. Infinite where a
     hold ends by its own lease.
     """
@@ -468,32 +511,14 @@ class Capabilities(NamedTuple):
     """
     notifies_changes: bool = False
     """It answers `Watch`. Otherwise a watcher inspects the lock at intervals."""
+    indexed: bool = False
+    """It lists locks from an index, which those of other programs may be missing from, and answers
+    `Walk`. Otherwise `Inspect` lists all locks.
+    """
 
 
 # What a store that keeps the `rules` can do.
 ALL_MODES: frozenset[Mode] = frozenset({"exclusive", "shared", "update", "permits"})
-
-
-class StoreLifecycle(Protocol):
-    """What a driver does to a store at the end of a client. No method waits; the driver calls
-    each as one step, under its monitor.
-    """
-
-    def interrupt(self) -> None:
-        """End every wait and every call that has no deadline. The driver then waits for the
-        background processes to end.
-        """
-        ...
-
-    def close(self) -> None:
-        """Close all connections. The next call opens new ones."""
-        ...
-
-    def abandon(self) -> None:
-        """Drop all connections without using them: in a forked child, whose parent still uses
-        them, or after the event loop they belong to was closed.
-        """
-        ...
 
 
 class Backend(abc.ABC):
@@ -504,7 +529,9 @@ class Backend(abc.ABC):
 
     def __init__(self, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
-        self.lose: Callable[[str, str], None] = _nobody
+        # By the ids of the claims that wait: what `wake` sets.
+        self.signals: dict[str, Signal] = {}
+        self.lose: Callable[[str, str], None] = _ignore_loss
         """Call it, in a step of the core, with the id of a claim and the reason, when its hold has
         ended and the store knows that by itself: with the session of the client, for example.
         """
@@ -538,24 +565,42 @@ class Backend(abc.ABC):
         answer: Awaitable[R] = getattr(self, request.method)(*fields, until)
         return answer
 
-    # --- waiting
+    # --- waiting: a store with messages calls `wake` with what they say
 
-    @abc.abstractmethod
+    def expect_wakeup(self, claim: Claim) -> None:
+        """Arm the claim's signal. Called before its request is sent, so no message is missed."""
+        signal = self.signals.get(claim.id)
+        if signal is None:
+            self.signals[claim.id] = Signal()
+        else:
+            signal.is_set = False
+
     def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
         """Return when asking again may help, at the latest at *until*. A notification that has
         arrived since the last acquire request is not missed. After a `Watch`: return when a hold of
         the lock may have begun or ended, until `forget`.
         """
+        return Wait(self.signals[claim.id], until)
 
-    @abc.abstractmethod
     def forget(self, claim: Claim) -> None:
         """Stop waiting: the claim was granted, or its release is already scheduled."""
+        signal = self.signals.pop(claim.id, None)
+        if signal is None:
+            return
+        if signal.wakers:
+            signal.set()
+        else:
+            signal.is_set = True
 
-    @abc.abstractmethod
     def wake(self, claim_ids: Iterable[str]) -> None:
         """Let `await_wakeup` return for these claims, and for no other: each of them is given up,
-        or should ask again.
+        or should ask again. WAKE_ALL is all of them.
         """
+        for claim_id in claim_ids:
+            if claim_id == WAKE_ALL:
+                self.wake(list(self.signals))
+            elif (signal := self.signals.get(claim_id)) is not None:
+                signal.set()
 
     def wait_and_listen(self, changed: Signal, until: float) -> Awaitable[object]:
         """Wait for *changed*, at most until *until*. The renewer calls it while it has nothing to
@@ -568,18 +613,18 @@ class Backend(abc.ABC):
 
     # --- its life
 
-    @abc.abstractmethod
     def close(self) -> None:
         """End all waits: the client is closing. No wait begins after this, but the requests that
         release its locks follow.
         """
+        self.wake((WAKE_ALL,))
 
-    @abc.abstractmethod
-    def reset_identity(self) -> None:
+    def after_fork(self) -> None:
         """Drop the waiters and background processes of this client: after a fork, or when its
         event loop was closed.
         """
+        self.signals = {}
 
 
-def _nobody(claim_id: str, reason: str) -> None:
+def _ignore_loss(claim_id: str, reason: str) -> None:
     """No client uses the backend yet."""

@@ -41,45 +41,30 @@ from leaselock._core.validation import (
 from leaselock.errors import NotHeld, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-    from leaselock._core.backend import Backend, Capabilities, Mode
+    from leaselock._core.backend import Backend, Mode
     from leaselock._core.deadlocks import Deadlock
     from leaselock._core.effects import Env, Process
     from leaselock._core.election import Candidacy, Term
     from leaselock._core.local_handoff import LocalHandoff
 
 
-# How many tokens a cached lease reserves: it can be acquired so many times without a request.
+# How many tokens a cached lease reserves: how often it can be acquired without a request.
 CACHED_TOKENS = 1024
-# What a store cannot do, and which stores can.
-SHARING = (
-    "no read/write locks: memory, SQLite, PostgreSQL, MySQL by lease and row, Redis by hash, and "
-    "ZooKeeper by queue have them"
-)
+# What a store cannot do.
 KINDS: dict[Mode, str] = {
-    "shared": SHARING,
-    "update": SHARING,
-    "permits": (
-        "no semaphores: memory, SQLite, PostgreSQL and MySQL by lease, Redis by hash, and "
-        "ZooKeeper by queue with kazoo's names have them"
-    ),
+    "shared": "no read/write locks",
+    "update": "no update side of its read/write locks",
+    "permits": "no semaphores",
 }
 
 
+# What `doctor` advises for a record that cannot be read.
+UNREADABLE = "remove what is named, once no program uses that lock, and find out who wrote it"
 # Shorter periods than a request takes make no sense.
 SHORTEST_PERIOD = 0.1
-
-
-def _check_min_hold(can: Capabilities, options: LockOptions) -> None:
-    if not can.min_hold:
-        raise ValueError(
-            "min_hold= needs a store where a lock can stay taken after its release: memory, "
-            'SQLite, PostgreSQL and MySQL by protocol "lease", Redis by "hash" without replicas'
-        )
-    if options.tokens > 1:
-        raise ValueError("min_hold= goes with neither local_handoffs= nor cached=")
 
 
 class ProtocolContext:
@@ -112,8 +97,11 @@ class ClientCore:
         notes: Sequence[Finding] = (),
         deadlock_timeout: object = None,
         label_from: object = None,
+        able: Mapping[str, str] = {},
     ) -> None:
         self.env = env
+        # Which stores can do what others cannot, for messages.
+        self.able = able
         self.store = store
         # What `doctor` says of the choice of the store.
         self.notes = notes
@@ -199,9 +187,9 @@ class ClientCore:
         )
         context = self.context(protocol)
         if mode not in context.registry.backend.capabilities.modes:
-            raise ValueError(f"{self._protocol(protocol)} has {KINDS[mode]}")
+            raise self._unable(f"{self._protocol(protocol)} has {KINDS[mode]}", mode)
         if options.min_hold:
-            _check_min_hold(context.registry.backend.capabilities, options)
+            self._check_min_hold(context, options)
         if options.tokens > 1:
             self._share(context.registry, options.cached)
         text = checked_name(name)
@@ -253,6 +241,18 @@ class ClientCore:
             raise ValueError("no locks are named")
         return Together(self.env, merged(mutexes), checked_timeout(timeout))
 
+    def _check_min_hold(self, context: ProtocolContext, options: LockOptions) -> None:
+        if not context.registry.backend.capabilities.min_hold:
+            text = "min_hold= needs a store where a lock can stay taken after its release"
+            raise self._unable(text, "min_hold")
+        if options.tokens > 1:
+            raise ValueError("min_hold= goes with neither local_handoffs= nor cached=")
+
+    def _unable(self, text: str, what: str) -> ValueError:
+        """The error for *what* the store cannot do, with the stores that can."""
+        able = self.able.get(what)
+        return ValueError(f"{text}: {able}" if able else text)
+
     def _protocol(self, protocol: str | None) -> str:
         protocol = protocol or self.protocol
         return "this store" if protocol is None else f"protocol {protocol!r} of this store"
@@ -279,9 +279,10 @@ class ClientCore:
         """From now on the threads or tasks of this client may share the leases of *registry*."""
         can = registry.backend.capabilities
         if not (can.notifies_contention if cached else can.token_ranges):
-            raise ValueError(
+            raise self._unable(
                 "local_handoffs= and cached= need a store and a protocol that can reserve fencing "
-                "tokens: memory, and Redis by hash or string (for cached= without replicas)"
+                "tokens",
+                "tokens",
             )
         if registry not in self.layers:
             from leaselock._core.local_handoff import LocalHandoff  # loaded where it is used
@@ -330,10 +331,19 @@ class ClientCore:
             words.append(f"{held} lock{'s' * (held > 1)} held")
         return ", ".join(words)
 
-    async def locks(self, pattern: str) -> list[LockInfo]:
-        """All locks that are held or waited for and match."""
+    async def locks(self, pattern: str, walk: bool) -> list[LockInfo]:
+        """The locks that are held or waited for and match; with *walk*, those that are in no index
+        as well.
+        """
         registry = self.context(None).registry
+        if walk:
+            return lock_infos(await registry.walk(pattern))
         return lock_infos(await registry.inspect(None, pattern))
+
+    @property
+    def indexed(self) -> bool:
+        """Whether `locks` reads an index."""
+        return self.context(None).registry.backend.capabilities.indexed
 
     async def deadlocks(self) -> list[Deadlock]:
         """The cycles of owners that wait for one another, in locks of the default protocol."""
@@ -351,6 +361,8 @@ class ClientCore:
         text = checked_name(name)
         (state,) = await registry.inspect(text, "*")
         if state.held is None:
+            with concerning(text):
+                state.readable()  # without a holder that can be read, nothing is ended
             return None
         holds = [each.record for each in state.holds]
         meant = [hold for hold in holds if wanted is None or hold.has_token(wanted)]
@@ -383,6 +395,8 @@ class ClientCore:
         (state,) = await registry.inspect(text, "*")
         found = next((each for each in state.holds if each.record.has_token(wanted)), None)
         if found is None or found.record.lifetime != "lease":
+            with concerning(text):
+                state.readable()
             raise NotHeld(text, f"no detached lease on {text!r} has the token {wanted}")
         await context.renewer.start()
         held, remaining = found.record, found.remaining or 0.0
@@ -409,7 +423,19 @@ class ClientCore:
             findings = await registry.backend.request(Doctor(), registry.answer_by())
         except StoreError as error:
             return [*self.notes, Finding("fail", str(error))]
-        return [*self.notes, *findings]
+        return [*self.notes, *findings, *await self._unreadable(registry)]
+
+    async def _unreadable(self, registry: HoldRegistry) -> list[Finding]:
+        """A finding for each lock with a record that cannot be read."""
+        try:
+            locks = lock_infos(await registry.inspect(None, "*"))
+        except StoreError as error:
+            return [Finding("skip", f"the locks could not be listed: {error}")]
+        return [
+            Finding("fail", f"the lock {lock.name!r} cannot be read: {lock.unreadable}", UNREADABLE)
+            for lock in locks
+            if lock.unreadable
+        ]
 
     async def setup(self, dry: bool) -> list[str]:
         """Create what the store needs; return what was done."""
@@ -417,9 +443,25 @@ class ClientCore:
         return list(await registry.backend.request(Setup(dry), registry.answer_by()))
 
     async def gc(self) -> int:
-        """Remove records that are no longer needed; return how many."""
+        """Remove records that are no longer needed; return how many.
+
+        Each step has a deadline of its own. The error of one says what the earlier ones removed.
+        """
         registry = self.context(None).registry
-        return await registry.backend.request(CollectGarbage(), registry.answer_by())
+        removed, position = 0, None
+        while True:
+            request = CollectGarbage(position)
+            try:
+                step = await registry.backend.request(request, registry.answer_by())
+            except StoreError as error:
+                if not removed:
+                    raise
+                failed = error.concerning("")
+                failed.args = (f"{error.args[0]} ({removed} records were removed before)",)
+                raise failed from error.__cause__
+            removed, position = removed + step.removed, step.position
+            if position is None:
+                return removed
 
     def abandon(self, reason: str, ours: bool) -> None:
         """Lose all holds; release those that are *ours* and not a parent's."""

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock._core.backend import BESIDE
-from leaselock._core.inspection import Waiter, lock_infos, waiter_of
+from leaselock._core.backend import COMPATIBLE_MODES
+from leaselock._core.inspection import Waiter, held_while_waiting, lock_infos, waiter_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from leaselock._core.backend import Claim, Mode
+    from leaselock._core.backend import Claim, LockState, Mode
     from leaselock._core.hold_registry import HoldRegistry
     from leaselock._core.inspection import Holder, LockInfo
 
 Owner = tuple[str, int, str, str]
-# An owner of more locks than this lists all locks instead of asking for each of its own.
-MOST_HELD = 16
+# The most locks that a search asks for one by one. If its wait leads to more, it lists all.
+MOST_ASKED = 256
 
 
 class Wait(NamedTuple):
@@ -70,7 +70,7 @@ def waits(
                 continue
             against = {waiter.mode, *(ahead - _beside(waiter.mode))}
             for following, holder in known:
-                # Permits are returned by whoever works with them, not only by their owner.
+                # Permits may be released by another thread or task than the one that acquired them.
                 other = following != owner or waiter.mode not in ("upgrading", "permits")
                 if other and any(holder.mode not in _beside(mode) for mode in against):
                     edges.setdefault(owner, []).append(Wait(lock.name, waiter, holder))
@@ -80,7 +80,7 @@ def waits(
 
 # Permits are counted: any other holder of some is in the way of a claim that does not fit.
 _BESIDE: dict[str, frozenset[Mode]] = {
-    mode: frozenset() if mode == "permits" else beside for mode, beside in BESIDE.items()
+    mode: frozenset() if mode == "permits" else beside for mode, beside in COMPATIBLE_MODES.items()
 }
 
 
@@ -138,7 +138,7 @@ def _going_on(lock: LockInfo, stuck: Collection[Owner]) -> set[Owner]:
     kept: set[Owner] = set()
     for waiter in _waiters(lock):
         owner = owner_of(waiter)
-        beside = BESIDE["permits"] if waiter.mode == "permits" else _beside(waiter.mode)
+        beside = COMPATIBLE_MODES["permits"] if waiter.mode == "permits" else _beside(waiter.mode)
         if waiter.mode == "permits":
             free = not ahead and modes <= beside and used + waiter.permits <= lock.permits
         else:
@@ -225,29 +225,49 @@ async def find(registry: HoldRegistry) -> list[Deadlock]:
 async def find_for(registry: HoldRegistry, claim: Claim, held: Sequence[str]) -> list[Deadlock]:
     """The deadlocks that the owner of a waiting claim, who holds the locks *held*, is part of.
 
-    It is part of none unless it holds a lock that another owner waits for. Most deadlocks have two
-    members, which these locks and the one it waits for show. All locks of the store are listed only
-    for a longer one.
+    It is part of none unless it holds a lock that another owner waits for. So only the locks that
+    are reached from there are asked for. All locks of the store are listed only if these are too
+    many, or not known.
     """
     own = owner_of(waiter_of(claim))
     if own is None or not held:
         return []
-    if len(held) <= MOST_HELD:
-        names = sorted({claim.name, *held})
-        first = await _look(registry, names)
-        if not any(_wait_for(own, edges) for edges in waits(first).values()):
-            return []
-        if _of(own, cycles(first)):
-            return _of(own, deadlocks(first, await _look(registry, names)))
-    return _of(own, await find(registry))
+    first = await _reached(registry, claim, held)
+    if first is None:
+        return _of(own, await find(registry))
+    if not _of(own, cycles(lock_infos(first))):
+        return []
+    second = [each for state in first for each in await registry.inspect(state.name, "*")]
+    return _of(own, deadlocks(lock_infos(first), lock_infos(second)))
 
 
-async def _look(registry: HoldRegistry, names: Sequence[str]) -> list[LockInfo]:
-    return [info for name in names for info in lock_infos(await registry.inspect(name, "*"))]
-
-
-def _wait_for(owner: Owner, edges: Sequence[Wait]) -> bool:
-    return any(owner_of(w.holder) == owner != owner_of(w.waiter) for w in edges)
+async def _reached(
+    registry: HoldRegistry, claim: Claim, held: Sequence[str]
+) -> list[LockState] | None:
+    """The lock that a claim waits for, those that its owner holds, those that the owners hold who
+    wait for one of these, and so forth; None if they are too many, or not known.
+    """
+    found: dict[str, LockState] = {}
+    pending = [claim.name, *held]
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        if len(found) == MOST_ASKED:
+            return None
+        (state,) = await registry.inspect(name, "*")
+        found[name] = state
+        if name == claim.name:
+            continue  # the others that wait for it do not wait for this owner
+        # An owner that waits for permits may need those of several others.
+        if state.limit or any(hold.record.mode == "upgrading" for hold in state.holds):
+            return None
+        for waiter in state.waiting:
+            names = held_while_waiting(waiter.metadata)
+            if names is None:
+                return None
+            pending += names
+    return [found[name] for name in sorted(found)]
 
 
 def _of(owner: Owner, found: Sequence[Deadlock]) -> list[Deadlock]:

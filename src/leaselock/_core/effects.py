@@ -39,6 +39,12 @@ class Request(Generic[R_co]):
     __slots__ = ()
     method = ""
     """The name of the method that carries it out, in a backend that has one for it."""
+    wakes = False
+    """Its reply names claims of the same client that should ask again, as `notified`."""
+
+    def expects(self) -> Any:
+        """The claim that is to be notified from now on, if there is one."""
+        return None
 
 
 class Call(Effect[R]):
@@ -139,11 +145,13 @@ class OwnerThread:
     blocks all of them.
     """
 
-    __slots__ = ("has_tasks",)
+    __slots__ = ("has_tasks", "holds")
 
     def __init__(self) -> None:
         # Whether a task has ever been an owner in it.
         self.has_tasks = False
+        # The holds that were acquired by waits that block it, once it has tasks, by their claims.
+        self.holds: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 
 class Owner:
@@ -163,8 +171,8 @@ class Owner:
         # The thread that it runs in; None where another one can run while it waits.
         self.thread = thread
         self.reference = weakref.ref(self)
-        # The label of its last claim, and the metadata text with it.
-        self.metadata: tuple[str | None, str] = (None, "")
+        # The label of its last claim, whether that left out what the owner holds, and its metadata.
+        self.metadata: tuple[tuple[str | None, bool], str] = ((None, True), "")
         # Its holds, by the identity of the client (one for each protocol) and the name: locks of
         # the same name exclude one another within one protocol only. Permits are not reentrant, so
         # the id of their claim belongs to the key.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock._core.effects import FOREVER, CallUser, Signal, Wait
 from leaselock._core.hold import State
-from leaselock._core.timing import pause
+from leaselock._core.mutex import Mutex
 from leaselock.errors import ClientClosed, LeaseLost, StoreError
 
 if TYPE_CHECKING:
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from leaselock._core.effects import Owner
     from leaselock._core.inspection import Holder
     from leaselock._core.lease_handle import LeaseHandle
-    from leaselock._core.mutex import Mutex
     from leaselock._core.watching import Watcher
 
 RESIGNED = "this process has resigned"
-# After a loss a client campaigns again within so many seconds, at a random moment.
+# Seconds within which a client campaigns again after a loss, at a random moment.
 JITTER = 0.5
 
 
@@ -34,6 +33,9 @@ class Candidacy:
 
     def __init__(self, mutex: Mutex, terms: WeakValueDictionary[str, Term]) -> None:
         self.mutex = mutex
+        # `run` campaigns with this: it waits for the store, however long that is out of reach.
+        options = mutex.options._replace(on_outage="wait", outage_timeout=FOREVER)
+        self.patient = Mutex(mutex.registry, mutex.renewer, mutex.name, options)
         self.registry = mutex.registry
         # The terms in which this client leads, by the name of the election, through whichever
         # object.
@@ -49,7 +51,8 @@ class Candidacy:
         """Call *function* with the lease whenever this client leads; return its result, or None
         when the client is closed. It is called again after a term that ended before it did.
 
-        A store that fails later than at the first request is asked again until it answers.
+        A store that is out of reach later than at the first request is waited for. Any other error
+        of it is raised.
         """
         registry = self.registry
         with registry.env.exit_on_sigterm():
@@ -68,19 +71,13 @@ class Candidacy:
 
     async def _next_term(self) -> Term | None:
         """Campaign until this client leads; None when it is closed."""
-        registry, failures = self.registry, 0
-        while not registry.closed:
-            term = Term(self)
-            try:
-                await term.begin()
-            except ClientClosed:
-                break
-            except StoreError:
-                failures += 1
-                await self._rest(pause(failures, registry.env.random()))
-            else:
-                return term
-        return None
+        term = Term(self)
+        term.mutex = self.patient
+        try:
+            await term.begin()
+        except ClientClosed:
+            return None
+        return term
 
     async def _rest(self, seconds: float) -> None:
         await Wait(self.registry.ending, self.registry.env.now() + seconds)
@@ -105,6 +102,7 @@ class Term:
 
     def __init__(self, candidacy: Candidacy) -> None:
         self.candidacy = candidacy
+        self.mutex = candidacy.mutex
         self.handle: LeaseHandle | None = None
         self.leader: Owner | None = None
         self.ended = Signal()
@@ -115,7 +113,7 @@ class Term:
         """Campaign, and lead from now on. The body is interrupted at the end of the term, where
         that is possible.
         """
-        mutex = self.candidacy.mutex
+        mutex = self.mutex
         handle = await mutex.acquire(None)
         handle.guard_body()
         self.handle, self.leader = handle, mutex.registry.env.owner()

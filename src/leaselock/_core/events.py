@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 EventKind = Literal[
     "asked",  # an acquire begins
     "busy",  # another owner holds the lock: the acquire waits, or gives up at once
+    "outage",  # the store is out of reach: the acquire repeats its request, as its caller wants
     "granted",
     "timed_out",
     "failed",  # the acquire ended with an error of the store
@@ -70,8 +71,8 @@ class Event(NamedTuple):
     holder: Holder | None = None
     """Who had the lock, for "busy", "timed_out" and "broken", where the store knows it."""
     reason: str = ""
-    """Why, for "failed", "unlocked", "cancelled", "renewal_failed" and "lost"; for "timed_out" and
-    "cancelled" also, if the store has not confirmed that the claim has left it.
+    """Why, for "failed", "outage", "unlocked", "cancelled", "renewal_failed" and "lost"; for
+    "timed_out" and "cancelled" also, if the store has not confirmed that the claim has left it.
     """
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from leaselock._core import validity
-from leaselock._core.backend import Backend, Claim, Inspect
+from leaselock._core.backend import Backend, Claim, Inspect, Walk
 from leaselock._core.effects import FOREVER, Env, Owner, Signal, Wait
 from leaselock._core.events import Listeners, hold_event
 from leaselock._core.hold import Hold, State
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from leaselock._core.backend import LockState, Mode
     from leaselock._core.hold import Callback
 
+# Seconds that a walk over all keys of a store may take.
+WALK_TIMEOUT = 60.0
 # How many events of renewals wait for their listeners.
 MOST_EVENTS = 10_000
 
@@ -68,7 +70,7 @@ class HoldRegistry:
         self.store = ""
         self.closed = False
         self.listeners = Listeners()
-        # After so many seconds of waiting an acquire looks for a deadlock; None: never.
+        # Seconds of waiting after which an acquire looks for a deadlock; None: never.
         self.deadlock_timeout: float | None = None
         # Whether labels say which line of the user's program acquires the lock.
         self.label_from_caller = False
@@ -114,7 +116,7 @@ class HoldRegistry:
         for hold in held:
             hold.lose(reason)
         self.begin()
-        self.backend.reset_identity()
+        self.backend.after_fork()
         for claim in left:
             self.release_later(claim)
 
@@ -144,13 +146,18 @@ class HoldRegistry:
             place = env.caller()
             label = shortened(f"{label}, {place}" if label else place)
         known, metadata = owner.metadata
-        if note or owned_by_lock or not metadata or known != label:
+        # Who searches for deadlocks lets others follow what waits for its locks.
+        holds = None
+        if self.deadlock_timeout is not None and not owned_by_lock:
+            holds = owner.held()
+        key = label, holds is None
+        if note or owned_by_lock or holds or not metadata or known != key:
             host, pid = env.host_and_pid()
             process = env.process_identity()
             # Another thread or task may release what is owned by a lock object.
             identity = "" if owned_by_lock else owner.identity
-            metadata = metadata_of(host, pid, owner.title, label, identity, note, process)
-            owner.metadata = label, "" if note or owned_by_lock else metadata
+            metadata = metadata_of(host, pid, owner.title, label, identity, note, process, holds)
+            owner.metadata = key, "" if note or owned_by_lock or holds else metadata
         claim_id = f"{client}:{self.serial}"
         wanted = (tokens, cached, mode, permits, 0.0, False, limit)
         return Claim(name, claim_id, client, lease, metadata, env.wall(), *wanted)
@@ -330,6 +337,13 @@ class HoldRegistry:
         retry = Retry(self.env, self.op_timeout, self.answer_by())
         with concerning(name):
             return await retry.until_answered(partial(self.backend.request, Inspect(name, pattern)))
+
+    async def walk(self, pattern: str) -> Sequence[LockState]:
+        """The state of all locks whose names match, those that are in no index as well."""
+        if not self.backend.capabilities.indexed:
+            return await self.inspect(None, pattern)
+        retry = Retry(self.env, WALK_TIMEOUT, self.answer_by() + WALK_TIMEOUT)
+        return await retry.until_answered(partial(self.backend.request, Walk(pattern)))
 
     async def close(self, until: float) -> None:
         """Refuse new claims and end all waits; the processes in flight have until *until*."""

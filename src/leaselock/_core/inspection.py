@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 ESCAPED = {code: f"\\u{code:04x}" for code in range(0x20)} | {0x22: '\\"', 0x5C: "\\\\"}
 ENDLESS = float("inf")
+# How many characters the names take at most of the locks that an owner holds while it waits.
+LONGEST_HOLDS = 2000
+# The host in metadata that cannot be read.
+UNKNOWN = "unknown host"
 
 
 class Holder(NamedTuple):
@@ -113,6 +117,11 @@ class LockInfo(NamedTuple):
     """All of them, the oldest first."""
     permits: int = 0
     """How many permits it has, if it is a semaphore."""
+    unreadable: str | None = None
+    """Why one of its records cannot be read, with the key, row or node that it is in, and how to
+    remove it; None if all can be read. The other fields have what can be read. So a lock that is
+    unreadable and has no holder may be held.
+    """
 
 
 class LockChange(NamedTuple):
@@ -148,15 +157,32 @@ def metadata_of(
     owner: str = "",
     note: str = "",
     process: str = "",
+    holds: Sequence[str] | None = None,
 ) -> str:
-    """The metadata to store with a claim, as JSON."""
+    """The metadata to store with a claim, as JSON; with what its owner *holds*, if that is for
+    others to know.
+    """
     host, thread = quoted(shortened(host)), quoted(shortened(thread))
     noted = f', "note": {quoted(shortened(note))}' if note else ""
     identity = f', "process": "{process}"' if process else ""
+    if holds is not None and len(names := ", ".join(map(quoted, holds))) <= LONGEST_HOLDS:
+        noted += f', "holds": [{names}]'
     return (
         f'{{"host": {host}, "pid": {pid}, "version": "{__version__}", '
         f'"thread": {thread}, "label": {quoted(label)}, "owner": "{owner}"{identity}{noted}}}'
     )
+
+
+def held_while_waiting(metadata: str) -> list[str] | None:
+    """The locks that the owner of a waiting claim holds; None if that is not known."""
+    import json  # loaded where it is used, for it takes its time
+
+    try:
+        words = json.loads(metadata)
+        known = words["holds"] if words["owner"] else []
+        return [str(name) for name in known]
+    except (LookupError, RecursionError, TypeError, ValueError):
+        return None
 
 
 def quoted(text: str | None) -> str:
@@ -206,7 +232,17 @@ def lock_info(state: LockState) -> LockInfo:
     waiters = tuple(waiter_of(claim) for claim in state.waiting)
     holders = tuple(holders_of(state))
     oldest = holders[0] if holders else None
-    return LockInfo(state.name, oldest, waiters, holders, state.limit)
+    unreadable = state.unreadable or _unknown((*holders, *waiters))
+    return LockInfo(state.name, oldest, waiters, holders, state.limit, unreadable)
+
+
+def _unknown(shown: Sequence[Holder | Waiter]) -> str | None:
+    """The reason for metadata that cannot be read, if there is any."""
+    unknown = next((one for one in shown if one.host == UNKNOWN), None)
+    if unknown is None:
+        return None
+    kind = "holder" if isinstance(unknown, Holder) else "waiter"
+    return f"the metadata of a {kind} cannot be read: it is {unknown.thread}"
 
 
 def lock_change(state: LockState) -> LockChange:
@@ -235,7 +271,7 @@ def _parsed(text: str) -> Metadata:
         who = (_brief(words.get(key, "")) for key in ("owner", "note", "process"))
         found = Metadata(host, pid, thread, label, version, *who)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        return Metadata("unknown host", 0, f"described as {text!r:.80}", None, None)
+        return Metadata(UNKNOWN, 0, f"described as {text!r:.80}", None, None)
     return found
 
 

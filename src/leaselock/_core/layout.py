@@ -4,6 +4,10 @@ Two programs that store the same lock in different ways do not exclude each othe
 store keeps a marker, and a client compares it with its own layout before its first request. The
 marker is "<version> <lowest>": the version of the layout that the records have, and the lowest
 version whose programs may read and write them. A marker of one number admits that version only.
+
+The marker stands for every program that it admits: each of them may be running. So a newer program
+uses the store only if it is compatible with the lowest of them. "2 1" admits programs of layout 1,
+beside which one of layout 3, whose lowest is 2, must not run.
 """
 
 from __future__ import annotations
@@ -26,10 +30,11 @@ class Layout(NamedTuple):
     def __str__(self) -> str:
         return f"{self.version} {self.lowest}" if self.lowest < self.version else f"{self.version}"
 
-    def admits(self, other: Layout) -> bool:
-        """Whether programs of both layouts may use the same records: the newer one decides."""
-        newer, older = max(self, other), min(self, other)
-        return newer.lowest <= older.version
+    def admits(self, marker: Layout) -> bool:
+        """Whether a program of this layout may run beside all programs that the marker admits."""
+        if marker.version > self.version:
+            return marker.lowest <= self.version
+        return self.lowest <= marker.lowest
 
 
 def parsed(marker: str) -> Layout | None:
@@ -50,7 +55,8 @@ def layout_problem(marker: str, own: Layout, older: str) -> str | None:
     if own.admits(found):
         return None
     newer = found.version > own.version
-    from_version = f" (programs of layout {found.lowest} or later may use it)" if newer else ""
+    admitting = newer or found.lowest < found.version
+    from_version = f" (programs of layout {found.lowest} or later may use it)" if admitting else ""
     return (
         f"it has the layout {found.version} of {'a newer' if newer else 'an older'} leaselock"
         f"{from_version}, and leaselock {__version__} here needs layout {own.lowest}"

@@ -26,7 +26,16 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from leaselock._core import timing, validity
-from leaselock._core.backend import Backend, BreakLock, Busy, Grant, HoldRecord, Inspect
+from leaselock._core.backend import (
+    Backend,
+    BreakLock,
+    Busy,
+    Grant,
+    HoldRecord,
+    Inspect,
+    Walk,
+    Watch,
+)
 from leaselock._core.effects import Signal, Spawn, Wait
 from leaselock._core.hold import TAKEN
 from leaselock._core.rules import NEVER, RECHECK_INTERVAL
@@ -36,7 +45,7 @@ from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from leaselock._core.backend import Broken, Claim, Lifetime, LifetimeSet, LockState
+    from leaselock._core.backend import Broken, Claim, Lifetime, LifetimeSet, LockState, Watched
     from leaselock._core.effects import Env, Process, Request
 
 R = TypeVar("R")
@@ -46,7 +55,7 @@ R = TypeVar("R")
 MAX_HANDOFF = 0.1
 # And only in this part of the granted time, so that the last waiter has the rest.
 HANDOFF_FRACTION = 0.5
-# For so many seconds after a hand-off the same thread may take the lease again before the next one,
+# Seconds after a hand-off for which the same thread may take the lease again before the next one,
 # which would have to be woken first: a switch of threads costs as much as several short holds.
 REACQUIRE_WINDOW = 0.001
 
@@ -313,13 +322,14 @@ class LocalHandoff(Backend):
     """A backend whose claims share the leases of the wrapped backend."""
 
     def __init__(self, env: Env, backend: Backend, with_new_id: Callable[[Claim], Claim]) -> None:
-        # The store does not see what is handed on here, so a watcher has to look.
-        super().__init__(backend.capabilities._replace(notifies_changes=False))
+        super().__init__(backend.capabilities)
         self.env = env
         self.backend = backend
         self.with_new_id = with_new_id
         self.queues: dict[str, LocalQueue] = {}
         self.waiters: dict[str, LocalWaiter] = {}
+        # The claims that watch, by the names of their locks: the store sees no hand-off.
+        self.watching: dict[str, set[str]] = {}
 
     # --- acquire ----------------------------------------------------------------------------------
 
@@ -342,8 +352,8 @@ class LocalHandoff(Backend):
     async def _try(self, claim: Claim, wait: bool, until: float, new: bool) -> Grant | Busy:
         waiter = self.waiters.get(claim.id) or self.waiter_for(claim)
         queue, now = waiter.queue, self.env.now()
-        if waiter.lease is None:
-            queue.take(waiter, now)
+        if waiter.lease is None and queue.take(waiter, now):
+            self._wake_watchers(claim.name)
         if waiter.lease is not None and now < waiter.lease.valid_until:
             return granted(waiter, waiter.lease, now)
         if wait or claim.cached or waiter.lease is not None:
@@ -498,6 +508,7 @@ class LocalHandoff(Backend):
             waiter.lease = lease
         elif queue.hand_over(lease, self.env.now()):
             del self.waiters[waiter.claim.id]
+            self._wake_watchers(claim.name)
             return True
         lease.uncertain = lease.uncertain or tombstone
         held = await self.release_lease(queue, lease, until)
@@ -526,6 +537,11 @@ class LocalHandoff(Backend):
     def forget(self, claim: Claim) -> None:
         """Stop waiting: the claim was granted, or its release is already scheduled."""
         if claim.tokens == 1:
+            watching = self.watching.get(claim.name)
+            if watching is not None:
+                watching.discard(claim.id)
+                if not watching:
+                    del self.watching[claim.name]
             self.backend.forget(claim)
             return
         waiter = self.waiters.get(claim.id)
@@ -550,6 +566,7 @@ class LocalHandoff(Backend):
         """Take a cached lease; return the fencing token."""
         waiter = self.waiter_for(claim)
         waiter.queue.give(lease, waiter)
+        self._wake_watchers(claim.name)
         return waiter.token
 
     # --- leases in use ----------------------------------------------------------------------------
@@ -599,7 +616,7 @@ class LocalHandoff(Backend):
 
     def request(self, request: Request[R], until: float) -> Awaitable[R]:
         """Carry out what concerns shared leases here; the store does all else."""
-        here = isinstance(request, (BreakLock, Inspect))
+        here = isinstance(request, (BreakLock, Inspect, Walk, Watch))
         return super().request(request, until) if here else self.backend.request(request, until)
 
     async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
@@ -614,6 +631,21 @@ class LocalHandoff(Backend):
         """The states in the store, with the local claims in place of the shared ones."""
         states = await self.backend.request(Inspect(name, pattern), until)
         return [self._shown(state) for state in states]
+
+    async def walk(self, pattern: str, until: float) -> Sequence[LockState]:
+        """The same of all locks, those of other programs as well."""
+        states = await self.backend.request(Walk(pattern), until)
+        return [self._shown(state) for state in states]
+
+    async def watch_lock(self, claim: Claim, until: float) -> Watched:
+        """The same of one lock, whose watcher is woken by each hand-off from now on."""
+        self.watching.setdefault(claim.name, set()).add(claim.id)
+        watched = await self.backend.request(Watch(claim), until)
+        return watched._replace(state=self._shown(watched.state))
+
+    def _wake_watchers(self, name: str) -> None:
+        if self.watching:
+            self.backend.wake(self.watching.get(name, ()))
 
     def _shown(self, state: LockState) -> LockState:
         queue = self.queues.get(state.name)
@@ -644,14 +676,14 @@ class LocalHandoff(Backend):
             waiter.signal.set()
         self.backend.close()
 
-    def reset_identity(self) -> None:
+    def after_fork(self) -> None:
         """Forget the queues; the claims that are still ours will be released one by one."""
-        self.queues = {}
+        self.queues, self.watching = {}, {}
         for waiter in self.waiters.values():
             queue, waiter.queue = waiter.queue, LocalQueue()
             if waiter.lease is None and queue.lease is not None and queue.lease.holder is None:
                 waiter.lease, queue.lease = queue.lease, None
-        self.backend.reset_identity()
+        self.backend.after_fork()
 
 
 # --- the watcher of a cached lease ----------------------------------------------------------------

@@ -13,6 +13,7 @@ from leaselock._core.events import ask_note
 from leaselock._core.hold import Hold
 from leaselock._core.inspection import Holder, Waiter, holder_of, holders_of, waiter_of
 from leaselock._core.lease_handle import LeaseHandle, extend
+from leaselock._core.timing import concerning
 from leaselock._core.validation import checked_permits, checked_timeout, refuse
 from leaselock._core.watching import Watcher
 from leaselock.errors import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # The modes, as the API names them.
-WORDS: dict[Mode, str] = {"exclusive": "write", "update": "update", "shared": "read"}
+SIDES: dict[Mode, str] = {"exclusive": "write", "update": "update", "shared": "read"}
 
 
 T = TypeVar("T")
@@ -141,8 +142,10 @@ class Mutex:
             note = "" if registry.note is None else await ask_note(registry.note)
             claim = self._claim(owner, permits, note)
             acquisition = Acquisition(registry, options, claim, deadline)
-            if registry.env.blocks_thread and acquisition.wait:
+            thread = shared_thread.blocked_by(registry.env, owner)
+            if thread is not None and acquisition.wait:
                 acquisition.beside = shared_thread.check(registry, owner, claim)
+                acquisition.blocked = thread
             self.waiting.add(acquisition)
             try:
                 found = await acquisition.obtain(self.renewer, holder)
@@ -152,6 +155,8 @@ class Mutex:
                 return refused(self, found, limit)
             hold = found
             hold.acquirer, hold.thread = owner.reference, owner.thread
+            if thread is not None:
+                thread.holds[claim.id] = hold
             if registry.env.records_call_sites():
                 hold.place = registry.env.call_site()
         handle = LeaseHandle(registry, hold, self.waiting)
@@ -203,7 +208,7 @@ class Mutex:
         mode = self.options.mode
         if STRENGTH[mode] > STRENGTH[hold.claim.mode]:
             if hold.claim.mode != "update":
-                raise WouldDeadlock(self.name, WORDS[mode])
+                raise WouldDeadlock(self.name, SIDES[mode])
             if not await conversion.upgrade(self.registry, hold, deadline, self.waiting):
                 return Busy(None, 0.0, ())
         if self.options.lease > hold.claim.lease:
@@ -322,7 +327,8 @@ class Mutex:
         now, owner = self.registry.env.now(), self._owner()
         if self.options.mode == "permits":
             handles = self.handles.get(owner.reference, [])
-            return any(not handle.released and handle.hold.is_valid(now) for handle in handles)
+            holds = [handle.hold for handle in handles if not handle.released]
+            return any(hold.is_valid(now) and not hold.is_unlocked for hold in holds)
         hold = self.registry.of(owner, self.name)
         if hold is None or STRENGTH[hold.claim.mode] < STRENGTH[self.options.mode]:
             return False
@@ -355,7 +361,7 @@ class Mutex:
 
     async def available(self) -> int:
         """How many permits of the semaphore are not held."""
-        state = await self._state()
+        state = await self._state(whole=True)
         limit = state.limit or self.options.limit
         return max(0, limit - sum(hold.record.permits for hold in state.holds))
 
@@ -370,8 +376,12 @@ class Mutex:
 
     async def waiters(self) -> list[Waiter]:
         """The waiters for the lock, in order."""
-        return [waiter_of(claim) for claim in (await self._state()).waiting]
+        return [waiter_of(claim) for claim in (await self._state(whole=True)).waiting]
 
-    async def _state(self) -> LockState:
+    async def _state(self, *, whole: bool = False) -> LockState:
+        """The state; Unreadable if its holds, or with *whole* anything of it, cannot be read."""
         (state,) = await self.registry.inspect(self.name, "*")
+        if whole or not state.holds:
+            with concerning(self.name):
+                state.readable()
         return state

@@ -13,11 +13,9 @@ from leaselock._core.backend import (
     WAKE_ALL,
     Acquire,
     Backend,
-    BreakLock,
     Busy,
     Capabilities,
     Claim,
-    Convert,
     Grant,
     Lifetime,
     LifetimeSet,
@@ -25,15 +23,13 @@ from leaselock._core.backend import (
     Mismatch,
     Release,
     Renew,
-    Resize,
     SetLifetime,
-    Watch,
 )
 from leaselock._core.effects import Call, Signal, Wait
 from leaselock.errors import LimitMismatch, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from leaselock._core.effects import Request
 
@@ -42,10 +38,6 @@ R = TypeVar("R")
 
 class Queue(Backend):
     """Locks on a store with a queue of its own."""
-
-    def __init__(self, capabilities: Capabilities) -> None:
-        super().__init__(capabilities)
-        self.signals: dict[str, Signal] = {}
 
     @abc.abstractmethod
     def send(self, request: Request[R], until: float) -> Awaitable[R]:
@@ -58,7 +50,8 @@ class Queue(Backend):
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """One try. The signal exists before the request is sent, so no wake-up is missed."""
         if wait:
-            await self._expect_wakeup(claim)
+            self.expect_wakeup(claim)
+            await self.start_listening(claim.client)
         reply = await self.send(Acquire(claim, wait), until)
         if reply.notified:
             self.wake(reply.notified)
@@ -68,35 +61,15 @@ class Queue(Backend):
         return reply
 
     async def request(self, request: Request[R], until: float) -> R:
-        """Send one request. A watcher, and a hold that waits to become exclusive, are notified."""
-        if isinstance(request, Watch) or (
-            isinstance(request, Convert) and request.mode == "exclusive"
-        ):
-            await self._expect_wakeup(request.claim)
+        """Send one request. What it expects is listened for before it is sent."""
+        claim: Claim | None = request.expects()
+        if claim is not None:
+            self.expect_wakeup(claim)
+            await self.start_listening(claim.client)
         reply: Any = await self.send(request, until)
-        if isinstance(request, (Convert, Resize, BreakLock)):
+        if request.wakes:
             self.wake(reply.notified)
         return reply  # type: ignore[no-any-return]
-
-    async def _expect_wakeup(self, claim: Claim) -> None:
-        signal = self.signals.get(claim.id)
-        if signal is None:
-            self.signals[claim.id] = Signal()
-        else:
-            signal.is_set = False
-        await self.start_listening(claim.client)
-
-    def wake(self, claim_ids: Iterable[str] = (WAKE_ALL,)) -> None:
-        """Let these claims ask again, or all of them."""
-        for claim_id in claim_ids:
-            if claim_id == WAKE_ALL:
-                self.wake(list(self.signals))
-            elif (signal := self.signals.get(claim_id)) is not None:
-                signal.set()
-
-    async def await_wakeup(self, claim: Claim, until: float) -> None:
-        """Wait for a notification."""
-        await Wait(self.signals[claim.id], until)
 
     async def renew(self, claims: Sequence[Claim], until: float) -> Sequence[bool]:
         """Renew all in one request."""
@@ -113,32 +86,15 @@ class Queue(Backend):
         """Change what ends the hold."""
         return await self.send(SetLifetime(claim, lifetime), until)
 
-    def forget(self, claim: Claim) -> None:
-        """Stop waiting: the claim was granted, or its release is already scheduled."""
-        signal = self.signals.pop(claim.id, None)
-        if signal is None:
-            return
-        if signal.wakers:
-            signal.set()
-        else:
-            signal.is_set = True
-
-    def close(self) -> None:
-        """End all waits: the client is closing."""
-        self.wake()
-
-    def reset_identity(self) -> None:
-        """Drop the waiters."""
-        self.signals = {}
-
 
 class NodeQueue(Queue):
-    """The queue of a store that is one node; its *listener* is another, which receives messages.
+    """The queue of a store that is one node; its *listener* is another, which receives messages. A
+    store without messages has none: each waiter asks again when the store's reply says.
 
     The renewer listens while it has nothing else to do.
     """
 
-    def __init__(self, capabilities: Capabilities, store: Any, listener: Any) -> None:
+    def __init__(self, capabilities: Capabilities, store: Any, listener: Any = None) -> None:
         super().__init__(capabilities)
         self.store = store
         self.listener = listener
@@ -153,7 +109,7 @@ class NodeQueue(Queue):
 
     async def start_listening(self, client: str) -> None:
         """Let the renewer listen from now on."""
-        if self.client is None:
+        if self.client is None and self.listener is not None:
             self.client = client
             if self.changed is not None:
                 self.changed.set()
@@ -168,14 +124,14 @@ class NodeQueue(Queue):
                 # The client was closed, or the listener has failed. Every wait also looks again by
                 # itself, and the next one tries to listen again.
                 self.client = None
-                self.wake()
+                self.wake((WAKE_ALL,))
             else:
                 self.wake(claim_ids)
                 if not claim_ids:
                     return
         await Wait(changed, until)
 
-    def reset_identity(self) -> None:
+    def after_fork(self) -> None:
         """Drop the waiters, and listen no more."""
-        super().reset_identity()
+        super().after_fork()
         self.client = self.changed = None

@@ -55,7 +55,6 @@ class Renewer:
             await registry.pending_releases.send(registry.backend, self._due())
             await self._settle()
             await self._renew()
-            await self._notify_lost()
 
     async def _rest(self) -> None:
         registry = self.registry
@@ -69,10 +68,8 @@ class Renewer:
         registry.changed.clear()
 
     def _due(self) -> float:
-        return min(
-            (min(hold.next_check, hold.settles_at()) for hold in self.registry.held()),
-            default=FOREVER,
-        )
+        """When a hold needs the renewer; at once, if its loss is to be reported."""
+        return min(map(_due, self.registry.held()), default=FOREVER)
 
     async def _settle(self) -> None:
         env = self.registry.env
@@ -133,6 +130,7 @@ class Renewer:
                 rare = kind != "renewed" or event.seconds < event.lease * LATE
                 due = listeners.of_rare() if rare else listeners.all
                 registry.due_events += [(listener, event) for listener in due]
+            registry.changed.set()
 
     def _try_again(self, holds: list[Hold]) -> None:
         self.failures += 1
@@ -232,6 +230,10 @@ class Renewer:
         # By the closing thread or task: at the end of the interpreter no other one can be started.
         while registry.due_callbacks:
             await CallUser(*registry.due_callbacks.pop(0))
+
+
+def _due(hold: Hold) -> float:
+    return 0.0 if hold.state is State.LOST else min(hold.next_check, hold.settles_at())
 
 
 async def call(callback: Callable[[Any], object], lease: object) -> None:

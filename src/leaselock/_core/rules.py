@@ -19,7 +19,9 @@ over until their client sends a request again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import abc
+import fnmatch
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._core.backend import (
     STRENGTH,
@@ -34,20 +36,25 @@ from leaselock._core.backend import (
     Grant,
     HoldRecord,
     HoldState,
-    Lifetime,
+    Inspect,
     LifetimeSet,
     LockState,
     Mismatch,
     Mode,
     Release,
     Released,
+    Renew,
     Resize,
     Resized,
+    SetLifetime,
+    Unreadable,
+    Watch,
+    Watched,
     compatible,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 # Seconds.
 CONFIRM_WITHIN = 2.0
@@ -64,102 +71,185 @@ CLOSED: frozenset[Mode] = frozenset({"exclusive", "upgrading"})
 BLOCKING: frozenset[Mode] = frozenset({"exclusive", "permits"})
 
 
-class LockRow(Protocol):
-    """One lock in a store, for the length of one transaction."""
+class LockRow(abc.ABC):
+    """One lock in a store, for the length of one transaction: its data, which every store keeps,
+    and services, which a store without the means leaves as they are here.
+    """
+
+    # --- data: to be written for every store
 
     now: float
-    """The store's clock, in seconds."""
+    """The store's clock, in seconds. Only the methods under "time" read it."""
     limit: int
     """How many permits the name has as a semaphore; 0 if it never was one."""
     doubt: float
-    """A grant was not confirmed: claims that have not asked since this time are passed over. 0 if
+    """A grant was not confirmed: claims that have not asked since this moment are passed over. 0 if
     there are none.
     """
+    wall: float
+    """Unix time by the store's clock: shown as the beginning of a grant, and what periods are
+    aligned to.
+    """
 
-    @property
-    def wall(self) -> float:
-        """Unix time by the store's clock: shown as the beginning of a grant, and what periods are
-        aligned to.
-        """
-        ...
-
+    @abc.abstractmethod
     def holds(self) -> Sequence[HoldRecord]:
         """The holds on record, in the order of their tokens; some may have ended."""
-        ...
 
+    @abc.abstractmethod
     def draw(self, count: int) -> int:
         """The first of *count* consecutive tokens, which are greater than all before."""
-        ...
 
+    @abc.abstractmethod
     def put(self, hold: HoldRecord) -> None:
         """Record a hold, or changes of one."""
-        ...
 
+    @abc.abstractmethod
     def remove(self, hold_id: str) -> None:
         """Delete a hold."""
-        ...
+
+    @abc.abstractmethod
+    def queue(self) -> Iterable[Claim]:
+        """The queued claims, the head first. They may be taken out meanwhile."""
+
+    @abc.abstractmethod
+    def join(self, claim: Claim) -> None:
+        """Put at the tail of the queue; one that is queued keeps its place. It has asked now."""
+
+    @abc.abstractmethod
+    def quit(self, claim_id: str) -> bool:
+        """Take out of the queue; return whether it was there."""
+
+    @abc.abstractmethod
+    def touch(self, client: str) -> None:
+        """All queued claims of *client* have asked now; `doubt` is 0 if no claim is older."""
+
+    # --- what follows from the data; a store that has an index answers it faster
 
     def idle(self) -> bool:
         """Whether there is neither a hold nor a queued claim."""
-        ...
-
-    def queue(self) -> Iterable[Claim]:
-        """The queued claims, the head first. They may be taken out meanwhile."""
-        ...
+        return not (self.holds() or self.has_queue())
 
     def has_queue(self) -> bool:
         """Whether any claim is queued."""
-        ...
+        return next(iter(self.queue()), None) is not None
 
     def queued(self, claim_id: str) -> bool:
         """Whether the claim is queued."""
-        ...
+        return any(claim.id == claim_id for claim in self.queue())
 
     def ahead(self, claim_id: str) -> Iterable[Claim]:
         """The queued claims ahead of *claim_id*, the nearest first; all, if it is not queued. They
         may be taken out meanwhile.
         """
-        ...
+        claims = list(self.queue())
+        place = next((i for i, claim in enumerate(claims) if claim.id == claim_id), len(claims))
+        return claims[:place][::-1]
 
     def behind(self, claim_id: str) -> Claim | None:
         """The claim directly behind."""
-        ...
+        claims = iter(self.queue())
+        return next(claims, None) if any(claim.id == claim_id for claim in claims) else None
 
-    def join(self, claim: Claim) -> None:
-        """Put at the tail of the queue; one that is queued keeps its place. It has asked now."""
-        ...
+    def length(self) -> int | None:
+        """How many claims are queued, to be shown; None where that costs a request."""
+        return None
 
-    def quit(self, claim_id: str) -> bool:
-        """Take out of the queue; return whether it was there."""
-        ...
+    # --- time: a store without a clock answers by other means
 
-    def touch(self, client: str) -> None:
-        """All queued claims of *client* have asked now; `doubt` is 0 if no claim is older."""
-        ...
+    @property
+    def moment(self) -> float:
+        """Now, as `asked` of claims and `doubt` have it: any number that never decreases."""
+        return self.now
+
+    def has_ended(self, hold: HoldRecord) -> bool:
+        """Whether the lease of a hold is over."""
+        return hold.expires <= self.now
+
+    def end_of(self, seconds: float) -> float:
+        """What to record as the end of *seconds* that begin now."""
+        return self.now + seconds
+
+    def left(self, hold: HoldRecord) -> float:
+        """For how many seconds the lease of a hold goes on."""
+        return hold.expires - self.now
+
+    def extend(self, hold: HoldRecord, seconds: float) -> HoldRecord:
+        """The hold, whose lease ends no sooner than *seconds* from now."""
+        return hold._replace(expires=max(hold.expires, self.end_of(seconds)))
+
+    def stays(self, hold: HoldRecord) -> float:
+        """For how many seconds the lock stays taken even if the hold is released."""
+        return hold.free_from - self.now
+
+    def is_forgotten(self, claim: Claim) -> bool:
+        """Whether a queued claim has not asked for FORGET_AFTER seconds."""
+        return claim.asked + FORGET_AFTER <= self.now
+
+    def lapse(self, hold: HoldRecord) -> None:
+        """The grant of *hold* was not confirmed in time: set `doubt` to the moment of it."""
+        self.doubt = max(self.doubt, hold.expires - CONFIRM_WITHIN)
+
+    # --- services: a store without the means leaves them as they are
 
     def alive(self, client: str) -> bool:
-        """Whether the client is alive."""
-        ...
+        """Whether the client is alive, as far as the store sees that; the requesting one is. The
+        answer is there when the rules run: a store that must ask a server for it does so before.
+        """
+        return True
 
-    def has_tombstone(self, claim_id: str) -> bool:
-        """Whether the claim is refused for good."""
-        ...
-
-    def tombstone(self, claim_id: str) -> None:
-        """Refuse the claim from now on."""
-        ...
-
-    def watch(self, client: str) -> None:
+    def watch(self, client: str) -> None:  # noqa: B027
         """Notify the requesting client when *client* dies."""
-        ...
 
-    def notify(self, claim_id: str, client: str) -> None:
+    def notify(self, claim_id: str, client: str) -> None:  # noqa: B027
         """Notify the client, after this transaction, that asking again may help the claim."""
-        ...
 
     def notified(self) -> tuple[str, ...]:
         """The ids of the notified claims that belong to the requesting client itself."""
-        ...
+        return ()
+
+    def observe(self, claim: Claim) -> bool:
+        """For WATCH_LASTS seconds, notify the claim when a hold begins or ends; False if the store
+        cannot do that.
+        """
+        return False
+
+    def has_tombstone(self, claim_id: str) -> bool:
+        """Whether the claim is refused for good. Needed where a request may arrive late."""
+        return False
+
+    def tombstone(self, claim_id: str) -> None:  # noqa: B027
+        """Refuse the claim from now on."""
+
+
+# --- the dispatch ---------------------------------------------------------------------------------
+
+
+def answer(
+    row_of: Callable[[str], LockRow], request: Any, names: Callable[[], Iterable[str]] = tuple
+) -> Any:
+    """Carry out a request, on the rows that *row_of* gives by their names; its reply. *names* lists
+    the names that may be in use.
+    """
+    kind = type(request)
+    if kind is Acquire:
+        return acquire(row_of(request.claim.name), request)
+    if kind is Release:
+        return release(row_of(request.claim.name), request)
+    if kind is Renew:
+        return tuple([_renewed(row_of, claim) for claim in request.claims])
+    if kind is Inspect:
+        return inspect(row_of, request, names)
+    if kind is Watch:
+        return watch(row_of(request.claim.name), request)
+    if kind is Convert:
+        return convert(row_of(request.claim.name), request)
+    if kind is SetLifetime:
+        return set_lifetime(row_of(request.claim.name), request)
+    if kind is BreakLock:
+        return break_lock(row_of(request.name), request)
+    if kind is Resize:
+        return resize(row_of(request.name), request)
+    raise TypeError(f"not a request about a lock: {request!r}")
 
 
 # --- the state of a row ---------------------------------------------------------------------------
@@ -167,14 +257,16 @@ class LockRow(Protocol):
 
 def expired(row: LockRow, hold: HoldRecord) -> bool:
     """Whether a hold on record has ended by itself."""
-    if hold.lifetime != "client" and hold.expires <= row.now:
+    if hold.lifetime != "client" and row.has_ended(hold):
         return True
     return not outlives(row, hold) and not row.alive(hold.client)
 
 
 def outlives(row: LockRow, hold: HoldRecord) -> bool:
     """Whether the death of its client does not end the hold."""
-    return hold.lifetime in ("lease", "cooling") or hold.free_from > row.now
+    if hold.lifetime in ("lease", "cooling"):
+        return True
+    return hold.free_from > 0.0 and row.stays(hold) > 0.0
 
 
 def find(row: LockRow, claim_id: str) -> HoldRecord | None:
@@ -190,7 +282,7 @@ def waiting(row: LockRow, claims: Iterable[Claim]) -> Iterator[Claim]:
     not asked since a grant that was not confirmed.
     """
     for claim in claims:
-        if claim.asked + FORGET_AFTER <= row.now or not row.alive(claim.client):
+        if row.is_forgotten(claim) or not row.alive(claim.client):
             row.quit(claim.id)
         elif claim.asked >= row.doubt:
             yield claim
@@ -231,7 +323,7 @@ def expire(row: LockRow) -> None:
     for hold in row.holds():
         if expired(row, hold):
             if hold.offered and row.alive(hold.client):
-                row.doubt = max(row.doubt, hold.expires - CONFIRM_WITHIN)
+                row.lapse(hold)
             row.remove(hold.id)
 
 
@@ -258,7 +350,7 @@ def promote(row: LockRow) -> None:
 
 def grant(row: LockRow, claim: Claim, lasts: float, *, offered: bool = False) -> HoldRecord:
     """Record a hold with a new token."""
-    token, expires = row.draw(claim.tokens), row.now + lasts
+    token, expires = row.draw(claim.tokens), row.end_of(lasts)
     _, claim_id, client, _, metadata, _, tokens, cached, mode, permits, *_ = claim
     record = (token, expires, metadata, row.wall, tokens, cached, mode, permits, 0.0, 0, offered)
     hold = HoldRecord(claim_id, client, "either", *record)
@@ -275,8 +367,8 @@ def confirmed(row: LockRow, hold: HoldRecord, claim: Claim) -> HoldRecord:
     free_from = hold.free_from
     if claim.min_hold and not free_from:
         passed = row.wall % claim.min_hold if claim.aligned else 0.0
-        free_from = row.now + claim.min_hold - passed
-    expires = max(hold.expires, row.now + claim.lease, free_from)
+        free_from = row.end_of(claim.min_hold - passed)
+    expires = max(hold.expires, row.end_of(claim.lease), free_from)
     return hold._replace(expires=expires, free_from=free_from, offered=False)
 
 
@@ -309,7 +401,7 @@ def acquire(row: LockRow, request: Acquire) -> Grant | Busy | Mismatch:
     """Grant, confirm a grant, or queue."""
     claim = request.claim
     if row.has_tombstone(claim.id):
-        return Busy(None, NEVER, ())
+        return Busy(None, NEVER, (), row.length())
     if row.idle() and (claim.mode != "permits" or claim.permits <= _limit_of(row, claim)):
         return Grant(grant(row, claim, claim.lease).token, row.notified())
     before = seen(row)
@@ -319,6 +411,8 @@ def acquire(row: LockRow, request: Acquire) -> Grant | Busy | Mismatch:
     promote(row)
     reply = _acquire(row, request)
     notify_changes(row, before, claim.id)
+    if type(reply) is Busy:
+        return reply._replace(notified=row.notified(), waiting=row.length())
     return reply._replace(notified=row.notified())
 
 
@@ -390,11 +484,11 @@ def _next_end(row: LockRow, holds: Iterable[HoldRecord], *, only_offered: bool) 
     that is not confirmed yet: the first waiter may be stopped.
     """
     ends = [
-        hold.expires if hold.lifetime != "client" else hold.free_from
+        row.left(hold) if hold.lifetime != "client" else row.stays(hold)
         for hold in holds
         if hold.offered or not only_offered
     ]
-    return min([end - row.now for end in ends if end > row.now], default=NEVER)
+    return min([end for end in ends if end > 0.0], default=NEVER)
 
 
 def _watch_all(row: LockRow, holds: Iterable[HoldRecord]) -> None:
@@ -403,12 +497,20 @@ def _watch_all(row: LockRow, holds: Iterable[HoldRecord]) -> None:
         row.watch(client)
 
 
+def _renewed(row_of: Callable[[str], LockRow], claim: Claim) -> bool | None:
+    """Whether the claim holds, and is renewed; None if that cannot be read."""
+    try:
+        return renew(row_of(claim.name), claim)
+    except Unreadable:
+        return None
+
+
 def renew(row: LockRow, claim: Claim) -> bool:
     """Make the lease end no sooner than its length from now; False if the claim does not hold."""
     hold = find(row, claim.id)
     if hold is None:
         return False
-    row.put(hold._replace(expires=max(hold.expires, row.now + claim.lease), offered=False))
+    row.put(row.extend(hold, claim.lease)._replace(offered=False))
     return True
 
 
@@ -426,7 +528,7 @@ def release(row: LockRow, request: Release) -> Released:
     held = next((hold for hold in holds if hold.id == claim_id), None)
     if held is not None:
         row.remove(claim_id)
-        if cools and held.free_from > row.now:
+        if cools and row.stays(held) > 0.0:
             # Waiters ask again then: they have seen the end of the hold, which is no earlier.
             kept = held._replace(lifetime="cooling", expires=held.free_from)
             row.put(kept._replace(id=COOLING + claim_id))
@@ -473,12 +575,12 @@ def convert(row: LockRow, request: Convert) -> Converted:
     return Converted(hold, retry_after, notified)
 
 
-def set_lifetime(row: LockRow, claim_id: str, lifetime: Lifetime) -> LifetimeSet:
+def set_lifetime(row: LockRow, request: SetLifetime) -> LifetimeSet:
     """Change what ends a hold."""
-    hold = find(row, claim_id)
+    hold = find(row, request.claim.id)
     if hold is None:
         return LifetimeSet(False, ())
-    row.put(hold._replace(lifetime=lifetime))
+    row.put(hold._replace(lifetime=request.lifetime))
     return LifetimeSet(True, ())
 
 
@@ -519,13 +621,40 @@ def resize(row: LockRow, request: Resize) -> Resized:
 def state(row: LockRow, name: str) -> LockState:
     """What is shown of a lock. Nothing is changed."""
     holds = tuple(
-        HoldState(hold, None if hold.lifetime == "client" else hold.expires - row.now)
+        HoldState(hold, None if hold.lifetime == "client" else row.left(hold))
         for hold in row.holds()
         if not expired(row, hold)
     )
     claims = tuple(claim for claim in row.queue() if row.alive(claim.client))
     shown = [hold.record.mode for hold in holds] + [claim.mode for claim in claims]
     return LockState(name, holds, claims, row.limit if shown[:1] == ["permits"] else 0)
+
+
+def inspect(
+    row_of: Callable[[str], LockRow], request: Inspect, names: Callable[[], Iterable[str]]
+) -> tuple[LockState, ...]:
+    """One lock, or all that are held or waited for and match."""
+    if request.name is not None:
+        return (_shown(row_of, request.name),)
+    found = sorted(name for name in names() if fnmatch.fnmatchcase(name, request.pattern))
+    states = [_shown(row_of, name) for name in found]
+    return tuple(each for each in states if each.in_use)
+
+
+def _shown(row_of: Callable[[str], LockRow], name: str) -> LockState:
+    """What is shown of a lock; why, if that cannot be read."""
+    try:
+        return state(row_of(name), name)
+    except Unreadable as error:
+        return LockState(name, (), (), unreadable=str(error))
+
+
+def watch(row: LockRow, request: Watch) -> Watched:
+    """What is shown of a lock; the claim is notified of changes from now on."""
+    shown = state(row, request.claim.name)
+    for hold in shown.holds:
+        row.watch(hold.record.client)
+    return Watched(shown, look_again(shown), row.observe(request.claim))
 
 
 def look_again(state: LockState) -> float:

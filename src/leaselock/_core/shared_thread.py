@@ -1,7 +1,8 @@
 """Waits that block a thread in which other owners run: the tasks of its event loop.
 
 A synchronous wait for a hold of such an owner could never end: while it lasts, that owner cannot
-release. So it is refused with `WouldDeadlock`. Only the holds of the same client are known here.
+release. So it is refused with `WouldDeadlock`: the holds of the same client before the store is
+asked, those of other synchronous clients when the store names one as the holder.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leaselock._core.backend import Claim, HoldRecord
-    from leaselock._core.effects import Owner
+    from leaselock._core.effects import Env, Owner, OwnerThread
     from leaselock._core.hold import Hold
     from leaselock._core.hold_registry import HoldRegistry
 
@@ -50,6 +51,25 @@ def holds_beside(registry: HoldRegistry, owner: Owner, name: str) -> Sequence[Ho
     ]
 
 
+def blocked_by(env: Env, owner: Owner) -> OwnerThread | None:
+    """The thread that a wait of *owner* blocks, if it has other owners."""
+    thread = owner.thread
+    return thread if env.blocks_thread and thread is not None and thread.has_tasks else None
+
+
+def holder_beside(
+    thread: OwnerThread, env: Env, claim: Claim, held: HoldRecord | None
+) -> list[Hold]:
+    """The valid hold that the store names as the holder, if another owner of this thread acquired
+    it, with whichever client, and *claim* cannot be granted beside it.
+    """
+    hold: Hold | None = None if held is None else thread.holds.get(held.id)
+    if hold is None or hold.acquirer is env.owner().reference or not hold.is_valid(env.now()):
+        return []
+    known = claim.mode != "permits" or claim.limit
+    return [hold] if known and not compatible([hold.claim], claim, claim.limit) else []
+
+
 async def is_blocked(registry: HoldRegistry, claim: Claim, beside: Sequence[Hold]) -> bool:
     """Whether a queued claim cannot be granted before the holds *beside* it end: a claim ahead of
     it waits for them. False if the store does not answer: the next look asks again.
@@ -67,7 +87,7 @@ async def is_blocked(registry: HoldRegistry, claim: Claim, beside: Sequence[Hold
     # Some stores show holds and claims under ids of their own; an owner waits for one claim only.
     own = owner_of(waiter_of(claim))
     left = [each.record for each in state.holds if any(map(each.record.has_token, kept))]
-    # An upgrading hold waits for all others to end, and lets nobody in.
+    # An upgrading hold waits for all others to end, and blocks new ones.
     ahead: list[Claim | HoldRecord] = [
         each.record for each in state.holds if left and each.record.mode == "upgrading"
     ]

@@ -111,8 +111,12 @@ class Retry:
         return await self.until_answered(send)
 
     async def _pause(self) -> None:
+        await Sleep(self._again_at())
+
+    def _again_at(self) -> float:
+        """When to send the request again."""
         env, failures = self.env, self.tries + self.refusals
-        await Sleep(min(self.give_up, env.now() + pause(failures, env.random())))
+        return min(self.give_up, env.now() + pause(failures, env.random()))
 
     def failed(self, error: StoreError) -> None:
         """Count a failed try; raise when it was the last one."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from leaselock.errors import InvalidName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from leaselock._core.backend import Mode
     from leaselock._core.timing import OnOutage
@@ -22,7 +22,7 @@ TRIES = f"try_acquire() does not wait; {WAITS}"
 LENGTH = "lease= is the length of the lease in seconds, which is renewed unless renew=False"
 POLLS = "waiters are notified, they do not poll"
 # What the arguments of other libraries are here.
-HABITS = {
+ARGUMENTS_OF_OTHERS = {
     "blocking": TRIES,
     "blocking_timeout": WAITS,
     "acquire_timeout": WAITS,
@@ -34,7 +34,6 @@ HABITS = {
     "url": "the first argument of Client names the store: Client('redis://host')",
     "id": "label= is shown to people who inspect the lock",
 }
-HAVE_ALL_SIDES = "memory, SQLite, and PostgreSQL and MySQL by lease have it"
 SHORTEST_LEASE = 0.05
 LONGEST_LEASE = 365 * 86400.0
 
@@ -135,7 +134,7 @@ def checked_owner(value: object) -> bool:
 def refuse(method: str, unknown: Iterable[str]) -> None:
     """TypeError for arguments of other libraries, with ours for the same."""
     for word in unknown:
-        advice = HABITS.get(word, "there is no such argument")
+        advice = ARGUMENTS_OF_OTHERS.get(word, "there is no such argument")
         raise TypeError(f"{method}() has no argument {word!r}: {advice}")
 
 
@@ -193,10 +192,12 @@ def checked_permits(value: object, limit: int = 0) -> int:
     return value
 
 
-def side_of(sides: dict[Mode, L], mode: Mode) -> L:
-    """One side of a read/write lock; ValueError where the protocol does not have it."""
+def side_of(sides: dict[Mode, L], mode: Mode, able: Mapping[str, str]) -> L:
+    """One side of a read/write lock; ValueError where the protocol does not have it. *able* says
+    which stores do.
+    """
     if mode not in sides:
-        raise ValueError(f"this protocol has read/write locks without {mode!r}: {HAVE_ALL_SIDES}")
+        raise ValueError(f"this protocol has read/write locks without {mode!r}: {able[mode]}")
     return sides[mode]
 
 

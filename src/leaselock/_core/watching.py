@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from leaselock._core.backend import Inspect, LockState, Watch, Watched
 from leaselock._core.effects import Wait
 from leaselock._core.inspection import lock_change
-from leaselock._core.timing import Retry
+from leaselock._core.timing import Retry, concerning
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ LONGEST_INTERVAL = 1.0
 GROWTH = 1.5
 # The end of a lease is looked at a moment later.
 SHORTEST_INTERVAL = 0.01
-# For so many seconds a store may be silent, or refuse connections, after the first look: a restart,
+# Seconds for which a store may be silent, or refuse connections, after the first look: a restart,
 # a failover.
 TOLERATED_SILENCE = 30.0
 
@@ -62,7 +62,8 @@ class Watcher:
         in_flight.active += 1
         try:
             await self.renewer.start()  # some stores are listened to by it
-            return await self._next(claim)
+            with concerning(self.name):
+                return await self._next(claim)
         except StoreError:
             if not registry.closed:
                 raise
@@ -75,6 +76,8 @@ class Watcher:
         registry = self.registry
         while not registry.closed:
             asked, watched = await self._look(claim)
+            if not watched.state.holds:
+                watched.state.readable()
             holds = _holds_of(watched.state)
             if holds != self.known:
                 self.known = holds

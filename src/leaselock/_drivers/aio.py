@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import inspect
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
 from leaselock._core.effects import (
@@ -24,18 +25,17 @@ from leaselock._core.effects import (
 )
 from leaselock._drivers.errors import as_public, refuse_pickling
 from leaselock._drivers.forgotten import CLOSER
+from leaselock._drivers.fork import DRIVERS, forked_message
 from leaselock._drivers.in_thread import InThread, Loop
-from leaselock._drivers.node import DRIVERS, forked_message
 from leaselock._drivers.owners import OWNERS
-from leaselock._drivers.system_env import Driver, time_left, was_closed
+from leaselock._drivers.system_env import Driver, now, time_left, was_closed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
     from concurrent.futures import Executor
 
-    from leaselock._core.backend import StoreLifecycle
     from leaselock._core.effects import Owner
-    from leaselock._drivers.node import Node
+    from leaselock._core.lifecycle import Lifecycle, Node
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -75,20 +75,42 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
+async def _end_with_loop(tasks: Collection[asyncio.Task[None]]) -> AsyncGenerator[None, None]:
+    """Cancel *tasks* when their loop ends, and wait for them.
+
+    `asyncio.run` cancels all tasks at its end, and then closes the asynchronous generators: this is
+    one of them. A task that is cancelled may start others, for the releases that it owes.
+    """
+    try:
+        yield
+    except GeneratorExit:
+        until = now() + CLOSE_TIMEOUT
+        while tasks and now() < until:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=time_left(until))
+        raise
+
+
+def _go_on(generator: AsyncGenerator[None, None]) -> None:
+    """Take one step of a generator that does not wait in it."""
+    with suppress(StopIteration, StopAsyncIteration):
+        generator.asend(None).send(None)
+
+
 class Aio(Driver):
     """Steps the processes of one client in tasks."""
 
     awaited = True
     blocks_thread = False
 
-    def __init__(
-        self, stores: Sequence[StoreLifecycle] = (), blocking: Sequence[Node] = ()
-    ) -> None:
+    def __init__(self, stores: Sequence[Lifecycle] = (), blocking: Sequence[Node] = ()) -> None:
         self.stores = stores
         # What is called instead of each blocking node.
         self.in_threads = {node: InThread(node) for node in blocking}
         self.loop: Loop | None = None
         self.background: set[asyncio.Task[None]] = set()
+        self.until_loop_ends: AsyncGenerator[None, None] | None = None
         super().__init__()
         DRIVERS.add(self)
 
@@ -112,6 +134,8 @@ class Aio(Driver):
                 if self.loop is not None:
                     self._rebind(self.loop)
                 self.loop = loop
+                self.until_loop_ends = _end_with_loop(self.background)
+                _go_on(self.until_loop_ends)
         except BaseException:
             process.close()
             raise
@@ -134,11 +158,18 @@ class Aio(Driver):
         for node in self.in_threads.values():
             node.close()
         for store in self.stores:
-            store.abandon()
+            store.after_fork()
 
     def _forget(self, reason: str, *, ours: bool) -> None:
+        self._release_loop()
         self.background = set()
         self.forgotten(reason, ours)
+
+    def _release_loop(self) -> None:
+        """Nothing is to be done any more when the loop ends."""
+        if self.until_loop_ends is not None:
+            _go_on(self.until_loop_ends)
+            self.until_loop_ends = None
 
     def after_fork(self) -> None:
         """In a forked child: no loop runs, and nothing is held."""
@@ -146,7 +177,7 @@ class Aio(Driver):
         for node in self.in_threads.values():
             node.after_fork()
         for store in self.stores:
-            store.abandon()
+            store.after_fork()
         self._forget(forked_message(), ours=False)
 
     def __reduce__(self) -> NoReturn:
@@ -326,6 +357,7 @@ class Aio(Driver):
         others = self.background - {asyncio.current_task()}  # a callback may close the client
         if others:
             await asyncio.wait(others, timeout=CLOSE_TIMEOUT)
+        self._release_loop()
         for node in self.in_threads.values():
             await node.finish()
         for node in self.in_threads.values():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leaselock._drivers.node import Node
+    from leaselock._core.lifecycle import Node
 
 Loop = asyncio.AbstractEventLoop
 Job = tuple[object, float, Loop, "asyncio.Future[object]"]

@@ -24,7 +24,7 @@ from leaselock._core.effects import (
 )
 from leaselock._drivers.errors import as_public, refuse_pickling
 from leaselock._drivers.forgotten import CLOSER, report
-from leaselock._drivers.node import DRIVERS, Node, forked_message
+from leaselock._drivers.fork import DRIVERS, forked_message
 from leaselock._drivers.owners import OWNERS
 from leaselock._drivers.system_env import Driver, time_left, was_closed
 from leaselock._drivers.thread_pool import ThreadPool
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from leaselock._core.backend import StoreLifecycle
+    from leaselock._core.lifecycle import Lifecycle, Node
 
 T = TypeVar("T")
 JOIN_TIMEOUT = 5.0
@@ -45,9 +45,7 @@ class Threads(Driver):
     awaited = False
     blocks_thread = True
 
-    def __init__(
-        self, stores: Sequence[StoreLifecycle] = (), blocking: Sequence[Node] = ()
-    ) -> None:
+    def __init__(self, stores: Sequence[Lifecycle] = (), blocking: Sequence[Node] = ()) -> None:
         self.stores = stores
         self.blocking = blocking
         self.monitor = threading.RLock()
@@ -212,7 +210,7 @@ class Threads(Driver):
         for node in self.blocking:
             node.after_fork()
         for store in self.stores:
-            store.abandon()
+            store.after_fork()
         self.forgotten(forked_message(), False)
 
 

@@ -1,4 +1,4 @@
-"""The blocking nodes that a driver calls, and what happens to drivers when this process forks."""
+"""What happens to drivers when this process forks."""
 
 from __future__ import annotations
 
@@ -8,26 +8,6 @@ from typing import Protocol
 
 from leaselock._drivers.forgotten import CLOSER
 from leaselock._drivers.owners import OWNERS
-
-
-class Node(Protocol):
-    """A blocking node: it answers requests in the thread that calls it."""
-
-    def call(self, request: object, until: float) -> object:
-        """The reply; NotApplied or OutcomeUnknown if there is none by *until*."""
-        ...
-
-    def interrupt(self) -> None:
-        """End a call that has no deadline with NotApplied. Called from any thread."""
-        ...
-
-    def close(self) -> None:
-        """Close connections and files. The next call opens new ones."""
-        ...
-
-    def after_fork(self) -> None:
-        """Drop, in a forked child, what belongs to the parent, without using it."""
-        ...
 
 
 class Forks(Protocol):

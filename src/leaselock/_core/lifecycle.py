@@ -1,0 +1,34 @@
+"""What a driver does to a store when its client ends, or the process forks."""
+
+from __future__ import annotations
+
+import abc
+
+
+class Lifecycle:
+    """The end of a store's connections and background work. No method waits. A driver calls each
+    as one step, under its monitor; those of a `Node` from any thread.
+    """
+
+    def interrupt(self) -> None:
+        """End every wait and every call that has no deadline, until `close`. The driver then waits
+        for the background processes to end.
+        """
+
+    def close(self) -> None:
+        """Close all connections and files. The next call opens new ones."""
+
+    def after_fork(self) -> None:
+        """Drop all connections without using them: in a forked child, whose parent still uses
+        them, or after the event loop that they belong to was closed.
+        """
+
+
+class Node(Lifecycle, abc.ABC):
+    """One connection whose calls block. For asyncio the driver calls it in a thread of its own."""
+
+    @abc.abstractmethod
+    def call(self, request: object, until: float) -> object:
+        """Carry out one request and return the reply; NotApplied or OutcomeUnknown if there is none
+        by *until*.
+        """
