@@ -28,11 +28,13 @@ from leaselock._backends.redis.codec import (
     shifts_replies,
 )
 from leaselock._backends.redis.connecting import new_connection, refusal
+from leaselock._backends.redis.layout_marker import reading
 from leaselock._backends.redis.messages import (
     NONSENSE,
     NOT_SUBSCRIBED,
     Listen,
     Send,
+    Unreachable,
     protocol_error,
 )
 from leaselock._backends.redis.settings import MODULES
@@ -147,6 +149,18 @@ class BlockingConnection:
             self.poll = select.poll()
             self.poll.register(self.sock, select.POLLIN)
         self.open = True
+        self._check_layout(until)
+
+    def _check_layout(self, until: float) -> None:
+        steps = reading(self.settings, self.address)
+        try:
+            message = next(steps)
+            while True:
+                message = steps.send(self._send(*message, until))
+        except StopIteration:
+            return
+        except OutcomeUnknown as error:
+            raise Unreachable(str(error)) from error
 
     # --- requests -------------------------------------------------------------------------------
 

@@ -52,8 +52,11 @@ def refusal(address: Address, error: Exception) -> Exception:
         )
     if isinstance(error, final):
         return NotApplied(f"{address}: permission denied: {error}", "denied")
-    if isinstance(error, exceptions.ResponseError) and "HELLO" in str(error).upper():
+    spoken = str(error).upper()
+    if isinstance(error, exceptions.ResponseError) and ("HELLO" in spoken or "NOPROTO" in spoken):
         return NotApplied(
-            f"{address}: Redis 6 or later, or Valkey, is needed (it said: {error})", "misconfigured"
+            f"{address}: leaselock needs RESP3 (HELLO 3), which Redis has since version 6, and "
+            f"Valkey (it said: {error})",
+            "misconfigured",
         )
     return Unreachable(f"{address}: {str(error) or 'no connection within its time'}")

@@ -7,16 +7,35 @@ version or by Redisson.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leaselock._backends.redis.keys import COUNTER, lock_in, name_of
-from leaselock._backends.redis.scan import escaped, keys_on
+from leaselock._backends.redis.scan import escaped, keys_on, page_of_keys
 from leaselock._backends.redis.scripts import COLLECT
+from leaselock._core.backend import Collected
+from leaselock._core.maintenance import half_way
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from leaselock._backends.redis.executor import Executor
     from leaselock._backends.redis.messages import Address
     from leaselock._backends.redis.settings import Settings
+
+
+# Where the collection of counters begins.
+COUNTERS = "counters"
+
+
+class Position(NamedTuple):
+    """Where the next step of a garbage collection begins."""
+
+    masters: Sequence[Address]
+    """The masters whose keys are not all listed, the current one first."""
+    cursor: int = 0
+    """The next page of keys on the current master."""
+    counters: Sequence[tuple[str, str]] = ()
+    """The counters of earlier pages that are not examined, each with the key of its lock."""
 
 
 async def counters_on(
@@ -25,19 +44,42 @@ async def counters_on(
     """The counters on one server of locks with this prefix, each with the key of its lock; of so
     many pages of keys at most, if that is not 0.
     """
-    keys = await keys_on(executor, address, f"{COUNTER}:*{escaped(prefix)}*", until, pages=pages)
-    locks = {key: lock_in(key, COUNTER) for key in keys}
-    return {k: lock for k, lock in locks.items() if lock and name_of(lock, prefix) is not None}
+    keys = await keys_on(executor, address, _pattern(prefix), until, pages=pages)
+    return dict(_counters_of(prefix, keys))
 
 
-async def collect_counters(executor: Executor, settings: Settings, until: float) -> int:
-    """Delete those that do not expire and were last used longer ago than they are kept."""
+def _pattern(prefix: str) -> str:
+    return f"{COUNTER}:*{escaped(prefix)}*"
+
+
+def _counters_of(prefix: str, keys: Iterable[str]) -> list[tuple[str, str]]:
+    """The counters among *keys* of locks with this prefix, each with the key of its lock."""
+    locks = [(key, lock_in(key, COUNTER)) for key in keys]
+    return [(key, lock) for key, lock in locks if lock and name_of(lock, prefix) is not None]
+
+
+async def collect_counters(
+    executor: Executor, settings: Settings, position: object, until: float
+) -> Collected:
+    """Delete those that do not expire and were last used longer ago than they are kept. One step is
+    about one page of keys.
+    """
     if not settings.token_ttl:
-        return 0
+        return Collected(0)
+    if not isinstance(position, Position):
+        return Collected(0, Position(await executor.topology.masters(executor.send, until)))
+    enough = half_way(executor.now(), until)
+    masters, cursor, counters = position
+    if not counters:
+        pattern = _pattern(settings.prefix)
+        cursor, keys = await page_of_keys(executor, masters[0], pattern, cursor, until)
+        counters = _counters_of(settings.prefix, keys)
+        masters = masters if cursor else masters[1:]
     deleted = 0
-    for address in await executor.topology.masters(executor.send, until):
-        found = await counters_on(executor, address, settings.prefix, until)
-        for counter, lock in found.items():
-            command = COLLECT.command((counter, lock), (round(settings.token_ttl * 1000),))
-            deleted += await executor.evaluate(COLLECT, command, until)
-    return deleted
+    while counters:
+        first, *counters = counters
+        command = COLLECT.command(first, (round(settings.token_ttl * 1000),))
+        deleted += await executor.evaluate(COLLECT, command, until)
+        if executor.now() >= enough:
+            break
+    return Collected(deleted, Position(masters, cursor, counters) if masters or counters else None)

@@ -1,25 +1,34 @@
-"""`leaselock doctor` for Redis: whether the server can lose a grant."""
+"""`leaselock doctor` for Redis: whether the servers can lose a grant, and who may use them."""
 
 from __future__ import annotations
 
+import ipaddress
+import ssl
 import time
-from typing import TYPE_CHECKING, Any
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends import library
+from leaselock._backends.redis.capabilities import examine_capabilities, server_of
 from leaselock._backends.redis.counters import counters_on
 from leaselock._backends.redis.keys import RECORD, lock_in, name_of
-from leaselock._backends.redis.messages import NotALock
+from leaselock._backends.redis.layout_marker import marker_finding, marker_keys
+from leaselock._backends.redis.messages import NotALock, OtherLayout, Unreachable
+from leaselock._backends.redis.pool import KEPT_UNUSED
 from leaselock._backends.redis.scan import escaped, keys_on
+from leaselock._backends.redis.settings import LOGIN, MODULES, connection_class
 from leaselock._core.backend import Finding
-from leaselock._core.maintenance import clock_finding
-from leaselock.errors import NotApplied
+from leaselock._core.maintenance import clients_finding, clock_finding, tls_finding
+from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from leaselock._backends.redis.executor import Executor
+    from leaselock._backends.redis.key_tracking import KeyTracking
     from leaselock._backends.redis.messages import Address
     from leaselock._backends.redis.settings import Settings
+    from leaselock._backends.redis.shared_state import SharedState
     from leaselock._core.backend import LockState
 
     Inspect = Callable[[str | None, str, float], Awaitable[Sequence[LockState]]]
@@ -34,22 +43,53 @@ SETTINGS = tuple(
 PAGES = 100
 LOCKS = (b"hash", b"string")
 READ = 100
+# To look at this number of keys takes a server about a second.
+MANY_KEYS = 1_000_000
+# A client of threads keeps that many connections, and has one more for each thread that waits.
+CONNECTIONS = KEPT_UNUSED + 1
+
+
+class Server(NamedTuple):
+    """What a server says of itself, and how the client uses it."""
+
+    address: Address
+    facts: Mapping[str, str]
+    """INFO."""
+    config: Mapping[str, str]
+    """CONFIG GET; empty where that is not allowed."""
+    settings: Settings
 
 
 async def examine(
-    executor: Executor, settings: Settings, inspect: Inspect, until: float
+    executor: Executor,
+    settings: Settings,
+    inspect: Inspect,
+    tracking: KeyTracking,
+    without_login: Callable[[], SharedState],
+    until: float,
 ) -> tuple[Finding, ...]:
-    """Examine every server that has keys; *inspect* reads one lock."""
-    findings = [_library(settings)]
-    for address in await executor.topology.masters(executor.send, until):
-        questions = (("INFO",), *SETTINGS, ("TIME",))
-        replies = await executor.send(address, questions, until)
-        findings += _of_server(address, replies)
-        findings += _clock(address, replies[-1], time.time())
-        try:
-            findings += await _of_keys(executor, address, settings, inspect, until)
-        except NotApplied as error:
-            findings.append(Finding("skip", f"{address}: its keys were not examined ({error})"))
+    """Examine every server that has keys; *inspect* reads one lock, *without_login* makes a store
+    of the same servers that does not say who it is.
+    """
+    findings = [_library(settings), *_encryption(settings)]
+    markers = marker_keys(settings.prefix, executor.topology.divided)
+    try:
+        for address in await executor.topology.masters(executor.send, until):
+            questions = (("INFO",), *SETTINGS, ("TIME",))
+            replies = await executor.send(address, questions, until)
+            findings += await _of_server(executor, address, settings, replies, until)
+            findings += _clock(address, replies[-1], time.time())
+            layouts = await executor.send(address, [("GET", key) for key in markers], until)
+            findings.append(marker_finding(address, layouts))
+            findings.append(await _access(address, settings, without_login, until))
+            try:
+                findings += await _of_keys(executor, address, settings, inspect, until)
+            except NotApplied as error:
+                what = f"{address}: its keys were not examined ({error})"
+                findings.append(Finding("skip", what))
+        findings += await examine_capabilities(executor, tracking, settings.replicas, until)
+    except OtherLayout as error:
+        findings.append(Finding("fail", str(error)))
     return tuple(findings)
 
 
@@ -62,6 +102,56 @@ def _library(settings: Settings) -> Finding:
     except ValueError as error:
         return Finding("warn", str(error), "another release of redis-py, or without the option")
     return Finding("ok", f"redis-py {version} has all options of the URL, for threads and asyncio")
+
+
+def _encryption(settings: Settings) -> list[Finding]:
+    if not settings.tls:
+        return []
+    problem = ""
+    module = library(MODULES[0], "redis")
+    kind = connection_class(module, settings.addresses[0], settings.tls)
+    known = signature(kind.__init__).parameters
+    for terms in (settings.terms, settings.sentinel_terms if settings.service else settings.terms):
+        certificates = terms.get("ssl_cert_reqs", known["ssl_cert_reqs"].default)
+        names = terms.get("ssl_check_hostname", known["ssl_check_hostname"].default)
+        if certificates in (None, "none", ssl.CERT_NONE):
+            problem = "the server's certificate is not verified, ssl_cert_reqs=none"
+        elif not names and not problem:
+            problem = "the server's name is not verified, ssl_check_hostname=false"
+    advice = "ssl_cert_reqs=required and ssl_check_hostname=true, with ssl_ca_certs=FILE"
+    return [tls_finding("the connections", problem, True, advice)]
+
+
+async def _access(
+    address: Address, settings: Settings, without_login: Callable[[], SharedState], until: float
+) -> Finding:
+    """Whether the server lets in a client that does not say who it is. That client is asked to try:
+    the settings that would tell are the passwords themselves.
+    """
+    problem: Any = None
+    if any(settings.terms.get(word) for word in LOGIN):
+        stranger = without_login()
+        try:
+            (problem,) = await stranger.executor.send(address, (("PING",),), until)
+        except (Unreachable, StoreError) as error:
+            problem = error
+        finally:
+            stranger.close()
+        if isinstance(problem, Exception):
+            return Finding("ok", f"{address}: clients without a login are refused")
+    if _is_local(address):
+        return Finding("ok", f"{address}: no login is needed, by this way within this machine")
+    what = f"{address}: no login is needed: every program that reaches it can take and end locks"
+    return Finding("warn", what, "requirepass, or ACL users with the default user off")
+
+
+def _is_local(address: Address) -> bool:
+    if address.path or address.host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address.host).is_loopback
+    except ValueError:
+        return False
 
 
 async def _of_keys(
@@ -109,19 +199,27 @@ async def _not_locks(
     return others
 
 
-def _of_server(address: Address, replies: list[Any]) -> list[Finding]:
+async def _of_server(
+    executor: Executor, address: Address, settings: Settings, replies: list[Any], until: float
+) -> list[Finding]:
     info, configs = replies[0], replies[1 : 1 + len(SETTINGS)]
     if isinstance(info, Exception):
         return [Finding("skip", f"{address}: INFO is not allowed ({info})", "grant +info")]
     facts = _facts(info.decode("utf-8", "replace"))
-    settings = {key: value for reply in configs for key, value in _settings(reply).items()}
-    return [
-        _version(address, facts),
-        _role(address, facts),
-        _eviction(address, facts),
-        _persistence(address, facts, settings),
-        _replication(address, facts, settings),
-    ]
+    if "role" not in facts:
+        facts |= await _greeting(executor, address, until)
+    config = {key: value for reply in configs for key, value in _settings(reply).items()}
+    server = Server(address, facts, config, settings)
+    return [finding for check in CHECKS if (finding := check(server)) is not None]
+
+
+async def _greeting(executor: Executor, address: Address, until: float) -> dict[str, str]:
+    """The role of a server whose INFO does not have it."""
+    (reply,) = await executor.send(address, (("HELLO",),), until)
+    if isinstance(reply, Exception):
+        return {}
+    role = _pairs(reply).get(b"role", b"")
+    return {"role": role.decode("utf-8", "replace")}
 
 
 def _clock(address: Address, reply: Any, wall: float) -> list[Finding]:
@@ -139,40 +237,55 @@ def _settings(reply: Any) -> Mapping[str, str]:
     """The reply to CONFIG GET; empty where it is not allowed, as on managed services."""
     if isinstance(reply, Exception):
         return {}
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    return {key.decode(): value.decode("utf-8", "replace") for key, value in pairs}
+    return {key.decode(): value.decode("utf-8", "replace") for key, value in _pairs(reply).items()}
 
 
-def _version(address: Address, facts: Mapping[str, str]) -> Finding:
-    name = "Valkey" if "valkey_version" in facts else "Redis"
-    version = facts.get("valkey_version") or facts.get("redis_version", "0")
-    known = facts.get("redis_version", "0")
+def _pairs(reply: Any) -> dict[Any, Any]:
+    """A map, which protocol 2 has as a list."""
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def _version(server: Server) -> Finding:
+    name, version = server_of(server.facts)
+    known = server.facts.get("redis_version", "")
     numbers = tuple(int(part) for part in known.split(".")[:2] if part.isdigit())
-    if numbers < OLDEST:
-        return Finding("fail", f"{address}: {name} {version} is too old", "6.2 or later is needed")
-    return Finding("ok", f"{address}: {name} {version}")
+    if numbers and numbers < OLDEST:
+        what = f"{server.address}: {name} {version} is too old"
+        return Finding("fail", what, "6.2 or later is needed")
+    return Finding("ok", f"{server.address}: {name} {version}, with RESP3")
 
 
-def _role(address: Address, facts: Mapping[str, str]) -> Finding:
-    role = facts.get("role")
+def _role(server: Server) -> Finding:
+    address, role = server.address, server.facts.get("role")
     if role == "master":
-        return Finding("ok", f"{address}: a master", server=facts.get("run_id", ""))
+        return Finding("ok", f"{address}: a master", server=server.facts.get("run_id", ""))
+    if not role:
+        return Finding("skip", f"{address}: neither INFO nor HELLO says whether it is a master")
+    if role == "active-replica":
+        what = f"{address}: an active replica: it and its master each grant the same lock"
+        return Finding("fail", what, "active-replica no")
     return Finding("fail", f"{address}: a {role}, which takes no locks", "name the master")
 
 
-def _eviction(address: Address, facts: Mapping[str, str]) -> Finding:
-    policy = facts.get("maxmemory_policy", "unknown")
-    if policy == "noeviction" or facts.get("maxmemory", "0") == "0":
+def _eviction(server: Server) -> Finding:
+    address, facts = server.address, server.facts
+    policy = facts.get("maxmemory_policy", "")
+    if policy == "noeviction" or facts.get("maxmemory") == "0":
         return Finding("ok", f"{address}: keys are never evicted ({policy})")
+    if not policy:
+        what = f"{address}: INFO does not say whether keys are evicted under memory pressure"
+        return Finding("skip", what, "turn eviction off: it would end locks")
     what = f"{address}: under memory pressure keys are evicted ({policy}), locks among them"
     return Finding("fail", what, "maxmemory-policy noeviction, or a server for locks alone")
 
 
-def _persistence(
-    address: Address, facts: Mapping[str, str], settings: Mapping[str, str]
-) -> Finding:
-    if facts.get("aof_enabled") == "1":
-        fsync = settings.get("appendfsync", "unknown")
+def _persistence(server: Server) -> Finding:
+    address, enabled = server.address, server.facts.get("aof_enabled")
+    if enabled is None:
+        what = f"{address}: INFO does not say whether a restart forgets the locks"
+        return Finding("skip", what, "see its documentation, or rely on fencing tokens")
+    if enabled == "1":
+        fsync = server.config.get("appendfsync", "unknown")
         if fsync == "always":
             return Finding("ok", f"{address}: every grant is on disk before it is answered")
         what = f"{address}: a crash may forget the grants of the last second (appendfsync {fsync})"
@@ -181,13 +294,49 @@ def _persistence(
     return Finding("warn", what, "appendonly yes, or let a restart take longer than every lease")
 
 
-def _replication(
-    address: Address, facts: Mapping[str, str], settings: Mapping[str, str]
-) -> Finding:
-    replicas = facts.get("connected_slaves", "0")
+def _replication(server: Server) -> Finding:
+    address, wanted = server.address, server.settings.replicas
+    replicas = server.facts.get("connected_slaves", "")
+    if not replicas.isdigit():
+        what = f"{address}: INFO does not say whether it has replicas, to which a failover may lose"
+        return Finding("skip", f"{what} grants", "fencing tokens")
+    if int(replicas) < wanted:
+        what = f"{address}: ?replicas={wanted}, but it has {replicas}: no lock can be granted"
+        return Finding("fail", what, "more replicas, or a smaller ?replicas=")
     if replicas == "0":
         return Finding("ok", f"{address}: no replicas, so no failover can lose a lock")
-    least = settings.get("min-replicas-to-write", settings.get("min-slaves-to-write", "0"))
-    what = f"{address}: {replicas} replicas; a failover may lose the grants they do not have yet"
+    config = server.config
+    least = config.get("min-replicas-to-write", config.get("min-slaves-to-write", "unknown"))
+    what = f"{address}: connected replicas: {replicas}; a failover may lose the latest grants"
+    if least.isdigit() and int(least) > 0:
+        return Finding("ok", f"{what}; cut off from them it stops (min-replicas-to-write {least})")
     advice = "?replicas=1, min-replicas-to-write 1, and fencing tokens"
-    return Finding("ok" if least not in ("0", "") else "warn", what, advice)
+    what += f"; cut off from them it goes on granting (min-replicas-to-write {least})"
+    return Finding("warn", what, advice)
+
+
+def _clients(server: Server) -> Finding | None:
+    facts = server.facts
+    most, now = facts.get("maxclients", ""), facts.get("connected_clients", "0")
+    if not (most.isdigit() and now.isdigit()):
+        return None
+    limit = (
+        f"maxclients is {most}, of which {now} are connected; a client for threads opens one more "
+        "for each thread that waits, one for asyncio opens one in all"
+    )
+    usable = int(most) - int(now)
+    return clients_finding(str(server.address), limit, usable, CONNECTIONS, "a larger maxclients")
+
+
+def _size(server: Server) -> Finding | None:
+    database = server.facts.get(f"db{server.settings.terms.get('db') or 0}", "")
+    keys = database.partition(",")[0].removeprefix("keys=")
+    if not keys.isdigit() or int(keys) < MANY_KEYS:
+        return None
+    what = f"{server.address}: {keys} keys in its database: ls --all and gc look at all of them"
+    return Finding("warn", what, "a database, or a server, for locks alone")
+
+
+CHECKS: tuple[Callable[[Server], Finding | None], ...] = (
+    *(_version, _role, _eviction, _persistence, _replication, _clients, _size),
+)

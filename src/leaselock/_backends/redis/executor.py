@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._backends.redis.codec import packed
-from leaselock._backends.redis.keys import COUNTER, OURS, expected_types, redissons
+from leaselock._backends.redis.keys import COUNTER, OURS, expected_types, our, redissons
 from leaselock._backends.redis.messages import (
     Address,
     DeadlineExceeded,
@@ -23,6 +23,7 @@ from leaselock._backends.redis.messages import (
     Unreachable,
 )
 from leaselock._backends.redis.pool import Exchange
+from leaselock._core.backend import Unreadable
 from leaselock._core.effects import Call, Signal, Sleep, Wait
 from leaselock._core.timing import pause
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
@@ -64,6 +65,10 @@ EARLIER_FORM = re.compile(r"^ERR Error running script .*@user_script: ?\d+: -?(?
 BAD_COUNTER = (
     "no token can be drawn from the counter {key!r}: it is {found}, and tokens above 2^53 would "
     "repeat. Set it to a smaller number, or delete it, once no resource remembers such a token"
+)
+UNREADABLE = (
+    "the key {key!r} of the lock {lock!r} cannot be read: it has {found}. Delete it (DEL) once no "
+    "program uses the lock, and find out which program writes to it"
 )
 PARTIAL = "{} (a script failed, perhaps after it had changed something)"
 T = TypeVar("T")
@@ -336,6 +341,12 @@ class Executor:
         if code == "BADCOUNTER":
             said = BAD_COUNTER.format(key=redissons(COUNTER, key), found=rest)
             return NotApplied(said, "misconfigured")
+        if code == "UNREADABLE":
+            record, _, found = rest.partition(" ")
+            if record == "type":
+                return Unreadable(f"the key {key!r} holds a {found}, {NOT_A_LOCK}")
+            bad = our("queue", key) if record == "queue" else key
+            return Unreadable(UNREADABLE.format(key=bad, lock=key, found=found))
         if code == "NOTALOCK":
             return NotALock(f"the key {key!r} holds a {rest}, {NOT_A_LOCK}")
         if code == "WRONGTYPE":
@@ -343,10 +354,9 @@ class Executor:
             if other == key or not other.startswith((OURS, COUNTER)):
                 return NotALock(f"the key {key!r} holds a value of another type, {NOT_A_LOCK}")
             wanted = " or ".join(expected_types(other))
-            return NotApplied(
+            return Unreadable(
                 f"the key {other!r}, which belongs to the lock {key!r}, holds a {found} instead of "
-                f"a {wanted}: delete it, and find out which program writes to it",
-                "misconfigured",
+                f"a {wanted}: delete it, and find out which program writes to it"
             )
         if code in TEMPORARY:
             self.topology.forget(address)

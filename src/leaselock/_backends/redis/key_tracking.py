@@ -20,7 +20,7 @@ from leaselock._backends.redis.messages import Listen, Send
 from leaselock._core.effects import Call, Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from leaselock._backends.redis.messages import Address, Command, Connection
     from leaselock._backends.redis.pool import Pool
@@ -110,6 +110,12 @@ class KeyTracking:
         """Wait for a notification; None if the claim does not watch."""
         watch = self.watches.get(claim_id)
         return None if watch is None else Call(watch.connection, Listen(watch.signal), until)
+
+    def wake(self, claim_ids: Iterable[str]) -> None:
+        """Let these claims look, if they watch."""
+        for claim_id in claim_ids:
+            if (watch := self.watches.get(claim_id)) is not None:
+                watch.signal.set()
 
     def forget(self, claim_id: str) -> None:
         """Stop watching. The server pushes one more change at most, which is ignored."""

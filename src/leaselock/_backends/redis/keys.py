@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from binascii import crc_hqx
 from functools import lru_cache
+from itertools import product
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -25,7 +27,7 @@ RESERVED = (OURS, "redisson_")
 PREFIX = "lock:"
 # What the keys beside a lock begin with.
 COUNTER = "redisson_lock_token"
-QUEUE, RECORD = f"{OURS}queue", f"{OURS}holder"
+QUEUE, RECORD, INDEX = f"{OURS}queue", f"{OURS}holder", f"{OURS}active"
 ESCAPED = f"{OURS}lock:{{"
 # A token in microseconds and a lease in milliseconds are shorter than this.
 LONGEST_GRANT = 40
@@ -81,6 +83,33 @@ def our(kind: str, raw: str) -> str:
     return f"{OURS}{kind}::{raw}" if "{" in raw else f"{OURS}{kind}:{{{raw}}}"
 
 
+def index_of(slot: int | None, prefix: str) -> str:
+    """The index of the locks with this prefix; where keys are divided, of those in a slot."""
+    return f"{INDEX}:{f'{{{tag_of(slot)}}}' if slot is not None else ''}:{prefix}"
+
+
+@lru_cache(maxsize=SLOTS)
+def tag_of(slot: int) -> str:
+    """The text of four small letters, the first by alphabet, that is in that slot."""
+    ends = _ends()
+    # The checksum is linear: that of a text is the sum of those of its halves.
+    for start in _pairs():
+        end = ends.get(slot ^ crc_hqx(start + b"\0\0", 0) % SLOTS)
+        if end is not None:
+            return (start + end).decode()
+    raise ValueError(f"there is no slot {slot}")
+
+
+@lru_cache(maxsize=1)
+def _ends() -> dict[int, bytes]:
+    return {crc_hqx(end, 0) % SLOTS: end for end in reversed(_pairs())}
+
+
+@lru_cache(maxsize=1)
+def _pairs() -> tuple[bytes, ...]:
+    return tuple(bytes(pair) for pair in product(ascii_lowercase.encode(), repeat=2))
+
+
 def name_of(key: str, prefix: str) -> str | None:
     """The name of the lock with that key; None if it is no key of a lock with this prefix."""
     if key.startswith(ESCAPED):
@@ -105,7 +134,7 @@ def lock_in(key: str, kind: str) -> str | None:
 
 def expected_types(key: str) -> tuple[str, ...]:
     """The types that the value of a key of a lock, or of a key beside one, may have."""
-    if key.startswith(f"{QUEUE}:"):
+    if key.startswith((f"{QUEUE}:", f"{INDEX}:")):
         return ("zset",)
     beside = key.startswith((OURS, COUNTER)) and not key.startswith(ESCAPED)
     return ("string",) if beside else ("hash", "string")

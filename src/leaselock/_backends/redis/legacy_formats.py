@@ -13,13 +13,22 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._backends.redis import keys as names
+from leaselock._backends.redis.executor import UNREADABLE
+from leaselock._backends.redis.index import ActiveIndex
 from leaselock._backends.redis.keys import owner_of
-from leaselock._backends.redis.messages import PUBLIC_ERRORS
-from leaselock._backends.redis.records import held_of
-from leaselock._backends.redis.scan import matching
-from leaselock._core.backend import Broken, Busy, Grant, LifetimeSet, LockState, Released
+from leaselock._backends.redis.messages import PUBLIC_ERRORS, NotALock
+from leaselock._backends.redis.records import held_of, is_record
+from leaselock._core.backend import (
+    Broken,
+    Busy,
+    Grant,
+    LifetimeSet,
+    LockState,
+    Released,
+    Unreadable,
+)
 from leaselock._core.effects import Signal, Wait
-from leaselock.errors import NotApplied, OutcomeUnknown
+from leaselock.errors import NotApplied, OutcomeUnknown, not_applied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -28,13 +37,19 @@ if TYPE_CHECKING:
     from leaselock._backends.redis.keys import Keys
     from leaselock._backends.redis.messages import Command
     from leaselock._backends.redis.shared_state import SharedState
-    from leaselock._core.backend import Claim, HoldRecord, Lifetime
+    from leaselock._core.backend import Claim, ErrorReason, HoldRecord, Lifetime
 
 T = TypeVar("T")
 READING = ("GET", "PTTL", "TTL")
+# That a lock is listed is not worth the failure of a grant.
+LISTING = ("ZADD",)
 # The reply of TTL for a key without an expiry.
 NO_EXPIRY = -1
 POLL = 0.05
+OTHER_TYPE = (
+    "the key {key!r}, which belongs to the lock {lock!r}, has a value of another type: delete it "
+    "(DEL), and find out which program writes to it"
+)
 
 
 class Request:
@@ -52,10 +67,12 @@ class Request:
         self.wrote = False
 
     async def send(self, *commands: Command) -> list[Any]:
-        """Commands sent together; the replies, none of which is an error."""
+        """Commands sent together; the replies, none of which is an error but that of the index."""
         replies = await self._checked(self.executor.ask(self.lock, commands, self.until))
         for command, reply in zip(commands, replies, strict=True):
-            if isinstance(reply, Exception):
+            if isinstance(reply, Exception) and command[0] not in LISTING:
+                if str(reply).startswith("WRONGTYPE") and not self.wrote:
+                    raise Unreadable(OTHER_TYPE.format(key=command[1], lock=self.lock))
                 raise self._refusal(f"{self.lock!r}: {reply}")
             self.wrote = self.wrote or command[0] not in READING
         return replies
@@ -70,12 +87,15 @@ class Request:
         try:
             return await sending
         except NotApplied as error:
-            raise self._refusal(str(error)) from error
+            if isinstance(error, NotALock) and not self.wrote:
+                raise
+            raise self._refusal(str(error), error.reason) from error
 
-    def _refusal(self, text: str) -> NotApplied | OutcomeUnknown:
+    def _refusal(self, text: str, reason: ErrorReason = "refused") -> NotApplied | OutcomeUnknown:
         if self.wrote:
-            return OutcomeUnknown(f"{text} (earlier commands of the request were carried out)")
-        return NotApplied(text)
+            said = f"{text} (earlier commands of the request were carried out)"
+            return OutcomeUnknown(said, reason)
+        return not_applied(text, reason)
 
 
 def owner(claim: Claim) -> bytes:
@@ -205,7 +225,9 @@ class Getset(Setnx):
             return True
         if before is not None and before == known and not self.over(before):
             self.written[claim.id] = before
-            return True
+            (record,) = await request.send(("GET", request.record))
+            if self.ours(before, record or b"", claim):
+                return True
         if before is not None and self.over(before):
             (old,) = await request.send(("GETSET", request.lock, mine))
             if old is None or old == before:
@@ -217,9 +239,10 @@ class Getset(Setnx):
         """DEL, if the time is the claim's, and has not passed."""
         value, record = await request.send(("GET", request.lock), ("GET", request.record))
         held = self.ours(value, record or b"", claim) and not self.over(value)
+        # From the DEL on the value alone proves nothing: the next hold may end at the same time.
+        self.written.pop(claim.id, None)
         if held:
             await request.send(("DEL", request.lock, request.record))
-        self.written.pop(claim.id, None)
         return held
 
     async def prolong(self, request: Request, claim: Claim) -> int | None:
@@ -232,11 +255,13 @@ class Getset(Setnx):
         return ceil(int(mine) / 1000 - self.wall())
 
     def ours(self, value: bytes | None, record: bytes, claim: Claim) -> bool:
-        """Whether this client wrote the time, by its own memory or by the record."""
-        if value is None:
-            return False
-        wrote = self.written.get(claim.id)
-        return value == wrote or written_by(record) == (owner(claim), value)
+        """Whether this client wrote the time, by the record of the hold with this time; before
+        there is one, by its own memory: two holds may end in the same millisecond.
+        """
+        name, mark = written_by(record)
+        if mark and mark == value:
+            return name == owner(claim)
+        return value is not None and value == self.written.get(claim.id)
 
     def holder(self, value: bytes, record: bytes) -> bytes:
         """The owner that the record names, if the record is of this hold; else the value."""
@@ -283,9 +308,10 @@ class Incr(Setnx):
         """DEL, if the claim is known to hold."""
         value, record = await request.send(("GET", request.lock), ("GET", request.record))
         held = self.ours(value, record or b"", claim)
+        # From the DEL on the count alone proves nothing: that of the next hold is 1, too.
+        self.taken.discard(claim.id)
         if held:
             await request.send(("DEL", request.lock, request.record))
-        self.taken.discard(claim.id)
         return held
 
     async def prolong(self, request: Request, claim: Claim) -> int | None:
@@ -321,7 +347,7 @@ class LegacyLock:
     def __init__(self, shared: SharedState, form: str, wall: Callable[[], float]) -> None:
         self.executor = shared.executor
         self.keys_of = shared.keys_of
-        self.prefix = shared.settings.prefix
+        self.index = ActiveIndex(shared, "string", self._state)
         self.form: Setnx = FORMS[form](wall)
         self.closing = Signal()
 
@@ -334,9 +360,15 @@ class LegacyLock:
             request = self._request(claim.name, until)
             if await self.form.take(request, claim):
                 write = self._record(request, claim)
-                counter, _ = await request.send(("INCR", request.token), write)
+                listed = (
+                    "ZADD",
+                    self.index.of(request.lock),
+                    round(claim.since * 1e6),
+                    request.lock,
+                )
+                counter, *_ = await request.send(("INCR", request.token), write, listed)
                 return Grant(int(counter), ())
-            held, _ = await self._held(request)
+            held = await self._held(request)
             return Busy(held, POLL, ())
 
     def _record(self, request: Request, claim: Claim, lifetime: Lifetime = "either") -> Command:
@@ -346,20 +378,27 @@ class LegacyLock:
         write = ("SET", request.record, f"\n{lifetime}\n{since}\n{member}")
         return (*write, "EX", ceil(claim.lease)) if self.form.expires else write
 
-    async def _held(self, request: Request) -> tuple[HoldRecord | None, float | None]:
-        """The hold, and the seconds that are left of it."""
+    async def _held(self, request: Request) -> HoldRecord | None:
+        """The hold."""
+        return self._hold(*await self._read(request))
+
+    async def _read(self, request: Request) -> tuple[Any, int, bytes, bytes]:
+        """The value of the lock, the ms that are left of it, its record, and the last token."""
         lock, record_key, token = request.lock, request.record, request.token
         value, left, record, counter = await request.send(
             ("GET", lock), ("PTTL", lock), ("GET", record_key), ("GET", token)
         )
-        record, counter = record or b"", counter or b"0"
+        return value, left, record or b"", counter or b"0"
+
+    def _hold(self, value: Any, left: int, record: bytes, counter: bytes) -> HoldRecord | None:
         owner = b"" if value is None else self.form.holder(value, record)
-        held = held_of(owner, counter + record, left)
-        return held, None if held is None else self.form.left(value, left)
+        return held_of(owner, counter + record, left)
 
     async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
         """Release, if it holds. These formats cannot refuse a request that is under way."""
         held = await self.form.drop(self._request(claim.name, until), claim)
+        if self.index.is_due(claim):
+            await self.index.trim(claim, until)
         return Released("held" if held else "absent", ())
 
     async def renew(self, claims: Sequence[Claim], until: float) -> tuple[bool | None, ...]:
@@ -384,19 +423,41 @@ class LegacyLock:
         return LifetimeSet(held, ())
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> tuple[LockState, ...]:
-        """One lock, or all with a record."""
+        """One lock, or those in the index."""
         if name is not None:
             return (await self._inspect(name, until),)
-        return await matching(self.executor, self.prefix, "string", pattern, self._inspect, until)
+        return await self.index.matching(pattern, until)
+
+    async def walk(self, pattern: str, until: float) -> tuple[LockState, ...]:
+        """All locks, those of other programs as well."""
+        return await self.index.matching(pattern, until, walk=True)
+
+    async def _state(self, name: str, until: float) -> LockState:
+        """The state of one lock; one that cannot be read hides no other. Its other keys were found,
+        so it is none of the application.
+        """
+        try:
+            return await self._inspect(name, until)
+        except (NotALock, Unreadable) as error:
+            return LockState(name, (), (), unreadable=str(error))
 
     async def _inspect(self, name: str, until: float) -> LockState:
-        held, remaining = await self._held(self._request(name, until))
-        return LockState.exclusive(name, held, remaining, ())
+        request = self._request(name, until)
+        value, left, record, counter = await self._read(request)
+        held = self._hold(value, left, record, counter)
+        remaining = None if held is None else self.form.left(value, left)
+        state = LockState.exclusive(name, held, remaining, ())
+        if held is None or not record or is_record(counter + record):
+            return state
+        key, found = (request.record, record) if counter.isdigit() else (request.token, counter)
+        what = f"{found.decode('utf-8', 'replace')!r:.80}, which no program of leaselock writes"
+        reason = UNREADABLE.format(key=key, lock=request.lock, found=what)
+        return state._replace(unreadable=reason)
 
     async def break_lock(self, name: str, only: int | str | None, until: float) -> Broken:
         """End the hold, or only the one with that token or id."""
         request = self._request(name, until)
-        held, _ = await self._held(request)
+        held = await self._held(request)
         if held is None or not held.is_meant(only):
             return Broken(held, False, ())
         await request.send(("DEL", request.lock, request.record))

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 # message it missed can have ended.
 RECHECK_MS = 3000
 NEVER = 1e9
-# For so many seconds a subscription is kept without a waiting claim.
+# Seconds for which a subscription is kept without a waiting claim.
 KEEP = 1.0
 # Claims that gave up and whose release was never answered: their addresses are not kept for ever.
 MOST_ADDRESSES = 10_000

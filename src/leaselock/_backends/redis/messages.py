@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaselock._core.effects import Request, Signal
-from leaselock.errors import NotApplied, OutcomeUnknown, not_applied
+from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown, not_applied
 
 if TYPE_CHECKING:
     from collections import deque
@@ -100,7 +100,7 @@ class Connection(Protocol):
         ...
 
     def later(self, seconds: float, step: Callable[[], None]) -> Any:
-        """Take *step* after so many seconds; what is returned can cancel it."""
+        """Call *step* after *seconds*; the returned handle can cancel it."""
         ...
 
     def close(self) -> None:
@@ -137,6 +137,12 @@ class NotALock(NotApplied):
     reason: ErrorReason = "misconfigured"
 
 
+class OtherLayout(NotApplied):
+    """The store has a layout that this program must not use."""
+
+    reason: ErrorReason = "misconfigured"
+
+
 class ScriptFailed(OutcomeUnknown):
     """A command of a script failed, perhaps after others of the same script."""
 
@@ -164,11 +170,11 @@ class _PublicErrors:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, PRIVATE):
+        if isinstance(error, PRIVATE) and not isinstance(error, LimitMismatch):
             raise public_error(error) from error
 
 
-PRIVATE = (Unreachable, DeadlineExceeded, NotALock, SubscribeFailed, *NONSENSE)
+PRIVATE = (Unreachable, DeadlineExceeded, NotALock, OtherLayout, SubscribeFailed, *NONSENSE)
 
 
 def public_error(error: Exception) -> NotApplied | OutcomeUnknown:

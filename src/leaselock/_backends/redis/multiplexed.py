@@ -24,6 +24,7 @@ from leaselock._backends.redis.codec import (
     shifts_replies,
 )
 from leaselock._backends.redis.connecting import new_connection, refusal
+from leaselock._backends.redis.layout_marker import reading
 from leaselock._backends.redis.messages import NONSENSE, Listen, Send, Unreachable
 from leaselock._backends.redis.settings import MODULES
 from leaselock.errors import OutcomeUnknown
@@ -151,6 +152,18 @@ class MultiplexedConnection(asyncio.Protocol):
         writer._transport = _NoTransport()
         self.transport.set_protocol(self)
         self.open = True
+        await self._check_layout(until)
+
+    async def _check_layout(self, until: float) -> None:
+        steps = reading(self.settings, self.address)
+        try:
+            message = next(steps)
+            while True:
+                message = steps.send(await self._send(*message, until))
+        except StopIteration:
+            return
+        except OutcomeUnknown as error:
+            raise Unreachable(str(error)) from error
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -202,7 +215,7 @@ class MultiplexedConnection(asyncio.Protocol):
                 self._postpone(unsent)
 
     def _postpone(self, count: int) -> None:
-        """Do not count against the server the time that the loop took to send so many."""
+        """Do not count the time that the loop took to send against the server."""
         requests = [p for p in list(self.pending)[-count:] if isinstance(p, Pending)]
         late = self.now() - requests[0].asked if requests else 0.0
         for request in requests:
@@ -338,7 +351,7 @@ class MultiplexedConnection(asyncio.Protocol):
         """Nothing to do: the reply is dropped when it arrives."""
 
     def later(self, seconds: float, step: Callable[[], None]) -> asyncio.TimerHandle:
-        """Take a step after so many seconds."""
+        """Call a function after *seconds*."""
         return self.loop.call_later(seconds, step)
 
     def _abort(self) -> None:

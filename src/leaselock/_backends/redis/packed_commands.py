@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis.codec import packed
-from leaselock._backends.redis.keys import is_escaped, owner_of, terms_of
+from leaselock._backends.redis.keys import index_of, is_escaped, owner_of, slot_of, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,15 @@ class PackedCommands:
             return str(command[3]), packed((command,))
         text = name.encode()
         template = self.of_length(command_of, len(text), sharded, *words)
-        return key, template.replace(NAME.encode() * len(text), text)
+        marks = NAME.encode() * len(text)
+        if self.topology.divided:
+            # The index of the slot of the name; all of them are equally long.
+            before, after = (self._index(name) for name in (marks.decode(), name))
+            template = template.replace(before, after)
+        return key, template.replace(marks, text)
+
+    def _index(self, name: str) -> bytes:
+        return index_of(slot_of(self.prefix + name), self.prefix).encode()
 
     def acquire(self, claim: Claim, waits: bool) -> tuple[str, bytes]:
         """A try of a claim that is not in the queue, and enters it if it *waits*."""

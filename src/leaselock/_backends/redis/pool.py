@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from leaselock._backends.redis.messages import Address, Connection, Send
 
-# What a request needs while it is under way is allocated for so many at most.
+# Upper limit of the requests for which memory is allocated at the same time.
 PLACES = 1000
 # The least time that a task waits in the queue; without it, one whose time is over would not wait
 # at all, even if its turn is next.
 LEAST = 0.25
-# Exclusive connections that were in no use for so many seconds are closed, but not the last few.
+# Seconds after which unused exclusive connections are closed, except for the last few.
 UNUSED_FOR = 60.0
 KEPT_UNUSED = 4
 

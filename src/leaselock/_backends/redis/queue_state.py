@@ -14,7 +14,7 @@ from leaselock._core.backend import Grant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# For so many seconds after a wait its lock is assumed to be contended.
+# Seconds after a wait for which its lock is assumed to be contended.
 CONTENDED = 1.0
 MOST_CONTENDED = 1000
 # A message is used while no more than this part of the grant's time has passed since that request.
@@ -41,7 +41,7 @@ class QueueState:
         self.tickets[holder], self.asked[holder] = ticket, asked
 
     def notified(self, holder: str, token: int, seconds: float) -> None:
-        """A message says that the claim was granted the lock for so many seconds."""
+        """Record a message: the claim was granted the lock, for a number of seconds."""
         if holder in self.tickets:
             self.grants[holder] = token, seconds
 

@@ -6,6 +6,7 @@ Other programs and other versions write to these keys, too, so any bytes must be
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 
 from leaselock._backends.redis.keys import holder_of
@@ -29,6 +30,18 @@ def held_of(owner: bytes, record: bytes, left: int) -> HoldRecord | None:
     if not owner:
         return None
     return _hold(owner, record)._replace(expires=left / 1000)
+
+
+# The record of a claim: owner, channel, terms (`keys.terms_of`), start, metadata.
+_TERMS = rb"\d+( \d+( (cached|exclusive|shared|update|upgrading|permits)( \d+)*)?)?"
+_CLAIM = rb"[^\n]*\n[^\n]*\n" + _TERMS + rb"\n[^\n]*\n"
+CLAIM = re.compile(_CLAIM)
+RECORD = re.compile(rb"\d+\n[a-z]+\n\d+\n" + _CLAIM)
+
+
+def is_record(record: bytes) -> bool:
+    """Whether it is what this library writes beside a hold. Another program's has none."""
+    return not record or RECORD.match(record) is not None
 
 
 def is_foreign(owner: bytes, record: bytes) -> bool:
@@ -63,11 +76,11 @@ def _hold(owner: bytes, record: bytes) -> HoldRecord:
     )
 
 
-def waiter_of(name: str, member: bytes) -> Claim:
-    """The claim of a member of the queue."""
+def waiter_of(name: str, member: bytes) -> Claim | None:
+    """The claim that a member of the queue is; None if it is none."""
+    if CLAIM.match(member) is None:
+        return None
     parts = member.decode("utf-8", "replace").split("\n", 4)
-    if len(parts) != 5:
-        return Claim(name, parts[0], "", 0.0, _foreign_metadata(parts[0]), 0.0)
     holder = holder_of(parts[0])
     client = holder.partition(":")[0]
     ms, tokens, mode, permits, _ = _terms(parts[2])

@@ -1,59 +1,27 @@
-"""Finding the locks of a store, on every master: by their keys under the prefix, and by the keys of
-ours that belong to a lock.
-
-A key that is not a lock, or one of another protocol, does not hide the others.
+"""Walking the keys of a server: the locks are found by their keys under the prefix, and by the keys
+of ours that belong to a lock.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leaselock._backends.redis import keys as names
-from leaselock._backends.redis.messages import NotALock
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from leaselock._backends.redis.executor import Executor
     from leaselock._backends.redis.messages import Address, Word
-    from leaselock._core.backend import LockState
 
 
 # How many keys a server looks at for one reply.
 PAGE = 1000
 
 
-async def matching(
-    executor: Executor,
-    prefix: str,
-    kind: str,
-    pattern: str,
-    state_of: Callable[[str, float], Awaitable[LockState]],
-    until: float,
-) -> tuple[LockState, ...]:
-    """The locks whose names match that are held or waited for, each as *state_of* reads it. *kind*
-    is the type of their keys: hash or string.
-    """
-    name = literal(pattern)
-    if name is not None:
-        state = await state_of(name, until)
-        return (state,) if state.held or state.waiting else ()
-    found: set[str] = set()
-    for address in await executor.topology.masters(executor.send, until):
-        found |= await _locks_on(executor, address, prefix, kind, until)
-    named = {names.name_of(key, prefix) for key in found}
-    states: list[LockState] = []
-    for name in sorted(n for n in named if n and fnmatch.fnmatchcase(n, pattern)):
-        with suppress(NotALock):
-            states.append(await state_of(name, until))
-    return tuple(state for state in states if state.held or state.waiting)
-
-
-async def _locks_on(
+async def locks_on(
     executor: Executor, address: Address, prefix: str, kind: str, until: float
 ) -> set[str]:
     """The keys on one server that may be those of locks with this prefix."""
@@ -63,30 +31,57 @@ async def _locks_on(
         return found | set(await keys_on(executor, address, f"{escaped(prefix)}*", until, kind))
     # Any key of the application could be a lock: only one that has a counter is looked at.
     counters = await keys_on(executor, address, f"{names.COUNTER}:*", until)
+    return found | await _counted(executor, address, counters, until)
+
+
+async def page_on(
+    executor: Executor, address: Address, prefix: str, kind: str, cursor: int, until: float
+) -> tuple[int, set[str]]:
+    """The same for one page of keys, without those of ours beside a lock; and the next cursor."""
+    if prefix:
+        pattern = f"{escaped(prefix)}*"
+        cursor, found = await page_of_keys(executor, address, pattern, cursor, until, kind)
+        return cursor, set(found)
+    cursor, counters = await page_of_keys(executor, address, f"{names.COUNTER}:*", cursor, until)
+    return cursor, await _counted(executor, address, counters, until)
+
+
+async def _counted(
+    executor: Executor, address: Address, counters: Sequence[str], until: float
+) -> set[str]:
+    """The keys of locks that exist, of those that have these counters."""
     locks = [lock for key in counters if (lock := names.lock_in(key, names.COUNTER)) is not None]
     exists = await executor.send(address, [("EXISTS", lock) for lock in locks], until)
-    return found | {lock for lock, there in zip(locks, exists, strict=True) if there == 1}
+    return {lock for lock, there in zip(locks, exists, strict=True) if there == 1}
 
 
 async def keys_on(
     executor: Executor, address: Address, pattern: str, until: float, kind: str = "", pages: int = 0
 ) -> list[str]:
-    """The keys on one server that match, of that type if one is given; of so many pages at most, if
-    that is not 0.
+    """The keys on one server that match, of that type if one is given. *pages* limits how many
+    pages are read, if it is not 0.
     """
     found: list[str] = []
-    cursor: Any = 0
-    of_kind: Sequence[Word] = ("TYPE", kind) if kind else ()
+    cursor = 0
     while True:
-        scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE, *of_kind)
-        (reply,) = await executor.send(address, (scan,), until)
-        if isinstance(reply, Exception):
-            raise NotApplied(f"{address}: {reply}")
-        cursor, keys = reply
-        found += [key.decode("utf-8", "replace") for key in keys]
+        cursor, keys = await page_of_keys(executor, address, pattern, cursor, until, kind)
+        found += keys
         pages -= 1
-        if not int(cursor) or not pages:
+        if not cursor or not pages:
             return found
+
+
+async def page_of_keys(
+    executor: Executor, address: Address, pattern: str, cursor: int, until: float, kind: str = ""
+) -> tuple[int, list[str]]:
+    """The keys on one page that match; and the next page, 0 after the last one."""
+    of_kind: Sequence[Word] = ("TYPE", kind) if kind else ()
+    scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE, *of_kind)
+    (reply,) = await executor.send(address, (scan,), until)
+    if isinstance(reply, Exception):
+        raise NotApplied(f"{address}: {reply}")
+    following, keys = reply
+    return int(following), [key.decode("utf-8", "replace") for key in keys]
 
 
 def literal(pattern: str) -> str | None:

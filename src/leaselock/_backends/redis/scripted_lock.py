@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redis import keys as names
-from leaselock._backends.redis.executor import PARTIAL, is_partial
+from leaselock._backends.redis.executor import PARTIAL, UNREADABLE, is_partial
+from leaselock._backends.redis.index import ActiveIndex
 from leaselock._backends.redis.listener import NEVER, RECHECK_MS
 from leaselock._backends.redis.messages import (
     PRIVATE,
@@ -25,8 +26,7 @@ from leaselock._backends.redis.messages import (
 )
 from leaselock._backends.redis.packed_commands import PackedCommands
 from leaselock._backends.redis.pool import Exchange
-from leaselock._backends.redis.records import held_of, is_foreign, waiter_of
-from leaselock._backends.redis.scan import matching
+from leaselock._backends.redis.records import held_of, is_foreign, is_record, waiter_of
 from leaselock._backends.redis.scripts import (
     ACQUIRE,
     ACQUIRE_SHARED,
@@ -52,6 +52,7 @@ from leaselock._core.backend import (
     Mismatch,
     Released,
     Resized,
+    Unreadable,
 )
 from leaselock.errors import LimitMismatch, NotApplied, OutcomeUnknown
 
@@ -94,6 +95,7 @@ class ScriptedLock:
         self.pool = shared.pool
         self.queue = shared.queue
         self.listener = shared.listener
+        self.index = ActiveIndex(shared, HASH if form == HASH else "string", self._state)
         # The tokens of grants that were given back, of claims that are still in use.
         self.undone: dict[str, set[bytes]] = {}
         self.packed = PackedCommands(
@@ -323,15 +325,16 @@ class ScriptedLock:
         wait, ticket = place or (0, b"")
         own = (owner, ms, member, tokens, self.form, self.token_ttl, wait, ticket)
         keys = self._keys(name)
+        index = self.index.of(keys.lock)
         words = (*own, *self._handing_over(keys), *min_hold)
         if shared:
-            return ACQUIRE_SHARED.command((*self._all(keys, owner), keys.limit), words)
-        return ACQUIRE.command(self._all(keys, owner), words)
+            return ACQUIRE_SHARED.command((*self._all(keys, owner, index), keys.limit), words)
+        return ACQUIRE.command(self._all(keys, owner, index), words)
 
-    def _all(self, keys: Keys, owner: str) -> tuple[str, ...]:
+    def _all(self, keys: Keys, owner: str, *index: str) -> tuple[str, ...]:
         """The keys of a lock, and the tombstone of a claim to it."""
         tombstone = names.tombstone(keys.lock, owner)
-        return (*keys[:4], tombstone, *self._record(keys))
+        return (*keys[:4], tombstone, *index, *self._record(keys))
 
     def _record(self, keys: Keys) -> tuple[str, ...]:
         """The key of the record; a hash has the record in itself."""
@@ -350,6 +353,8 @@ class ScriptedLock:
     async def release(self, claim: Claim, tombstone: bool, until: float) -> Released:
         """Release, or leave the queue."""
         if claim.min_hold and await self._cool_down(claim, tombstone, until):
+            if self.index.is_due(claim):
+                await self.index.trim(claim, until)
             return RELEASED[1]
         queued = claim.id in self.queue.tickets
         reply = None
@@ -371,6 +376,8 @@ class ScriptedLock:
             self.listener.forget_address(claim)
         if self.listener.waiting:
             self.listener.forget(claim.id, gave_up=released.was != "held")
+        if self.index.is_due(claim):
+            await self.index.trim(claim, until)
         return released
 
     async def _cool_down(self, claim: Claim, tombstone: bool, until: float) -> bool:
@@ -527,27 +534,51 @@ class ScriptedLock:
         return held_of(owner, record, 0), done == 1
 
     async def inspect(self, name: str | None, pattern: str, until: float) -> tuple[LockState, ...]:
-        """One lock, or all whose keys of ours are found."""
+        """One lock, or those in the index."""
         if name is not None:
-            return (await self._inspect(name, until),)
-        kind = HASH if self.form == HASH else "string"
-        return await matching(self.executor, self.prefix, kind, pattern, self._inspect, until)
+            return (await self._state(name, until),)
+        return await self.index.matching(pattern, until)
+
+    async def walk(self, pattern: str, until: float) -> tuple[LockState, ...]:
+        """All locks, those of other programs as well."""
+        return await self.index.matching(pattern, until, walk=True)
+
+    async def _state(self, name: str, until: float) -> LockState:
+        """The state of one lock; one that cannot be read hides no other."""
+        try:
+            return await self._inspect(name, until)
+        except Unreadable as error:
+            return LockState(name, (), (), unreadable=str(error))
 
     async def _inspect(self, name: str, until: float) -> LockState:
         numsub = "SHARDNUMSUB" if self.topology.sharded else "NUMSUB"
         keys = self._keys(name)
         words = (self.form, numsub, names.wake_channel(keys.lock))
-        command = INSPECT.command((keys.lock, keys.queue, *self._record_or_limit(keys)), words)
+        where = (keys.lock, keys.queue, *self._record_or_limit(keys), keys.token)
+        command = INSPECT.command(where, words)
         limit, found, *members = await self.executor.evaluate(INSPECT, command, until)
         holds: list[HoldState] = []
+        reasons: list[str] = []
         for left, owner, record in found:
-            held = held_of(owner, record, left)
+            if left is None or not is_record(record):
+                key = keys.lock if self.form == HASH else keys.record
+                what = f"the hold of {owner.decode('utf-8', 'replace')!r:.80}, which is no record"
+                reasons.append(UNREADABLE.format(key=key, lock=keys.lock, found=what))
+            held = held_of(owner, record, left or 0)
             if held is not None:
-                holds.append(HoldState(held, left / 1000 if left >= 0 else None))
+                holds.append(HoldState(held, left / 1000 if left and left >= 0 else None))
         holds.sort(key=lambda hold: hold.record.token)
-        waiting = tuple(waiter_of(name, member) for member in members)
+        waiting: list[Claim] = []
+        for member in members:
+            claim = waiter_of(name, member)
+            if claim is None:
+                what = f"the member {member.decode('utf-8', 'replace')!r:.80}, which is no claim"
+                reasons.append(UNREADABLE.format(key=keys.queue, lock=keys.lock, found=what))
+            else:
+                waiting.append(claim)
         modes = [hold.record.mode for hold in holds] + [claim.mode for claim in waiting]
-        return LockState(name, tuple(holds), waiting, limit if modes[:1] == ["permits"] else 0)
+        limit = limit if modes[:1] == ["permits"] else 0
+        return LockState(name, tuple(holds), tuple(waiting), limit, "".join(reasons[:1]))
 
     # --- waiting --------------------------------------------------------------------------------
 
@@ -572,7 +603,7 @@ class ScriptedLock:
         self.listener.interrupt()
 
     def reset(self) -> None:
-        """After a fork: `SharedState.abandon` has forgotten the claims."""
+        """After a fork: `SharedState.after_fork` has forgotten the claims."""
 
 
 def _recheck(left: int, rank: int) -> float:

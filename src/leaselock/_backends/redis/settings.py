@@ -35,6 +35,8 @@ OCSP = (
 )
 # A login has its own place there, and the others are no text.
 NOT_IN_A_URL = ("username", "password", "credential_provider", "socket_keepalive_options")
+# What a client shows to be let in.
+LOGIN = ("username", "password", "credential_provider", "ssl_certfile", "ssl_keyfile")
 LONGEST_PREFIX = 200
 # The parameters of a client that are taken over: where it connects, and as which user.
 TERMS = (

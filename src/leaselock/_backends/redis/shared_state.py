@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import chance
 from leaselock._backends.redis.executor import Executor
-from leaselock._backends.redis.keys import Keys, keys_of
+from leaselock._backends.redis.keys import Keys, index_of, keys_of, slot_of
 from leaselock._backends.redis.listener import Listener
 from leaselock._backends.redis.pool import Pool
 from leaselock._backends.redis.queue_state import QueueState
+from leaselock._backends.redis.settings import LOGIN
+from leaselock._core.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from leaselock._backends.redis.settings import Settings
 
 
-class SharedState:
+class SharedState(Lifecycle):
     """What the protocols of one client share: connections, topology, waiting claims.
 
     *connection* makes a connection of the driver's kind, blocking or for asyncio. All methods are
@@ -45,9 +47,19 @@ class SharedState:
         made: Connection = self.connection(self.settings, address, self.now, self.listener.drain)
         return made
 
+    def without_login(self) -> SharedState:
+        """The same store, of a client that does not say who it is."""
+        terms = {word: value for word, value in self.settings.terms.items() if word not in LOGIN}
+        settings = self.settings._replace(terms=terms)
+        return SharedState(settings, self.now, self.connection, self.executor.random)
+
     def keys_of(self, name: str) -> Keys:
         """The keys of the lock *name*."""
         return keys_of(name, self.settings.prefix, self.topology.divided)
+
+    def index_of(self, lock: str) -> str:
+        """The index that the key of a lock is in."""
+        return index_of(slot_of(lock) if self.topology.divided else None, self.settings.prefix)
 
     def interrupt(self) -> None:
         """End all waits; every other call has a deadline."""
@@ -59,7 +71,7 @@ class SharedState:
         self.pool.close()
         self._forget()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """Let go of the descriptors: after a fork, or when the event loop is closed."""
         self.listener.clear()
         self.pool.abandon()

@@ -6,7 +6,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from leaselock._backends import Opened, check_protocol
+from leaselock._backends import Opened, StoreType
 from leaselock._backends.redis.backend import CAPABILITIES, WITH_TOKEN_RANGES, RedisBackend
 from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.legacy_formats import FORMS, LegacyLock
@@ -18,7 +18,6 @@ from leaselock.errors import UnsafeProtocolWarning
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PROTOCOLS = ("hash", "string", *FORMS)
 UNSAFE = 'protocol "{}" is kept for programs that use it: {}. The default, "hash", cannot do that'
 
 
@@ -46,11 +45,11 @@ def open_store(
 ) -> Opened:
     """The store that a URL, or a client of the user's, names; nothing is connected yet."""
     settings = settings_of(target, aio=aio, prefix=prefix)
-    default = check_protocol(settings.protocol, PROTOCOLS, "Redis")
+    default = STORE.check_protocol(settings.protocol)
     store = RedisStore(settings, now, _connection_type(aio=aio))
 
     def backend(protocol: str | None) -> RedisBackend:
-        chosen = default if protocol is None else check_protocol(protocol, PROTOCOLS, "Redis")
+        chosen = default if protocol is None else STORE.check_protocol(protocol)
         if chosen in FORMS:
             warnings.warn(UNSAFE.format(chosen, FORMS[chosen].danger), UnsafeProtocolWarning, 2)
         return store.backend(chosen)
@@ -66,3 +65,6 @@ def _connection_type(*, aio: bool) -> Any:
     from leaselock._backends.redis.blocking import BlockingConnection
 
     return BlockingConnection
+
+
+STORE = StoreType("Redis", ("hash", "string", *FORMS), open_store, prefixes=True)

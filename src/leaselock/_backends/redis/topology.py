@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leaselock._backends.redis.keys import SLOTS, slot_of
-from leaselock._backends.redis.messages import Address, Command, Unreachable
+from leaselock._backends.redis.messages import Address, Command, OtherLayout, Unreachable
 from leaselock.errors import NotApplied, StoreError
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ class Topology(Protocol):
 
     async def masters(self, send: Sender, until: float) -> Sequence[Address]:
         """All servers that have keys."""
+        ...
+
+    def slots_of(self, address: Address) -> Sequence[int | None]:
+        """The slots of a master; None where keys are not divided."""
         ...
 
     def forget(self, address: Address | None = None) -> None:
@@ -74,6 +78,10 @@ class Single:
     async def masters(self, send: Sender, until: float) -> Sequence[Address]:
         """The one."""
         return (self.address,)
+
+    def slots_of(self, address: Address) -> Sequence[int | None]:
+        """All keys."""
+        return (None,)
 
     def forget(self, address: Address | None = None) -> None:
         """There is no other."""
@@ -116,6 +124,8 @@ class Sentinels:
             try:
                 address = await self._named_by(sentinel, send, until)
                 await self._check(address, send, until)
+            except OtherLayout:
+                raise
             except (Unreachable, StoreError) as error:
                 if not reasons:
                     # It may have kept silent for all the time there was: another is first then.
@@ -152,6 +162,10 @@ class Sentinels:
     async def masters(self, send: Sender, until: float) -> Sequence[Address]:
         """The master."""
         return (self.known("") or await self.find("", send, until),)
+
+    def slots_of(self, address: Address) -> Sequence[int | None]:
+        """All keys."""
+        return (None,)
 
     def forget(self, address: Address | None = None) -> None:
         """Ask again, unless another master has been named since *address* was."""
@@ -209,6 +223,8 @@ class Cluster:
         for address in sorted(known, key=self.silent.__contains__):
             try:
                 slots, sharded = await send(address, (("CLUSTER", "SLOTS"), SHARDED), until)
+            except OtherLayout:
+                raise
             except (Unreachable, StoreError) as error:
                 if not reasons:
                     self._avoid(address)
@@ -236,6 +252,10 @@ class Cluster:
         """All masters."""
         await self._read_map(send, until)
         return self.known_masters
+
+    def slots_of(self, address: Address) -> Sequence[int | None]:
+        """Those of the newest map."""
+        return [slot for slot, master in self.slots.items() if master == address]
 
     def forget(self, address: Address | None = None) -> None:
         """Read the map again, and not from *address* if another has it; unless the present map has

@@ -53,6 +53,8 @@ INSPECT = script("inspect")
 RAISE_TOKEN = script("raise_token")
 COLLECT = script("collect")
 COOL_DOWN = script("cool_down")
+PROBE = script("probe")
+FORGET_IDLE = script("forget_idle")
 # Of the modes beside exclusive.
 ACQUIRE_SHARED = script("acquire_shared")
 RELEASE_SHARED = script("release_shared")

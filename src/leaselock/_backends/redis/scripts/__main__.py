@@ -9,7 +9,7 @@ from leaselock._backends.redis.scripts import text_of
 
 NAMES = (
     *("acquire", "release", "renew", "set_lifetime", "break_lock", "inspect", "raise_token"),
-    *("acquire_shared", "release_shared", "convert", "resize", "collect"),
+    *("acquire_shared", "release_shared", "convert", "resize", "collect", "forget_idle"),
 )
 
 

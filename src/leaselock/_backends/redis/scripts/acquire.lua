@@ -2,7 +2,7 @@
 -- Repeated, it replies the same: a holder gets its token, a waiter keeps its place.
 --
 -- KEYS   1 lock   2 token   3 queue   4 hand-off   5 tombstone of this claim
---        6 holder record, unless the format is hash
+--        6 index of active names   7 holder record, unless the format is hash
 -- ARGV   1 owner   2 lease in ms   3 member: the claim as the queue has it
 --        4 how many tokens a grant reserves   5 format: hash, string or vote
 --        6 for how many ms the token is kept, or 0 for ever
@@ -20,7 +20,8 @@
 --        NOTALOCK and the type, if the key is not a lock
 -- As in each script, an error is returned before anything has changed. One that a command raises may
 -- leave a part of the work behind.
-local lock, counter, queue, handoff, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
+local lock, counter, queue, handoff, index, record =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7]
 local owner, lease, member, tokens = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local form, token_ttl = ARGV[5], ARGV[6]
 
@@ -55,7 +56,7 @@ if there > 0 then
 
   local held_by, about, kind = read()
   if held_by == nil then return not_a_lock() end
-  if kind == 'shared' or kind == 'permits' then return acquire_among_holds() end
+  if kind and kind ~= 'exclusive' then return acquire_among_holds() end
   local held, left, token = held_by, nil, nil
   if held_by == owner then
     left, token = redis.call('PTTL', lock), string.match(about, '^%d+')
@@ -105,5 +106,6 @@ end
 
 -- include draw.lua
 if wrong then return wrong end
+-- include add_to_index.lua
 -- include hold.lua
 return granted(token)

@@ -21,9 +21,11 @@ local function break_among_holds(owner, about)
   local limits = KEYS[5]
   -- include enqueue.lua
   -- include holds.lua
-  load()
+  local wrong = load()
+  if wrong then return wrong end
   if about then
     local _, claim = in_record(about)
+    if not claim then return redis.error_reply('UNREADABLE lock a hold of ' .. owner) end
     remove(owner, claim.permits)
   end
   settle(false)
@@ -34,8 +36,7 @@ if owner == nil then return not_a_lock() end
 if kind == 'shared' or kind == 'permits' then
   for _, hold in ipairs(holds_in(fields)) do
     if hold.owner == ARGV[1] then
-      break_among_holds(hold.owner, hold.about)
-      return {1, hold.owner, hold.about}
+      return break_among_holds(hold.owner, hold.about) or {1, hold.owner, hold.about}
     end
   end
 end

@@ -27,14 +27,16 @@ local record = nil
 local STRENGTH = {shared = 0, update = 1, upgrading = 1, exclusive = 2}
 local wrong = load()
 if wrong then return wrong end
-collect()
+wrong = collect()
+if wrong then return wrong end
 local ends = mode and redis.call('HGET', lock, owner)
 if not ends then
   settle(false)
   return {0}
 end
-local about, unconverted = redis.call('HGET', lock, 'about:' .. owner), nil
+local about, unconverted = redis.call('HGET', lock, 'about:' .. owner) or '', nil
 local _, hold = in_record(about)
+if not hold then return redis.error_reply('UNREADABLE lock a hold of ' .. owner) end
 if step > (step_of(about) or 0) then
   local before = hold.kind
   if target == 'exclusive' and (before == 'update' or before == 'upgrading') then
@@ -72,11 +74,11 @@ if failed then
   end
   return failed
 end
-about = redis.call('HGET', lock, 'about:' .. owner)
+about = redis.call('HGET', lock, 'about:' .. owner) or ''
 local left = recheck
 if upgrading then
   for _, other in ipairs(holds_in(redis.call('HGETALL', lock))) do
-    if other.owner ~= owner then left = math.min(left, other.ends - now_ms) end
+    if other.owner ~= owner and other.ends then left = math.min(left, other.ends - now_ms) end
   end
 end
 return {1, left, owner, about}

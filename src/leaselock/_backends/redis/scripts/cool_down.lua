@@ -9,7 +9,7 @@ local lock, owner = KEYS[1], ARGV[1]
 local free_from = redis.call('HEXISTS', lock, owner) == 1 and redis.call('HGET', lock, 'free_from')
 if not free_from then return 0 end
 local time = redis.call('TIME')
-local left = tonumber(free_from) - (time[1] * 1000 + math.floor(time[2] / 1000))
+local left = (tonumber(free_from) or 0) - (time[1] * 1000 + math.floor(time[2] / 1000))
 if left <= 0 then return 0 end
 local rest, about = owner .. ':released', redis.call('HGET', lock, 'about:' .. owner)
 local token, since, behind = string.match(about or '', '^(%d+)\n%a+\n(%d+)\n[^\n]*\n(.*)$')

@@ -1,4 +1,5 @@
--- Enter the queue, or keep the place in it; returns the rank, and the ticket.
+-- Enter the queue, or keep the place in it; returns the rank, and the ticket. Uses index, which only
+-- the scripts that acquire have. The hold that is waited for may be of a program that writes no index.
 local function enqueue(member, ticket, last)
   if ticket == '' then
     last = last or redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
@@ -8,6 +9,9 @@ local function enqueue(member, ticket, last)
   end
   if redis.call('ZADD', queue, 'NX', ticket, member) == 0 then
     ticket = redis.call('ZSCORE', queue, member)
+  else
+    local now = ticket
+    -- include add_to_index.lua
   end
   redis.call('PEXPIRE', queue, 60000)
   return redis.call('ZRANK', queue, member), ticket

@@ -8,7 +8,7 @@ end
 -- Have a waiter ask again.
 local function wake(member)
   local owner, address = string.match(member, '^([^\n]*)\n([^\n]*)\n')
-  tell(channels .. address, owner)
+  if owner then tell(channels .. address, owner) end
 end
 
 -- What is known of the last hand-off: "offered" and an owner, "left" or "kept out"; else ''.
@@ -25,8 +25,10 @@ local function client_of(owner) return string.match(owner, '^(.*):') end
 local function recall(mine)
   redis.call('SET', handoff, 'left', 'PX', 100)
   for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-    redis.call('ZREM', queue, member)
-    if member ~= mine then wake(member) end
+    if string.find(member, '^[^\n]*\n[^\n]*\n') then
+      redis.call('ZREM', queue, member)
+      if member ~= mine then wake(member) end
+    end
   end
 end
 
@@ -65,6 +67,7 @@ local function hand_over(me, heads, may)
     if not member then return false end
     local owner, address, ms, tokens, kind =
       string.match(member, '^([^\n]*)\n([^\n]*)\n(%d+) ?(%d*) ?(%a*)')
+    if not owner then return redis.error_reply('UNREADABLE queue a member that is no claim') end
     if kind == 'shared' or kind == 'update' or kind == 'permits' then return nil end
     local lease = math.min(tonumber(ms), confirm_within)
     tokens = tonumber(tokens) or 1

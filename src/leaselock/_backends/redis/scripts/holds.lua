@@ -7,9 +7,12 @@
 -- no hold ends before. So no decision reads more than a few fields, however many holds there are.
 -- An exclusive hold is stored as in hold.lua, and ends with the hash.
 --
+-- A record that another program has written, or that is damaged, is answered by the error UNREADABLE:
+-- nothing is granted then, and nothing of it is removed.
+--
 -- Uses lock, counter, queue, handoff, form, token_ttl, confirm_within, recheck, verb, channels and
 -- freed, the functions of lock.lua and hand_over.lua, and limits: the key of the number of permits
--- of an idle semaphore, or nil where no permits can be granted.
+-- of an idle semaphore, or nil where no permits can be granted. Only `acquire` uses index.
 local clock = redis.call('TIME')
 local now_ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local mode, used, update, upgrading, limit, next_end
@@ -23,10 +26,11 @@ local function draw(tokens)
   return token, now, before, wrong
 end
 
--- A claim, as a member of the queue has it.
+-- A claim, as a member of the queue has it; nil if it is none.
 local function claim_of(member)
   local owner, address, ms, tokens, kind, permits, wanted =
-    string.match(member, '^([^\n]*)\n([^\n]*)\n(%d+) ?(%d*) ?(%a*) ?(%d*) ?(%d*)')
+    string.match(member, '^([^\n]*)\n([^\n]*)\n(%d+) ?(%d*) ?(%a*) ?(%d*) ?(%d*)[^\n]*\n')
+  if not owner then return nil end
   if kind == '' or kind == 'cached' then kind = 'exclusive' end
   return {
     member = member, owner = owner, address = address, lease = tonumber(ms), kind = kind,
@@ -35,10 +39,11 @@ local function claim_of(member)
 end
 
 -- The token and the claim of a record, which begins with the token, the lifetime and the time of the
--- grant. A hold without a record counts as one.
+-- grant. A hold without a record counts as one. The claim is nil if the record cannot be read.
 local function in_record(about)
+  if about == '' then return '0', {permits = 1} end
   local token, member = string.match(about, '^(%d+)\n%a+\n%d+\n(.*)$')
-  return token or '0', member and claim_of(member) or {permits = 1}
+  return token or '0', member and claim_of(member)
 end
 
 -- Read the state of the lock; returns an error, if there is one.
@@ -52,8 +57,16 @@ local function load()
     if type(kept) == 'table' then return kept end
     limit = tonumber(kept)
   end
+  if found[2] or found[6] then
+    -- A number that is none would be taken for 0: no hold, or no end.
+    local known = mode == 'shared' or mode == 'permits' and tonumber(found[5])
+    if known and used > 0 and next_end and (not upgrading or string.find(upgrading, '\n')) then
+      limit = limit or 0
+      return nil
+    end
+    return redis.error_reply('UNREADABLE lock fields beside its holds that are not what they should be')
+  end
   limit = limit or 0
-  if (mode == 'shared' or mode == 'permits') and found[2] and next_end then return nil end
   local owner = read()
   if owner == nil then return not_a_lock() end
   -- Without these fields it is the hash of another program.
@@ -89,14 +102,21 @@ local function remove(owner, permits)
   redis.call('HSET', lock, 'used', used)
 end
 
--- Remove the holds that have ended.
+-- Remove the holds that have ended; returns an error, if there is one.
 local function collect()
-  if not next_end or now_ms < next_end then return end
+  if not next_end or now_ms < next_end then return nil end
   local first, last, doubt = nil, nil, false
-  for _, hold in ipairs(holds_in(redis.call('HGETALL', lock))) do
+  local holds = holds_in(redis.call('HGETALL', lock))
+  for _, hold in ipairs(holds) do
+    local _, claim = in_record(hold.about)
+    if not (hold.ends and claim) then
+      return redis.error_reply('UNREADABLE lock a hold of ' .. hold.owner)
+    end
+    hold.permits = claim.permits
+  end
+  for _, hold in ipairs(holds) do
     if hold.ends <= now_ms then
-      local _, claim = in_record(hold.about)
-      remove(hold.owner, claim.permits)
+      remove(hold.owner, hold.permits)
       doubt = doubt or hold.offered
     else
       first = math.min(first or hold.ends, hold.ends)
@@ -122,7 +142,7 @@ local function fits(claim, ahead)
   return claim.kind == 'shared' or not update and not ahead.update
 end
 
--- Write a hold for so many ms; returns an error, if there is one.
+-- Write a hold that lasts a number of ms; returns an error, if there is one.
 local function write(claim, token, now, lease, offered)
   local member, owner = claim.member, claim.owner
   if claim.kind == 'exclusive' then
@@ -168,17 +188,22 @@ local function step_of(about)
   return tonumber(string.match(about, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]* (%d+)\n'))
 end
 
--- The last reader has released: the upgrade is complete. Returns an error if no token can be drawn.
+-- The last reader has released: the upgrade is complete. Returns an error if no token can be drawn,
+-- or the hold cannot be read.
 local function complete(me)
   local owner, address = string.match(upgrading, '^([^\n]*)\n(.*)$')
+  local about = redis.call('HGET', lock, 'about:' .. owner) or ''
+  local ends = string.match(redis.call('HGET', lock, owner) or '', '^%d+')
+  local _, hold = in_record(about)
+  if not (ends and hold and about ~= '') then
+    return redis.error_reply('UNREADABLE lock a hold of ' .. owner)
+  end
   local token, _, _, wrong = draw(1)
   if wrong then
     -- It asks again, and is told.
     if owner ~= me then tell(channels .. address, owner) end
     return wrong
   end
-  local ends = string.match(redis.call('HGET', lock, owner), '^%d+')
-  local about = redis.call('HGET', lock, 'about:' .. owner)
   about = converted(about, 'exclusive', step_of(about), token)
   redis.call('HDEL', lock, 'used', 'update', 'upgrading', 'next_end')
   redis.call('HSET', lock, owner, 1, 'about:' .. owner, about, 'mode', 'exclusive')
@@ -204,9 +229,18 @@ local function promote(me, may)
   ahead.left = state == 'left'
   while not ahead.left do
     local place = ahead.any or 0
-    local member = redis.call('ZRANGE', queue, place, place)[1]
+    local found = redis.pcall('ZRANGE', queue, place, place)
+    if found.err then
+      ahead.wrong = found
+      return ahead
+    end
+    local member = found[1]
     if not member then break end
     local claim = claim_of(member)
+    if not claim then
+      ahead.wrong = redis.error_reply('UNREADABLE queue a member that is no claim')
+      return ahead
+    end
     if claim.kind == 'permits' and not limits then
       wake(member)
       ahead.any, ahead.closed = place + 1, true
@@ -260,8 +294,9 @@ end
 -- Whether the lock is in use as a semaphore; nil if it is not in use.
 local function is_semaphore()
   if mode then return mode == 'permits' end
-  local head = redis.call('ZRANGE', queue, 0, 0)[1]
-  if head then return claim_of(head).kind == 'permits' end
+  local head = redis.pcall('ZRANGE', queue, 0, 0)[1]
+  local claim = head and claim_of(head)
+  if claim then return claim.kind == 'permits' end
 end
 
 -- Grant the claim, confirm its grant, or enter the queue. The reply is that of acquire.lua.
@@ -269,13 +304,16 @@ local function acquire(claim, wait, ticket)
   local wrong = load()
   if wrong then return wrong end
   if redis.call('EXISTS', KEYS[5]) == 1 then return {-1} end
-  collect()
+  wrong = collect()
+  if wrong then return wrong end
   local owner, ends = claim.owner, mode and redis.call('HGET', lock, claim.owner)
   if ends then
-    local token = in_record(redis.call('HGET', lock, 'about:' .. owner))
+    local token, hold = in_record(redis.call('HGET', lock, 'about:' .. owner) or '')
     local ours = now_ms + claim.lease
+    ends = tonumber(string.match(ends, '^%d+'))
+    if not (ends and hold) then return redis.error_reply('UNREADABLE lock a hold of ' .. owner) end
     if mode ~= 'exclusive' then
-      ours = math.max(ours, tonumber(string.match(ends, '^%d+')))
+      ours = math.max(ours, ends)
       redis.call('HSET', lock, owner, text(ours))
     else
       redis.call('DEL', handoff)
@@ -311,6 +349,9 @@ local function acquire(claim, wait, ticket)
   end
   if not ahead.left and fits(claim, ahead) then
     local token, now, _, unusable = draw(claim.tokens)
+    if not (unusable or mode) then
+      -- include add_to_index.lua
+    end
     return unusable or write(claim, token, now, claim.lease, false) or {1, token}
   end
 
@@ -331,6 +372,7 @@ local function acquire(claim, wait, ticket)
   local oldest, least = {owner = '', about = ''}, nil
   for _, hold in ipairs(holds) do
     local token = tonumber((in_record(hold.about)))
+    if not hold.ends then return redis.error_reply('UNREADABLE lock a hold of ' .. hold.owner) end
     if not least or token < least then oldest, least = hold, token end
     left = math.min(left, hold.ends - now_ms)
   end
@@ -340,13 +382,17 @@ local function acquire(claim, wait, ticket)
     revoke(oldest.about)
   end
   local rank = -1
-  if wait then rank, ticket = enqueue(claim.member, ticket) end
+  if wait then
+    local last = redis.pcall('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
+    if last.err then return last end
+    rank, ticket = enqueue(claim.member, ticket, last)
+  end
   return {0, left, rank, ticket, oldest.owner, oldest.about, math.max(1, #holds)}
 end
 
 -- Promote after a hold has ended, or a claim has left the queue.
 local function settle(may)
-  collect()
+  if collect() then return end
   promote('', may)
   -- Only clients of Redisson listen, and a user may lack the right to publish.
   if not mode and redis.call('EXISTS', queue) == 0 then tell(freed, '0') end

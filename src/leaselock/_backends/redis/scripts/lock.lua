@@ -1,7 +1,8 @@
 -- The owner of the lock and the record of its hold, '' where another program holds it; false if it
--- is free; nil if the key is not a lock. The owner is a field of a hash, as in Redisson, which may
--- have fields beside it; or a string, as in redis-py's lock. A "vote", which is the part of one
--- server in a Redlock, is such a string, too. Also returns the mode, and all fields of a hash.
+-- is free; nil if the key is not a lock, or the record beside it no record. The owner is a field of a
+-- hash, as in Redisson, which may have fields beside it; or a string, as in redis-py's lock. A "vote",
+-- which is the part of one server in a Redlock, is such a string, too. Also returns the mode, and all
+-- fields of a hash.
 local FIELDS = {
   mode = 1, update = 1, upgrading = 1, used = 1, limit = 1, next_end = 1, free_from = 1,
 }
@@ -11,7 +12,9 @@ local function read()
   if form ~= 'hash' then
     local owner = redis.pcall('GET', lock)
     if type(owner) == 'table' then return nil end
-    return owner, owner and redis.call('GET', record) or ''
+    local about = owner and redis.pcall('GET', record) or ''
+    if type(about) == 'table' then return nil end
+    return owner, about
   end
   local fields = redis.pcall('HGETALL', lock)
   if fields.err then return nil end
@@ -32,7 +35,7 @@ local function read()
   return owner, about[owner] or '', mode, fields
 end
 
--- The holds of a lock that has several (see holds.lua).
+-- The holds of a lock that has several (see holds.lua). One whose end is no number has none.
 local function holds_in(fields)
   local found, about = {}, {}
   for i = 1, #fields, 2 do
@@ -41,7 +44,7 @@ local function holds_in(fields)
       about[string.sub(field, 7)] = value
     elseif string.find(field, OWNER) then
       local ends, offered = string.match(value, '^(%d+)( ?)')
-      found[#found + 1] = {owner = field, ends = tonumber(ends) or 0, offered = offered ~= ''}
+      found[#found + 1] = {owner = field, ends = tonumber(ends), offered = offered ~= ''}
     end
   end
   for _, hold in ipairs(found) do hold.about = about[hold.owner] or '' end
@@ -49,6 +52,8 @@ local function holds_in(fields)
 end
 
 local function not_a_lock()
-  local kind = redis.pcall('TYPE', lock)
-  return redis.error_reply('NOTALOCK ' .. (kind.ok or 'value'))
+  local kind = redis.pcall('TYPE', lock).ok
+  -- Then it is the record that has another type.
+  if form ~= 'hash' and kind == 'string' then return redis.error_reply('WRONGTYPE of the record') end
+  return redis.error_reply('NOTALOCK ' .. (kind or 'value'))
 end

@@ -23,6 +23,7 @@ if wrong then return wrong end
 local about = mode and redis.call('HGET', lock, 'about:' .. owner)
 if about then
   local token, claim = in_record(about)
+  if not claim then return redis.error_reply('UNREADABLE lock a hold of ' .. owner) end
   if only == '' or only == token then
     remove(owner, claim.permits)
     was = 1

@@ -21,7 +21,8 @@ local record = nil
 
 local wrong = load()
 if wrong then return wrong end
-collect()
+wrong = collect()
+if wrong then return wrong end
 local semaphore = is_semaphore() ~= false
 if semaphore then
   -- Before anything is granted: a claim that fits only the number so far stays where it is.
@@ -29,7 +30,8 @@ if semaphore then
   remember_limit()
   if mode then redis.call('HSET', lock, 'limit', limit) end
   for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-    if claim_of(member).permits > limit then
+    local claim = claim_of(member)
+    if claim and claim.permits > limit then
       redis.call('ZREM', queue, member)
       wake(member)
     end

@@ -1,0 +1,327 @@
+"""The index of active names: which locks of a store to list, without a look at its other keys.
+
+The scripts add the key of a lock when they grant the free lock, and when they queue a claim. A
+release leaves it. A client that finds the lock neither held nor waited for removes it, by a
+script that looks again. So a lock of ours that exists is in the index. Locks of other programs are
+found by a walk over all keys: at once, or a part of it each time that a client lists again.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from binascii import crc_hqx
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leaselock._backends.redis import keys as names
+from leaselock._backends.redis.messages import NotALock, Unreachable
+from leaselock._backends.redis.scan import literal, locks_on, page_on
+from leaselock._backends.redis.scripts import FORGET_IDLE
+from leaselock.errors import NotApplied, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from leaselock._backends.redis.messages import Address, Command
+    from leaselock._backends.redis.shared_state import SharedState
+    from leaselock._core.backend import Claim, LockState
+
+# How many commands are sent together, and how many locks one script looks at.
+TOGETHER = 500
+# Every 64th release looks at up to 128 members that are older than 60 s.
+TRIM_EVERY, TRIM_SIZE, TRIM_AGE = 64, 128, 60.0
+# How many names one step of a repair removes or adds; and how many it reads for each slot, where it
+# reads `TOGETHER` slots.
+STEP, STEP_OF_SLOT = 100, 10
+# The most scripts with which a listing removes names: in a cluster, each is for one slot.
+MOST_REPAIRED = 100
+# A release or a listing is done before the index is repaired, so that may not take long: a replica
+# refuses it for as long as it is asked, and so does a master that is being replaced.
+REPAIR_WITHIN = 0.5
+# A client that lists again looks at up to 5 pages of keys, once in a second.
+WALK_PAGES, WALK_INTERVAL = 5, 1.0
+
+
+class RepairPosition(NamedTuple):
+    """Where the next step of a repair begins."""
+
+    masters: Sequence[Address]
+    """The servers that are left, the current one first."""
+    slots: Sequence[tuple[int | None, int]]
+    """The slots of the current one whose indexes are not read to the end, each with the position of
+    the next name.
+    """
+    cursor: int = 0
+    """The next page of its keys."""
+    idle: Sequence[str] = ()
+    """Names to remove."""
+    found: Sequence[str] = ()
+    """Names to look at, and to add."""
+
+
+class ActiveIndex:
+    """The index of the locks of one protocol; *kind* is the type of their keys: hash or string.
+    *state_of* reads the state of one lock.
+    """
+
+    def __init__(
+        self,
+        shared: SharedState,
+        kind: str,
+        state_of: Callable[[str, float], Awaitable[LockState]],
+    ) -> None:
+        self.executor = shared.executor
+        self.topology = shared.topology
+        self.keys_of = shared.keys_of
+        self.of = shared.index_of
+        self.prefix = shared.settings.prefix
+        self.kind = kind
+        self.state_of = state_of
+        self.now = shared.now
+        # The number of releases until the next one that trims.
+        self.releases = 0
+        # The part of the walk that is left: where to go on, and the servers that follow.
+        self.listed_at: float | None = None
+        self.cursor = 0
+        self.ahead: list[Address] = []
+
+    # --- listing --------------------------------------------------------------------------------
+
+    async def matching(
+        self, pattern: str, until: float, *, walk: bool = False
+    ) -> tuple[LockState, ...]:
+        """The locks whose names match that are held or waited for: those of the index; with *walk*
+        all. A key that is not a lock does not hide the others.
+        """
+        name = literal(pattern)
+        if name is not None:
+            state = await self.state_of(name, until)
+            return (state,) if state.in_use else ()
+        used: set[str] = set()
+        idle: set[str] = set()
+        try:
+            used, idle = await self._indexed(pattern, until)
+        except NotALock:
+            walk = True  # another program has overwritten the index
+        found = await self._walk(until) if walk else await self._walk_on(until)
+        others = self._named(found, pattern) - used
+        states: list[LockState] = []
+        missing: list[str] = []
+        for name in sorted(used | others):
+            with suppress(NotALock):
+                state = await self.state_of(name, until)
+                if state.in_use:
+                    states.append(state)
+                    if name in others:
+                        missing.append(name)
+        until = min(until, self.now() + REPAIR_WITHIN)
+        with suppress(NotApplied, OutcomeUnknown, Unreachable):
+            # What cannot be repaired now, or by this user, is found again.
+            await self._forget(idle, until, most=MOST_REPAIRED)
+            await self._add(missing, until)
+        return tuple(states)
+
+    def _named(self, found: Iterable[str], pattern: str) -> set[str]:
+        """The names that match, of the locks with these keys."""
+        named = {names.name_of(key, self.prefix) for key in found}
+        return {name for name in named if name and fnmatch.fnmatchcase(name, pattern)}
+
+    async def _indexed(self, pattern: str, until: float) -> tuple[set[str], set[str]]:
+        """The names in the index that match: those whose lock has keys, and the others."""
+        used: set[str] = set()
+        idle: set[str] = set()
+        masters = await self.topology.masters(self.executor.send, until)
+        # By one map: a slot that moves meanwhile is found by the redirection, and not left out.
+        for address, slots in [(each, self.topology.slots_of(each)) for each in masters]:
+            here, unused = await self._indexed_on(address, slots, pattern, until)
+            used |= here
+            idle |= unused
+        return used, idle
+
+    async def _indexed_on(
+        self, address: Address, slots: Sequence[int | None], pattern: str, until: float
+    ) -> tuple[set[str], set[str]]:
+        """The same of these slots of one server."""
+        reads = [("ZRANGE", names.index_of(slot, self.prefix), 0, -1) for slot in slots]
+        pages = await self._ask(address, reads, until)
+        return await self._looked_at(address, pages, pattern, until)
+
+    async def _looked_at(
+        self, address: Address, pages: Iterable[list[bytes]], pattern: str, until: float
+    ) -> tuple[set[str], set[str]]:
+        """The same of these members."""
+        listed = sorted(self._named([_text(each) for page in pages for each in page], pattern))
+        looks: list[Command] = [("EXISTS", *self._keys(name)) for name in listed]
+        counts = await self._ask(address, looks, until)
+        used = {name for name, count in zip(listed, counts, strict=True) if count}
+        return used, {*listed} - used
+
+    async def _ask(self, address: Address, commands: Sequence[Command], until: float) -> list[Any]:
+        """The replies of one server; of the one that has the key meanwhile, if that is another."""
+        replies: list[Any] = []
+        for start in range(0, len(commands), TOGETHER):
+            part = commands[start : start + TOGETHER]
+            for command, reply in zip(
+                part, await self.executor.send(address, part, until), strict=True
+            ):
+                if isinstance(reply, Exception):
+                    (reply,) = await self.executor.ask(str(command[1]), (command,), until)
+                replies.append(reply)
+        return replies
+
+    def _keys(self, name: str) -> tuple[str, str, str]:
+        """The keys of which one exists while the lock is held or waited for."""
+        keys = self.keys_of(name)
+        return keys.lock, keys.queue, keys.handoff
+
+    # --- the locks of other programs ------------------------------------------------------------
+
+    async def _walk(self, until: float) -> set[str]:
+        """The keys that may be those of locks, on all servers."""
+        found: set[str] = set()
+        for address in await self.topology.masters(self.executor.send, until):
+            found |= await locks_on(self.executor, address, self.prefix, self.kind, until)
+        return found
+
+    async def _walk_on(self, until: float) -> set[str]:
+        """The same for a part of the keys, if this client lists again."""
+        now, before = self.now(), self.listed_at
+        if before is not None and now < before + WALK_INTERVAL:
+            return set()
+        self.listed_at = now
+        found: set[str] = set()
+        if before is None:
+            return found
+        ahead, self.ahead = self.ahead, []
+        if not ahead:
+            ahead = list(await self.topology.masters(self.executor.send, until))
+            self.cursor = 0
+        with suppress(NotApplied, Unreachable):
+            # Where a user may not walk, or a server is away, the index is still listed.
+            for _ in range(WALK_PAGES):
+                self.cursor, keys = await page_on(
+                    self.executor, ahead[0], self.prefix, self.kind, self.cursor, until
+                )
+                found |= keys
+                if not self.cursor:
+                    ahead = ahead[1:]
+                    break
+            self.ahead = ahead
+        return found
+
+    # --- repair ---------------------------------------------------------------------------------
+
+    async def _add(self, missing: Iterable[str], until: float) -> None:
+        for name in missing:
+            lock = self.keys_of(name).lock
+            command = ("ZADD", self.of(lock), "NX", 0, lock)
+            await self.executor.ask(lock, (command,), until)
+
+    async def _forget(self, idle: Iterable[str], until: float, most: int | None = None) -> int:
+        """Remove names whose locks are idle, with at most *most* scripts; return how many."""
+        indexes: dict[str, list[str]] = {}
+        for name in idle:
+            indexes.setdefault(self.of(self.keys_of(name).lock), []).append(name)
+        parts = [
+            (index, found[start : start + TOGETHER])
+            for index, found in indexes.items()
+            for start in range(0, len(found), TOGETHER)
+        ]
+        forgotten = 0
+        for index, part in parts[:most]:
+            keys = [key for name in part for key in self._keys(name)]
+            command = FORGET_IDLE.command((index, *keys), ())
+            forgotten += await self.executor.evaluate(FORGET_IDLE, command, until)
+        return forgotten
+
+    async def repair(
+        self, position: RepairPosition | None, until: float
+    ) -> tuple[int, RepairPosition | None]:
+        """One step of the repair: names of idle locks are removed, and locks that are not idle
+        added. Returns how many were removed, and where the next step begins: None after the last.
+        """
+        if position is None:
+            masters = await self.topology.masters(self.executor.send, until)
+            return 0, RepairPosition(masters, self._slots_of(masters))
+        masters, slots, cursor, idle, found = position
+        if idle:
+            removed = await self._forget(idle[:STEP], until)
+            return removed, position._replace(idle=idle[STEP:])
+        if found:
+            await self._add_active(found[:STEP], until)
+            return 0, position._replace(found=found[STEP:])
+        if not masters:
+            return 0, None
+        if slots:
+            unused: set[str] = set()
+            unread: list[tuple[int | None, int]] = []
+            with suppress(NotALock):  # another program has overwritten the index
+                unused, unread = await self._page(masters[0], slots[:TOGETHER], until)
+            return 0, position._replace(slots=[*unread, *slots[TOGETHER:]], idle=sorted(unused))
+        cursor, keys = await page_on(
+            self.executor, masters[0], self.prefix, self.kind, cursor, until
+        )
+        found = sorted(self._named(keys, "*"))
+        if cursor:
+            return 0, position._replace(cursor=cursor, found=found)
+        masters = masters[1:]
+        return 0, RepairPosition(masters, self._slots_of(masters), 0, (), found)
+
+    def _slots_of(self, masters: Sequence[Address]) -> Sequence[tuple[int | None, int]]:
+        return [(slot, 0) for slot in self.topology.slots_of(masters[0])] if masters else ()
+
+    async def _page(
+        self, address: Address, slots: Sequence[tuple[int | None, int]], until: float
+    ) -> tuple[set[str], list[tuple[int | None, int]]]:
+        """The idle ones of the next names of these slots; and the slots that have more, with the
+        positions of those once the idle ones are removed.
+        """
+        size = STEP_OF_SLOT * TOGETHER // len(slots)
+        reads = [
+            ("ZRANGE", names.index_of(slot, self.prefix), first, first + size - 1)
+            for slot, first in slots
+        ]
+        pages = await self._ask(address, reads, until)
+        _, idle = await self._looked_at(address, pages, "*", until)
+        removed = {self.keys_of(name).lock for name in idle}
+        unread = [
+            (slot, first + sum(_text(member) not in removed for member in page))
+            for (slot, first), page in zip(slots, pages, strict=True)
+            if len(page) == size
+        ]
+        return idle, unread
+
+    async def _add_active(self, found: Sequence[str], until: float) -> None:
+        for name in found:
+            lock = self.keys_of(name).lock
+            index = self.of(lock)
+            with suppress(NotALock):
+                (score,) = await self.executor.ask(index, (("ZSCORE", index, lock),), until)
+                if score is None and (await self.state_of(name, until)).in_use:
+                    await self._add((name,), until)
+
+    def is_due(self, claim: Claim) -> bool:
+        """Whether the index is to be trimmed after the release of this claim."""
+        if not self.releases:
+            # Of many processes that release once each, one in TRIM_EVERY trims.
+            self.releases = 1 + crc_hqx(claim.client.encode(), 0) % TRIM_EVERY
+        self.releases -= 1
+        if self.releases:
+            return False
+        self.releases = TRIM_EVERY
+        return True
+
+    async def trim(self, claim: Claim, until: float) -> None:
+        """Look at the oldest names in the index of the claim's lock."""
+        index = self.of(self.keys_of(claim.name).lock)
+        before = round((claim.since - TRIM_AGE) * 1e6)
+        oldest = ("ZRANGE", index, "-inf", before, "BYSCORE", "LIMIT", 0, TRIM_SIZE)
+        until = min(until, self.now() + REPAIR_WITHIN)
+        with suppress(NotApplied, OutcomeUnknown, Unreachable):
+            # The release has ended. Another one will trim.
+            (members,) = await self.executor.ask(index, (oldest,), until)
+            await self._forget(self._named(map(_text, members), "*"), until)
+
+
+def _text(member: bytes) -> str:
+    return member.decode("utf-8", "replace")
