@@ -1,6 +1,8 @@
-"""The backends: which one serves a URL, or a client that the user has.
+"""Which store serves a URL, or a client that the user has.
 
-A backend is loaded when a store of its kind is opened, and its client library not before that.
+A store is described by one `StoreType`. Those of this package are in a table by the schemes of
+their URLs; others are found by the entry points of the group ``leaselock.stores``, whose names are
+schemes. A store is loaded when its scheme is used, and its client library not before that.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaselock._backends.libraries import check_version, library
-from leaselock._backends.url import check_form, parse, with_user, without_driver
+from leaselock._backends.url import EMBEDDED, check_form, parse, with_user, without_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leaselock._backends.url import StoreURL
-    from leaselock._core.backend import Backend, Finding, StoreLifecycle
+    from leaselock._core.backend import Backend, Finding
+    from leaselock._core.lifecycle import Lifecycle, Node
 
 
 class Opened(NamedTuple):
@@ -30,15 +33,65 @@ class Opened(NamedTuple):
     """The URL without its secrets."""
     typed: str = ""
     """The URL for a command: with the user, without the password. Empty where there is no user."""
-    stores: tuple[StoreLifecycle, ...] = ()
+    stores: tuple[Lifecycle, ...] = ()
     """What the driver interrupts, closes and abandons."""
-    blocking: tuple[Any, ...] = ()
+    blocking: tuple[Node, ...] = ()
     """Nodes whose calls block; for asyncio the driver calls each in a thread of its own."""
     notes: tuple[Finding, ...] = ()
     """What `doctor` says of the choice of the store."""
 
 
-__all__ = ["Opened", "check_protocol", "default_protocol", "library", "open_store", "split_urls"]
+class StoreType(NamedTuple):
+    """What a store says of itself.
+
+    >>> STORE = StoreType("a file", ("queue",), open_store, options=("poll",))
+    """
+
+    name: str
+    """How messages name it."""
+    protocols: tuple[str, ...]
+    """Its ways of locking, the default first: each excludes only itself."""
+    open: Callable[..., Opened]
+    """Called with the URL, or a client of the user's; a function that reads the clock of all
+    deadlines; and *aio*, whether the calls are awaited. It opens no connection yet. ValueError for
+    a URL that is not valid.
+    """
+    options: tuple[str, ...] = ()
+    """The options of its URL besides ``protocol``, where `protocol_of` checks them."""
+    prefixes: bool = False
+    """Whether the keys of its locks may have a prefix: *open* takes ``prefix=``."""
+
+    def protocol_of(self, url: StoreURL) -> str:
+        """The protocol of ``?protocol=``, or the default; ValueError for an unknown option."""
+        url.check_options(("protocol", *self.options), self.name)
+        return self.check_protocol(url.options.get("protocol"))
+
+    def check_protocol(self, wanted: str | None) -> str:
+        """The protocol to use; ValueError for an unknown one."""
+        return check_protocol(wanted, self.protocols, self.name)
+
+
+# What some stores cannot do, and which can: messages name them.
+SHARING = (
+    "memory, SQLite, PostgreSQL, MySQL by lease and row, Redis by hash, and ZooKeeper by queue "
+    "have them"
+)
+ABLE = {
+    "shared": SHARING,
+    "update": "memory, SQLite, and PostgreSQL and MySQL by lease have it",
+    "permits": (
+        "memory, SQLite, PostgreSQL and MySQL by lease, Redis by hash, and ZooKeeper by queue with "
+        "kazoo's names have them"
+    ),
+    "min_hold": (
+        'memory, SQLite, PostgreSQL and MySQL by protocol "lease", Redis by "hash" without replicas'
+    ),
+    "tokens": "memory, and Redis by hash or string (for cached= without replicas)",
+}
+
+__all__ = ["ABLE", "Opened", "StoreType", "check_protocol", "library", "open_store", "split_urls"]
+
+GROUP = "leaselock.stores"
 
 REDIS = "leaselock._backends.redis.store"
 REDLOCK = "leaselock._backends.redlock.store"
@@ -83,12 +136,11 @@ def open_store(
             target = _several(target)
     terms: dict[str, Any] = {"aio": aio} if prefix is None else {"aio": aio, "prefix": prefix}
     if isinstance(target, list | tuple):
-        masters: Opened = import_module(REDLOCK).open_masters(target, now, **terms)
-        return masters
-    module = _of_url(target) if isinstance(target, str) else _of_object(target)
-    if prefix is not None and module != REDIS:
+        return _built_in(REDLOCK).open(target, now, **terms)
+    store = _of_url(target) if isinstance(target, str) else _of_object(target)
+    if prefix is not None and not store.prefixes:
         raise ValueError("prefix= is for locks in Redis and Valkey, whose keys are shared")
-    opened: Opened = import_module(module).open_store(target, now, **terms)
+    opened = store.open(target, now, **terms)
     user = parse(target).user if isinstance(target, str) else None
     return opened._replace(typed=with_user(opened.shown, user)) if user else opened
 
@@ -108,39 +160,55 @@ def _several(urls: str) -> object:
     return found if len(found) > 1 else urls
 
 
-def _of_url(url: str) -> str:
+def _built_in(module: str) -> StoreType:
+    store: StoreType = import_module(module).STORE
+    return store
+
+
+def _of_url(url: str) -> StoreType:
     scheme = url.partition(":")[0].lower()
     module = SCHEMES.get(scheme)
-    if module is None:
-        known = ", ".join(f"{name}://" for name in sorted(SCHEMES))
+    store = _installed(scheme, url) if module is None else _built_in(module)
+    if scheme not in EMBEDDED:
+        parse(url)
+    return store
+
+
+def _installed(scheme: str, url: str) -> StoreType:
+    """The store that another distribution has for the scheme."""
+    # Loaded where it is used: it takes longer than all else here.
+    from importlib.metadata import entry_points
+
+    points = entry_points(group=GROUP)
+    found = {point.value: point for point in points if point.name.lower() == scheme}
+    if not found:
+        known = ", ".join(f"{name}://" for name in sorted({*SCHEMES, *points.names}))
         # Without its scheme, the text may begin with a user name and a password.
         named = repr(scheme) if "@" not in url else "this text"
         raise ValueError(f"no store is known for {named}: the URL of one begins with {known}")
-    if scheme not in ("memory", "sqlite"):
-        parse(url)
-    return module
+    if len(found) > 1:
+        raise ValueError(f"several stores are installed for {scheme}://: {', '.join(found)}")
+    (point,) = found.values()
+    try:
+        store = point.load()
+    except Exception as error:
+        what = f"{point.value}, which is installed for {scheme}://, cannot be loaded"
+        raise ImportError(f"{what}: {type(error).__name__}: {error}") from error
+    if not isinstance(store, StoreType):
+        raise TypeError(f"{point.value}, which is installed for {scheme}://, is no StoreType")
+    return store
 
 
-def _of_object(target: object) -> str:
+def _of_object(target: object) -> StoreType:
     for kind in type(target).__mro__:
         package = kind.__module__.partition(".")[0]
         if package in OBJECTS:
             check_version(package)
-            return OBJECTS[package]
+            return _built_in(OBJECTS[package])
     raise TypeError(
         "a store is named by a URL such as 'sqlite:///', a list of Redis masters, or a client of "
         f"redis-py, valkey-py, kazoo or SQLAlchemy, not by one of type {type(target).__name__}"
     )
-
-
-def default_protocol(
-    url: StoreURL, known: tuple[str, ...], store: str, options: tuple[str, ...] = ()
-) -> str:
-    """The protocol of ``?protocol=``, else the first known; ValueError for options other than that
-    and *options*.
-    """
-    url.check_options(("protocol", *options), store)
-    return check_protocol(url.options.get("protocol"), known, store)
 
 
 def check_protocol(wanted: str | None, known: tuple[str, ...], store: str) -> str:

@@ -43,7 +43,7 @@ class Protocol:
     """What a wire needs of a protocol."""
 
     now: Callable[[], float]
-    owes = False
+    reply_pending = False
     """A request was sent, and its answer has not been read completely."""
 
     def steps(self, request: Any, until: float) -> Generator[Any, Any, Any]:
@@ -116,6 +116,8 @@ class Wire(Protocol):
 class ThreadWire(Wire):
     """Runs a request in the calling thread."""
 
+    # An interrupt such as Ctrl-C may strike when a part of an answer was read and is lost.
+    resumes = False
     calling = False
     released = False
 
@@ -186,6 +188,8 @@ class TaskWire(Wire):
     so that the loop does not keep a connection that is not used any more.
     """
 
+    # A task is cancelled between two steps, so another request can read the rest of the answer.
+    resumes = True
     loop: asyncio.AbstractEventLoop | None = None
     future: asyncio.Future[Any] | None = None
     running: Generator[Any, Any, Any] | None = None
@@ -203,6 +207,9 @@ class TaskWire(Wire):
     def call(self, request: Any, until: float) -> asyncio.Future[Any]:
         """Carry out one request."""
         loop = self.loop = self.running_loop()
+        if self.timer is not None:
+            self.timer.cancel()  # of a request that was cancelled
+            self.timer = None
         future = self.future = loop.create_future()
         if self.closed:
             self._finish(None, OutcomeUnknown(CLOSED))

@@ -5,7 +5,6 @@ Nothing leaves the process, so nothing survives it; a forked child starts with a
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import os
 import threading
@@ -13,7 +12,7 @@ import time
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from leaselock._backends import Opened, check_protocol, default_protocol
+from leaselock._backends import Opened, StoreType
 from leaselock._backends.url import decoded, parse
 from leaselock._core import rules
 from leaselock._core.backend import (
@@ -21,31 +20,23 @@ from leaselock._core.backend import (
     WAKE_ALL,
     WATCH_LASTS,
     Acquire,
-    BreakLock,
-    Busy,
     Capabilities,
     Claim,
+    Collected,
     CollectGarbage,
-    Convert,
     Doctor,
     Finding,
-    HoldRecord,
-    Inspect,
     Listen,
-    LockState,
-    Release,
-    Renew,
-    Resize,
-    SetLifetime,
     Setup,
     Watch,
-    Watched,
 )
+from leaselock._core.entry_row import Entry, EntryRow
+from leaselock._core.lifecycle import Node
 from leaselock._core.queue import NodeQueue
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 CAPABILITIES = Capabilities(
     clock_drift=0.0,
@@ -58,7 +49,6 @@ CAPABILITIES = Capabilities(
     modes=ALL_MODES,
     notifies_changes=True,
 )
-PROTOCOLS = ("queue",)
 # There is nothing to configure or to create.
 MAINTENANCE: dict[type, object] = {
     Doctor: (Finding("ok", "the memory of this process"),),
@@ -66,25 +56,10 @@ MAINTENANCE: dict[type, object] = {
 }
 # Seconds: longer than a request can be in flight.
 TOMBSTONE_TTL = 120.0
-# From so many names on, each new one makes the table look at so many of the others, and remove
+# From this many names on, each new one makes the table look at as many others, and remove
 # those that are not in use.
 MOST_KEPT, LOOKS = 1000, 2
 LONGEST_WAIT = 3600.0
-
-
-class Entry:
-    """One lock. A dict keeps the order: of the tokens, and of the arrival of the waiters. Its
-    watchers are clients by the ids of their claims, each with the end of its registration.
-    """
-
-    __slots__ = ("doubt", "holds", "limit", "queue", "token", "watchers")
-
-    def __init__(self, token: int) -> None:
-        self.token, self.limit = token, 0
-        self.doubt = 0.0
-        self.holds: dict[str, HoldRecord] = {}
-        self.queue: dict[str, Claim] = {}
-        self.watchers: dict[str, tuple[str, float]] = {}
 
 
 class Table:
@@ -107,6 +82,8 @@ class Table:
         self.tombstones: dict[str, float] = {}
         # The greatest token of the entries that were removed: later ones are greater.
         self.floor = 0
+        # Which client sent the request in progress.
+        self.client = ""
 
     def entry(self, name: str) -> Entry:
         """The entry of a lock, which begins now if there is none."""
@@ -137,169 +114,42 @@ class Table:
 
     def answer(self, client: str, request: Any) -> object:
         """Carry out one request of *client*."""
-        if isinstance(request, Acquire):
-            row = MemoryRow(self, client, request.claim.name)
-            reply = rules.acquire(row, request)
-            return reply._replace(waiting=len(row.entry.queue)) if type(reply) is Busy else reply
-        if isinstance(request, Release):
-            return rules.release(MemoryRow(self, client, request.claim.name), request)
-        if isinstance(request, Renew):
-            return tuple(rules.renew(MemoryRow(self, client, c.name), c) for c in request.claims)
-        if isinstance(request, Inspect):
-            return self._inspect(request)
-        if isinstance(request, BreakLock):
-            return rules.break_lock(MemoryRow(self, client, request.name), request)
-        if isinstance(request, Watch):
-            return self._watched(client, request.claim)
-        if isinstance(request, SetLifetime):
-            row = MemoryRow(self, client, request.claim.name)
-            return rules.set_lifetime(row, request.claim.id, request.lifetime)
-        if isinstance(request, Convert):
-            return rules.convert(MemoryRow(self, client, request.claim.name), request)
-        if isinstance(request, Resize):
-            return rules.resize(MemoryRow(self, client, request.name), request)
-        if isinstance(request, CollectGarbage):
-            return sum(self._remove_unused(name) for name in list(self.entries))
-        raise TypeError(f"not a request of a lock table: {request!r}")
+        if type(request) is CollectGarbage:
+            return Collected(sum(self._remove_unused(name) for name in list(self.entries)))
+        self.client = client
+        return rules.answer(self._row, request, self._names)
 
-    def _inspect(self, request: Inspect) -> tuple[LockState, ...]:
-        if request.name is not None:
-            return (self._state(request.name),)
-        names = [n for n in self.entries if fnmatch.fnmatchcase(n, request.pattern)]
-        states = [self._state(name) for name in sorted(names)]
-        return tuple(state for state in states if state.holds or state.waiting)
+    def _row(self, name: str) -> MemoryRow:
+        return MemoryRow(self, self.client, name)
 
-    def _watched(self, client: str, claim: Claim) -> Watched:
-        row, state = MemoryRow(self, client, claim.name), self._state(claim.name)
-        row.entry.watchers[claim.id] = (claim.client, row.now + WATCH_LASTS)
-        for hold in state.holds:
-            row.watch(hold.record.client)
-        return Watched(state, rules.look_again(state))
-
-    def _state(self, name: str) -> LockState:
-        return rules.state(MemoryRow(self, "", name), name)
+    def _names(self) -> list[str]:
+        return list(self.entries)
 
 
-class MemoryRow:
-    """One lock of a table, for one request of one client: a `rules.LockRow`."""
+class MemoryRow(EntryRow):
+    """One lock of a table, for one request of one client."""
 
     def __init__(self, table: Table, client: str, name: str) -> None:
         self.table = table
         self.client = client
         self.now = table.now()
+        self.micros = table.micros
         self.entry = table.entries.get(name) or table.entry(name)
         self.local: list[str] = []
 
-    @property
-    def wall(self) -> float:
-        """Unix time."""
-        return self.table.micros() / 1e6
+    def observe(self, claim: Claim) -> bool:
+        """Notify the claim when a hold begins or ends."""
+        self.entry.watchers[claim.id] = (claim.client, self.now + WATCH_LASTS)
+        return True
 
-    @property
-    def limit(self) -> int:
-        """How many permits it has as a semaphore."""
-        return self.entry.limit
-
-    @limit.setter
-    def limit(self, limit: int) -> None:
-        """Record it."""
-        self.entry.limit = limit
-
-    @property
-    def doubt(self) -> float:
-        """When the last grant began that was not confirmed."""
-        return self.entry.doubt
-
-    @doubt.setter
-    def doubt(self, doubt: float) -> None:
-        """Record it."""
-        self.entry.doubt = doubt
-
-    def holds(self) -> list[HoldRecord]:
-        """The holds on record."""
-        return list(self.entry.holds.values())
-
-    def draw(self, count: int) -> int:
-        """New tokens. The clock is a part of them, so they go on rising when the table is lost."""
-        token = max(self.entry.token + 1, self.table.micros())
-        self.entry.token = token + count - 1
-        return token
-
-    def put(self, hold: HoldRecord) -> None:
-        """Record a hold. One with a new token is the last one."""
-        holds = self.entry.holds
-        known = holds.get(hold.id)
-        if known is not None and known.token != hold.token:
-            del holds[hold.id]
-        holds[hold.id] = hold
-        if self.entry.watchers and (known is None or known.token != hold.token):
-            self._notify_watchers()
-
-    def remove(self, hold_id: str) -> None:
-        """Delete a hold."""
-        del self.entry.holds[hold_id]
-        if self.entry.watchers:
-            self._notify_watchers()
-
-    def _notify_watchers(self) -> None:
+    def notify_watchers(self) -> None:
+        """A hold has begun or ended."""
         watchers = self.entry.watchers
         for claim_id, (client, until) in list(watchers.items()):
             if until > self.now and self.alive(client):
                 self.notify(claim_id, client)
             else:
                 del watchers[claim_id]
-
-    def queue(self) -> list[Claim]:
-        """The queued claims."""
-        return list(self.entry.queue.values())
-
-    def idle(self) -> bool:
-        """Whether there is neither a hold nor a queued claim."""
-        return not (self.entry.holds or self.entry.queue)
-
-    def has_queue(self) -> bool:
-        """Whether any claim is queued."""
-        return bool(self.entry.queue)
-
-    def queued(self, claim_id: str) -> bool:
-        """Whether the claim is queued."""
-        return claim_id in self.entry.queue
-
-    def ahead(self, claim_id: str) -> Iterator[Claim]:
-        """The queued claims ahead of *claim_id*, which is nearly always at the tail."""
-        claims = reversed(self.queue())
-        if claim_id in self.entry.queue:
-            return itertools.islice(
-                itertools.dropwhile(lambda c: c.id != claim_id, claims), 1, None
-            )
-        return claims
-
-    def behind(self, claim_id: str) -> Claim | None:
-        """The claim directly behind."""
-        behind = None
-        for claim in reversed(self.entry.queue.values()):
-            if claim.id == claim_id:
-                return behind
-            behind = claim
-        return None
-
-    def join(self, claim: Claim) -> None:
-        """Put at the tail of the queue; one that is queued keeps its place."""
-        queued = self.entry.queue.get(claim.id, claim)
-        self.entry.queue[claim.id] = queued._replace(asked=self.now, limit=0)
-
-    def quit(self, claim_id: str) -> bool:
-        """Take out of the queue; return whether it was there."""
-        return self.entry.queue.pop(claim_id, None) is not None
-
-    def touch(self, client: str) -> None:
-        """All queued claims of *client* have asked now."""
-        queue = self.entry.queue
-        for claim in self.queue():
-            if claim.client == client:
-                queue[claim.id] = claim._replace(asked=self.now)
-        if all(claim.asked >= self.doubt for claim in queue.values()):
-            self.doubt = 0.0
 
     def alive(self, client: str) -> bool:
         """Whether the client is alive; the requesting one is."""
@@ -372,7 +222,7 @@ def database_of(name: str, now: Callable[[], float]) -> SharedDatabase:
         return DATABASES.setdefault((os.getpid(), name), SharedDatabase(now))
 
 
-class Store:
+class Store(Node):
     """The node of one client that carries out requests."""
 
     def __init__(self, name: str, now: Callable[[], float]) -> None:
@@ -401,9 +251,6 @@ class Store:
         with database.mutex:
             return database.table.answer(self.client, request)
 
-    def interrupt(self) -> None:
-        """No call here lasts."""
-
     def close(self) -> None:
         """The client ends."""
         self.database.end(self.client)
@@ -416,7 +263,7 @@ class Store:
         self.database = database_of(self.name, self.now)
 
 
-class Listener:
+class Listener(Node):
     """The node of one client that waits for messages."""
 
     def __init__(self, store: Store) -> None:
@@ -465,12 +312,15 @@ class Listener:
 def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The room that ``memory://room`` names."""
     parts = parse(url)
-    default = default_protocol(parts, PROTOCOLS, "memory")
+    default = STORE.protocol_of(parts)
     store = Store(decoded(parts.authority + parts.path), now)
     listener = Listener(store)
 
     def backend(protocol: str | None) -> NodeQueue:
-        check_protocol(protocol, PROTOCOLS, "memory")
+        STORE.check_protocol(protocol)
         return NodeQueue(CAPABILITIES, store, listener)
 
     return Opened(backend, default, url, blocking=(store, listener))
+
+
+STORE = StoreType("memory", ("queue",), open_store)

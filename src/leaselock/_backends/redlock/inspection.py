@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from leaselock._backends.redlock.quorum import TIMEOUT
 from leaselock._backends.redlock.votes import merged
-from leaselock._core.backend import BreakLock, Broken, Inspect, LockState
+from leaselock._core.backend import BreakLock, Broken, Inspect, LockState, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,18 +23,29 @@ async def inspect(
 ) -> Sequence[LockState]:
     """One lock, or those whose names match."""
     votes = await _states(masters, Inspect(name, pattern), "no majority to look at", until)
+    return _listed(votes, name, masters)
+
+
+async def walk(masters: Masters, pattern: str, until: float) -> Sequence[LockState]:
+    """All locks whose names match, those of other programs as well."""
+    votes = await masters.poll(masters.each(Walk(pattern)), until, lambda v: False)
+    masters.check(votes, "no majority to look at")
+    return _listed(votes, None, masters)
+
+
+def _listed(votes: Votes, name: str | None, masters: Masters) -> Sequence[LockState]:
     names = {state.name for states in votes.answers.values() for state in states}
-    seen = (_merged(each, votes) for each in sorted(names))
-    return tuple(state for state in seen if name is not None or state.held or state.waiting)
+    seen = (_merged(each, votes, masters) for each in sorted(names))
+    return tuple(state for state in seen if name is not None or state.in_use)
 
 
 async def break_lock(masters: Masters, name: str, token: int | str | None, until: float) -> Broken:
     """End the hold of the claim that has a majority, on each master that it has."""
     votes = await _states(masters, Inspect(name, "*"), f"no majority to break {name!r}", until)
-    held = _merged(name, votes).held
+    held = _merged(name, votes, masters).held
     if held is None or not held.is_meant(token):
         return Broken(held, False, ())
-    breaks: dict[int, object] = {
+    breaks = {
         i: BreakLock(name, state.held.token or held.id)
         for i, (state,) in votes.answers.items()
         if state.held is not None and state.held.id == held.id
@@ -53,6 +64,9 @@ async def _states(masters: Masters, inspect: Inspect, what: str, until: float) -
     return votes
 
 
-def _merged(name: str, votes: Votes) -> LockState:
+def _merged(name: str, votes: Votes, masters: Masters) -> LockState:
     states = {i: s for i, found in votes.answers.items() for s in found if s.name == name}
-    return merged(name, states, votes.quorum)
+    reasons = [
+        f"{masters.masters[i].shown}: {s.unreadable}" for i, s in states.items() if s.unreadable
+    ]
+    return merged(name, states, votes.quorum)._replace(unreadable="; ".join(sorted(reasons)))

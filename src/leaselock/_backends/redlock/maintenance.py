@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock._core.backend import Finding
+from leaselock._core.backend import Collected, CollectGarbage, Doctor, Finding
 from leaselock.errors import StoreError
 
 if TYPE_CHECKING:
@@ -18,12 +18,39 @@ async def examine(masters: Sequence[Master], until: float) -> tuple[Finding, ...
     answers: list[Sequence[Finding]] = []
     for master in masters:
         try:
-            answers.append(await master.locks.doctor(until))
+            answers.append(await master.locks.request(Doctor(), until))
         except StoreError as error:
             what = f"{master.shown}: {error}"
             answers.append((Finding("fail", what, "a lock needs a majority, not all of them"),))
     found = (finding for answer in answers for finding in answer)
     return (_number(len(masters)), *_duplicates(masters, answers), *found)
+
+
+class Position(NamedTuple):
+    """Where the next step of a garbage collection begins."""
+
+    master: int = 0
+    within: object = None
+    """The position on that master."""
+    error: StoreError | None = None
+    """That of an earlier master, which did not answer."""
+
+
+async def collect(masters: Sequence[Master], position: object, until: float) -> Collected:
+    """One step, on one master. The error of one that does not answer is raised when the others are
+    done.
+    """
+    number, within, error = position if isinstance(position, Position) else Position()
+    if number == len(masters):
+        if error is not None:
+            raise error
+        return Collected(0)
+    try:
+        done = await masters[number].locks.request(CollectGarbage(within), until)
+    except StoreError as failure:
+        done, error = Collected(0), failure
+    number += done.position is None
+    return Collected(done.removed, Position(number, done.position, error))
 
 
 def _number(masters: int) -> Finding:

@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Sequence
-
-    from leaselock._core.backend import Capabilities, Claim, Finding
+from leaselock._core.backend import Backend, Claim, Released
+from leaselock._core.effects import Request
 
 
-class VotingLocks(Protocol):
-    """The locks on one master."""
+class ReleaseGrant(
+    NamedTuple("ReleaseGrant", [("claim", Claim), ("token", int)]), Request[Released]
+):
+    """Release the claim's hold if it is the grant with this token, and no other."""
 
-    capabilities: Capabilities
+    __slots__ = ()
+    method = "release_grant"
 
-    async def handle(self, request: Any, until: float) -> Any:
-        """Answer a request object of `core.backend`."""
-        ...
 
-    async def doctor(self, until: float) -> Sequence[Finding]:
-        """Report how the master is set up."""
-        ...
+class RaiseToken(NamedTuple("RaiseToken", [("claim", Claim), ("token", int)]), Request[bool]):
+    """Make the token of the claim's hold, and so of every later one, at least *token*; reply
+    whether the claim holds.
+    """
 
-    def await_wakeup(self, claim: Claim, until: float) -> Awaitable[object]:
-        """Wait for a message."""
-        ...
-
-    def forget(self, claim: Claim) -> None:
-        """The claim waits no more."""
-        ...
-
-    def wake(self, claim_ids: Iterable[str]) -> None:
-        """Let these claims ask again."""
-        ...
-
-    def close(self) -> None:
-        """End all waits."""
-        ...
+    __slots__ = ()
+    method = "raise_token"
 
 
 @runtime_checkable
 class VotingStore(Protocol):
     """A store that can be a master."""
 
-    def voting_locks(self) -> VotingLocks:
-        """Its locks, in the format for votes."""
+    def voting_locks(self) -> Backend:
+        """Its locks, in the format for votes. `Backend.request` carries out the requests of this
+        module, too, and those for which the core has a method.
+        """
         ...
 
 
@@ -53,4 +41,4 @@ class Master(NamedTuple):
     """One master: its URL without secrets, and its locks."""
 
     shown: str
-    locks: VotingLocks
+    locks: Backend

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leaselock._backends.redlock.master import ReleaseGrant
 from leaselock._core import timing
-from leaselock._core.backend import Release, ReleaseGrant
+from leaselock._core.backend import Release
 from leaselock._core.effects import Wait
 from leaselock._core.singleton_process import Background
 from leaselock.errors import StoreError
@@ -79,7 +80,7 @@ class PendingReleases:
             try:
                 if self.now() < until:
                     locks = self.masters[master].locks
-                    await locks.handle(request, self.now() + TIMEOUT)
+                    await locks.request(request, self.now() + TIMEOUT)
             except StoreError:
                 return False
             if requests.get(holder) == (request, until):

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends.redlock import inspection, maintenance
+from leaselock._backends.redlock.master import RaiseToken, ReleaseGrant
 from leaselock._backends.redlock.pending_releases import PendingReleases
 from leaselock._backends.redlock.quorum import TIMEOUT, Masters
 from leaselock._backends.redlock.votes import (
@@ -30,6 +31,7 @@ from leaselock._backends.redlock.votes import (
     valid_answers,
     yes_votes,
 )
+from leaselock._core import timing
 from leaselock._core.backend import (
     Acquire,
     Backend,
@@ -37,14 +39,13 @@ from leaselock._core.backend import (
     Busy,
     Capabilities,
     Claim,
+    Collected,
     Finding,
     Grant,
     Lifetime,
     LifetimeSet,
     LockState,
-    RaiseToken,
     Release,
-    ReleaseGrant,
     Renew,
     SetLifetime,
 )
@@ -59,11 +60,13 @@ if TYPE_CHECKING:
 
 # A majority without the master that has the queue counts after so long.
 BLOCKED_FOR = 3.0
-SPLIT = 0.03
-PAUSES = (0.001, 0.002, 0.004, 0.0)
-# Each failed try of a claim that had votes makes its pauses four times as long, up to this: a
-# master that has lost its data may offer its vote for as long as the others have the holder's.
-LONGEST_PAUSE = 0.1
+# How often a claim that is the first in the queue asks again at once.
+TRIES = 4
+# Attempts of `timing.pause`, to each of which the failed votes of a claim are added. The first
+# pauses of a claim at the head of the queue are about a millisecond, those of claims that have
+# split the votes some twenty. The longest are about a tenth of a second: a master that has lost its
+# data may offer its vote for as long as the others have the holder's.
+AT_ONCE, SPLIT, LAST_ATTEMPT = -3, 3, 5
 
 
 class Redlock(Backend):
@@ -81,9 +84,9 @@ class Redlock(Backend):
         self.now = now
         self.quorum = len(masters) // 2 + 1
         self.random = random
-        self.reset_identity()
+        self.after_fork()
 
-    def reset_identity(self) -> None:
+    def after_fork(self) -> None:
         """After a fork: no claim waits here, and nothing is left to release."""
         self.closing = Signal()
         self.all = Masters(self.masters, self.now)
@@ -93,7 +96,7 @@ class Redlock(Backend):
         self.waiting_at: dict[str, int] = {}
         self.queued_at: dict[str, int] = {}
         self.uncertain: set[str] = set()
-        # How many tries of each waiting claim had votes, and failed.
+        # How many votes of each waiting claim had grants, and failed.
         self.failures: dict[str, int] = {}
         self.pending_releases = PendingReleases(self.masters, self.now, self.random, self.closing)
 
@@ -104,7 +107,7 @@ class Redlock(Backend):
 
         The other masters may carry out the release that made it the first a little later.
         """
-        for pause in PAUSES[: None if wait else 1]:
+        for left in reversed(range(TRIES if wait else 1)):
             queue_master = self.all.queue_master()
             if wait:
                 self._queue_at(claim, queue_master)
@@ -113,28 +116,30 @@ class Redlock(Backend):
             won = self._won(votes, granted, queue_master)
             if won and (token := await self._token(claim, granted, until)) is not None:
                 return Grant(token, ())
-            resume = self.now() + self._grown(claim, pause)
-            if queue_master not in granted or await Wait(self.closing, resume):
+            if wait and granted:
+                self.failures[claim.id] = self.failures.get(claim.id, 0) + 1
+            if queue_master not in granted or (left and await self._closed_after_pause(claim)):
                 break
         votes.failed = True
-        if wait and granted:
-            self.failures[claim.id] = self.failures.get(claim.id, 0) + 1
         # Votes that do not count any more, too: what should have ended them did not arrive.
-        unsaid = await self._give_back(claim, votes.granted(), until)
+        unconfirmed = await self._give_back(claim, votes.granted(), until)
         busy = self._busy(votes, claim, queue_master)
         if not wait:
             # Only now: a claim that may yet be granted must not be given back. After a majority
             # was won and its token not raised, the votes may be others than were given back.
             votes.final = True
-            for master in {*votes.errors, *unsaid, *(granted if won else ())}:
+            for master in {*votes.errors, *unconfirmed, *(granted if won else ())}:
                 self.pending_releases.add(master, claim)
             self._done_with(claim)
             await self.pending_releases.start()
         return busy
 
-    def _grown(self, claim: Claim, pause: float) -> float:
-        longer = pause * 4.0 ** min(self.failures.get(claim.id, 0), 5)
-        return max(pause, min(longer, LONGEST_PAUSE))
+    async def _closed_after_pause(self, claim: Claim) -> bool:
+        return await Wait(self.closing, self.now() + self._pause(claim, AT_ONCE))
+
+    def _pause(self, claim: Claim, attempt: int) -> float:
+        attempt += self.failures.get(claim.id, 0)
+        return timing.pause(min(attempt, LAST_ATTEMPT), self.random())
 
     def _queue_at(self, claim: Claim, queue_master: int) -> None:
         """Queue at one master at a time: a claim left in another queue would block the next one."""
@@ -149,7 +154,8 @@ class Redlock(Backend):
         async def late(master: int, answer: object) -> None:
             await self._late(votes, claim, master, answer)
 
-        requests = {i: Acquire(claim, wait and i == queue_master) for i in self.all.each(None)}
+        requests = self.all.each(Acquire(claim, False))
+        requests[queue_master] = Acquire(claim, wait)
         await self.all.poll(requests, until, partial(has_enough, queue_master), late, votes)
         if votes.errors or not votes.complete:
             self.uncertain.add(claim.id)
@@ -207,8 +213,7 @@ class Redlock(Backend):
             self.waiting_at[claim.id] = queue_master
             return reply._replace(retry_after=at_line.retry_after)
         # Several claims had some votes each: chance decides which one tries again first.
-        pause = self._grown(claim, SPLIT) * (0.1 + self.random())
-        return reply._replace(retry_after=pause)
+        return reply._replace(retry_after=self._pause(claim, SPLIT))
 
     async def await_wakeup(self, claim: Claim, until: float) -> None:
         """Wait for a message from the master where the claim is in the queue."""
@@ -272,6 +277,10 @@ class Redlock(Backend):
         """One lock, or those whose names match. A slow master is not waited for."""
         return await inspection.inspect(self.all, name, pattern, until)
 
+    async def walk(self, pattern: str, until: float) -> Sequence[LockState]:
+        """All locks whose names match, those of other programs as well."""
+        return await inspection.walk(self.all, pattern, until)
+
     async def break_lock(self, name: str, token: int | str | None, until: float) -> Broken:
         """End the hold of the claim that has a majority, on each master that it has."""
         return await inspection.break_lock(self.all, name, token, until)
@@ -284,9 +293,9 @@ class Redlock(Backend):
         """Nothing has to be created."""
         return ()
 
-    async def collect_garbage(self, until: float) -> int:
-        """Nothing is left behind."""
-        return 0
+    async def collect_garbage(self, position: object, until: float) -> Collected:
+        """Delete the names of idle locks in the index of each master, and old counters."""
+        return await maintenance.collect(self.masters, position, until)
 
     def forget(self, claim: Claim) -> None:
         """The claim waits no more."""

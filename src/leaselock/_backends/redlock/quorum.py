@@ -8,7 +8,7 @@ requests outstanding and no answer is skipped, too: otherwise its requests would
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaselock._backends.redlock.votes import Votes
 from leaselock._core.effects import Spawn, Wait
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from leaselock._backends.redlock.master import Master
+    from leaselock._core.effects import Request
 
+R = TypeVar("R")
 # The caller itself waits no longer than this: the master that it asks may be unreachable.
 TIMEOUT = 0.5
 SKIPPED_FOR = 1.0
@@ -44,7 +46,7 @@ class Masters:
         """The master where waiters queue: the first one that answers."""
         return next((i for i in range(len(self)) if not self._is_skipped(i)), 0)
 
-    def each(self, request: object) -> dict[int, object]:
+    def each(self, request: Request[R]) -> dict[int, Request[R]]:
         """The same request to all; the caller itself asks the master with the queue."""
         first = self.queue_master()
         return dict.fromkeys((first, *(i for i in range(len(self)) if i != first)), request)
@@ -55,7 +57,7 @@ class Masters:
 
     async def poll(
         self,
-        requests: Mapping[int, object],
+        requests: Mapping[int, Request[Any]],
         until: float,
         decided: Callable[[Votes], bool],
         late: Callable[[int, object], Awaitable[None]] | None = None,
@@ -101,7 +103,7 @@ class Masters:
         self,
         votes: Votes,
         master: int,
-        request: object,
+        request: Request[Any],
         until: float,
         late: Callable[[int, object], Awaitable[None]] | None,
     ) -> None:
@@ -110,9 +112,11 @@ class Masters:
             self.answered[master] = self.now()
         self.outstanding[master] += 1
         try:
-            answer = await self.masters[master].locks.handle(request, until)
+            answer = await self.masters[master].locks.request(request, until)
         except StoreError as error:
-            self.failed[master] = (self.now() + SKIPPED_FOR, error)
+            # One key that is not what it should be says nothing about the other locks.
+            if error.reason != "misconfigured":
+                self.failed[master] = (self.now() + SKIPPED_FOR, error)
             votes.fail(master, error)
         else:
             self.failed.pop(master, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaselock._backends import Opened, chance, check_protocol, open_store
+from leaselock._backends import Opened, StoreType, chance, open_store
 from leaselock._backends.redlock.master import Master, VotingStore
 from leaselock._backends.redlock.protocol import Redlock
 from leaselock._core.backend import Capabilities
@@ -12,7 +12,6 @@ from leaselock._core.backend import Capabilities
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-PROTOCOLS = ("redlock",)
 FEWEST = 3
 
 
@@ -33,7 +32,7 @@ def open_masters(
     ]
 
     def backend(protocol: str | None) -> Redlock:
-        check_protocol(protocol, PROTOCOLS, "Redlock")
+        STORE.check_protocol(protocol)
         return Redlock(masters, _capabilities(masters), now, chance)
 
     shown = ",".join(one.shown for one in opened)
@@ -49,7 +48,7 @@ def _without_protocol(target: object) -> object:
     words = query.split("&") if query else []
     for word in words:
         if word.startswith("protocol="):
-            check_protocol(word.removeprefix("protocol="), PROTOCOLS, "Redlock")
+            STORE.check_protocol(word.removeprefix("protocol="))
     rest = "&".join(word for word in words if not word.startswith("protocol="))
     return f"{place}?{rest}" if rest else place
 
@@ -76,4 +75,9 @@ def _capabilities(masters: Sequence[Master]) -> Capabilities:
     """The least of what the masters can promise."""
     each = [master.locks.capabilities for master in masters]
     clock_drift, clock_margin = max(c.clock_drift for c in each), max(c.clock_margin for c in each)
-    return Capabilities(clock_drift, clock_margin, detects_death=False, inheritable=False)
+    return Capabilities(
+        clock_drift, clock_margin, detects_death=False, inheritable=False, indexed=True
+    )
+
+
+STORE = StoreType("Redlock", ("redlock",), open_masters, prefixes=True)

@@ -14,7 +14,7 @@ from leaselock._core.effects import Signal
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError, not_applied
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from leaselock._core.backend import ErrorReason
 
@@ -81,16 +81,20 @@ class Votes:
         )
         refused = all(isinstance(error, NotApplied) for error in self.errors.values())
         nothing = refused and self.complete and not self.granted()
-        reason = _common_reason(self.errors.values())
+        reason = self._reason()
         made = not_applied(message, reason) if nothing else OutcomeUnknown(message, reason)
         made.__cause__ = next(iter(self.errors.values()), None)
         return made
 
-
-def _common_reason(errors: Iterable[StoreError]) -> ErrorReason:
-    """Why all of them failed, if that is one reason."""
-    found = {error.reason for error in errors}
-    return found.pop() if len(found) == 1 else "unreachable"
+    def _reason(self) -> ErrorReason:
+        """Why all of them failed, if that is one reason, or why too many of them failed for a
+        majority.
+        """
+        counts = Counter(error.reason for error in self.errors.values())
+        for reason, count in counts.most_common(1):
+            if len(counts) == 1 or count > self.masters - self.quorum:
+                return reason
+        return "unreachable"
 
 
 def agreed(tokens: Collection[int], quorum: int) -> bool:

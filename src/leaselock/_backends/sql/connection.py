@@ -47,6 +47,15 @@ class AwaitNotification(NamedTuple("AwaitNotification", []), Request["list[str]"
     __slots__ = ()
 
 
+class Tls(NamedTuple):
+    """The encryption of a connection."""
+
+    problem: str
+    """What of the server's certificate is not verified, and why; empty if all is."""
+    requested: bool
+    """The connection would have failed without TLS."""
+
+
 class Connection(Protocol):
     """One connection, as the pool, the listener and the session pool use it."""
 
@@ -58,6 +67,8 @@ class Connection(Protocol):
     """The number of the session in the server."""
     reused: bool
     """It has been idle in the pool, so that it may have ended unnoticed."""
+    complete: bool
+    """The request in progress leaves neither a transaction nor a new prepared statement."""
 
     @property
     def usable(self) -> bool:
@@ -68,8 +79,21 @@ class Connection(Protocol):
         """Usable, and neither ended by the server nor with unexpected input."""
         ...
 
+    @property
+    def resumable(self) -> bool:
+        """A complete request was cancelled: after `Receive` the connection is usable again."""
+        ...
+
+    def now(self) -> float:
+        """The time on the clock of the deadlines."""
+        ...
+
     def call(self, request: Any, until: float) -> Any:
         """Carry out one request; for asyncio, return an awaitable."""
+        ...
+
+    def tls(self) -> Tls | None:
+        """Its encryption, if it has one."""
         ...
 
     def fileno(self) -> int:
@@ -93,13 +117,20 @@ class DatabaseProtocol(wire.Protocol):
     """Common to the protocols of both databases: see `wire` for how it is run."""
 
     closed: bool
+    resumes: bool
 
     def __init__(self, target: Target, now: Callable[[], float]) -> None:
         self.target = target
         self.now = now
         self.prepared: set[str] | None = None
         self.number = self.backend = 0
-        self.reused = self.broken = self.owes = False
+        self.reused = self.broken = self.reply_pending = self.sent = self.complete = False
+
+    @property
+    def resumable(self) -> bool:
+        """A complete request was cancelled: after `Receive` the connection is usable again."""
+        pending = self.reply_pending and self.sent and not (self.broken or self.closed)
+        return pending and self.complete and self.resumes
 
     def steps(self, request: Any, until: float) -> Steps:
         """Carry out one request."""

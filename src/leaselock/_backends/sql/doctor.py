@@ -5,17 +5,23 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from leaselock._backends.sql.pool import SPARE
 from leaselock._backends.sql.server_info import setup_command, version_problem
 from leaselock._backends.sql.statements import SqlError
 from leaselock._core.backend import Finding
-from leaselock._core.maintenance import clock_finding
+from leaselock._core.maintenance import clients_finding, clock_finding, tls_finding
 
 if TYPE_CHECKING:
+    from leaselock._backends.sql.connection import Tls
     from leaselock._backends.sql.executor import Executor
     from leaselock._backends.sql.server_info import ServerInfo
 
 # The oldest version that has everything the protocols need.
 OLDEST_POSTGRES = 140000
+VERIFY = {
+    "postgres": "sslmode=verify-full and sslrootcert=FILE in the URL",
+    "mysql": "ssl_ca=FILE in the URL, or ssl=yes for the system's authorities",
+}
 
 
 async def examine(server: ServerInfo, executor: Executor) -> tuple[Finding, ...]:
@@ -28,7 +34,12 @@ async def examine(server: ServerInfo, executor: Executor) -> tuple[Finding, ...]
     (clock,) = await executor.execute(("now",))
     findings.append(clock_finding("the server", clock.rows[0][0] / 1e6, time.time()))
     findings.append(_proxy(server))
-    findings += _postgres(facts) if server.dialect.name == "postgres" else _mysql(facts)
+    findings += _tls(server, executor.connection.tls())
+    findings.append(_clients(server, facts))
+    if server.dialect.name == "postgres":
+        findings += [*_postgres(facts), *_notifications(server, facts)]
+    else:
+        findings += _mysql(facts)
     return tuple(findings)
 
 
@@ -61,6 +72,55 @@ def _proxy(server: ServerInfo) -> Finding:
         "a proxy is between the client and the server: waiters poll, row and advisory are refused",
         "connect to the server itself; or, if the proxy pools sessions, say so: ?proxy=session",
     )
+
+
+def _tls(server: ServerInfo, tls: Tls | None) -> list[Finding]:
+    if tls is None:
+        return []
+    advice = VERIFY[server.dialect.name]
+    return [tls_finding(server.target.shown, tls.problem, tls.requested, advice)]
+
+
+def _clients(server: ServerInfo, facts: dict[str, str]) -> Finding:
+    target = server.target
+    # A client listens on a connection of its own, except through a proxy.
+    each = target.pool + SPARE + server.direct
+    usable, limit = min(_limits(server, facts))
+    if target.protocol in ("row", "advisory"):
+        limit += f"; {target.protocol} takes one more for each lock that is held or waited for"
+    advice = f"a smaller ?pool= in the URL, now {target.pool}, or more connections"
+    return clients_finding("connections", limit, usable, each, advice)
+
+
+def _limits(server: ServerInfo, facts: dict[str, str]) -> list[tuple[int, str]]:
+    """What limits the connections of this user to this database, each with what it leaves."""
+    most = int(facts["max_connections"])
+    if server.dialect.name == "mysql":
+        own = int(facts.get("max_user_connections", "0"))
+        limits = [(most, f"max_connections is {most}")]
+        return [*limits, (own, f"max_user_connections is {own}")] if own else limits
+    names = ("superuser_reserved_connections", "reserved_connections")
+    reserved = sum(int(facts.get(name, "0")) for name in names)
+    limits = [(most - reserved, f"max_connections is {most}, of which {reserved} are reserved")]
+    for name, text in (("role_limit", "of the role"), ("database_limit", "of the database")):
+        own = int(facts.get(name, "-1"))
+        if own >= 0:
+            limits.append((own, f"the CONNECTION LIMIT {text} is {own}"))
+    return limits
+
+
+def _notifications(server: ServerInfo, facts: dict[str, str]) -> list[Finding]:
+    """PostgreSQL lets one transaction at a time commit that has notified, on the whole server:
+    PreCommit_Notify locks "database 0" until the end of the commit.
+    """
+    if server.polls or server.target.protocol in ("row", "advisory"):
+        return []
+    waiting = int(facts["waiting_to_notify"])
+    what = "hand-offs to other clients use NOTIFY, and the server commits those one at a time"
+    if not waiting:
+        return [Finding("ok", f"{what}: no commit waits for that now")]
+    advice = "a server of its own for locks, or protocol row or advisory, which do not notify"
+    return [Finding("warn", f"{what}: number of commits that wait for that now: {waiting}", advice)]
 
 
 def _postgres(facts: dict[str, str]) -> list[Finding]:

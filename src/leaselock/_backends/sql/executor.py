@@ -26,11 +26,18 @@ class Executor:
         """One result for each part; SqlError if the server refuses one."""
         connection = self.connection
         text, added = self.dialect.text(script, connection.prepared)
+        names = (part if isinstance(part, str) else part[0] for part in script)
+        begins = any(name.startswith("begin") for name in names)
+        connection.complete = not (begins or added) and connection.usable
         try:
             results: list[Result] = await Call(connection, Execute(text), self.until)
-        except BaseException:
-            # After an error, or a cancellation, it is not known which statements were prepared.
+        except Exception:
+            # It is not known which statements were prepared.
             connection.prepared = None
+            raise
+        except BaseException:
+            if not connection.resumable:
+                connection.prepared = None
             raise
         if added and connection.prepared is not None:
             connection.prepared.update(added)

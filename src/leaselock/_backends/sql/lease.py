@@ -16,7 +16,9 @@ from leaselock._backends.sql.lock_row import (
     WAITERS,
     MoreWaiters,
     SqlLockRow,
+    claim_of,
     hold_of,
+    limit_of,
     micros,
     reading,
     reading_waiters,
@@ -26,7 +28,6 @@ from leaselock._backends.sql.statements import SqlError
 from leaselock._core import rules
 from leaselock._core.backend import (
     Acquire,
-    BreakLock,
     Busy,
     Claim,
     Convert,
@@ -38,11 +39,11 @@ from leaselock._core.backend import (
     Release,
     Released,
     Renew,
-    Resize,
-    SetLifetime,
+    Unreadable,
     Watch,
     Watched,
 )
+from leaselock._core.records import is_text, readable_text
 from leaselock.errors import NotApplied
 
 if TYPE_CHECKING:
@@ -72,14 +73,10 @@ class Lease:
         self.waiting: set[str] = set()
         # Names that were held by others at the last request: the fast path would fail.
         self.busy: set[str] = set()
-        self.answers: Mapping[type, Callable[[Any, Requester, Executor], Awaitable[object]]] = {
+        self.answers: Mapping[type, Callable[[Any, Requester, Executor], Awaitable[Any]]] = {
             Acquire: self._acquire,
             Release: self._release,
             Renew: self._renew,
-            SetLifetime: self._set_lifetime,
-            Convert: self._convert,
-            Resize: self._resize,
-            BreakLock: self._break_lock,
             Inspect: self._inspect,
             Watch: self._watch,
         }
@@ -88,7 +85,19 @@ class Lease:
         self, request: object, requester: Requester, executor: Executor
     ) -> Awaitable[object]:
         """Carry out a request."""
-        return self.answers[type(request)](request, requester, executor)
+        work: Callable[[Any, Requester, Executor], Awaitable[Any]]
+        work = self.answers.get(type(request), self._by_rules)
+        return work(request, requester, executor)
+
+    async def _by_rules(self, request: Any, requester: Requester, executor: Executor) -> Any:
+        """Apply the rules to the row of the request's lock."""
+        claim = getattr(request, "claim", None)
+        name, claim_id = (request.name, "") if claim is None else (claim.name, claim.id)
+
+        def work(row: SqlLockRow) -> Any:
+            return rules.answer(lambda name: row, request)
+
+        return await self.transaction(name, claim_id, requester, work, executor)
 
     async def _acquire(
         self, request: Acquire, requester: Requester, executor: Executor
@@ -106,11 +115,7 @@ class Lease:
             if result is not None and result.amount:
                 self.waiting.discard(claim.id)
                 return Grant(result.number or int(result.rows[0][0]), ())
-
-        def acquiring(row: SqlLockRow) -> Grant | Busy | Mismatch:
-            return rules.acquire(row, request)
-
-        reply = await self.transaction(claim.name, claim.id, requester, acquiring, executor)
+        reply: Grant | Busy | Mismatch = await self._by_rules(request, requester, executor)
         if isinstance(reply, Busy):
             self._was_busy(request)
         else:
@@ -144,11 +149,8 @@ class Lease:
             result = await self._try(("release uncontended", values), executor)
             if result is not None and result.amount:
                 return RELEASED
-
-        def releasing(row: SqlLockRow) -> Released:
-            return rules.release(row, request)
-
-        return await self.transaction(claim.name, claim.id, requester, releasing, executor)
+        released: Released = await self._by_rules(request, requester, executor)
+        return released
 
     async def _renew(
         self, request: Renew, requester: Requester, executor: Executor
@@ -206,37 +208,6 @@ class Lease:
         )
         return {claim.id: claim.id in renewed for claim in claims}
 
-    async def _set_lifetime(
-        self, request: SetLifetime, requester: Requester, executor: Executor
-    ) -> object:
-        claim = request.claim
-
-        def setting(row: SqlLockRow) -> object:
-            return rules.set_lifetime(row, claim.id, request.lifetime)
-
-        return await self.transaction(claim.name, claim.id, requester, setting, executor)
-
-    async def _convert(self, request: Convert, requester: Requester, executor: Executor) -> object:
-        def converting(row: SqlLockRow) -> object:
-            return rules.convert(row, request)
-
-        claim = request.claim
-        return await self.transaction(claim.name, claim.id, requester, converting, executor)
-
-    async def _resize(self, request: Resize, requester: Requester, executor: Executor) -> object:
-        def resizing(row: SqlLockRow) -> object:
-            return rules.resize(row, request)
-
-        return await self.transaction(request.name, "", requester, resizing, executor)
-
-    async def _break_lock(
-        self, request: BreakLock, requester: Requester, executor: Executor
-    ) -> object:
-        def breaking(row: SqlLockRow) -> object:
-            return rules.break_lock(row, request)
-
-        return await self.transaction(request.name, "", requester, breaking, executor)
-
     async def transaction(
         self,
         name: str,
@@ -249,6 +220,9 @@ class Lease:
         for left in reversed(range(MOST_TRIES)):
             try:
                 return await self._transaction(name, claim_id, requester, work, executor)
+            except Unreadable:
+                await executor.execute(("rollback",))
+                raise
             except SqlError as error:
                 await executor.execute(("rollback",))
                 if error.state not in self.dialect.contended or not left:
@@ -321,7 +295,7 @@ class Lease:
         claim = request.claim
 
         def watching(row: SqlLockRow) -> None:
-            row.add_watcher(claim)
+            row.observe(claim)
 
         # First the registration, then the state: a change in between is notified.
         await self.transaction(claim.name, claim.id, requester, watching, executor)
@@ -359,13 +333,22 @@ def _state(
     name: str, now: Result, held: list[Row], others: list[Row], queue: list[Row]
 ) -> LockState:
     clock = now.rows[0][0] / 1e6
-    waiting = tuple(
-        Claim(n, claim_id, client, lease / 1e6, metadata, since / 1e6)._replace(
-            mode=mode, permits=permits
-        )
-        for n, claim_id, client, lease, metadata, since, mode, permits in queue
-    )
-    holds = [hold_of(row[1:]) for row in held] + [shared_hold(row[1:]) for row in others]
+    reasons: list[str] = []
+
+    def read(parse: Callable[[str, Row], T], rows: list[Row]) -> list[T]:
+        found = []
+        for row in rows:
+            try:
+                found.append(parse(name, row[1:]))
+            except Unreadable as error:
+                reasons.append(str(error))
+        return found
+
+    holds = [*read(hold_of, held), *read(shared_hold, others)]
     states = tuple(HoldState(hold, hold.expires - clock) for hold in holds)
-    limit = others[0][-1] if others and others[0][8] == "permits" else 0
-    return LockState(name, states, waiting, limit)
+    waiting = tuple(read(claim_of, queue))
+    limits = read(limit_of, others[:1])
+    if not is_text(name):
+        name = readable_text(name)
+        reasons.append(f"its name, here {name!r}, is not UTF-8")
+    return LockState(name, states, waiting, sum(limits), "".join(reasons[:1]))

@@ -6,20 +6,30 @@ is written in one script after. So a transaction takes two round trips.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leaselock._core.backend import WATCH_LASTS, Claim, HoldRecord
-from leaselock._core.rules import RECHECK_INTERVAL
+from leaselock._core.backend import WATCH_LASTS, Claim, HoldRecord, Unreadable
+from leaselock._core.records import (
+    certainly_ended,
+    checked,
+    is_count,
+    is_time,
+    readable_text,
+    unreadable,
+)
+from leaselock._core.rules import RECHECK_INTERVAL, LockRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from leaselock._backends.sql.statements import Part, Result, Row, Script, Value
+    from leaselock._core.records import Record
 
 TOMBSTONE_LASTS = 120.0
 # A waiter asks again every RECHECK_INTERVAL. One that has not asked for so long is dead.
 WAITER_LASTS = 7 * RECHECK_INTERVAL
 LAST_TICKET = 2**63 - 1
+LOCKS, HOLDS, QUEUE = "leaselock_lock", "leaselock_hold", "leaselock_waiter"
 # The place of the waiters in the results of `reading`.
 WAITERS = 6
 # The prefixes of watchers in the table of tombstones: of a client that listens, and of one that
@@ -64,7 +74,7 @@ class Head(NamedTuple):
     """How much is read of the head of a queue."""
 
     exclusive: int
-    """Up to so many exclusive waiters: behind a living one no other waiter is granted the lock."""
+    """At most this many exclusive waiters: behind a living one no other is granted the lock."""
     waiters: int
     """But no more waiters than that."""
 
@@ -103,7 +113,7 @@ def reading(name: str, claim_id: str, head: Head) -> Script:
     )
 
 
-class SqlLockRow:
+class SqlLockRow(LockRow):
     """The lock of one name; `leaselock._core.rules.LockRow` describes the methods."""
 
     def __init__(
@@ -111,11 +121,12 @@ class SqlLockRow:
     ) -> None:
         self.name = name
         self.requester = requester
+        self.writes: list[Part] = []
+        _check_row(name, row)
         self.token: int = row[0]
         self.pending: int = row[1]
         # The exclusive hold is in the row of the lock, all others are in a table of their own.
         self.in_table = {each[0] for each in results[7].rows}
-        self.kept = [*_held(row), *(shared_hold(each) for each in results[7].rows)]
         self.limit: int = row[11]
         self.doubt: float = row[12] / 1e6
         self.before = (self.limit, self.doubt)
@@ -123,6 +134,8 @@ class SqlLockRow:
         self.pending -= results[2].amount + results[3].amount
         self.clock: int = results[4].rows[0][0]
         self.now = self.wall = self.clock / 1e6
+        shared = map(_shared_hold, results[7].rows)
+        self.kept = [hold for hold in (*_held(row), *shared) if self._keeps(hold)]
         self.tombstones: set[str] = {row[0] for row in results[5].rows}
         self.waiters = sorted(_waiter(name, row) for row in results[WAITERS].rows)
         # Waiters may be missing behind this ticket.
@@ -130,13 +143,25 @@ class SqlLockRow:
         # A waiter may be skipped by mistake if only its listener is gone. The holder may not.
         spared = {requester.client, *(hold.client for hold in self.kept)}
         self.dead = {row[2] for row in results[WAITERS].rows if row[11]} - spared
-        self.writes: list[Part] = []
         self.local: list[str] = []
         self.polling: set[str] = {w.claim.id for w in self.waiters if w.polls}
         self.listening: set[str] = {w.claim.id for w in self.waiters if not w.polls}
         self.polling |= {mark[len(POLLS) :] for mark in self.tombstones if mark.startswith(POLLS)}
         self.listening |= {m[len(LISTENS) :] for m in self.tombstones if m.startswith(LISTENS)}
         self.to_interrupt: list[str] = []
+
+    def _keeps(self, hold: HoldRecord) -> bool:
+        """Whether the hold is to be decided upon; Unreadable if it cannot be read and may last."""
+        in_table = hold.id in self.in_table
+        try:
+            _checked(self.name, HOLDS if in_table else LOCKS, hold)
+        except Unreadable:
+            if not certainly_ended(hold, self.now):
+                raise
+            self._remove_from_table(hold.id)
+            self.changed = True
+            return False
+        return True
 
     def holds(self) -> list[HoldRecord]:
         """The holds on record."""
@@ -233,7 +258,7 @@ class SqlLockRow:
             self.writes.append(("refresh waiter", seen))
             return
         ticket = self.waiters[-1].ticket + 1 if self.waiters else 1
-        self.waiters.append(Waiter(ticket, claim._replace(asked=self.now), polls))
+        self.waiters.append(Waiter(ticket, claim._replace(asked=self.moment), polls))
         self._count_pending(1)
         times: dict[str, Value] = {"lease": micros(claim.lease), "since": micros(claim.since)}
         values: dict[str, Value] = {
@@ -263,7 +288,7 @@ class SqlLockRow:
         """All waiters of *client* that were read have asked now."""
         for place, waiter in enumerate(self.waiters):
             if waiter.claim.client == client and waiter.claim.asked < self.doubt:
-                touched = waiter.claim._replace(asked=self.now)
+                touched = waiter.claim._replace(asked=self.moment)
                 self.waiters[place] = waiter._replace(claim=touched)
                 self.writes.append(("touch waiter", self._touched(waiter.claim.id)))
         if all(waiter.claim.asked >= self.doubt for waiter in self.waiters):
@@ -291,11 +316,12 @@ class SqlLockRow:
         self.tombstones.add(text)
         self.writes.append(("add tombstone", {"name": self.name, "id": text, "expires": expires}))
 
-    def add_watcher(self, claim: Claim) -> None:
+    def observe(self, claim: Claim) -> bool:
         """Notify the claim when a hold begins or ends. It counts as pending: the fast paths, which
         notify no watcher, do not apply.
         """
         self._mark((POLLS if self.requester.polls else LISTENS) + claim.id, WATCH_LASTS)
+        return True
 
     def _notify_watchers(self) -> None:
         for mark in sorted(self.tombstones):
@@ -303,9 +329,6 @@ class SqlLockRow:
             if f"{prefix}:" in (LISTENS, POLLS) and found:
                 client = claim_id.rpartition(":")[0]
                 self.notify(claim_id, client)
-
-    def watch(self, client: str) -> None:
-        """Nothing to do: deaths are not reported; holds and waiters of dead clients expire."""
 
     def notify(self, claim_id: str, client: str) -> None:
         """Notify the client at commit; the requester is notified by the reply."""
@@ -362,30 +385,89 @@ def _columns(hold: HoldRecord) -> dict[str, Value]:
     }
 
 
+def _seconds(micros: Any) -> Any:
+    """A time of the tables in seconds. NULL stays None, which `checked` refuses."""
+    return None if micros is None else micros / 1e6
+
+
+def _checked(name: str, table: str, record: Record) -> Record:
+    return checked(record, *_place(name, table))
+
+
+def _place(name: str, table: str) -> tuple[str, str]:
+    """Where a row is, and the statement that removes it."""
+    shown = readable_text(name)
+    literal = shown.replace("'", "''")
+    return (
+        f"a row of {shown!r} in the table {table}",
+        f"DELETE FROM {table} WHERE name = '{literal}'",
+    )
+
+
+def _check_row(name: str, row: Row) -> None:
+    """Unreadable if what the row of a lock has beside its hold cannot be used."""
+    token, limit, doubt = row[0], row[11], row[12]
+    _check(name, "token", token, is_count(token))
+    _check(name, "permits", limit, is_count(limit))
+    _check(name, "doubt", doubt, is_time(_seconds(doubt)))
+
+
+def _check(name: str, column: str, value: object, valid: bool) -> None:
+    if not valid:
+        place, removal = _place(name, LOCKS)
+        raise unreadable(place, f"{column} is {value!r}", removal)
+
+
+def limit_of(name: str, row: Row) -> int:
+    """The number of permits that the row of a shared hold has beside it; 0 if it is no semaphore.
+    Unreadable if it is no number of permits.
+    """
+    mode, limit = row[7], row[11]
+    if mode != "permits":
+        return 0
+    _check(name, "permits", limit, is_count(limit))
+    return int(limit)
+
+
 def _held(row: Row) -> list[HoldRecord]:
     token, _, claim_id, *rest = row[:11]
     if claim_id is None:
         return []
-    hold = hold_of((claim_id, *rest[:2], token, *rest[2:6]))
+    hold = _hold((claim_id, *rest[:2], token, *rest[2:6]))
     return [hold._replace(step=rest[6], offered=bool(rest[7]))]
 
 
-def hold_of(row: Row) -> HoldRecord:
-    """The exclusive hold of a row as the listings have it."""
+def hold_of(name: str, row: Row) -> HoldRecord:
+    """The exclusive hold of a row as the listings have it; Unreadable if it cannot be read."""
+    return _checked(name, LOCKS, _hold(row))
+
+
+def shared_hold(name: str, row: Row) -> HoldRecord:
+    """A hold that is not exclusive; Unreadable if it cannot be read."""
+    return _checked(name, HOLDS, _shared_hold(row))
+
+
+def _hold(row: Row) -> HoldRecord:
     claim_id, client, lifetime, token, expires, metadata, since, free_from = row
-    hold = HoldRecord(claim_id, client, lifetime, token, expires / 1e6, metadata, since / 1e6)
-    return hold._replace(free_from=(free_from or 0) / 1e6)
+    times = _seconds(expires), metadata, _seconds(since)
+    hold = HoldRecord(claim_id, client, lifetime, token, *times)
+    return hold._replace(free_from=_seconds(free_from or 0))
 
 
-def shared_hold(row: Row) -> HoldRecord:
-    """A hold that is not exclusive."""
+def _shared_hold(row: Row) -> HoldRecord:
     mode, permits, step, offered = row[7:11]
-    hold = hold_of((*row[:7], None))
+    hold = _hold((*row[:7], None))
     return hold._replace(mode=mode, permits=permits, step=step, offered=bool(offered))
+
+
+def claim_of(name: str, row: Row) -> Claim:
+    """The claim of a waiter as the listings have it; Unreadable if it cannot be read."""
+    claim_id, client, lease, metadata, since, mode, permits = row
+    claim = Claim(name, claim_id, client, _seconds(lease), metadata, _seconds(since))
+    return _checked(name, QUEUE, claim._replace(mode=mode, permits=permits))
 
 
 def _waiter(name: str, row: Row) -> Waiter:
     ticket, claim_id, client, lease, metadata, since, polls, _, mode, permits, expires, _ = row
-    asked = expires / 1e6 - WAITER_LASTS
-    claim = Claim(name, claim_id, client, lease / 1e6, metadata, since / 1e6)
-    return Waiter(ticket, claim._replace(mode=mode, permits=permits, asked=asked), bool(polls))
+    claim = claim_of(name, (claim_id, client, lease, metadata, since, mode, permits))
+    return Waiter(ticket, claim._replace(asked=expires / 1e6 - WAITER_LASTS), bool(polls))

@@ -11,11 +11,12 @@ import os
 import socket
 import ssl
 import threading
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import library
 from leaselock._backends.addresses import time_per_address
-from leaselock._backends.sql.connection import DatabaseProtocol
+from leaselock._backends.sql.connection import DatabaseProtocol, Tls
 from leaselock._backends.sql.mysql_answers import IN_TRANSACTION, Answer, packets
 from leaselock._backends.sql.statements import MALFORMED, MYSQL_DENIED
 from leaselock._backends.sql.url import OPTIONS as COMMON_OPTIONS
@@ -94,10 +95,39 @@ def _encryption(target: Target) -> dict[str, Any]:
         return {"ssl_disabled": True}
     if not asked and not files:
         return {}
+    if not files:
+        return {"ssl": _trusts_system()}
     context = ssl.create_default_context(cafile=options.get("ssl_ca"))
     if "ssl_cert" in options:
         context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
     return {"ssl": context}
+
+
+@cache
+def _trusts_system() -> ssl.SSLContext:
+    """Verify by the authorities of the system. Loading them takes 20 ms, in which no other thread
+    of this process runs.
+    """
+    return ssl.create_default_context()
+
+
+@cache
+def _verifies_nothing() -> ssl.SSLContext:
+    """As PyMySQL has it where it may use TLS and need not. It would make one for each connection,
+    and load the authorities of the system for it.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _unconnected(pymysql: Any, named: dict[str, Any]) -> Any:
+    """A connection of PyMySQL that is not established yet."""
+    if named.keys() & {"ssl", "ssl_disabled"}:
+        return pymysql.connect(**named, defer_connect=True)
+    conn = pymysql.connect(**named, ssl_disabled=True, defer_connect=True)
+    conn.ssl, conn.ctx = True, _verifies_nothing()
+    return conn
 
 
 def _reason(error: Exception) -> ErrorReason:
@@ -157,7 +187,7 @@ class Mysql(DatabaseProtocol):
             named = arguments(self.target)
             if "unix_socket" not in named:
                 times["connect_timeout"] = time_per_address(named["host"], named["port"], left)
-            conn = self.pymysql.connect(**named, **times, defer_connect=True)
+            conn = _unconnected(self.pymysql, named | times)
             # The limits of PyMySQL are for each read; this one is for the whole handshake.
             limit = threading.Timer(left, _end_handshake, (conn,))
             limit.daemon = True
@@ -171,12 +201,25 @@ class Mysql(DatabaseProtocol):
         except Exception as error:
             raise not_applied(f"{self.target.shown}: {one_line(error)}", _reason(error)) from error
 
+    def tls(self) -> Tls | None:
+        """By its socket. PyMySQL may use TLS without being told to, and then verifies nothing."""
+        if not isinstance(self.socket, ssl.SSLSocket):
+            return None
+        context, problem = self.socket.context, ""
+        if context.verify_mode == ssl.CERT_NONE:
+            problem = "the server's certificate is not verified"
+        elif not context.check_hostname:
+            problem = "the server's name is not verified"
+        return Tls(problem, getattr(self.conn, "_ssl_required", True))
+
     # --- statements ---------------------------------------------------------------------------
 
     @property
     def usable(self) -> bool:
         """Open, outside a transaction, and without an answer still to come."""
-        open_and_idle = not (self.broken or self.owes or self.closed) and self.socket is not None
+        open_and_idle = (
+            not (self.broken or self.reply_pending or self.closed) and self.socket is not None
+        )
         return open_and_idle and not self.status & IN_TRANSACTION
 
     def fresh(self) -> bool:
@@ -192,7 +235,7 @@ class Mysql(DatabaseProtocol):
         return self._send(QUERY + text.encode())
 
     def _send(self, command: bytes) -> Steps:
-        self.owes = True
+        self.reply_pending, self.sent = True, False
         self.answer = Answer()
         data = memoryview(packets(command))
         try:
@@ -203,6 +246,7 @@ class Mysql(DatabaseProtocol):
                     yield WRITE
                 except ssl.SSLWantReadError:
                     yield READ
+            self.sent = True
         except TimeoutError:
             raise self.silent() from None
         except OSError as error:
@@ -230,7 +274,7 @@ class Mysql(DatabaseProtocol):
             raise self.silent() from None
         except (OSError, *MALFORMED) as error:
             raise self._lost(error) from error
-        self.owes = False
+        self.reply_pending = False
         self.broken = bool(answer.buffer)
         self.status = answer.status
         if answer.error is None:

@@ -144,7 +144,7 @@ class Answer:
             if len(value) != size:
                 raise ValueError("a row that is too short")
             place += size
-            row.append(int(value) if kind in INTEGERS else value.decode())
+            row.append(int(value) if kind in INTEGERS else value.decode("utf-8", "surrogateescape"))
         return tuple(row)
 
 

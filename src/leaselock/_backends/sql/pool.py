@@ -1,7 +1,9 @@
 """The connections that serve requests: each is used by one operation at a time.
 
 Invariant: a connection returns to the idle ones only if all answers were read and it is outside a
-transaction. Otherwise it is closed (hazard D7). So a cancelled statement costs one connection.
+transaction. Otherwise it is closed (hazard D7). In asyncio, where a statement was cancelled that is
+a transaction of its own, the next request reads its answer and uses the connection: the release of
+a cancelled claim does not have to connect anew. Any other cancelled request costs one connection.
 
 Requests that keep or release a hold never wait for connections that acquiring ones use (hazard D6).
 """
@@ -10,9 +12,10 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leaselock._backends.sql.connection import Connect
+from leaselock._backends.sql.connection import Connect, Receive
 from leaselock._backends.sql.executor import Executor
 from leaselock._backends.sql.server_info import ServerInfo, initialize, refusal
 from leaselock._backends.sql.statements import MALFORMED, SqlError
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Connections beyond the size of the pool, for requests that keep or release a hold.
 SPARE = 2
+# For how long the answer to a cancelled request is waited for, in seconds.
+RESUMING = 0.25
 
 
 class Slot:
@@ -123,6 +128,8 @@ class Pool:
         """Begin without connections."""
         self.connections: set[Connection] = set()
         self.idle: list[Connection] = []
+        # Their last request was cancelled, and its answer was not read.
+        self.resumable: list[Connection] = []
         self.limit = ConcurrencyLimit(self.target.pool, SPARE)
 
     async def run(
@@ -149,7 +156,8 @@ class Pool:
             while True:
                 connection: Connection | None = None
                 try:
-                    connection = self._idle(bare) or await self.connect(until, bare)
+                    connection = self._idle(bare) or await self._resumed(until, bare)
+                    connection = connection or await self.connect(until, bare)
                     try:
                         return await self.converse(connection, work, until)
                     finally:
@@ -188,6 +196,24 @@ class Pool:
             self.discard(connection)
         return None
 
+    async def _resumed(self, until: float, bare: bool) -> Connection | None:
+        """A connection whose last request was cancelled, once its answer was read. The server may
+        take long for it, so that connecting anew is better.
+        """
+        while self.resumable and not bare:
+            connection = self.resumable.pop()
+            try:
+                with suppress(SqlError, OutcomeUnknown):
+                    await Call(connection, Receive(), min(until, connection.now() + RESUMING))
+            except BaseException:
+                self.discard(connection)
+                raise
+            if connection.fresh():
+                connection.reused = True
+                return connection
+            self.discard(connection)
+        return None
+
     async def connect(self, until: float, bare: bool = False) -> Connection:
         """A new connection that is ready for use."""
         connection = self.make()
@@ -212,9 +238,13 @@ class Pool:
 
     def _put_back(self, connection: Connection, bare: bool) -> None:
         # One that is not listed any more was closed with the pool, or belongs to the parent.
-        if connection in self.connections and connection.usable and not bare:
+        if bare or connection not in self.connections:
+            self.discard(connection)
+        elif connection.usable:
             connection.reused = True
             self.idle.append(connection)
+        elif connection.resumable:
+            self.resumable.append(connection)
         else:
             self.discard(connection)
 

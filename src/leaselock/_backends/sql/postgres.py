@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leaselock._backends import library
-from leaselock._backends.sql.connection import DatabaseProtocol
+from leaselock._backends.sql.connection import DatabaseProtocol, Tls
 from leaselock._backends.sql.statements import MALFORMED, Result, SqlError
 from leaselock._backends.sql.url import OPTIONS
 from leaselock._backends.wire import LONGEST_WAIT, READ, WRITE, TaskWire, ThreadWire, shut_down
@@ -38,6 +38,8 @@ SETTINGS = {
     # Of several servers, libpq chooses the one that accepts writes (hazard J18).
     "target_session_attrs": "read-write",
 }
+# With these modes libpq goes on without TLS if the server has none.
+OPTIONAL_TLS = ("allow", "prefer")
 # Connections that a forked child inherited. Closing one properly would end the session of the
 # parent, so only their descriptors are closed, and the objects are never collected.
 INHERITED: list[Any] = []
@@ -152,12 +154,22 @@ class Postgres(DatabaseProtocol):
     def _unreachable(self) -> NotApplied:
         return StoreUnreachable(f"{self.target.shown} could not be reached in time")
 
+    def tls(self) -> Tls | None:
+        """By the parameters that are in force, wherever libpq has read them."""
+        if not self.conn.ssl_in_use:
+            return None
+        mode = next(o.val.decode() for o in self.conn.info if o.keyword == b"sslmode")
+        problem = (
+            "" if mode == "verify-full" else f"the server's name is not verified, sslmode={mode}"
+        )
+        return Tls(problem, mode not in OPTIONAL_TLS)
+
     # --- statements ---------------------------------------------------------------------------
 
     @property
     def usable(self) -> bool:
         """Open, outside a transaction, and without an answer still to come."""
-        if self.broken or self.owes or self.closed or self.conn is None:
+        if self.broken or self.reply_pending or self.closed or self.conn is None:
             return False
         return bool(self.conn.transaction_status == self.idle)
 
@@ -167,12 +179,13 @@ class Postgres(DatabaseProtocol):
 
     def send(self, text: str) -> Steps:
         """Send statements."""
-        self.owes = True
+        self.reply_pending, self.sent = True, False
         try:
             self.conn.send_query(text.encode())
             while self.conn.flush():
                 if (yield READ | WRITE) & READ:
                     self.conn.consume_input()
+            self.sent = True
         except TimeoutError:
             raise self.silent() from None
         except self.errors as error:
@@ -196,7 +209,7 @@ class Postgres(DatabaseProtocol):
             raise self.silent() from None
         except self.errors as error:
             raise self._lost(error) from error
-        self.owes = False
+        self.reply_pending = False
         if refusal is not None:
             raise self._refused(refusal)
         return results
@@ -300,7 +313,7 @@ def _value(kind: int, data: bytes | None) -> str | int | bool | None:
         return None
     if kind in INTEGERS:
         return int(data)
-    return data == b"t" if kind == BOOLEAN else data.decode()
+    return data == b"t" if kind == BOOLEAN else data.decode("utf-8", "surrogateescape")
 
 
 def one_line(message: bytes | str) -> str:

@@ -192,6 +192,6 @@ class SessionBackend(Backend):
         """End all waits: the client is closing."""
         self.sessions.wake(list(self.sessions.sessions))
 
-    def reset_identity(self) -> None:
+    def after_fork(self) -> None:
         """After a fork, or in a new loop: forget all holds."""
         self.begin()

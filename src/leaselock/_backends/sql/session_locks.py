@@ -23,6 +23,7 @@ from leaselock._backends.sql.keys import HOLDER, lock_number, lock_word, number,
 from leaselock._backends.sql.lock_row import micros
 from leaselock._backends.sql.statements import SqlError
 from leaselock._core.backend import (
+    COMPATIBLE_MODES,
     Acquire,
     BreakLock,
     Broken,
@@ -35,6 +36,7 @@ from leaselock._core.backend import (
     LockState,
 )
 from leaselock._core.effects import Sleep
+from leaselock._core.records import is_count, is_text, is_time
 from leaselock.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -87,11 +89,10 @@ class SessionLocks:
         """The parameters of the statements about a session."""
         claim = session.claim
         assert claim is not None
-        liveness_key = number if self.postgres else short_word
         key = lock_number if self.postgres else lock_word
         return {
             "key": key(claim.name),
-            "liveness_key": liveness_key(HOLDER, claim.id),
+            "liveness_key": self._liveness_key(claim.id),
             "name": claim.name,
             "id": claim.id,
             "client": claim.client,
@@ -102,6 +103,9 @@ class SessionLocks:
             "protocol": session.protocol,
             "mode": claim.mode,
         }
+
+    def _liveness_key(self, claim_id: str) -> Value:
+        return number(HOLDER, claim_id) if self.postgres else short_word(HOLDER, claim_id)
 
     async def prepare(self, timeout: float, own: Executor) -> set[str]:
         """Set up a session of this kind. Returns the settings that the server knows."""
@@ -250,11 +254,11 @@ class SessionLocks:
         states = []
         for name in sorted(names) if request.name is None else [request.name]:
             of_name = [row for row in rows if row[0] == name]
-            held = _holders(of_name) or await self._strangers(protocol, name, shared)
+            held = _holders(of_name) or await self._foreign_sessions(protocol, name, shared)
             states.append(_state(name, of_name, held))
         return tuple(states)
 
-    async def _strangers(self, protocol: str, name: str, shared: Shared) -> list[Row]:
+    async def _foreign_sessions(self, protocol: str, name: str, shared: Shared) -> list[Row]:
         """A session of another program that holds the lock, as a row without a token."""
         if protocol == "row" and not self.postgres:
             return []  # no one but an administrator may read who has locked a row
@@ -275,7 +279,7 @@ class SessionLocks:
 
     async def _held(self, protocol: str, name: str, shared: Shared) -> list[Row]:
         rows = _holders(await self._sessions(protocol, name, shared))
-        return rows or await self._strangers(protocol, name, shared)
+        return rows or await self._foreign_sessions(protocol, name, shared)
 
     async def break_lock(self, protocol: str, request: BreakLock, shared: Shared) -> Broken:
         """End the session of a holder; there is no other way to take its lock. The server ends it
@@ -286,7 +290,11 @@ class SessionLocks:
         if meant is None:
             return Broken(_hold(rows[0]) if rows else None, False, ())
         held = _hold(meant)
-        await shared((("end session", {"backend": meant[4]}),))
+        ending: Part = ("end stranger", {"backend": meant[4]})
+        if held.client:
+            values = {"backend": meant[4], "liveness_key": self._liveness_key(held.id)}
+            ending = ("end session", values)
+        await shared((ending,))
         while True:
             rows = await self._held(protocol, request.name, shared)
             if (held.id, held.token) not in [(row[1], row[3]) for row in rows]:
@@ -312,9 +320,30 @@ def _hold(row: Row) -> HoldRecord:
 
 
 def _state(name: str, rows: list[Row], held: list[Row]) -> LockState:
+    damaged = next((row for row in rows if not is_readable(row)), None)
     waiting = tuple(
         Claim(name, row[1], row[2], 0.0, row[5], row[6] / 1e6, mode=row[7])
         for row in rows
-        if row[3] is None
+        if row[3] is None and is_readable(row)
     )
-    return LockState(name, tuple(HoldState(_hold(row), None) for row in held), waiting)
+    holds = tuple(HoldState(_hold(row), None) for row in held if is_readable(row))
+    return LockState(name, holds, waiting, unreadable=_reason(damaged) if damaged else "")
+
+
+def is_readable(row: Row) -> bool:
+    """Whether the row of a session has what it should have."""
+    name, claim_id, client, token, _, metadata, since, mode = row
+    texts = all(map(is_text, (name, claim_id, client, metadata)))
+    return (
+        texts
+        and (token is None or is_count(token))
+        and is_time(since / 1e6)
+        and mode in COMPATIBLE_MODES
+    )
+
+
+def _reason(row: Row) -> str:
+    return (
+        f"a row of {row[0]!r} in the table leaselock_session cannot be read: its token is "
+        f"{row[3]!r}, its mode {row[7]!r:.80}. It ends with the connection {row[4]}"
+    )

@@ -94,6 +94,9 @@ class SessionPool:
             return await self.locks.acquire(connection.session, request, own, self._shared(until))
 
         reply = await self._converse(claim, connection, acquire, until)
+        if connection.ended and connection.session.token is not None:
+            # While the token was counted on another connection.
+            raise OutcomeUnknown(f"the connection that locked {claim.name!r} has ended meanwhile")
         if connection.session.token is None and not request.wait:
             self._put_back(claim)
         return reply
@@ -367,6 +370,7 @@ class SessionPool:
         for claim_id in claim_ids:
             found = self.sessions.get(claim_id)
             if found is not None and found.session.token is None:
+                found.ended = True
                 found.connection.cut()
 
     def interrupt(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leaselock._backends import Opened, check_protocol
+from leaselock._backends import Opened, StoreType
 from leaselock._backends.sql.disconnect_watcher import TaskWatcher, ThreadWatcher
 from leaselock._backends.sql.lease import Lease, client_of
 from leaselock._backends.sql.maintenance import MAINTENANCE, maintain
@@ -16,6 +16,7 @@ from leaselock._backends.sql.session_pool import SessionPool
 from leaselock._backends.sql.url import PROTOCOLS, parsed
 from leaselock._core.backend import (
     ALL_MODES,
+    WAKE_ALL,
     Acquire,
     Capabilities,
     Convert,
@@ -24,6 +25,7 @@ from leaselock._core.backend import (
     Resize,
     Watch,
 )
+from leaselock._core.lifecycle import Lifecycle
 from leaselock._core.queue import Queue
 from leaselock._core.singleton_process import Background
 from leaselock.errors import StoreError
@@ -54,7 +56,7 @@ CAPABILITIES = Capabilities(
 REPEATABLE = (Acquire, Renew, Inspect, Watch, Convert, Resize)
 
 
-class SqlStore:
+class SqlStore(Lifecycle):
     """The connections of one client to a database, for threads, asyncio or a simulation."""
 
     def __init__(
@@ -103,7 +105,7 @@ class SqlStore:
         self.sessions.close()
         self.pool.close()
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child, or when the loop of the connections is closed."""
         if self.pid == os.getpid():
             self.close()
@@ -138,11 +140,11 @@ class LeaseBackend(Queue):
         except StoreError:
             # The client was closed, or the listener has failed. Every wait also looks again by
             # itself, and the next one starts another listening process.
-            self.wake()
+            self.wake((WAKE_ALL,))
 
-    def reset_identity(self) -> None:
+    def after_fork(self) -> None:
         """Drop the waiters and the listening process."""
-        super().reset_identity()
+        super().after_fork()
         self.listening = Background()
 
 
@@ -168,12 +170,12 @@ def store_of(target: Target, now: Callable[[], float], *, aio: bool = False) -> 
 def open_store(named: object, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The database that a URL or an engine of SQLAlchemy names; nothing is connected yet."""
     target = parsed(named) if isinstance(named, str) else _of_engine(named)
-    default = check_protocol(target.protocol, PROTOCOLS, "SQL")
+    default = STORE.check_protocol(target.protocol)
     module_of(target).check(target)
     store = store_of(target, now, aio=aio)
 
     def backend(protocol: str | None) -> Queue | SessionBackend:
-        return store.backend(check_protocol(protocol or default, PROTOCOLS, "SQL"))
+        return store.backend(STORE.check_protocol(protocol or default))
 
     return Opened(backend, default, target.shown, stores=(store,))
 
@@ -182,3 +184,6 @@ def _of_engine(engine: object) -> Target:
     from leaselock._backends.sql.engines import target_of
 
     return target_of(engine)
+
+
+STORE = StoreType("SQL", PROTOCOLS, open_store)

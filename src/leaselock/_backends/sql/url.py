@@ -48,7 +48,7 @@ class Target(NamedTuple):
     """The URL without its secrets."""
     protocol: str | None = None
     session: float = SESSION
-    """The server ends a connection that holds a lock after so many seconds of silence."""
+    """Seconds of silence after which the server ends a connection that holds a lock."""
     pool: int = POOL
     """How many connections serve the requests of one client at the same time."""
     token_ttl: float = TOKEN_TTL

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from leaselock._backends.sqlite.client_registry import ClientRegistry
@@ -128,6 +129,8 @@ def connect(
         )
     except sqlite3.Error as error:
         raise translated(error, location.path) from error
+    # Bytes that are not UTF-8 make one row unreadable, not the whole answer to a query.
+    database.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
     try:
         retry_while_busy(lambda: _prepare(database, location, token_ttl), now, until, location.path)
         if not unchanged(location):

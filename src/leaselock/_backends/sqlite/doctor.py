@@ -10,6 +10,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from leaselock._backends.sqlite.lock_row import SQL
 from leaselock._core.backend import Finding
 
 if TYPE_CHECKING:
@@ -25,10 +26,17 @@ def findings(database: sqlite3.Connection, path: str) -> tuple[Finding, ...]:
     """One finding for each check."""
     return (
         Finding("ok", f"{path} is on a local file system, and can be read and written"),
+        _layout(database),
         _log(database),
         _mode(path),
         _space(path),
     )
+
+
+def _layout(database: sqlite3.Connection) -> Finding:
+    """The marker, which was checked when the file was opened."""
+    (marker,) = database.execute(SQL["fact"], ("schema",)).fetchone()
+    return Finding("ok", f"the layout of the locks is {marker}")
 
 
 def _log(database: sqlite3.Connection) -> Finding:

@@ -42,7 +42,7 @@ def make_fifo(path: str) -> int:
 
 
 def wait(fifo: int, watched: Iterable[int], seconds: float) -> list[int]:
-    """Wait until *fifo* can be read or one of *watched* has hung up, at most so many *seconds*."""
+    """Wait until *fifo* can be read or one of *watched* has hung up, at most *seconds*."""
     poll = select.poll()
     poll.register(fifo, select.POLLIN)
     for other in watched:

@@ -76,7 +76,7 @@ class Liveness:
     def await_wakeup(self, seconds: float) -> tuple[str, ...]:
         """Wait for messages and deaths; return the claims that should ask again.
 
-        None after so many *seconds*, and when the wait was interrupted.
+        None after *seconds*, and when the wait was interrupted.
         """
         with self.mutex:
             watched = {fifo: client for client, fifo in self.watched.items()}

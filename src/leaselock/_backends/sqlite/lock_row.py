@@ -6,11 +6,21 @@ import os
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
-from leaselock._core.backend import WATCH_LASTS, Claim, HoldRecord
+from leaselock._core.backend import WATCH_LASTS, Claim, HoldRecord, Unreadable
+from leaselock._core.records import (
+    certainly_ended,
+    checked,
+    is_count,
+    is_text,
+    is_time,
+    readable_text,
+    unreadable,
+)
+from leaselock._core.rules import LockRow
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from leaselock._backends.sqlite.client_registry import ClientRegistry
     from leaselock._core.backend import Lifetime, Mode
@@ -41,7 +51,8 @@ class Context:
     """One transaction: its client, its time, and the clients to wake and to watch after COMMIT."""
 
     __slots__ = (
-        *("database", "lives", "local", "micros", "now", "own", "registry", "remote", "watched"),
+        *("database", "lives", "local", "micros", "now", "odd", "own", "registry", "remote"),
+        "watched",
     )
 
     def __init__(
@@ -61,6 +72,20 @@ class Context:
         self.local: list[str] = []
         self.remote: list[tuple[str, str]] = []
         self.watched: list[str] = []
+        self.odd: set[str] = set()
+
+    def row(self, name: str) -> FileLockRow:
+        """The row of a lock; Unreadable if no lock can have the name."""
+        if not is_text(name) or name in self.odd:
+            shown = readable_text(name)
+            raise Unreadable(f"the file has a row whose name, here {shown!r:.80}, no lock can have")
+        return FileLockRow(self, name)
+
+    def names(self) -> list[str]:
+        """The names that may be in use; those that no lock can have as they can be shown."""
+        found = [name for (name,) in self.database.execute(SQL["names"]).fetchall()]
+        self.odd = {readable_text(name) for name in found if not is_text(name)}
+        return [readable_text(name) for name in found]
 
     def alive(self, client: str) -> bool:
         """Whether the client is alive. The client of this transaction is."""
@@ -70,8 +95,8 @@ class Context:
         return lives
 
 
-class FileLockRow:
-    """The row of one name. `leaselock._core.rules.LockRow` documents the methods.
+class FileLockRow(LockRow):
+    """The row of one name. `LockRow` documents the methods.
 
     An exclusive hold is in the row itself, so that the fast paths need no other table. All other
     holds are in the table "hold"; the row's id is empty then.
@@ -86,13 +111,28 @@ class FileLockRow:
         self.now = context.now
         self.wall = context.micros / 1e6
         row = self.execute(SQL["lock"], (name,)).fetchone()
-        self.kept_limit: int = row[0] if row is not None else 0
-        self.kept_doubt: float = row[1] if row is not None else 0.0
+        self.kept_limit, self.kept_doubt = (0, 0.0) if row is None else _rest(name, *row[:2])
         self.kept: list[HoldRecord] = []
         if row is not None and row[2]:
-            self.kept.append(_hold(*row[2:-1])._replace(free_from=row[-1]))
+            self.kept = self._lasting("lock", [_hold(*row[2:-1])._replace(free_from=row[-1])])
         elif row is not None and row[2] is not None:
-            self.kept = list(starmap(_hold, self.execute(SQL["holds"], (name,))))
+            found = starmap(_hold, self.execute(SQL["holds"], (name,)).fetchall())
+            self.kept = self._lasting("hold", found)
+
+    def _lasting(self, table: str, found: Iterable[HoldRecord]) -> list[HoldRecord]:
+        """The holds of a table; Unreadable if one cannot be read and may last."""
+        kept, ended = [], []
+        for hold in found:
+            try:
+                kept.append(checked(hold, *_place(table, self.name)))
+            except Unreadable:
+                if not certainly_ended(hold, self.now):
+                    raise
+                ended.append((self.name, hold.id))
+        if ended:
+            self.context.database.executemany(SQL["remove"], ended)
+            self.execute(SQL["mark"], ("" if kept else None, self.name))
+        return kept
 
     @property
     def limit(self) -> int:
@@ -155,10 +195,11 @@ class FileLockRow:
         self.execute(SQL["mark"], ("" if self.kept else None, self.name))
         self._notify_watchers()
 
-    def add_watcher(self, claim: Claim) -> None:
+    def observe(self, claim: Claim) -> bool:
         """Notify the claim when a hold begins or ends."""
         values = (self.name, claim.id, claim.client, self.now + WATCH_LASTS)
         self.execute(SQL["watch"], values)
+        return True
 
     def _notify_watchers(self) -> None:
         for claim_id, client, until in self.execute(SQL["watchers"], (self.name,)).fetchall():
@@ -174,7 +215,17 @@ class FileLockRow:
 
     def queue(self) -> Iterator[Claim]:
         """The waiters, in order. Rows that were read may be deleted meanwhile."""
-        return starmap(_claim, self.execute(SQL["queue"], (self.name,)))
+        return self._claims(self.execute(SQL["queue"], (self.name,)))
+
+    def _claims(self, rows: Iterable[Any]) -> Iterator[Claim]:
+        for row in rows:
+            claim = _claim(*row)
+            try:
+                yield checked(claim, *_place("waiter", self.name))
+            except Unreadable:
+                if not (is_time(claim.asked) and self.is_forgotten(claim)):
+                    raise
+                self.quit(claim.id)
 
     def idle(self) -> bool:
         """Whether there is neither a hold nor a waiter."""
@@ -191,17 +242,16 @@ class FileLockRow:
     def ahead(self, claim_id: str) -> Iterator[Claim]:
         """The waiters ahead of the claim with this id, the nearest first."""
         values = {"name": self.name, "id": claim_id}
-        return starmap(_claim, self.execute(SQL["ahead"], values))
+        return self._claims(self.execute(SQL["ahead"], values))
 
     def behind(self, claim_id: str) -> Claim | None:
         """The waiter directly behind the claim with this id."""
         values = {"name": self.name, "id": claim_id}
-        row = self.execute(SQL["behind"], values).fetchone()
-        return None if row is None else _claim(*row)
+        return next(self._claims(self.execute(SQL["behind"], values).fetchall()), None)
 
     def join(self, claim: Claim) -> None:
         """Append the claim to the queue, or note that it has asked."""
-        values = claim._asdict() | {"asked": self.now}
+        values = claim._asdict() | {"asked": self.moment}
         self.execute(SQL["join"], values)
 
     def quit(self, claim_id: str) -> bool:
@@ -210,7 +260,7 @@ class FileLockRow:
 
     def touch(self, client: str) -> None:
         """All waiters of *client* have asked now."""
-        self.execute(SQL["touch"], (self.now, self.name, client))
+        self.execute(SQL["touch"], (self.moment, self.name, client))
         if self.execute(SQL["find untouched"], (self.name, self.doubt)).fetchone() is None:
             self.doubt = 0.0
 
@@ -247,6 +297,23 @@ class FileLockRow:
     def notified(self) -> tuple[str, ...]:
         """The notified claims of the client of this transaction."""
         return tuple(self.context.local)
+
+
+def _place(table: str, name: str) -> tuple[str, str]:
+    """Where a row is, and the statement that removes it."""
+    literal = name.replace("'", "''")
+    return (
+        f"a row of {name!r} in the table {table}",
+        f"DELETE FROM {table} WHERE name = '{literal}'",
+    )
+
+
+def _rest(name: str, limit: Any, doubt: Any) -> tuple[int, float]:
+    """What the row of a lock has beside its hold; Unreadable if it cannot be used."""
+    if not (is_count(limit) and is_time(doubt)):
+        place, removal = _place("lock", name)
+        raise unreadable(place, f"permits is {limit!r:.60}, and doubt is {doubt!r:.60}", removal)
+    return limit, doubt
 
 
 def _hold(

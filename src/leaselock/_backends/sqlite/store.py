@@ -8,13 +8,13 @@ Tests compare them with the rules. `Listener` waits for messages of other client
 
 from __future__ import annotations
 
-import fnmatch
 import sqlite3
 import time
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from leaselock._backends import Opened, check_protocol, default_protocol
+from leaselock._backends import Opened, StoreType
 from leaselock._backends.sqlite.database import (
     BATCH_SIZE,
     is_busy,
@@ -29,40 +29,37 @@ from leaselock._backends.sqlite.database import (
 from leaselock._backends.sqlite.doctor import findings
 from leaselock._backends.sqlite.file import File
 from leaselock._backends.sqlite.location import path_of
-from leaselock._backends.sqlite.lock_row import SQL, Context, FileLockRow
+from leaselock._backends.sqlite.lock_row import SQL, Context
 from leaselock._backends.url import parse, token_ttl
 from leaselock._core import rules
 from leaselock._core.backend import (
     ALL_MODES,
     Acquire,
-    BreakLock,
     Busy,
     Capabilities,
     Claim,
+    Collected,
     CollectGarbage,
-    Convert,
     Doctor,
     Grant,
-    Inspect,
-    LifetimeSet,
     Listen,
-    LockState,
-    Mismatch,
     Release,
     Released,
-    Renew,
-    Resize,
     SetLifetime,
     Setup,
+    Unreadable,
     Watch,
-    Watched,
 )
+from leaselock._core.lifecycle import Node
 from leaselock._core.queue import NodeQueue
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from leaselock._core.effects import Request
+
+R = TypeVar("R")
 T = TypeVar("T")
 # All clients read the same clock. The margin covers the rounding of two readings.
 CAPABILITIES = Capabilities(
@@ -74,46 +71,40 @@ CAPABILITIES = Capabilities(
     modes=ALL_MODES,
     notifies_changes=True,
 )
-PROTOCOLS = ("queue",)
 RELEASED = Released("held", ())
 # Requests of a claim come from its own client only, so its recent tombstones suffice.
 MOST_TOMBSTONES = 1000
 TAKE, CONFIRM, DROP = SQL["take"], SQL["confirm"], SQL["drop"]
 
 
-class Step(NamedTuple):
-    """One step of the garbage collection, which may go on *after* a name."""
+class Position(NamedTuple):
+    """Where the next step of a garbage collection begins."""
 
-    work: Callable[[float, str], object]
+    part: Literal["names", "tokens", "pages"]
     after: str = ""
+    """The last name that was tidied."""
 
 
-class Store:
+class Store(Node):
     """Executes requests, one at a time."""
 
     def __init__(self, file: File) -> None:
         self.file = file
         self.waiting: set[str] = set()
         self.tombstones: dict[str, None] = {}
+        # What is not a matter of the rules alone.
         self.answers: Mapping[type, Callable[..., object]] = {
             Acquire: self._acquire,
             Release: self._release,
-            Renew: self._renew,
             SetLifetime: self._set_lifetime,
-            Convert: self._convert,
-            Resize: self._resize,
-            BreakLock: self._break,
-            Inspect: self._inspect,
             Watch: self._watch,
             Doctor: self._doctor,
             Setup: self._setup,
-            Step: self._step,
+            CollectGarbage: self._collect_garbage,
         }
 
     def call(self, request: object, until: float) -> object:
         """The reply; NotApplied if other transactions keep the file busy until *until*."""
-        if type(request) is CollectGarbage:
-            return self._collect_garbage(until)
         file = self.file
         mutex = file.mutex  # closing the file replaces it
         if not mutex.acquire(False) and not mutex.acquire(timeout=file.left(until)):
@@ -123,7 +114,7 @@ class Store:
             database = file.open(until, trusting=type(request) is Release)
             if database.in_transaction:
                 database.execute("ROLLBACK")
-            return self.answers[type(request)](request, until)
+            return self.answers.get(type(request), self._answer)(request, until)
         except StoreError:
             raise
         except OSError as error:
@@ -174,6 +165,13 @@ class Store:
             file.begin_client(own).watch(client)
         return result
 
+    def _answer(self, request: Request[R], until: float) -> R:
+        def work(context: Context) -> R:
+            reply: R = rules.answer(context.row, request, context.names)
+            return reply
+
+        return self._transaction(until, work)
+
     def _acquire(self, request: Acquire, until: float) -> object:
         if self.file.liveness is None:
             self.file.begin_client(request.claim.client)
@@ -181,8 +179,7 @@ class Store:
             token = self._try_fast(request.claim, until)
             if token is not None:
                 return Grant(token, ())
-        name = request.claim.name
-        reply = self._transaction(until, lambda c: _acquire(FileLockRow(c, name), request))
+        reply = self._answer(request, until)
         if isinstance(reply, Busy):
             self.waiting.add(request.claim.id)
         return reply
@@ -223,9 +220,7 @@ class Store:
             and self._statement(lambda cursor: cursor.execute(DROP, values).rowcount, until) == 1
         ):
             return RELEASED
-        return self._transaction(
-            until, lambda c: rules.release(FileLockRow(c, claim.name), request)
-        )
+        return self._answer(request, until)
 
     def _remember_tombstone(self, claim: str) -> None:
         # The fast path does not read tombstones, so it must not be tried for these claims.
@@ -233,61 +228,17 @@ class Store:
         if len(self.tombstones) > MOST_TOMBSTONES:
             del self.tombstones[next(iter(self.tombstones))]
 
-    def _renew(self, request: Renew, until: float) -> object:
-        def work(context: Context) -> tuple[bool, ...]:
-            return tuple(rules.renew(FileLockRow(context, c.name), c) for c in request.claims)
-
-        return self._transaction(until, work)
-
     def _set_lifetime(self, request: SetLifetime, until: float) -> object:
-        def work(context: Context) -> LifetimeSet:
-            return rules.set_lifetime(
-                FileLockRow(context, name), request.claim.id, request.lifetime
-            )
-
-        name = request.claim.name
-        reply = self._transaction(until, work)
+        reply = self._answer(request, until)
         if reply.held and request.lifetime == "client":
             return reply._replace(
                 descriptors=self.file.begin_client(request.claim.client).descriptors()
             )
         return reply
 
-    def _convert(self, request: Convert, until: float) -> object:
-        name = request.claim.name
-        return self._transaction(until, lambda c: rules.convert(FileLockRow(c, name), request))
-
-    def _resize(self, request: Resize, until: float) -> object:
-        name = request.name
-        return self._transaction(until, lambda c: rules.resize(FileLockRow(c, name), request))
-
-    def _break(self, request: BreakLock, until: float) -> object:
-        name = request.name
-        return self._transaction(until, lambda c: rules.break_lock(FileLockRow(c, name), request))
-
-    def _inspect(self, request: Inspect, until: float) -> object:
-        return self._transaction(until, lambda c: self._states(c, request))
-
     def _watch(self, request: Watch, until: float) -> object:
-        claim = request.claim
-        self.file.begin_client(claim.client)
-        return self._transaction(until, lambda c: self._watched(c, claim))
-
-    def _watched(self, context: Context, claim: Claim) -> Watched:
-        row = FileLockRow(context, claim.name)
-        state = rules.state(row, claim.name)
-        row.add_watcher(claim)
-        for hold in state.holds:
-            row.watch(hold.record.client)
-        return Watched(state, rules.look_again(state))
-
-    def _states(self, context: Context, request: Inspect) -> tuple[LockState, ...]:
-        if request.name is not None:
-            return (rules.state(FileLockRow(context, request.name), request.name),)
-        rows = context.database.execute(SQL["names"]).fetchall()
-        names = [name for (name,) in rows if fnmatch.fnmatchcase(name, request.pattern)]
-        states = [rules.state(FileLockRow(context, name), name) for name in names]
-        return tuple(state for state in states if state.holds or state.waiting)
+        self.file.begin_client(request.claim.client)
+        return self._answer(request, until)
 
     def _doctor(self, request: Doctor, until: float) -> object:
         return findings(self.file.open(until), self.file.path)
@@ -296,40 +247,24 @@ class Store:
         """The file was created when it was opened."""
         return ()
 
-    def _step(self, request: Step, until: float) -> object:
-        return request.work(until, request.after)
-
-    def _collect_garbage(self, until: float) -> int:
-        """End the holds and claims of dead clients, delete the rows of names that are not used any
-        more, and return their space. Between two steps other requests have their turn, those of
-        this process, too.
+    def _collect_garbage(self, request: CollectGarbage, until: float) -> Collected:
+        """End the holds and claims of dead clients, then delete the rows of names that are not used
+        any more, then return their space: one transaction.
         """
-        removed = 0
-        name: Any = ""
-        while name is not None:
-            name = self.call(Step(self._tidy, name), until)
-        while isinstance(count := self.call(Step(self._prune), until), int) and count:
-            removed += count
-        while self.call(Step(self._shrink), until):
-            continue
-        return removed
-
-    def _tidy(self, until: float, after: str) -> str | None:
-        return self._transaction(until, partial(_tidied, after), replies=False)
-
-    def _prune(self, until: float, _: str) -> int:
-        return self._transaction(until, lambda c: prune(c.database, self.file.token_ttl))
-
-    def _shrink(self, until: float, _: str) -> bool:
-        file = self.file
+        file, found = self.file, request.position
+        position = found if isinstance(found, Position) else Position("names")
+        if position.part == "names":
+            work = partial(_tidied, position.after)
+            last = self._transaction(until, work, replies=False)
+            return Collected(0, Position("tokens") if last is None else Position("names", last))
+        if position.part == "tokens":
+            removed = self._transaction(until, lambda c: prune(c.database, file.token_ttl))
+            return Collected(removed, position if removed else Position("pages"))
         database = file.open(until, trusting=True)
-        more = retry_while_busy(lambda: shrink(database), file.now, until, file.path)
-        if not more:
-            restart_log(database)  # the file has its pages until then
-        return more
-
-    def interrupt(self) -> None:
-        """No call lasts longer than its deadline."""
+        if retry_while_busy(lambda: shrink(database), file.now, until, file.path):
+            return Collected(0, position)
+        restart_log(database)  # the file has its pages until then
+        return Collected(0)
 
     def close(self) -> None:
         """End the client, and close the file."""
@@ -340,7 +275,7 @@ class Store:
         self.file.after_fork()
 
 
-class Listener:
+class Listener(Node):
     """Waits for messages and deaths of other clients on this machine."""
 
     def __init__(self, file: File) -> None:
@@ -386,9 +321,11 @@ class Listener:
 
 def _tidied(after: str, context: Context) -> str | None:
     """Tidy the rows of some names after *after*; return the last one, None if there is no more."""
-    names = context.database.execute(SQL["next names"], (after, BATCH_SIZE)).fetchall()
+    values = after.encode("utf-8", "surrogateescape"), BATCH_SIZE
+    names = context.database.execute(SQL["next names"], values).fetchall()
     for (name,) in names:
-        rules.tidy(FileLockRow(context, name))
+        with suppress(Unreadable):  # the listings report it
+            rules.tidy(context.row(name))
     if len(names) == BATCH_SIZE:
         return str(names[-1][0])
     context.database.execute(SQL["expire tombstones"], (context.now,))
@@ -396,20 +333,18 @@ def _tidied(after: str, context: Context) -> str | None:
     return None
 
 
-def _acquire(row: FileLockRow, request: Acquire) -> Grant | Busy | Mismatch:
-    reply = rules.acquire(row, request)
-    return reply._replace(waiting=row.length()) if isinstance(reply, Busy) else reply
-
-
 def open_store(url: str, now: Callable[[], float], *, aio: bool = False) -> Opened:
     """The file of a ``sqlite:`` URL. The first request opens it."""
     parts = parse(url)
-    default = default_protocol(parts, PROTOCOLS, "SQLite", ("token_ttl",))
+    default = STORE.protocol_of(parts)
     file = File(path_of(url), now, token_ttl(parts))
     store, listener = Store(file), Listener(file)
 
     def backend(protocol: str | None) -> NodeQueue:
-        check_protocol(protocol, PROTOCOLS, "SQLite")
+        STORE.check_protocol(protocol)
         return NodeQueue(CAPABILITIES, store, listener)
 
     return Opened(backend, default, f"sqlite:///{file.path}", blocking=(store, listener))
+
+
+STORE = StoreType("SQLite", ("queue",), open_store, options=("token_ttl",))

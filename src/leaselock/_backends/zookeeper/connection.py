@@ -26,6 +26,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leaselock._backends import library
+from leaselock._backends.zookeeper.layout_marker import LayoutMarker
 from leaselock._backends.zookeeper.requests import (
     CHILDREN,
     DELETED,
@@ -54,6 +55,7 @@ from leaselock._backends.zookeeper.requests import (
 )
 from leaselock._core.backend import WAKE_ALL
 from leaselock._core.effects import FOREVER
+from leaselock._core.lifecycle import Lifecycle
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreUnreachable
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ NO_RETRIES = {"max_tries": 0}
 ENDED = ("CLOSED", "EXPIRED_SESSION")
 # No node has been written so often. The servers agree even on a write that is refused for its
 # version. The reply to `sync` comes from the leader alone, which may already be deposed.
-NO_SUCH_VERSION = 2**31 - 1
+VERSION_OF_NO_NODE = 2**31 - 1
 # Names of kazoo's exceptions after which a request may or may not have been executed.
 UNKNOWN_OUTCOME = (
     *("ConnectionLoss", "SessionExpiredError", "ConnectionClosedError", "OperationTimeoutError"),
@@ -86,7 +88,7 @@ DENIED = ("NoAuthError", "AuthFailedError", "PermissionError")
 EXPECTED: dict[str, Any] = {"NoNodeError": None, "NodeExistsError": TAKEN, "NotEmptyError": False}
 # Failures of the conditional write of a QuorumBarrier that prove agreement all the same, also for
 # a user who may not write.
-AGREED = ("BadVersionError", "NoNodeError", "NoAuthError")
+QUORUM_ERRORS = ("BadVersionError", "NoNodeError", "NoAuthError")
 # Why a transaction may not be done; any other failure of one of its steps is an error. The steps
 # before the one that failed report the first of these, those after it the last.
 NOT_DONE = (
@@ -244,17 +246,19 @@ class PendingConnect:
         self.notify = notify
         connection.connecting.add(notify)
         connection.start()
-        if connection.connected:
-            notify()
+        connection.check_layout()
 
     def cancel(self) -> None:
         """The caller does not wait any more."""
         self.connection.connecting.discard(self.notify)
 
     def result(self) -> None:
-        """Raise unless connected."""
-        if not self.connection.connected:
-            raise self.connection.unreachable()
+        """Raise unless connected to a store with a layout that this program may use."""
+        connection = self.connection
+        if connection.marker.problem is not None:
+            raise NotApplied(connection.marker.problem, "misconfigured")
+        if not (connection.online and connection.marker.admits(connection.session)):
+            raise connection.unreachable()
 
 
 class PendingEvents:
@@ -333,7 +337,7 @@ class PendingBatch:
 
     def _failed(self, number: int, index: int, error: Any, *, last: bool = True) -> None:
         operation, kind = self.operations[index], type(error).__name__
-        if isinstance(operation, QuorumBarrier) and kind in AGREED:
+        if isinstance(operation, QuorumBarrier) and kind in QUORUM_ERRORS:
             self._finish(number, index, None)
         elif isinstance(operation, EnsurePath) and kind != "NodeExistsError":
             # A parent that this user may not create usually exists; the last part decides.
@@ -427,7 +431,7 @@ def _transaction(client: Any, operation: Transaction) -> Any:
 # --- the connection ---------------------------------------------------------------------------
 
 
-class Connection:
+class Connection(Lifecycle):
     """A kazoo client that is created by the first request, and its session.
 
     A subclass adds `call`, which waits as its driver does. The other methods may be called from
@@ -449,6 +453,7 @@ class Connection:
         # Batches without a reply; and when the last reply came, or the first of them was sent.
         self.unanswered: set[PendingBatch] = set()
         self.last_reply = 0.0
+        self.marker = LayoutMarker(target.shown, target.root, self._notify_connecting)
 
     def begin(self, request: object, notify: Callable[[], None]) -> Pending:
         """Start a request. *notify* is called in any thread, once or more often, when its result
@@ -473,9 +478,26 @@ class Connection:
 
     @property
     def connected(self) -> bool:
-        """Whether a request can be sent now."""
+        """Whether a request can be sent now: in this session, the layout has been checked."""
+        return self.online and self.marker.checked == self.session
+
+    @property
+    def online(self) -> bool:
+        """Whether there is a session with a server."""
         client = self.client
         return client is not None and client.connected
+
+    def check_layout(self) -> None:
+        """Have the waits for a connection end, once the layout marker has been checked."""
+        client = self.client
+        if self.connected:
+            self._notify_connecting()
+        elif client is not None and client.connected:
+            self.marker.begin(client, self.session)
+
+    def _notify_connecting(self) -> None:
+        for notify in list(self.connecting):
+            notify()
 
     def poll_for_reply(
         self, handler: Any, readers: Sequence[Any], timeout: float | None
@@ -489,7 +511,7 @@ class Connection:
         ready = poll(readers, (), (), max(0.0, min(end, limit) - now))
         if handler.socket_in_use in ready[0] or self.now() < limit:
             return ready
-        if self.connected:
+        if self.online:
             LOG.warning("a reply is overdue: the connection is given up")
             handler.shut_down()
         return poll(readers, (), (), None if timeout is None else max(0.0, end - self.now()))
@@ -551,9 +573,7 @@ class Connection:
             self._publish(f"{SESSION_ENDED}{ended}")
         elif state != "SUSPENDED":
             self._publish(WAKE_ALL)
-        if self.connected:
-            for notify in list(self.connecting):
-                notify()
+        self.check_layout()
 
     def _node_changed(self, event: Any) -> None:
         # An event without a path is about the connection, which `_state_changed` handles.
@@ -594,7 +614,7 @@ class Connection:
         elif isinstance(operation, Transaction):
             yield _transaction(client, operation).commit_async()
         elif isinstance(operation, QuorumBarrier):
-            yield client.set_async(path, b"", NO_SUCH_VERSION)
+            yield client.set_async(path, b"", VERSION_OF_NO_NODE)
         else:
             parts = path.split("/")
             for end in range(2, len(parts) + 1):
@@ -653,7 +673,7 @@ class Connection:
             client.handler.shut_down()
             closer.join(CLOSE_TIMEOUT)
 
-    def abandon(self) -> None:
+    def after_fork(self) -> None:
         """Let go of the client: in a forked child, whose parent uses the session, without a
         message; after the end of an event loop by closing the session.
         """

@@ -123,7 +123,7 @@ class Conversions:
         assert node is not None
         if contender.mode == "exclusive":
             return await self._as_it_is(contender, until)
-        backend.prepare_wait(contender.claim)
+        backend.expect_wakeup(contender.claim)
         path = path_of(backend.root, contender.claim.name)
         target = self._sibling(node.path, name_of(contender.owner, "exclusive", KAZOO))
         contender.others = (target,)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leaselock._backends.zookeeper.connection import Connection
     from leaselock._backends.zookeeper.contender import Contender
 
-# The names of so many nodes fit into the megabyte that a reply may have (hazard I9), with room
+# The names of this many nodes fit into the megabyte that a reply may have (hazard I9), with room
 # for longer names of other programs and for nodes created meanwhile.
 MOST_WAITERS = 10_000
 
@@ -73,7 +73,7 @@ class EnteringBackend(SessionBackend):
         return False
 
     async def check_length(self, contender: Contender, count: int, until: float) -> None:
-        """Refuse to be one of so many in a queue that its list would not fit into a reply."""
+        """Refuse to join a queue whose list would then not fit into a reply."""
         if count <= MOST_WAITERS:
             return
         await self.release(contender.claim, tombstone=True, until=until)

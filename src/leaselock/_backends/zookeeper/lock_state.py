@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leaselock._backends.zookeeper.data import read, token_of
 from leaselock._backends.zookeeper.requests import Node
-from leaselock._core.backend import BESIDE, Claim, HoldRecord, HoldState, LockState, Mode
+from leaselock._core.backend import COMPATIBLE_MODES, Claim, HoldRecord, HoldState, LockState, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ def lock_state(name: str, queue: Sequence[Contending]) -> LockState:
         if node.path in theirs:
             continue
         behind = [up for update, up in upgrades if entry.mode == "shared" and _holds(update, holds)]
-        free = all(mode in BESIDE[entry.mode] for mode in before)
+        free = all(mode in COMPATIBLE_MODES[entry.mode] for mode in before)
         if free and all(is_before(node, upgrade) for upgrade in behind):
             holds.append((entry, node))
         else:

@@ -55,6 +55,7 @@ from leaselock._backends.zookeeper.requests import (
 )
 from leaselock._backends.zookeeper.semaphores import (
     Semaphores,
+    foreign_data,
     held_together,
     limit_of,
     queue_path,
@@ -104,7 +105,7 @@ class QueueBackend(EnteringBackend):
             return await self.semaphores.acquire(claim, wait=wait, until=until)
         contender = self.contender(claim)
         if wait:
-            self.prepare_wait(claim)
+            self.expect_wakeup(claim)
             if self.is_next(contender):
                 return await self._grant(contender, self.last_proof)
         elif not contender.created and (busy := await self._peek(claim, until)):
@@ -304,7 +305,7 @@ class QueueBackend(EnteringBackend):
         queues &= set(names)
         wanted = [text for text in wanted if text.removesuffix(QUEUE) not in queues - {text}]
         found = [seen.state for seen in await self._examine(wanted, queues, until)]
-        return [state for state in found if state.held or state.waiting]
+        return [state for state in found if state.in_use]
 
     async def _examine(
         self, names: Sequence[str], queues: Collection[str], until: float
@@ -354,7 +355,8 @@ class QueueBackend(EnteringBackend):
             node.path: [node.path, *(n.path for e, n in contending if e.owner == entry.owner)]
             for entry, node in contending
         }
-        return Seen(lock_state(name, contending), paths)
+        state = lock_state(name, contending)
+        return Seen(state._replace(unreadable=_unknown(name, top, permits, waiting)), paths)
 
     def _contending(self, nodes: Sequence[Node]) -> list[Contending]:
         """The contenders among nodes of one folder, in their order."""
@@ -372,6 +374,25 @@ class QueueBackend(EnteringBackend):
             paths = [path for record in meant for path in seen.paths[record.id]]
             if await self.delete(until, list(dict.fromkeys(paths))):
                 return Broken(meant[0], True, ())
+
+
+def _unknown(name: str, top: object, others: Sequence[Node], waiting: Sequence[Node]) -> str:
+    """What cannot be read below the node of a lock, or of a semaphore without a number of permits.
+    A persistent child may be a folder with locks of another root.
+    """
+    strange = next((node.path for node in others if node.session), None)
+    if strange is None and not waiting:
+        return ""
+    if limit_of(top):
+        return ""
+    if error := foreign_data(name, top):
+        return str(error)
+    if strange is None:
+        return ""
+    return (
+        f"the node {strange} is neither a contender for the lock nor a permit of a semaphore. To "
+        f"remove it: delete {strange}"
+    )
 
 
 def is_outdated(contender: Contender, listed: object, *, waited: bool) -> bool:

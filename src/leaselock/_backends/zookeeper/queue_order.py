@@ -30,7 +30,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from leaselock._core.backend import BESIDE
+from leaselock._core.backend import COMPATIBLE_MODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -164,7 +164,7 @@ def position(
     before = [other for other in distances if other < mine]
     if not before:
         return Position(mine[1], mine[1], None, others)
-    beside, first = BESIDE[mine[1].mode], min(before)[1]
+    beside, first = COMPATIBLE_MODES[mine[1].mode], min(before)[1]
     holds = 1 if first.mode == "exclusive" else count_holds([one for _, one in sorted(before)])
     if not beside:
         return Position(mine[1], first, max(before)[1], others, holds=holds)
@@ -185,7 +185,7 @@ def count_holds(queue: Sequence[Entry]) -> int:
 
 def conflicting(nodes: Iterable[str], mode: Mode, pattern: re.Pattern[str]) -> bool:
     """Whether a new contender of that mode would have to wait."""
-    beside = BESIDE[mode]
+    beside = COMPATIBLE_MODES[mode]
     found = (entry(node, pattern) for node in nodes)
     return any(one is not None and one.mode not in beside for one in found)
 

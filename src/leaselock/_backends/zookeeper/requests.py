@@ -160,7 +160,7 @@ class BatchResult(NamedTuple):
 
     session: int
     timeout: float
-    """The servers end the session after so many seconds without a message from it."""
+    """Seconds without a message from the client after which the servers end its session."""
     replies: tuple[object, ...]
 
 

@@ -46,7 +46,7 @@ from leaselock._backends.zookeeper.requests import (
     names_of,
 )
 from leaselock._backends.zookeeper.session_backend import RECHECK_INTERVAL
-from leaselock._core.backend import Busy, Grant, HoldState, LockState, Resized
+from leaselock._core.backend import Busy, Grant, HoldState, LockState, Resized, Unreadable
 from leaselock.errors import LimitMismatch, NotApplied
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from leaselock._backends.zookeeper.queue_order import Position
     from leaselock._core.backend import Claim, HoldRecord
 
-# The oldest holder, which a message names, is looked for among so many at most.
+# The oldest holder, which a message names, is looked for among this many at most.
 MOST_READ = 20
 # So many permits can be created in one transaction, which may have a megabyte (jute.maxbuffer).
 MOST_AT_ONCE = 5_000
@@ -105,11 +105,11 @@ def limit_of(node: object) -> int:
     return int(data) if data.isdigit() and len(data) < len(str(2**63)) else 0
 
 
-def foreign_data(name: str, node: object) -> NotApplied | None:
+def foreign_data(name: str, node: object) -> Unreadable | None:
     """The error for a node with data that is no number of permits: another program's."""
     if not isinstance(node, Node) or not node.data or limit_of(node):
         return None
-    return NotApplied(
+    return Unreadable(
         f"the semaphore {name!r} would store its number of permits in {node.path}, which has data "
         f"of another program ({node.data[:MOST_SHOWN]!r}): use another name, or remove that data"
     )
@@ -163,7 +163,7 @@ class Semaphores:
         contender = backend.contender(claim)
         path = path_of(backend.root, claim.name)
         if wait:
-            backend.prepare_wait(claim)
+            backend.expect_wakeup(claim)
         elif not contender.created and (busy := await self._peek(contender, path, until)):
             return busy
         while True:

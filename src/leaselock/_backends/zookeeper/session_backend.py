@@ -45,7 +45,7 @@ from leaselock._core.backend import (
     LockState,
     Watched,
 )
-from leaselock._core.effects import FOREVER, Call, Signal, Wait
+from leaselock._core.effects import FOREVER, Call
 from leaselock._core.singleton_process import Background
 from leaselock.errors import NotApplied, OutcomeUnknown, StoreError
 
@@ -102,7 +102,6 @@ class SessionBackend(Maintenance):
         # It receives events while the maintenance process reads them, and only then.
         self.mailbox = Mailbox()
         self.contenders: dict[str, Contender] = {}
-        self.signals: dict[str, Signal] = {}
         # The claims that watch each node, in the order in which they began to.
         self.watchers: dict[str, dict[str, None]] = {}
         # The watched node of each claim that only watches its lock.
@@ -153,14 +152,6 @@ class SessionBackend(Maintenance):
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def prepare_wait(self, claim: Claim) -> None:
-        """Reset the claim's signal before its request is sent, so that no event is missed."""
-        signal = self.signals.get(claim.id)
-        if signal is None:
-            self.signals[claim.id] = Signal()
-        else:
-            signal.clear()
-
     def watch(self, contender: Contender, *paths: str, holder: bool = False) -> None:
         """Wake the claim when one of the nodes, which may be the *holder*'s, changes."""
         self._unwatch(contender)
@@ -183,7 +174,7 @@ class SessionBackend(Maintenance):
         """The state of the claim's lock, and a watch on its holder's node. The beginning of a hold
         is not notified: a free lock is looked at again soon.
         """
-        self.prepare_wait(claim)
+        self.expect_wakeup(claim)
         (state,) = await self.inspect(claim.name, "*", until)
         self._stop_watching(self.observed.pop(claim.id, ""), claim.id)
         if state.held is None:
@@ -211,7 +202,7 @@ class SessionBackend(Maintenance):
                 await self._end_leases()
         except StoreError:
             # The client was closed, or the server refuses it. The next request starts this again.
-            self.wake()
+            self.wake((WAKE_ALL,))
         try:
             if self.connection.interrupted:
                 await Call(self.connection, CloseSession(), self.now() + CLOSE_TIMEOUT)
@@ -234,9 +225,9 @@ class SessionBackend(Maintenance):
         for event in events:
             if event.startswith(SESSION_ENDED):
                 self._lose_session(int(event.removeprefix(SESSION_ENDED)))
-                self.wake()
+                self.wake((WAKE_ALL,))
             elif event == WAKE_ALL:
-                self.wake()
+                self.wake((WAKE_ALL,))
             deleted = event.startswith(DELETED)
             for claim in tuple(self.watchers.get(event.removeprefix(DELETED), ())):
                 self._wake(claim, deleted)
@@ -267,10 +258,6 @@ class SessionBackend(Maintenance):
         node = contender.node
         return deleted and recent and node is not None and node.session == self.session
 
-    async def await_wakeup(self, claim: Claim, until: float) -> None:
-        """Wait until the claim should ask again."""
-        await Wait(self.signals[claim.id], until)
-
     def forget(self, claim: Claim) -> None:
         """The claim does not wait any more."""
         self.signals.pop(claim.id, None)
@@ -287,19 +274,13 @@ class SessionBackend(Maintenance):
         if contender is not None:
             self._unwatch(contender)
 
-    def wake(self, claim_ids: Iterable[str] = (WAKE_ALL,)) -> None:
+    def wake(self, claim_ids: Iterable[str]) -> None:
         """Let these claims ask again; or all of them, because events may be lost."""
-        for claim_id in claim_ids:
-            if claim_id == WAKE_ALL:
-                for contender in self.contenders.values():
-                    contender.watches_holder = False
-                self.wake(list(self.signals))
-            elif (signal := self.signals.get(claim_id)) is not None:
-                signal.set()
-
-    def close(self) -> None:
-        """End all waits: the client is closing."""
-        self.wake()
+        claim_ids = tuple(claim_ids)
+        if WAKE_ALL in claim_ids:
+            for contender in self.contenders.values():
+                contender.watches_holder = False
+        super().wake(claim_ids)
 
     # --- holding --------------------------------------------------------------------------------
 
@@ -406,12 +387,12 @@ class SessionBackend(Maintenance):
             "session of its client"
         )
 
-    def reset_identity(self) -> None:
+    def after_fork(self) -> None:
         """Forget all claims: after a fork, or in a new event loop."""
+        super().after_fork()
         self.connection.unsubscribe(self.mailbox)
         self.mailbox = Mailbox()
         self.contenders = {}
-        self.signals = {}
         self.watchers = {}
         self.observed = {}
         self.pending_deletes = []

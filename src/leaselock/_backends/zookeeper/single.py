@@ -41,16 +41,16 @@ class SingleBackend(SessionBackend):
         super().__init__(connection, root, now)
         self.removing: dict[str, Signal] = {}
 
-    def reset_identity(self) -> None:
+    def after_fork(self) -> None:
         """Forget all claims: after a fork, or in a new event loop."""
-        super().reset_identity()
+        super().after_fork()
         self.removing = {}
 
     async def acquire(self, claim: Claim, *, wait: bool, until: float) -> Grant | Busy:
         """Create the node, or watch it."""
         contender, path = self.contender(claim), path_of(self.root, claim.name)
         if wait:
-            self.prepare_wait(claim)
+            self.expect_wakeup(claim)
             self.watch(contender, path)
         while True:
             if contender.ended:

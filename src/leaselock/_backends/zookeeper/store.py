@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from leaselock._backends import Opened, check_protocol
+from leaselock._backends import Opened, StoreType
 from leaselock._backends.zookeeper.client_settings import target_of
 from leaselock._backends.zookeeper.connection import BlockingConnection, Connection
 from leaselock._backends.zookeeper.queue import QueueBackend
@@ -28,7 +28,7 @@ def open_store(named: object, now: Callable[[], float], *, aio: bool = False) ->
     connection = _connection(target, now, aio)
 
     def backend(protocol: str | None) -> QueueBackend | SingleBackend:
-        if check_protocol(protocol, PROTOCOLS, "ZooKeeper") == "queue":
+        if STORE.check_protocol(protocol) == "queue":
             return QueueBackend(connection, target.root, target.mark, now, target.extra)
         warnings.warn(HERD, UnsafeProtocolWarning, stacklevel=2)
         return SingleBackend(connection, target.root, now)
@@ -42,3 +42,6 @@ def _connection(target: Target, now: Callable[[], float], aio: bool) -> Connecti
     from leaselock._backends.zookeeper.asyncio_connection import AsyncioConnection
 
     return AsyncioConnection(target, now)
+
+
+STORE = StoreType("ZooKeeper", PROTOCOLS, open_store)

@@ -100,7 +100,7 @@ class Dialect(NamedTuple):
     missing: frozenset[str]
     """Errors that mean: there is no such table."""
     denied: frozenset[str]
-    """Errors that mean: this user may not do that, or nobody may write here."""
+    """Errors that mean: this user may not do that, or the server is read-only."""
     taken: frozenset[str]
     """Errors that mean: the wait for a lock has timed out."""
     interrupts: bool
@@ -153,7 +153,7 @@ def _escaped(text: str) -> str:
 
 def _hexadecimal(text: str) -> str:
     """Bytes, which do not depend on sql_mode and the character set."""
-    return f"X'{text.encode().hex()}'"
+    return f"X'{text.encode('utf-8', 'surrogateescape').hex()}'"
 
 
 def _file(dialect: str, file: str) -> list[str]:

@@ -158,7 +158,7 @@ DELETE FROM lock WHERE rowid IN (SELECT rowid FROM lock WHERE id IS NULL AND sin
 
 -- next names
 SELECT name FROM (SELECT name FROM lock WHERE id IS NOT NULL UNION SELECT name FROM waiter)
-WHERE name > ? ORDER BY name LIMIT ?
+WHERE name > CAST(? AS TEXT) AND typeof(name) = 'text' ORDER BY name LIMIT ?
 
 -- expire watchers
 DELETE FROM watcher WHERE until <= ?

@@ -194,12 +194,12 @@ DELETE FROM leaselock_wake WHERE client = :client AND id = :id
 -- one
 SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
 WHERE name = :name AND id IS NOT NULL
-  AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+  AND (expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) OR expires IS NULL)
 
 -- all
 SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
 WHERE id IS NOT NULL
-  AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+  AND (expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) OR expires IS NULL)
 
 -- queue
 SELECT name, id, client, lease, metadata, since, mode, permits FROM leaselock_waiter
@@ -270,4 +270,5 @@ SELECT RELEASE_LOCK('leaselock setup')
 
 -- settings
 SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'wsrep_on', 'wait_timeout',
-    'innodb_flush_log_at_trx_commit', 'log_bin', 'binlog_format')
+    'innodb_flush_log_at_trx_commit', 'log_bin', 'binlog_format',
+    'max_connections', 'max_user_connections')

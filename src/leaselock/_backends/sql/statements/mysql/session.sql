@@ -146,4 +146,9 @@ SELECT u.id, '', '', 0, 'exclusive' FROM (SELECT IS_USED_LOCK(:key) AS id) u
 WHERE u.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leaselock_session s WHERE s.backend = u.id)
 
 -- end session
+-- Only while it is that of this hold: a session is used for the next one.
+SET @ending = IF(IS_USED_LOCK(:liveness_key) = :backend, CONCAT('KILL ', :backend), 'DO 0');
+PREPARE ending FROM @ending; EXECUTE ending
+
+-- end stranger
 KILL :backend

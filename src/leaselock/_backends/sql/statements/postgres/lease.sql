@@ -196,12 +196,12 @@ DELETE FROM leaselock_wake WHERE client = :client AND id = :id
 -- one
 SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
 WHERE name = :name AND id IS NOT NULL
-  AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  AND (expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint OR expires IS NULL)
 
 -- all
 SELECT name, id, client, lifetime, token, expires, metadata, since, free_from FROM leaselock_lock
 WHERE id IS NOT NULL
-  AND expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  AND (expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint OR expires IS NULL)
 
 -- queue
 SELECT name, id, client, lease, metadata, since, mode, permits FROM leaselock_waiter
@@ -283,5 +283,10 @@ COMMIT
 -- settings
 SELECT name, setting FROM pg_settings WHERE name IN ('server_version_num', 'synchronous_commit',
     'statement_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout',
-    'transaction_timeout')
+    'transaction_timeout', 'max_connections', 'superuser_reserved_connections', 'reserved_connections')
 UNION ALL SELECT 'version', version() UNION ALL SELECT 'in_recovery', pg_is_in_recovery()::text
+UNION ALL SELECT 'role_limit', rolconnlimit::text FROM pg_roles WHERE rolname = current_user
+UNION ALL SELECT 'database_limit', datconnlimit::text FROM pg_database
+    WHERE datname = current_database()
+UNION ALL SELECT 'waiting_to_notify', count(*)::text FROM pg_locks
+    WHERE locktype = 'object' AND classid = 'pg_database'::regclass AND objid = 0 AND NOT granted

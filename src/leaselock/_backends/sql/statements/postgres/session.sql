@@ -173,4 +173,10 @@ WHERE r.name = :name AND NOT EXISTS (SELECT 1 FROM leaselock_session s WHERE s.b
 LIMIT 1
 
 -- end session
+-- Only while it is that of this hold: a session is used for the next one.
+SELECT pg_terminate_backend(p.pid) FROM pg_locks p
+WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted AND p.pid = :backend
+  AND (p.classid::bigint << 32 | p.objid::bigint) = :liveness_key
+
+-- end stranger
 SELECT pg_terminate_backend(:backend::integer)

@@ -1,0 +1,83 @@
+"""What the author of a store imports: docs/how-to/write-a-store.md is a complete one.
+
+These names follow the version of the package as the rest of its interface does, but they change
+more often: a store names the versions of leaselock that it was tested with.
+"""
+
+from leaselock._backends import Opened, StoreType
+from leaselock._backends.url import StoreURL, decoded, parse
+from leaselock._core.backend import (
+    ALL_MODES,
+    Acquire,
+    Backend,
+    BreakLock,
+    Broken,
+    Busy,
+    Capabilities,
+    Claim,
+    Collected,
+    CollectGarbage,
+    Convert,
+    Converted,
+    Doctor,
+    Finding,
+    Grant,
+    HoldRecord,
+    Inspect,
+    LockState,
+    Release,
+    Renew,
+    Resize,
+    SetLifetime,
+    Setup,
+    Watch,
+)
+from leaselock._core.effects import Call, Request, Signal, Wait
+from leaselock._core.entry_row import Entry, EntryRow
+from leaselock._core.lifecycle import Lifecycle, Node
+from leaselock._core.queue import NodeQueue, Queue
+from leaselock._core.rules import LockRow, answer
+
+__all__ = [
+    "ALL_MODES",
+    "Acquire",
+    "Backend",
+    "BreakLock",
+    "Broken",
+    "Busy",
+    "Call",
+    "Capabilities",
+    "Claim",
+    "CollectGarbage",
+    "Collected",
+    "Convert",
+    "Converted",
+    "Doctor",
+    "Entry",
+    "EntryRow",
+    "Finding",
+    "Grant",
+    "HoldRecord",
+    "Inspect",
+    "Lifecycle",
+    "LockRow",
+    "LockState",
+    "Node",
+    "NodeQueue",
+    "Opened",
+    "Queue",
+    "Release",
+    "Renew",
+    "Request",
+    "Resize",
+    "SetLifetime",
+    "Setup",
+    "Signal",
+    "StoreType",
+    "StoreURL",
+    "Wait",
+    "Watch",
+    "answer",
+    "decoded",
+    "parse",
+]
