@@ -30,6 +30,7 @@ def lock_document(lock: LockInfo, *, deadlocked: bool = False) -> dict[str, obje
         "permits": lock.permits or None,
         "waiters": waiters,
         "deadlocked": deadlocked,
+        "unreadable": lock.unreadable,
     }
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VARIABLE = "LEASELOCK_URL"
+# The path of a file with the URL, such as a secret of Docker, Kubernetes or systemd.
+FILE_VARIABLE = "LEASELOCK_URL_FILE"
 DEFAULT = "sqlite:///"
 
 
@@ -56,6 +58,46 @@ def default_file() -> Finding:
     )
 
 
+def url_in_file(path: str) -> str:
+    """Return the URL in a file, without the white space around it. ValueError if there is none; the
+    message does not quote the file, which may hold a password.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            url = file.read().strip()
+    except OSError as error:
+        raise ValueError(
+            f"cannot read the URL of the store from {path!r}: {error.strerror}"
+        ) from None
+    except ValueError:
+        # Its text quotes what it could not decode.
+        raise ValueError(
+            f"the file {path!r} has no URL of a store: it is not text in UTF-8"
+        ) from None
+    if not url or len(url.splitlines()) > 1:
+        what = "more than one line" if url else "empty"
+        raise ValueError(f"the file {path!r} has no URL of a store: it is {what}")
+    return url
+
+
+def named_by_environment() -> str | None:
+    """Return the URL that the environment variables name; None where they are unset. ValueError if
+    they name none, or name two.
+    """
+    url, path = os.environ.get(VARIABLE), os.environ.get(FILE_VARIABLE)
+    if url is not None and path is not None:
+        raise ValueError(f"both {VARIABLE} and {FILE_VARIABLE} are set: unset one of them")
+    if path is not None:
+        if not path:
+            raise ValueError(f"{FILE_VARIABLE} is set, but empty: unset it, or name a file")
+        return url_in_file(path)
+    if url is not None and not url.strip():
+        raise ValueError(
+            f"{VARIABLE} is set, but empty: unset it to use the default file, or name a store"
+        )
+    return url
+
+
 def connect(
     store: object,
     now: Callable[[], float],
@@ -65,19 +107,16 @@ def connect(
     aio: bool = False,
     **unknown: object,
 ) -> Opened:
-    """The store that *store* names: a URL, or the path of a file; None for $LEASELOCK_URL, else the
-    embedded file. *protocol* and *prefix* are used where the URL does not say them.
+    """The store that *store* names: a URL, or the path of a file; None for the one that the
+    environment names, else the embedded file. *protocol* and *prefix* are used where the URL does
+    not say them.
     """
     refuse("Client", unknown)
-    if store is None and VARIABLE not in os.environ:
+    if store is None:
+        store = named_by_environment()
+    if store is None:
         opened = open_store(DEFAULT, now, aio=aio, prefix=prefix)
         return opened._replace(protocol=protocol or opened.protocol, notes=(default_file(),))
-    if store is None:
-        store = os.environ[VARIABLE]
-        if not store.strip():
-            raise ValueError(
-                f"{VARIABLE} is set, but empty: unset it to use the default file, or name a store"
-            )
     if isinstance(store, os.PathLike):
         from urllib.parse import quote_from_bytes
 

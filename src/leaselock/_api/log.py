@@ -1,8 +1,9 @@
 """The logger `leaselock`: what happens to the locks of a client, for people and for log storage.
 
-DEBUG: each acquire and release. WARNING: long waits, late and failed renewals, locks broken by
-force. ERROR: lost leases, and requests that the store did not answer. Each record has the fields of
-the event as attributes (`extra`), so that a formatter for JSON writes them out.
+DEBUG: each acquire and release. WARNING: long waits, waits for a store that is out of reach, late
+and failed renewals, locks broken by force. ERROR: lost leases, and requests that the store did not
+answer. Each record has the fields of the event as attributes (`extra`), so that a formatter for
+JSON writes them out.
 
 A record of DEBUG needs a request to the logger for each acquire. So they are written if the level
 was set before the client was made.
@@ -66,6 +67,8 @@ def described(event: Event) -> tuple[int, str]:
             return DEBUG, f"acquire {name}"
         case "busy":
             return DEBUG, f"{name} is busy{by}"
+        case "outage":
+            return WARNING, f"waiting for the store of {name}: {event.reason}"
         case "granted":
             return (
                 WARNING if long else DEBUG,

@@ -11,6 +11,7 @@ from leaselock._api.connect import connect
 from leaselock._api.forgotten import end_forgotten
 from leaselock._api.guard import Guard
 from leaselock._api.log import attach
+from leaselock._backends import ABLE
 from leaselock._core.client_core import ClientCore
 from leaselock._core.lease_handle import if_granted
 from leaselock._core.validation import checked_body, side_of
@@ -45,14 +46,15 @@ class Client:
 
     *store* is a URL such as ``redis://localhost:6379/0`` or ``sqlite:///``; or a client of
     redis-py, valkey-py, kazoo or SQLAlchemy, whose settings are read; or a list of Redis servers,
-    for Redlock. The default is ``$LEASELOCK_URL``, else an embedded SQLite file. *protocol* is the
-    default of `lock`, and the one of `locks`, `break_lock` and `adopt`. *prefix* begins the keys
-    of locks in Redis (default: the one in the URL, else ``lock:``). *label* is a short text
-    shown to users who inspect what this client holds; with *label_from* "caller", labels also say
-    which module, function and line of the program asked for the lock. *op_timeout* limits the time
-    for one answer of the store, in seconds. *local_handoffs* is the default of `lock`. An acquire
-    that waits longer than *deadlock_timeout* seconds looks for a deadlock, and raises
-    DeadlockDetected in its youngest member; None does not look.
+    for Redlock. The default is ``$LEASELOCK_URL``, or the URL in the file ``$LEASELOCK_URL_FILE``,
+    else an embedded SQLite file. *protocol* is the default of `lock`, and the one of `locks`,
+    `break_lock` and `adopt`. *prefix* begins the keys of locks in Redis (default: the one in the
+    URL, else ``lock:``). *label* is a short text shown to users who inspect what this client holds;
+    with *label_from* "caller", labels also say which module, function and line of the program asked
+    for the lock. *op_timeout* limits the time for one answer of the store, in seconds.
+    *local_handoffs* is the default of `lock`. An acquire that waits longer than *deadlock_timeout*
+    seconds looks for a deadlock, and raises DeadlockDetected in its youngest member; None does not
+    look.
 
     The constructor does not connect. Use the client as a context manager, or call `close`. Raises
     ValueError or TypeError if *store* names no store, ImportError if its client library is missing.
@@ -90,6 +92,7 @@ class Client:
             notes=opened.notes,
             deadlock_timeout=deadlock_timeout,
             label_from=label_from,
+            able=ABLE,
         )
         self._driver.serve(self._core)
         self._url = opened.shown
@@ -196,6 +199,8 @@ class Client:
         protocol: str | None = None,
         label: str | None = None,
         max_hold: float | None = None,
+        on_outage: OnOutage = "fail",
+        outage_timeout: float | None = None,
         **unknown: Never,
     ) -> RWLock:
         """Return the read/write lock of that name. The options are those of `lock`.
@@ -214,6 +219,8 @@ class Client:
                 protocol=protocol,
                 label=label,
                 max_hold=max_hold,
+                on_outage=on_outage,
+                outage_timeout=outage_timeout,
                 **unknown,
             ),
         )
@@ -229,6 +236,8 @@ class Client:
         protocol: str | None = None,
         label: str | None = None,
         max_hold: float | None = None,
+        on_outage: OnOutage = "fail",
+        outage_timeout: float | None = None,
         **unknown: Never,
     ) -> Semaphore:
         """Return the semaphore of that name, which has so many *permits*: None takes the number
@@ -249,6 +258,8 @@ class Client:
                 protocol=protocol,
                 label=label,
                 max_hold=max_hold,
+                on_outage=on_outage,
+                outage_timeout=outage_timeout,
                 **unknown,
             ),
         )
@@ -263,6 +274,8 @@ class Client:
         protocol: str | None = None,
         label: str | None = None,
         max_hold: float | None = None,
+        on_outage: OnOutage = "fail",
+        outage_timeout: float | None = None,
         **unknown: Never,
     ) -> LockAll:
         """Return several locks that are acquired together, all or none, within one *timeout*.
@@ -284,6 +297,8 @@ class Client:
                 protocol=protocol,
                 label=label,
                 max_hold=max_hold,
+                on_outage=on_outage,
+                outage_timeout=outage_timeout,
                 **unknown,
             ),
         )
@@ -363,9 +378,23 @@ class Client:
         """
         return Lease(self, self._driver.run(self._core.adopt(name, token)))
 
-    def locks(self, pattern: str = "*") -> list[LockInfo]:
-        """List the locks that are held or waited for and whose names match the shell *pattern*."""
-        return self._driver.run(self._core.locks(pattern))
+    def locks(self, pattern: str = "*", *, walk: bool = False) -> list[LockInfo]:
+        """List the locks that are held or waited for and whose names match the shell *pattern*.
+
+        A Redis store lists the locks in its index: those of leaselock, and those of other programs
+        that were found before. With *walk*, all keys of the servers are looked at, which costs them
+        about a second for each million. The other stores always list all locks.
+        """
+        return self._driver.run(self._core.locks(pattern, walk))
+
+    @property
+    def indexed(self) -> bool:
+        """Whether `locks` reads an index, which the locks of other programs may be missing from.
+
+        >>> client.indexed
+        False
+        """
+        return self._core.indexed
 
     def break_lock(self, name: str, *, token: int | None = None) -> Holder | None:
         """End the hold of a lock by force; return its holder, or None if the lock was free.
@@ -591,10 +620,11 @@ class Election:
 
         A thread cannot be stopped: the function must end when `lease.lost` is true, or call
         `lease.ensure`. It is then called again when this client leads again. An exception of it
-        ends the leadership and is raised. None is returned when the client is closed. Later
-        failures of the store are waited out; StoreError is raised if the store does not answer at
-        first. In the main thread, SIGTERM raises SystemExit while this runs, unless the program
-        handles the signal itself, so the next leader need not wait.
+        ends the leadership and is raised. None is returned when the client is closed. A store that
+        is out of reach later is waited for without limit; StoreError is raised if it does not
+        answer at first, or refuses for another reason. In the main thread, SIGTERM raises
+        SystemExit while this runs, unless the program handles the signal itself, so the next leader
+        need not wait.
 
         >>> def schedule(lease):
         ...     while not lease.lost:
@@ -725,7 +755,7 @@ class RWLock:
     @property
     def update(self) -> Lock:
         """The side that can be upgraded; ValueError where the protocol does not have it."""
-        return side_of(self._sides, "update")
+        return side_of(self._sides, "update", ABLE)
 
     def locked(self) -> bool:
         """Return whether the lock is held, on any side."""

@@ -133,7 +133,7 @@ class Telemetry:
             case "busy":
                 self.queued.add(event.id)
                 self.waiting.add(1, own)
-            case "granted" | "timed_out" | "failed" | "cancelled":
+            case kind if kind in OUTCOMES:
                 self.acquire.record(event.seconds, own | {"outcome": OUTCOMES[event.kind]})
                 if event.id in self.queued:
                     self.queued.discard(event.id)

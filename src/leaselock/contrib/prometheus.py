@@ -9,7 +9,8 @@ Only histograms and counters, so it also works in prometheus_client's multiproce
 labelled with the *family* of a lock's name, not with the name: one series for each order would be
 too many. There are at most 200 families; further ones are counted as "(others)". The series of a
 family end when no event used it for an hour, but for multiprocess mode, which cannot remove series.
-Counters start at 0 with the first acquire of a family, so that `increase` sees the first loss.
+Counters start at 0 with the first acquire of a family, so that `increase` sees the first loss; so
+does the acquire histogram for bodies that run without their lock ("unlocked").
 What a store holds now is a question to the store: `leaselock ls --json`.
 """
 
@@ -83,6 +84,7 @@ class Metrics:
         """Start the counters of a label at 0: `increase` does not see the first value of one."""
         for counter in (self.lost, self.failed, self.late, self.broken):
             counter.labels(lock)
+        self.acquire.labels(lock, OUTCOMES["unlocked"])
 
     def _end(self, lock: str) -> None:
         """Remove the series of a label."""

@@ -37,7 +37,7 @@ class Invalidate(NamedTuple):
 
 
 class Sleep(NamedTuple):
-    """Wait for so many seconds."""
+    """Wait for a number of seconds."""
 
     seconds: float
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
@@ -72,6 +73,9 @@ class LockAdmin(admin.ModelAdmin):
 
 
 def _row(info: Any) -> dict[str, Any]:
-    holder = info.holder
-    since = holder and datetime.datetime.fromtimestamp(holder.since, datetime.UTC)
-    return {"name": info.name, "holder": holder, "since": since, "waiters": info.waiters}
+    holder, since = info.holder, None
+    if holder and holder.since:
+        with suppress(ValueError, OverflowError, OSError):  # of another program, perhaps
+            since = datetime.datetime.fromtimestamp(holder.since, datetime.UTC)
+    shown = {"name": info.name, "holder": holder, "since": since, "waiters": info.waiters}
+    return shown | {"unreadable": info.unreadable}

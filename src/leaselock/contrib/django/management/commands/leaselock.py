@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from leaselock._backends import split_urls
 from leaselock._cli import main
-from leaselock._cli.store import URL
+from leaselock._cli.store import URL, URL_FILE
 from leaselock.contrib.django import options
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Command(BaseCommand):
         url = url_of(options())
         if url is not None:
             os.environ[URL] = url
+            os.environ.pop(URL_FILE, None)
         if code := main(words):
             raise SystemExit(code)
 
