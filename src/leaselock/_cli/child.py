@@ -19,7 +19,7 @@ from leaselock._cli import exit_codes
 from leaselock._cli.exit_codes import CannotRun, Usage
 from leaselock._cli.output import say
 from leaselock._cli.several import names_of
-from leaselock._cli.store import EMBEDDED, OUTER_URL, URL
+from leaselock._cli.store import EMBEDDED, OUTER_URL, URL, URL_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -75,6 +75,8 @@ def command_environment(
     elif _has_relative_path(env.get(URL, "")):
         # The command may run in another directory.
         env[URL] = f"sqlite:///{quote(os.getcwd())}/{env[URL][len(RELATIVE) :]}"
+    if env.get(URL_FILE):
+        env[URL_FILE] = os.path.abspath(env[URL_FILE])
     held = [*enclosing_locks(), *((name, backend) for name in names_of(lease))]
     # A command that runs without the lock is told by this, and by the token 0. It holds nothing, so
     # the command may wait for the lock itself.

@@ -108,6 +108,8 @@ def add_common_options(parser: Parser) -> None:
     """The options that every command has, also before its name."""
     store = "the store ($LEASELOCK_URL, else embedded)"
     _add(parser, "--url", "|--backend", dest="backend", metavar="URL", help=store)
+    inside = "a file with that URL ($LEASELOCK_URL_FILE)"
+    _add(parser, "--url-file", metavar="FILE", help=inside)
     reply = "for each reply of the store (5s)"
     _add(parser, "--op-timeout", metavar="DUR", type=_duration, help=reply)
     _add(parser, "--json", action="store_true", help="answer with one JSON document")
@@ -219,6 +221,8 @@ def _add_ls(parser: Parser) -> None:
     names = "of names, as in a shell: 'order:*' (all)"
     _add(parser, "pattern", nargs="?", default="*", metavar="PATTERN", help=names)
     _add(parser, "--exit-code", action="store_true", help="exit 1 when there is none")
+    walks = "look at all keys of a Redis store, for locks of other programs"
+    _add(parser, "--all", action="store_true", help=walks)
     gone = "only those held by a process of this host that has ended"
     _add(parser, "--stale", action="store_true", help=gone)
     order = f"by {', '.join(SORT_KEYS)} (name)"

@@ -6,7 +6,6 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from leaselock import StoreError
 from leaselock._cli import exit_codes
 from leaselock._cli.child import reap_orphans
 from leaselock._cli.exit_codes import Usage
@@ -18,9 +17,7 @@ from leaselock._cli.signals import Signals
 from leaselock._cli.store import open_client
 
 if TYPE_CHECKING:
-    from leaselock import Client, Lease, Lock
     from leaselock._cli.options import LeadOptions
-    from leaselock._cli.several import SeveralLeases, SeveralLocks
 
 # Seconds after the end of the command, and at most after a loss, until the next campaign.
 RESTART = 1.0
@@ -37,8 +34,8 @@ def do_lead(options: LeadOptions) -> int:
         lock, spec = prepared(client, command, options)
         blocking(lock).holder()  # a store that cannot be used at all is an error
         while True:
-            wait, lease = _campaign(client, lock, options, signals)
-            outcome = run_under_lease(client, wait, lease, spec, options, on_lost)
+            wait = InteractiveWait(client, lock, options, signals)
+            outcome = run_under_lease(client, wait, wait.acquire(), spec, options, on_lost)
             if options.once or signals.ending is not None:
                 return outcome.code
             code = outcome.code
@@ -46,24 +43,6 @@ def do_lead(options: LeadOptions) -> int:
             if not (lost or options.quiet):
                 say(f"the command ended with exit code {code}; it runs again in the next term")
             _rest(JITTER * random.random() if lost else RESTART, signals)
-
-
-def _campaign(
-    client: Client, lock: Lock | SeveralLocks, options: LeadOptions, signals: Signals
-) -> tuple[InteractiveWait, Lease | SeveralLeases]:
-    """Wait until this process leads. A store that fails is asked again until it answers: its
-    restart, or a failover during which it only reads, must not end every candidate.
-    """
-    reported = False
-    while True:
-        wait = InteractiveWait(client, lock, options, signals)
-        try:
-            return wait, wait.acquire()
-        except StoreError as error:
-            if not reported:
-                say(f"cannot campaign for {lock.name!r}, and tries again: {error}")
-            reported = True
-        _rest(RESTART + JITTER * random.random(), signals)
 
 
 def _rest(seconds: float, signals: Signals) -> None:

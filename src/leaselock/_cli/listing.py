@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Paint = Callable[[str, str], str]
 
 NOTHING = "-"
+UNREADABLE = "unreadable"
 CUT = "..."
 SEPARATOR = "  "
 # Follows the number of waiters.
@@ -72,7 +73,7 @@ def _who(holder: Holder) -> str:
 def _holders(lock: LockInfo) -> str:
     more = len(lock.holders) - 1
     if lock.holder is None:
-        return NOTHING
+        return UNREADABLE if lock.unreadable else NOTHING
     return f"{_who(lock.holder)} and {more} more" if more > 0 else _who(lock.holder)
 
 
@@ -103,8 +104,21 @@ def layout(
     deadlocked: frozenset[str] = frozenset(),
 ) -> list[str]:
     """Return the lines of the list, for a terminal of that *width* or, without one, for a file.
-    *deadlocked* are the names of the locks that are part of a deadlock.
+    *deadlocked* are the names of the locks that are part of a deadlock. Below the list, a line for
+    each lock with a record that cannot be read says why.
     """
+    listed = _listed(locks, width, paint, deadlocked)
+    return [*listed, *(paint(line, RED) for lock in locks for line in unreadable_lines(lock))]
+
+
+def unreadable_lines(lock: LockInfo) -> list[str]:
+    """Return why a record of the lock cannot be read, as a line; none if all can."""
+    return [escape(f"{lock.name}: unreadable: {lock.unreadable}")] if lock.unreadable else []
+
+
+def _listed(
+    locks: Sequence[LockInfo], width: int | None, paint: Paint, deadlocked: frozenset[str]
+) -> list[str]:
     rows = [tuple(COLUMNS), *(table_row(lock, lock.name in deadlocked) for lock in locks)]
     lines = table(rows)
     if width is not None and max(map(display_width, lines)) > width:
@@ -134,8 +148,8 @@ def _marked(
 
 
 def _colour(lock: LockInfo, deadlocked: bool) -> str:
-    """Red in a deadlock, yellow where no process holds the lock."""
-    if deadlocked:
+    """Red in a deadlock or with an unreadable record, yellow where no process holds the lock."""
+    if deadlocked or lock.unreadable:
         return RED
     return YELLOW if lock.holder is not None and lock.holder.detached else ""
 
@@ -154,7 +168,8 @@ def cut(text: str, width: int) -> str:
 def _narrow(lock: LockInfo, width: int, paint: Paint, deadlocked: bool) -> list[str]:
     import textwrap
 
-    parts = [f"{len(lock.waiters)} waiting{DEADLOCK * deadlocked}"]
+    parts = [UNREADABLE] if lock.unreadable else []
+    parts += [f"{len(lock.waiters)} waiting{DEADLOCK * deadlocked}"]
     if (holder := lock.holder) is not None:
         left = [] if holder.remaining is None else [f"{_left(holder)} left"]
         label = [f"label {holder.label}"] if holder.label else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -13,7 +14,7 @@ from leaselock._cli.deadlocks import deadlocks_of, names_in
 from leaselock._cli.exit_codes import Usage
 from leaselock._cli.formatting import escape, format_duration
 from leaselock._cli.listing import layout, sorted_locks
-from leaselock._cli.output import columns, escapes_allowed, is_terminal, lines, painter
+from leaselock._cli.output import columns, escapes_allowed, is_terminal, lines, painter, say
 from leaselock._cli.signals import Signals
 from leaselock._cli.store import open_client
 from leaselock.documents import lock_document
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 SHORTEST_INTERVAL = 0.1
+WILDCARDS = re.compile(r"[*?[]")
 
 
 def do_ls(options: ListOptions) -> int:
@@ -38,8 +40,11 @@ def do_ls(options: ListOptions) -> int:
         listing = _read(client, options)
     if options.json:
         answer(options, listing.document())
-    elif text := _list_text(listing, options):
-        print(text)
+    else:
+        if text := _list_text(listing, options):
+            print(text)
+        if not (listing.complete or options.quiet) and is_terminal(sys.stdout):
+            say("locks of other programs may be missing: --all looks at all keys")
     return exit_codes.UNMET if options.exit_code and not listing.locks else 0
 
 
@@ -48,19 +53,23 @@ class Listing(NamedTuple):
 
     locks: list[LockInfo]
     deadlocked: frozenset[str]
+    complete: bool
+    """Not only the index of the store was read."""
 
     def document(self) -> dict[str, object]:
         """The answer as JSON."""
         found = self.deadlocked
         documents = [lock_document(lock, deadlocked=lock.name in found) for lock in self.locks]
-        return {"locks": documents}
+        return {"locks": documents, "complete": self.complete}
 
 
 def _read(client: Client, options: ListOptions) -> Listing:
-    locks = sorted_locks(client.locks(options.pattern), options.sort)
+    locks = sorted_locks(client.locks(options.pattern, walk=options.all), options.sort)
     if options.stale:
         locks = [lock for lock in locks if any(map(is_stale, lock.holders))]
-    return Listing(locks, names_in(deadlocks_of(client, locks)))
+    # A lock that is named is read itself.
+    complete = options.all or not client.indexed or not WILDCARDS.search(options.pattern)
+    return Listing(locks, names_in(deadlocks_of(client, locks)), complete)
 
 
 def _list_text(listing: Listing, options: ListOptions) -> str:

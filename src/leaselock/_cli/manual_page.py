@@ -21,7 +21,8 @@ an SQLite file (the default, for the processes of one machine), Redis or Valkey,
 PostgreSQL, MySQL or MariaDB. A lock is held by a lease, which ends by itself when its holder dies.
 """
 ENVIRONMENT = {
-    "LEASELOCK_URL": "the store, unless --url names one",
+    "LEASELOCK_URL": "the store, unless --url or --url-file names one",
+    "LEASELOCK_URL_FILE": "the path of a file with that URL, such as a secret of a container",
     "NO_COLOR": "when it is not empty, no colours and no updated lines are written",
     "COLUMNS, LINES": "the size of a terminal that does not report one",
 }

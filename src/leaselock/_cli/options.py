@@ -16,6 +16,7 @@ class Options(argparse.Namespace):
 
     command: str = ""
     backend: str | None = None
+    url_file: str | None = None
     op_timeout: float | None = None
     json: bool = False
     quiet: bool = False
@@ -88,8 +89,10 @@ class RunOptions(CommandOptions):
 
 
 class LeadOptions(CommandOptions):
-    """Of `lead`."""
+    """Of `lead`. A store that is out of reach must not end every candidate."""
 
+    on_outage: OnOutage = "wait"
+    outage_timeout: float | None = float("inf")
     once: bool
 
 
@@ -140,6 +143,7 @@ class TopOptions(WatchOptions):
 class ListOptions(TopOptions):
     """Of `ls`."""
 
+    all: bool
     exit_code: bool
     stale: bool
     watch: bool

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from leaselock import AcquireTimeout
 from leaselock._cli.exit_codes import Usage
+from leaselock._cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from leaselock import Client, Lease, Leases, Lock
+    from leaselock import Client, Event, Lease, Leases, Lock
     from leaselock._cli.options import CommandOptions
 
 
@@ -24,6 +25,8 @@ def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> 
         "lease": options.lease,
         "renew": not options.no_renew,
         "label": label,
+        "on_outage": options.on_outage,
+        "outage_timeout": options.outage_timeout,
     }
     if options.max_hold is not None:
         # The command ends before that. If it cannot be ended, or this process hangs, the lock is
@@ -31,14 +34,13 @@ def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> 
         settings["max_hold"] = options.max_hold + options.kill_after + options.lease
     if options.min_hold and (options.shared or options.slots is not None):
         raise Usage("--min-hold and --once-per need an exclusive lock")
-    if options.on_outage != "fail" and (options.shared or options.slots is not None):
-        raise Usage("--on-outage needs an exclusive lock")
+    if options.on_outage != "fail" and not options.quiet:
+        client.on_event(_report_outage)
     if options.slots is not None:
         lock: Lock = client.semaphore(name, options.slots, **settings)
     elif options.shared:
         lock = client.rwlock(name, **settings).read
     else:
-        settings |= {"on_outage": options.on_outage, "outage_timeout": options.outage_timeout}
         lock = client.lock(name, min_hold=options.min_hold, **settings)
     if not options.others:
         return lock
@@ -46,6 +48,11 @@ def locks_of(client: Client, name: str, label: str, options: CommandOptions) -> 
         client.lock(other, **settings) for other in dict.fromkeys(options.others) if other != name
     ]
     return SeveralLocks(client, lock, others)
+
+
+def _report_outage(event: Event) -> None:
+    if event.kind == "outage":
+        say(f"waiting for the store of {event.name!r}: {event.reason}")
 
 
 class SeveralLocks:

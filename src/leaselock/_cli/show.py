@@ -9,6 +9,7 @@ from leaselock import LockInfo
 from leaselock._cli.answer import answer
 from leaselock._cli.deadlocks import deadlock_lines, deadlocks_of, names_in
 from leaselock._cli.formatting import escape, format_duration, short_name, time_held, wanted
+from leaselock._cli.listing import unreadable_lines
 from leaselock._cli.store import open_client
 from leaselock.documents import lock_document
 from leaselock.process_identity import is_stale
@@ -26,7 +27,8 @@ def do_show(options: NameOptions) -> int:
         # program's hold may be found only where its lock is asked for.
         listed = client.locks(re.sub(r"([*?[])", r"[\1]", asked.name))
         lock = next(iter(listed), None)
-        if lock is None:
+        if lock is None or (lock.unreadable and not lock.holders and not lock.waiters):
+            # Of an unreadable lock, `holder` raises the reason.
             lock = LockInfo(asked.name, asked.holder(), tuple(asked.waiters()))
         deadlocks = [
             deadlock
@@ -45,7 +47,7 @@ def lock_lines(lock: LockInfo) -> list[str]:
     """Return one lock as lines of text."""
     holders = lock.holders or ((lock.holder,) if lock.holder is not None else ())
     lines = [line for holder in holders for line in _holder_lines(lock.name, holder)]
-    if not holders:
+    if not holders and not lock.unreadable:
         lines = [f"{lock.name}: free"]
     if lock.permits:
         held = sum(holder.permits for holder in holders)
@@ -55,7 +57,7 @@ def lock_lines(lock: LockInfo) -> list[str]:
         lines.append(
             f"  {place}. {short_name(waiter)}{label}, waiting {time_held(waiter)}{wanted(waiter)}"
         )
-    return [escape(line) for line in lines]
+    return [*(escape(line) for line in lines), *unreadable_lines(lock)]
 
 
 def _holder_lines(name: str, holder: Holder) -> list[str]:

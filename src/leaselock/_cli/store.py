@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from leaselock import Client, LeaselockError
+from leaselock._api.connect import FILE_VARIABLE, VARIABLE, named_by_environment, url_in_file
 from leaselock._cli.exit_codes import Misconfigured, Usage
 from leaselock._cli.output import say
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     AnyClient = TypeVar("AnyClient", Client, AsyncClient)
 
-URL = "LEASELOCK_URL"
+URL, URL_FILE = VARIABLE, FILE_VARIABLE
 # Set for a command that runs under a lock: the URL of that lock's store, without secrets.
 OUTER_URL = "LEASELOCK_BACKEND"
 OP_TIMEOUT = 5.0
@@ -34,18 +35,27 @@ def open_as(kind: type[AnyClient], options: Options) -> AnyClient:
     op_timeout = OP_TIMEOUT if options.op_timeout is None else options.op_timeout
     if not 0.01 <= op_timeout <= 3600:
         raise Usage("--op-timeout is from 10ms to 1h")
-    if options.backend is not None and not options.backend.strip():
-        raise Misconfigured("the URL that was given is empty: name a store, or leave it out")
-    url = options.backend or os.environ.get(URL)
-    check_url(url)
     try:
-        client = kind(url or None, op_timeout=op_timeout)
+        url = _url(options)
+        check_url(url)
+        client = kind(url, op_timeout=op_timeout)
     except (ValueError, ImportError, LeaselockError) as error:
         raise Misconfigured(str(error)) from error
     options.store = client.url
     if options.verbose:
         say(f"the store is {client.url}")
     return client
+
+
+def _url(options: Options) -> str | None:
+    """Return the URL that the options or the environment name; None for the embedded file."""
+    if options.backend is not None and options.url_file is not None:
+        raise Usage("either a URL or --url-file, not both")
+    if options.url_file is not None:
+        return url_in_file(options.url_file)
+    if options.backend is not None and not options.backend.strip():
+        raise Misconfigured("the URL that was given is empty: name a store, or leave it out")
+    return options.backend or named_by_environment()
 
 
 def check_url(url: str | None) -> None:

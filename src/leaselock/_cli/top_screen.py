@@ -87,24 +87,26 @@ class Top(App[int]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #head, #figures { height: 1; padding: 0 1; }
+    #head, #figures { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     #head { text-style: bold; }
     #figures.away { text-style: reverse; color: $error; }
     #table { height: 1fr; }
     #filter { display: none; border: none; height: 1; padding: 0 1; }
     #lower { height: 45%; border-top: solid $primary; padding: 0 1; }
     BreakScreen { align: center middle; }
-    #break { width: 76; height: auto; border: thick $error; padding: 1 2; background: $surface; }
+    #break { width: 76; max-width: 100%; height: auto; padding: 1 2; }
+    #break { border: thick $error; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        # A narrow terminal shows the first of them.
+        Binding("question_mark", "help", "help"),
+        Binding("q", "quit", "quit"),
         Binding("slash", "filter", "filter"),
         Binding("s", "sort", "sort"),
         Binding("d", "details", "details"),
         Binding("e", "events", "events"),
         Binding("p", "pause", "pause"),
         Binding("b", "break", "break"),
-        Binding("question_mark", "help", "help"),
-        Binding("q", "quit", "quit"),
         Binding("ctrl+c", "quit", "quit", show=False, priority=True),
         Binding("escape", "unfilter", "all", show=False),
     ]

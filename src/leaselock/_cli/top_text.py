@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DEADLOCKED, LATE, UNMARKED = "!", "~", " "
 LEGEND = f"{DEADLOCKED} part of a deadlock   {LATE} less than half of its lease is left"
 # Columns that need a wider terminal, and how wide it must be.
-WIDE = {"TOKEN": 100, "LABEL": 124}
+WIDE = {"WAIT": 50, "LEASE": 60, "OLDEST": 68, "TOKEN": 100, "LABEL": 124}
 WIDTHS = {"HELD": 6, "LEASE": 6, "WAIT": 5, "OLDEST": 6, "TOKEN": 16, "LABEL": 20}
 # The padding of a column, and what the frame of the table takes.
 PADDING, FRAME = 2, 2
@@ -98,6 +98,7 @@ def summary(view: View, *, sort: str, only: str, paused: bool) -> str:
     held = sum(bool(lock.holders) for lock in view.locks)
     waiting = sum(len(lock.waiters) for lock in view.locks)
     count = len(view.deadlocks)
+    unreadable = sum(lock.unreadable is not None for lock in view.locks)
     # What is longer than the terminal is cut at its end.
     parts = [
         *(["PAUSED"] if paused else []),
@@ -105,6 +106,7 @@ def summary(view: View, *, sort: str, only: str, paused: bool) -> str:
         f"{held} held",
         f"{waiting} waiting",
         *([f"{count} DEADLOCK{'S' * (count > 1)}"] if count else []),
+        *([f"{unreadable} UNREADABLE"] if unreadable else []),
         f"{view.grants_per_second:.1f} grants/s",
         f"{view.losses} lost",
         f"by {sort}",

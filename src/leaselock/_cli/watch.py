@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NEVER = float("inf")
 # Seconds between two looks at all locks that match a pattern: stores notify of single names.
 INTERVAL = 0.5
-# For so many seconds after an answer the store may be silent, as for one name: a restart.
+# Seconds after an answer for which the store may be silent, as for one name: a restart.
 TOLERATED_SILENCE = 30.0
 WILDCARDS = re.compile(r"[*?[]")
 

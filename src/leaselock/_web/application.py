@@ -46,7 +46,7 @@ FILES = {
 OPENAPI = "openapi.json"
 # Seconds between two reads while there is no viewer: so that recent changes are known to the next.
 IDLE_INTERVAL = 10.0
-# At most so many viewers; further ones get 503.
+# Maximum number of viewers; further ones get 503.
 MOST_VIEWERS = 200
 MOST_WAITERS = 200
 LONGEST_BODY = 16_384
@@ -144,7 +144,7 @@ class Page:
         head = {"schema": SCHEMA, "backend": self.client.url, "at": view.at, "error": view.error}
         stuck = view.deadlocked
         locks = [lock_document(lock, deadlocked=lock.name in stuck) for lock in view.locks]
-        return Document(head | {"locks": locks})
+        return Document(head | {"locks": locks, "complete": not self.client.indexed})
 
     async def lock(self, request: Request) -> Response:
         """One lock with its queue and recent changes."""

@@ -110,7 +110,7 @@ def _key_of(lock: LockInfo) -> object:
     """What differs whenever the detail of a lock does, but for the time left."""
     holds = tuple((hold.token, hold.mode, hold.cooling_down) for hold in lock.holders)
     waits = ((one.host, one.pid, one.owner, one.since, one.mode) for one in lock.waiters)
-    return holds, tuple(waits)
+    return holds, tuple(waits), lock.unreadable
 
 
 def row(lock: LockInfo, view: View, before: Document) -> Document:
@@ -120,6 +120,7 @@ def row(lock: LockInfo, view: View, before: Document) -> Document:
     document: Document = {
         "name": lock.name,
         "deadlocked": lock.name in view.deadlocked,
+        "unreadable": lock.unreadable,
         "holders": len(lock.holders),
         "permits": lock.permits or None,
         "held_permits": sum(one.permits for one in lock.holders) if lock.permits else None,

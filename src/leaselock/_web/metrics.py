@@ -34,6 +34,7 @@ BY_FAMILY = {
     ),
     "leaselock_store_oldest_wait_seconds": "For how long the oldest waiter has waited.",
     "leaselock_store_deadlocked": "Locks that are part of a deadlock.",
+    "leaselock_store_unreadable": "Locks with a record that cannot be read.",
 }
 
 
@@ -95,6 +96,7 @@ def _figures(lock: LockInfo, view: View) -> dict[str, float]:
         "leaselock_store_oldest_contended_hold_seconds": oldest if lock.waiters else 0.0,
         "leaselock_store_oldest_wait_seconds": _age([one.since for one in lock.waiters], view.at),
         "leaselock_store_deadlocked": float(lock.name in view.deadlocked),
+        "leaselock_store_unreadable": float(lock.unreadable is not None),
     }
 
 

@@ -2,6 +2,8 @@
 // right, a deadlock as a circle. Without a library; the size is bounded by the server.
 
 const HEIGHT = 42, ROW = HEIGHT + 18, MARGIN = 12;
+// The width of a letter of a lock's name, at most on average.
+const LETTER = 8;
 // Narrower beside the table than across the page.
 let WIDTH = 190, COLUMN = 340, LETTERS = 25;
 const NAMESPACE = "http://www.w3.org/2000/svg";
@@ -136,17 +138,25 @@ function edge(wait, centres, text, both, id) {
   // Two owners that wait for each other have two bows, not one line.
   const bow = both ? 46 : 0;
   const length = Math.hypot(to.x - from.x, to.y - from.y) || 1;
-  const bend = {
+  let bend = {
     x: (from.x + to.x) / 2 - ((to.y - from.y) / length) * bow * 1.6,
     y: (from.y + to.y) / 2 + ((to.x - from.x) / length) * bow * 1.6,
   };
-  const start = border(from, bend), end = border(to, bend);
+  let start = border(from, bend), end = border(to, bend);
+  if (!wait.deadlocked && !both && Math.abs(to.x - from.x) > WIDTH) {
+    // From side to side, so that it crosses no box above or below.
+    const side = Math.sign(to.x - from.x) * (WIDTH / 2 + 3);
+    start = { x: from.x + side, y: from.y };
+    end = { x: to.x - side, y: to.y + Math.max(-14, Math.min(14, (from.y - to.y) / 10)) };
+    bend = { x: (start.x + end.x) / 2, y: (start.y + end.y) / 2 };
+  }
   const kind = wait.deadlocked ? "edge deadlocked" : "edge";
   // Nearer to the waiter, where lines to one holder are apart.
   const part = wait.deadlocked ? 0.5 : 0.4;
   const on = (axis) => (1 - part) ** 2 * start[axis] + 2 * part * (1 - part) * bend[axis] + part ** 2 * end[axis];
   const middle = { x: on("x"), y: on("y") };
-  const label = make("text", { x: middle.x, y: middle.y + 4, "text-anchor": "middle" }, cut(text(wait.name), 22));
+  const words = cut(text(wait.name), 22);
+  const label = make("text", { x: middle.x, y: middle.y + 4, "text-anchor": "middle" }, words);
   label.append(make("title", {}, text(wait.name)));
   return [
     make("path", {
@@ -154,6 +164,7 @@ function edge(wait, centres, text, both, id) {
       "marker-end": `url(#${id}-${wait.deadlocked ? "bad" : "arrow"})`,
     }),
     make("a", { href: address(wait.name) }, label),
+    middle.x, words.length * LETTER / 2,
   ];
 }
 
@@ -183,14 +194,20 @@ export function draw(container, data, { text, person }) {
   const [centres, right, bottom] = arrange(components(data.owners, data.waits), data.waits, stuck, container.clientWidth, bows ? 60 : MARGIN);
   const count = `${data.owners.length} owners, ${data.waits.length} waits, ${stuck.size} owners in a deadlock`;
   const id = `${container.id}-head`;
-  const svg = make("svg", { width: right, height: bottom, role: "group", "aria-label": `Waits-for graph: ${count}` },
+  const svg = make("svg", { height: bottom, role: "group", "aria-label": `Waits-for graph: ${count}` },
     make("defs", {}, arrow(`${id}-arrow`, ""), arrow(`${id}-bad`, "deadlocked")));
   const labels = [];
+  // A name beside a bow may be longer than the boxes are wide.
+  let first = 0, last = right;
   for (const wait of data.waits) {
-    const [line, label] = edge(wait, centres, text, pairs.has(`${wait.holder} ${wait.waiter}`), id);
+    const [line, label, x, half] = edge(wait, centres, text, pairs.has(`${wait.holder} ${wait.waiter}`), id);
     svg.append(line);
     labels.push(label);
+    first = Math.min(first, x - half);
+    last = Math.max(last, x + half);
   }
+  svg.setAttribute("width", last - first);
+  svg.setAttribute("viewBox", `${first} 0 ${last - first} ${bottom}`);
   for (const owner of data.owners) {
     const { x, y } = centres.get(owner.id);
     const node = make("g", { class: owner.deadlocked ? "node deadlocked" : "node" },

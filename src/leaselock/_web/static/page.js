@@ -111,6 +111,7 @@ function badges(lock) {
   const badge = (words, kind = "badge") => found.push(element("span", { className: kind, textContent: words }));
   const hold = lock.holder;
   if (lock.deadlocked) badge("deadlock", "badge alarm");
+  if (lock.unreadable) badge("unreadable", "badge alarm");
   if (lock.permits) badge(`${lock.held_permits} of ${lock.permits} permits`);
   else if (hold && hold.mode !== "exclusive") badge(hold.mode);
   if (hold?.detached) badge("detached");
@@ -126,7 +127,7 @@ function fill(row, lock) {
   row.dataset.name = lock.name;
   name.replaceChildren(link, ...badges(lock));
   const others = lock.holders > 1 ? ` and ${lock.holders - 1} more` : "";
-  holder.replaceChildren(lock.holder ? person(lock.holder) + others : "free");
+  holder.replaceChildren(lock.holder ? person(lock.holder) + others : lock.unreadable ? "unknown" : "free");
   if (lock.holder?.label) holder.append(element("span", { className: "label", textContent: text(lock.holder.label) }));
   row.classList.toggle("deadlocked", lock.deadlocked);
   tick(row, lock);
@@ -301,8 +302,9 @@ async function showDetail() {
   detailText = now;
   const lock = found?.lock ?? null;
   const permits = lock?.permits ? [element("p", { textContent: `${lock.holders.reduce((sum, hold) => sum + hold.permits, 0)} of ${lock.permits} permits held` })] : [];
-  by("holds").replaceChildren(...permits, ...(lock?.holders ?? []).map((hold) => holdItem(name, hold)));
-  if (!lock?.holders.length) by("holds").append("free");
+  const unreadable = lock?.unreadable ? [element("p", { className: "unreadable", textContent: text(lock.unreadable) })] : [];
+  by("holds").replaceChildren(...unreadable, ...permits, ...(lock?.holders ?? []).map((hold) => holdItem(name, hold)));
+  if (!lock?.holders.length && !lock?.unreadable) by("holds").append("free");
   by("queue").replaceChildren(...(lock?.waiters ?? []).map((waiter) => {
     const how = waiter.mode === "exclusive" ? "" : waiter.mode === "permits" ? `, ${waiter.permits} permits` : `, ${waiter.mode}`;
     return element("li", {}, `${person(waiter)}${waiter.label ? ` (${text(waiter.label)})` : ""}${how}, for ${duration(since(waiter.since))}`);
