@@ -82,14 +82,17 @@ async def close_ends_waits(world: World) -> None:
 async def body_that_outlives_its_client_raises_lease_lost(world: World) -> None:
     """The end of the body reports that the lease was lost with the client."""
     client = world.client()
-    other = world.spawn(_outlive, world, client.lock("a"))
-    await world.wait_until(world.lock("a").locked)
+    held: list[Lease] = []
+    other = world.spawn(_outlive, world, client.lock("a"), held)
+    # The store may have granted the lock before the body begins.
+    await world.wait_until(lambda: bool(held))
     await client.close()
     assert isinstance(await other.end(), LeaseLost)
 
 
-async def _outlive(world: World, lock: Lock) -> None:
+async def _outlive(world: World, lock: Lock, held: list[Lease]) -> None:
     async with lock as lease:
+        held.append(lease)
         await world.wait_until(lambda: lease.lost)
 
 

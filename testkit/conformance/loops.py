@@ -120,7 +120,7 @@ async def _acquire(world: World, client: Client) -> Any:
     return await world.try_once(client.lock("b"))
 
 
-@scenario("has_queue", "permits", "asyncio")
+@scenario("has_queue", "asyncio")
 async def waiter_of_an_ended_loop_is_removed(world: World) -> None:
     """It delays neither the queue nor the client's next loop."""
     client = world.connect(world.url)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leaselock.errors import AcquireTimeout, NotHeld, StoreUnreachable
 from testkit.conformance.scenario import raising, scenario
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from testkit.conformance.world import World
 
 NOT_REACHED = "out of reach"
+PATIENT: dict[str, Any] = {"on_outage": "wait", "outage_timeout": 3600.0}
 
 
 @scenario()
@@ -31,7 +32,7 @@ async def an_acquire_waits_for_the_store(world: World) -> None:
     """Also one that does not wait for other owners. It gets a lease as any other."""
     client = world.client()
     outage = world.outage(client)
-    lock = client.lock("a", on_outage="wait", outage_timeout=3600.0)
+    lock = client.lock("a", **PATIENT)
     attempt = world.spawn(lock.try_acquire)
     await world.wait_until(lambda: outage.failed > 2)
     assert not attempt.ended()
@@ -102,6 +103,56 @@ async def a_body_goes_on_without_the_lock(world: World) -> None:
     async with client.lock_all([lock, client.lock("b", on_outage="unlocked")]) as leases:
         assert [lease.unlocked for lease in leases.leases] == [True, True]
         leases.ensure()
+
+
+@scenario("sharing", "permits")
+async def readers_writers_and_permits_have_the_same_policies(world: World) -> None:
+    """Each side of a read/write lock, a semaphore, and the names of a group."""
+    client = world.client()
+    outage = world.outage(client)
+    catalog = client.rwlock("a", on_outage="unlocked")
+    slots = client.semaphore("b", 2, on_outage="unlocked")
+    for lock in (catalog.read, catalog.write, slots):
+        async with lock as lease:
+            assert lease.unlocked
+            assert not lock.owned()
+    async with client.lock_all(["c", "d"], on_outage="unlocked") as leases:
+        assert all(lease.unlocked for lease in leases.leases)
+    waiting = client.rwlock("a", **PATIENT).read
+    attempts = [world.spawn(waiting.try_acquire)]
+    attempts += [world.spawn(client.semaphore("b", 2, **PATIENT).try_acquire)]
+    before = outage.failed
+    await world.wait_until(lambda: outage.failed > before + 4)
+    outage.over = True
+    for attempt in attempts:
+        granted = await attempt.join()
+        assert granted is not None
+        assert not granted.unlocked
+        await granted.release()
+
+
+@scenario()
+async def a_leader_outlives_an_outage_of_the_store(world: World) -> None:
+    """`run` waits for the store, and says so once."""
+    client = world.client()
+    outage = world.outage(client)
+    kinds: list[str] = []
+    client.on_event(lambda event: kinds.append(event.kind))
+
+    async def lead(lease: Any) -> int:
+        token: int = lease.token
+        return token
+
+    election = client.election("a")
+    with raising(StoreUnreachable, NOT_REACHED):
+        async with election.lead():
+            pass
+    running = world.spawn(election.run, lead)
+    before = outage.failed
+    await world.wait_until(lambda: outage.failed > before + 2)
+    outage.over = True
+    assert await running.join()
+    assert kinds.count("outage") == 1
 
 
 @scenario("min_hold")

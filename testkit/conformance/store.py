@@ -29,6 +29,8 @@ class Store(NamedTuple):
     """Waiters are served first come, first served."""
     has_queue: bool = True
     """It knows the waiters and wakes them."""
+    notifies: bool = True
+    """A waiter that is not woken asks no more often than once in about a second."""
     detects_death: bool = False
     """It notices the death of a process at once."""
     identifies_owner: bool = True
@@ -87,6 +89,7 @@ REASONS = {
     "multiprocess": "several processes cannot share it",
     "fair": "it does not serve waiters in order",
     "has_queue": "it does not know its waiters",
+    "notifies": "its waiters ask at short intervals",
     "identifies_owner": "a lost reply can leave a hold without an owner",
     "leases_expire": "its holds do not expire",
     "detects_death": "it does not notice the death of a process at once",

@@ -122,7 +122,7 @@ async def _token(world: World, lock: Lock, timeout: float | None) -> int:
     return lease.token
 
 
-@scenario("has_queue")
+@scenario("has_queue", "notifies")
 async def cancelling_one_wait_leaves_the_others_alone(world: World) -> None:
     """`cancel` ends the waits through one lock object. The other waiters of the client keep their
     places, send nothing for that, and do not ask more often from then on.

@@ -11,7 +11,7 @@ import abc
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
 
 from leaselock._core.hold import RAN_OUT
 from leaselock.errors import ClientClosed, LeaseLost, NotApplied, OutcomeUnknown, not_applied
@@ -125,6 +125,16 @@ class Outage:
         return getattr(self.backend, name)
 
 
+class Interruption(NamedTuple):
+    """An operation that was interrupted."""
+
+    name: str
+    began: float
+    """When it was interrupted, on the world's clock."""
+    seconds: float
+    """How much later another client had acquired and released all its locks."""
+
+
 class World(abc.ABC):
     """One run of one scenario."""
 
@@ -139,10 +149,9 @@ class World(abc.ABC):
         self.clients: list[Client] = []
         self.peers: list[Peer[Any]] = []
         self.abandoned = 0
-        # When operations are interrupted (`interruption.sweep`); and each that was: its name, and
-        # after how many seconds another client had acquired and released all its locks.
+        # When operations are interrupted (`interruption.sweep`), and each that was.
         self.moments: tuple[Moment, ...] = ("before", "after")
-        self.interruptions: list[tuple[str, float]] = []
+        self.interruptions: list[Interruption] = []
         self.children: list[Child | Fork] = []
         self.closed = False
         self.first = self.client()

@@ -179,6 +179,13 @@ class Redis:
         lines = (line.partition(":") for line in self.ask("INFO", section).splitlines())
         return {name: value for name, colon, value in lines if colon}
 
+    def stored_keys(self) -> list[str]:
+        """All keys but those of which a prefix has one: layout marker and index of names."""
+        keys: list[str] = self.ask("KEYS", "*")
+        return [
+            key for key in keys if not key.startswith(("leaselock:layout:", "leaselock:active:"))
+        ]
+
     def command_count(self) -> int:
         """How many commands it has carried out, those inside scripts included."""
         return int(self.info("stats")["total_commands_processed"])
