@@ -117,7 +117,7 @@ def test_the_deployment_runs_on_one_of_three_replicas(fleet: Fleet) -> None:
         int(words[words.index("--kill-after") + 1].rstrip("s"))
         < (pod["terminationGracePeriodSeconds"])
     )
-    assert [variable["name"] for variable in container["env"]] == ["LEASELOCK_URL"]
+    assert [variable["name"] for variable in container["env"]] == ["LEASELOCK_URL_FILE"]
     leads_in_turn(fleet, replaced(words), spec["replicas"])
 
 

@@ -11,6 +11,7 @@ from leaselock._backends.memory.store import MOST_KEPT, Listener, Store, Table
 from leaselock._core.backend import (
     Acquire,
     Busy,
+    Collected,
     CollectGarbage,
     Doctor,
     Grant,
@@ -49,7 +50,7 @@ def test_after_a_fork_nothing_is_held() -> None:
 
 def test_what_is_no_request_is_refused() -> None:
     store = Store("of requests", lambda: 0.0)
-    with pytest.raises(TypeError, match="not a request of a lock table"):
+    with pytest.raises(TypeError, match="not a request about a lock"):
         store.call("acquire", 0.0)
     with pytest.raises(TypeError, match="not a request of a listener"):
         Listener(store).call(Doctor(), 0.0)
@@ -87,7 +88,7 @@ def test_gc_removes_crashed_holders_and_tokens_rise_although_the_clock_is_set_ba
     made = table(alive=False, micros=lambda: clock[0])
     for number in range(MOST_KEPT):
         made.answer("c", Acquire(claim_for(f"order {number}"), True))
-    assert made.answer("c", CollectGarbage()) == MOST_KEPT
+    assert made.answer("c", CollectGarbage(None)) == Collected(MOST_KEPT)
     assert not made.entries
     clock[0] = 1
     grant = made.answer("c", Acquire(claim_for("order 5"), True))
@@ -101,5 +102,5 @@ def test_gc_removes_the_number_of_permits_of_an_idle_semaphore_and_nothing_in_us
         made.answer("c", Resize(name, 3))
     made.answer("c", Acquire(claim_for("used")._replace(mode="permits", limit=3), True))
     made.answer("c", Watch(claim_for("watched")))
-    assert made.answer("c", CollectGarbage()) == 1
+    assert made.answer("c", CollectGarbage(None)) == Collected(1)
     assert list(made.entries) == ["used", "watched"]

@@ -13,7 +13,8 @@ from verification.models.worlds import claim_of
 
 from leaselock._backends.redis.keys import RECORD, keys_of, message_of
 from leaselock._backends.redis.scripted_lock import CONFIRM_WITHIN_MS
-from leaselock._core.backend import Acquire, Busy, Claim, Grant, Release, Released, ReleaseGrant
+from leaselock._backends.redlock.master import ReleaseGrant
+from leaselock._core.backend import Acquire, Busy, Claim, Grant, Release, Released
 
 if TYPE_CHECKING:
     from leaselock._backends.redis.messages import Address, Send
@@ -47,11 +48,11 @@ class Client:
         return claim_of(self.id, "a", serial, LEASE)
 
     def acquire(self, serial: int, *, wait: bool = True) -> object:
-        return self.runner.run(self.backend.handle(Acquire(self.claim(serial), wait), 0.0))
+        return self.runner.run(self.backend.request(Acquire(self.claim(serial), wait), 0.0))
 
     def release(self, serial: int) -> Released:
         claim = self.claim(serial)
-        released: Released = self.runner.run(self.backend.handle(Release(claim, False), 0.0))
+        released: Released = self.runner.run(self.backend.request(Release(claim, False), 0.0))
         self.backend.forget(claim)
         return released
 
@@ -194,7 +195,7 @@ def test_hold_of_the_default_format_is_one_key() -> None:
     world = World()
     world.client(1).acquire(1)
     found = {key.decode() for key in world.server.data.values}
-    assert found == {"lock:a", "redisson_lock_token:{lock:a}"}
+    assert found == {"lock:a", "redisson_lock_token:{lock:a}", "leaselock:active::lock:"}
     assert not any(key.startswith(RECORD) for key in found)
 
 
@@ -203,7 +204,7 @@ def test_hold_of_the_default_format_is_one_key() -> None:
 
 def give_back(client: Client, serial: int, grant: object) -> None:
     request = ReleaseGrant(client.claim(serial), token(grant))
-    assert client.runner.run(client.backend.handle(request, 0.0)).was == "held"
+    assert client.runner.run(client.backend.request(request, 0.0)).was == "held"
 
 
 def test_a_claim_whose_vote_was_given_back_keeps_its_connection() -> None:

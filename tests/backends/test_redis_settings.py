@@ -12,11 +12,10 @@ import redis.asyncio.sentinel
 import redis.sentinel
 from verification.models.redis_runner import Runner
 
-import leaselock
 from leaselock._backends import open_store
 from leaselock._backends.redis.clients import settings_of
 from leaselock._backends.redis.messages import Address
-from leaselock._core.backend import Finding
+from leaselock._core.backend import Setup
 
 MASTERS = [f"redis://m{i}" for i in range(3)]
 
@@ -141,12 +140,10 @@ def test_masters_may_say_their_protocol_and_be_clients() -> None:
     assert 0.0 <= locks.random() < 1.0
 
 
-# --- requests that are none -----------------------------------------------------------------------
+# --- setup ----------------------------------------------------------------------------------------
 
 
-def test_what_is_no_request_is_refused() -> None:
+def test_there_is_nothing_to_set_up() -> None:
     runner = Runner("redis://a", lambda address, message: [])
     backend = runner.store.backend("hash")
-    with pytest.raises(leaselock.OutcomeUnknown, match="not a request to one store"):
-        runner.run(backend.handle(Finding("ok", ""), 0.0))
-    assert runner.run(backend.setup(False, 0.0)) == ()
+    assert runner.run(backend.request(Setup(False), 0.0)) == ()

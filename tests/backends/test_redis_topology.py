@@ -127,7 +127,7 @@ def test_a_silent_master_of_a_cluster_ends_no_lease_on_another() -> None:
     backend = runner.store.backend("hash")
 
     def renewed() -> list[bool | None]:
-        return [*runner.run(backend.handle(Renew(CLAIMS), 0.0))]
+        return [*runner.run(backend.request(Renew(CLAIMS), 0.0))]
 
     with contextlib.suppress(OutcomeUnknown):
         renewed()
@@ -180,7 +180,7 @@ def test_a_subscription_refused_during_a_move_is_repeated() -> None:
     runner.store.queue.note_contention("a")
     backend = runner.store.backend("hash")
     with pytest.raises(NotApplied, match="ASK"):
-        runner.run(backend.handle(Acquire(CLAIMS[0], True), 0.0))
+        runner.run(backend.request(Acquire(CLAIMS[0], True), 0.0))
     assert len(asked) > 2
 
 

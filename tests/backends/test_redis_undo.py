@@ -52,7 +52,7 @@ class Scene:
         """Try to acquire the lock; *lost* commands are not delivered yet."""
         self.lost = lost
         try:
-            return self.runner.run(self.backend.handle(Acquire(CLAIM, wait), 0.0))
+            return self.runner.run(self.backend.request(Acquire(CLAIM, wait), 0.0))
         except StoreError as error:
             return error
 

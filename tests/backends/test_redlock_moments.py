@@ -11,11 +11,12 @@ from verification.models.redis_runner import Runner, commands_of
 from verification.models.redis_server import Connection, Server
 from verification.models.worlds import claim_of
 
+from leaselock._backends.redlock import protocol
 from leaselock._backends.redlock.master import Master
 from leaselock._backends.redlock.protocol import BLOCKED_FOR, Redlock
 from leaselock._backends.redlock.quorum import SEVERAL, SKIPPED_FOR
 from leaselock._backends.redlock.votes import Votes, has_enough
-from leaselock._core.backend import Busy, Claim, Grant
+from leaselock._core.backend import Busy, Claim, Grant, Inspect
 from leaselock._core.effects import Spawn, Wait
 from leaselock.errors import NotApplied, OutcomeUnknown
 
@@ -110,6 +111,9 @@ class Client:
     def inspect(self, name: str | None = "a") -> Any:
         return self.run(self.locks.inspect(name, "*", self.until()))
 
+    def walk(self) -> Any:
+        return self.run(self.locks.walk("*", self.until()))
+
     def break_lock(self, token: int | None = None) -> Any:
         return self.run(self.locks.break_lock("a", token, self.until()))
 
@@ -136,11 +140,23 @@ def test_a_lock_is_held_by_whom_a_majority_names(world: World) -> None:
     (state,) = waiter.inspect()
     assert state.held.token == grant.token
     assert [claim.id for claim in state.waiting] == [waiter.claim().id]
-    assert waiter.inspect(None) == (state,)
+    assert waiter.inspect(None) == waiter.walk() == (state,)
     assert holder.renew() is True
     assert holder.release()
     waiter.locks.close()
     assert isinstance(waiter.acquire(), Grant)
+
+
+def test_the_first_in_the_queue_asks_again_at_once_unless_the_client_is_closed(
+    world: World,
+) -> None:
+    """The others may carry out the release a little later."""
+    holder, waiter = Client(world, 1), Client(world, 2)
+    world.silent = {HOSTS[0]}
+    assert isinstance(holder.acquire(), Grant)
+    world.silent = set()
+    assert isinstance(waiter.acquire(), Busy)
+    assert waiter.locks.failures == {waiter.claim().id: protocol.TRIES}
 
 
 def test_breaking_ends_the_hold_of_the_majority(world: World) -> None:
@@ -293,7 +309,7 @@ def test_a_master_with_many_requests_outstanding_is_not_asked(world: World) -> N
     masters = client.locks.all
     masters.outstanding = [1, SEVERAL, 0]
     masters.answered[1] = world.time - 1.0
-    votes = client.run(masters.poll(masters.each(None), 0.0, lambda votes: False))
+    votes = client.run(masters.poll(masters.each(Inspect(None, "*")), 0.0, lambda votes: False))
     assert "not asked" in str(votes.errors[1])
 
 

@@ -6,30 +6,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from verification.models.worlds import claim_of
 
 from leaselock._backends.redis.backend import CAPABILITIES
 from leaselock._backends.redlock import pending_releases
-from leaselock._backends.redlock.master import Master
+from leaselock._backends.redlock.master import Master, RaiseToken, ReleaseGrant
 from leaselock._backends.redlock.protocol import Redlock
+from leaselock._backends.redlock.votes import Votes
 from leaselock._core.backend import (
     Acquire,
     Busy,
     Grant,
     LifetimeSet,
-    RaiseToken,
     Release,
     Released,
-    ReleaseGrant,
     Renew,
     SetLifetime,
 )
 from leaselock._core.effects import Effect, Spawn, Wait
-from leaselock.errors import OutcomeUnknown
+from leaselock.errors import OutcomeUnknown, not_applied
 
 if TYPE_CHECKING:
-    import pytest
-
     from leaselock._core.effects import Process
 
 CLAIM = claim_of("0" * 32, "a", 1, 4.0)
@@ -84,7 +82,7 @@ class Locks:
         self.masters = masters
         self.number = number
 
-    async def handle(self, request: Any, until: float) -> Any:
+    async def request(self, request: Any, until: float) -> Any:
         """Return the predefined answer of the master."""
         self.masters.asked.append((self.number, request))
         said = self.masters.say[type(request)][self.number]
@@ -191,7 +189,7 @@ def test_clients_that_wait_for_a_silent_master_repeat_releases_at_different_time
     def pause(chance: float) -> float:
         masters = Masters()
         masters.locks.random = lambda: chance
-        masters.locks.reset_identity()
+        masters.locks.after_fork()
         masters.say = {Release: (LOST,) * 5}
         pending = masters.locks.pending_releases
         pending.add(0, CLAIM)
@@ -200,3 +198,23 @@ def test_clients_that_wait_for_a_silent_master_repeat_releases_at_different_time
         return effect.until
 
     assert pause(0.9) > 5 * pause(0.0) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("failed", "reason"),
+    [
+        ([], "unreachable"),
+        (["denied"], "denied"),
+        (["misconfigured", "unreachable", "misconfigured"], "misconfigured"),
+        (["misconfigured", "unreachable"], "unreachable"),
+        (["misconfigured", "unreachable", "denied"], "unreachable"),
+    ],
+)
+def test_the_reason_is_that_of_so_many_masters_that_the_others_are_no_majority(
+    failed: list[Any], reason: str
+) -> None:
+    votes = Votes(3)
+    votes.asked = 3
+    for master, why in enumerate(failed):
+        votes.fail(master, not_applied("no", why))
+    assert votes.error("acquire", ["m0", "m1", "m2"]).reason == reason

@@ -34,7 +34,7 @@ def execution(connection: Any) -> Any:
 
 
 def test_prepared_statements_are_remembered() -> None:
-    connection = SimpleNamespace(prepared=set())
+    connection = SimpleNamespace(prepared=set(), usable=True, resumable=False)
     running = execution(connection)
     running.send(None)
     with pytest.raises(StopIteration) as ended:
@@ -47,7 +47,7 @@ def test_prepared_statements_are_remembered() -> None:
 )
 def test_after_a_failure_nothing_is_prepared_again(error: BaseException) -> None:
     """Otherwise the next request would prepare a statement that exists, and be refused."""
-    connection = SimpleNamespace(prepared=set())
+    connection = SimpleNamespace(prepared=set(), usable=True, resumable=False)
     running = execution(connection)
     running.send(None)
     with pytest.raises(type(error)):

@@ -1,17 +1,24 @@
-"""A client whose connections are all busy: what it has it keeps and gives back all the same."""
+"""A client whose connections are all busy, or whose requests are cancelled: what it has it keeps
+and gives back all the same.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING
 
 import psycopg
+import pytest
 from testkit.servers.databases import emptied
 from testkit.servers.process import eventually
+from tests.backends.sql import Stage
 
 import leaselock
+from leaselock._backends.sql import pool
 
 if TYPE_CHECKING:
+    from testkit.servers.mariadb import MariaDB
     from testkit.servers.postgres import Postgres
 
 # The statement of ours that waits for a lock: where, and since when.
@@ -46,3 +53,58 @@ def test_who_asks_for_more_takes_no_connection_from_who_renews(postgres: Postgre
         another.rollback()
         thread.join()
         assert len(tokens) == 1
+
+
+async def cancelled(client: leaselock.AsyncClient, name: str) -> None:
+    """Cancel a try when its first request was sent, before the answer can be read."""
+    task = asyncio.create_task(client.lock(name).try_acquire())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_cancelled_request_costs_no_connection(
+    server: Postgres | MariaDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim is released on the same connection, which need not be made anew."""
+    monkeypatch.setattr(pool, "RESUMING", 60.0)  # on a busy machine the answer may take long
+    stage = Stage(server, "lease")
+
+    async def main() -> None:
+        async with leaselock.AsyncClient(stage.url) as client:
+            for _ in range(2):  # then all statements are prepared
+                async with client.lock("a"):
+                    pass
+            before = stage.sessions()
+            for number in range(5):
+                await cancelled(client, "a")
+                async with client.lock("a", timeout=10):
+                    pass
+                assert stage.sessions() == before, f"cancelled {number + 1} times"
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_does_not_come_costs_the_connection(postgres: Postgres) -> None:
+    """The statement waits for a row that another program has locked."""
+    stage = Stage(postgres, "lease")
+
+    async def main() -> None:
+        async with leaselock.AsyncClient(stage.url) as client:
+            for _ in range(2):
+                async with client.lock("a"), client.lock("b"):
+                    pass
+            before = stage.sessions()
+            with psycopg.connect(postgres.url) as another:
+                another.execute("SELECT 1 FROM leaselock_lock WHERE name = 'a' FOR UPDATE")
+                task = asyncio.create_task(client.lock("a").try_acquire())
+                await asyncio.sleep(0)
+                task.cancel()
+                async with client.lock("b", timeout=10):
+                    assert stage.sessions() != before
+                another.rollback()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())

@@ -10,11 +10,12 @@ from verification.simulation.sql_connection import SESSION_TIMEOUT, Network, sim
 from verification.simulation.sql_server import Server
 from verification.simulation.world import Faults, Machine, World
 
+from leaselock._backends.sql.keys import HOLDER, number
 from leaselock._backends.sql.session_connection import SessionConnection
 from leaselock._backends.sql.session_locks import BREAK_POLL, Session, SessionLocks
 from leaselock._backends.sql.session_pool import SessionPool
 from leaselock._backends.sql.statements import Result, dialect_of
-from leaselock._core.backend import BreakLock, Busy, Grant, Released
+from leaselock._core.backend import Acquire, BreakLock, Busy, Grant, Released
 from leaselock._core.effects import Call, Sleep
 from leaselock.errors import OutcomeUnknown
 
@@ -91,6 +92,24 @@ def test_a_downgrade_that_fails_does_not_free_the_lock() -> None:
         finished(pool.convert(CLAIM, "shared", 1.0))
     assert not line.closed
     assert finished(pool.renew([CLAIM], 1.0)) == (False,)
+
+
+def test_a_wait_cancelled_while_its_token_is_counted_is_not_granted() -> None:
+    """The token is counted on another connection, when that of the claim is already closed."""
+
+    class Counting(Line):
+        def cut(self) -> None:
+            pass
+
+        async def converse(self, *_: object) -> Any:
+            pool.wake([CLAIM.id])
+            pool.sessions[CLAIM.id].session.token = 7
+            return Grant(7, ())
+
+    pool = held(Counting())
+    pool.sessions[CLAIM.id].session.token = None
+    with pytest.raises(OutcomeUnknown, match="has ended meanwhile"):
+        finished(pool.acquire("row", Acquire(CLAIM, True), 1.0))
 
 
 # Virtual seconds.
@@ -205,4 +224,4 @@ def test_a_broken_session_is_looked_for_with_pauses() -> None:
     with pytest.raises(StopIteration) as done:
         next(steps)
     assert done.value.value.done
-    assert ended == [{"backend": 3}]
+    assert ended == [{"backend": 3, "liveness_key": number(HOLDER, "a:1")}]

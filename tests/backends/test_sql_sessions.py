@@ -21,7 +21,7 @@ from leaselock._backends.sql.keys import ADVISORY, number, word
 from leaselock._backends.sql.session_locks import Session, SessionLocks
 from leaselock._backends.sql.store import store_of
 from leaselock._backends.sql.url import parsed
-from leaselock._core.backend import Acquire, Busy, Claim, Grant, Mode
+from leaselock._core.backend import Acquire, BreakLock, Busy, Claim, Grant, Mode
 from leaselock._drivers import system_env
 from leaselock.errors import NotApplied
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from testkit.servers.postgres import Postgres
 
     from leaselock._backends.sql.executor import Executor
+    from leaselock._backends.sql.statements import Result, Script
 
 # The maximal length of a name.
 LONG = "n" * 255
@@ -141,6 +142,36 @@ def test_another_programs_hold_is_shown_and_can_be_broken(
     assert stage.client().break_lock("a") is not None
     lock.acquire().release()
     other.close()
+    stage.close()
+
+
+@pytest.mark.parametrize("protocol", ["row", "advisory"])
+def test_a_late_break_does_not_end_the_next_hold_of_the_session(
+    server: Postgres | MariaDB, protocol: str
+) -> None:
+    """The holder releases its lock, and acquires another one, while the request is on its way."""
+    stage = Stage(server, protocol)
+    client = stage.client()
+    lease = take(client, "a")
+    session = stage.holding()
+    direct = Direct(store_of(parsed(stage.url), system_env.now))
+    locks = SessionLocks(direct.dialect, system_env.now)
+    connection = direct.connect()
+    next_leases = []
+
+    async def shared(script: Script) -> list[Result]:
+        if str(script[0][0]).startswith("end session"):
+            lease.release()
+            next_leases.append(take(client, "b"))
+            assert stage.holding() == session
+        return await direct.executor(connection).execute(script)
+
+    request = BreakLock("a", None)
+    broken = direct.run(locks.break_lock(protocol, request, shared))
+    assert broken.held.token == lease.token
+    (held,) = next_leases
+    held.release()
+    direct.close()
     stage.close()
 
 

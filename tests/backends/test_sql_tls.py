@@ -6,11 +6,13 @@ Invariant: if encryption was requested, nothing is sent to a server whose name i
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy
 from testkit.servers.mariadb import MariaDB
 from testkit.servers.postgres import USER, Postgres, owned_folder
 from testkit.servers.process import HERE, HOST, eventually
@@ -123,3 +125,43 @@ def test_a_socket_of_the_file_system(server: tuple[Postgres | MariaDB, Certifica
         url += f"?unix_socket={place.folder}/socket"
     with leaselock.Client(url) as client:
         take(client, "a").release()
+
+
+def test_doctor_warns_of_tls_that_is_not_verified(
+    server: tuple[Postgres | MariaDB, Certificates],
+) -> None:
+    place, made = server
+    assert encryption(url_of(place, made)) == [("ok", "and the server's certificate is verified")]
+    if isinstance(place, Postgres):
+        problem = "the server's name is not verified, sslmode="
+        for mode in ("require", "verify-ca"):
+            url = f"{place.url}?sslmode={mode}&sslrootcert={made.ca}"
+            assert encryption(url) == [("warn", f"{problem}{mode}")]
+        assert encryption(place.url) == [("ok", f"{problem}prefer")]
+        return
+    url = place.url.replace("mysql:", "mysql+pymysql:")
+    careless: list[tuple[dict[str, object], str]] = [
+        ({"ca": str(made.ca), "check_hostname": False}, "the server's name is not verified"),
+        ({"verify_mode": False, "check_hostname": False, "cipher": "ALL"}, "is not verified"),
+    ]
+    for words, problem in careless:
+        engine = sqlalchemy.create_engine(url, connect_args={"ssl": words})
+        ((level, found),) = encryption(engine)
+        assert (level, found.endswith(problem)) == ("warn", True)
+    # PyMySQL uses TLS where it can, without verifying anything, since a release.
+    place.query("ALTER USER leaselock@'%' REQUIRE NONE")
+    assert encryption(place.url) in ([], [("ok", "the server's certificate is not verified")])
+    place.query("ALTER USER leaselock@'%' REQUIRE SSL")
+
+
+def encryption(store: str | sqlalchemy.Engine) -> list[tuple[str, str]]:
+    """Return what `doctor` finds of the encryption."""
+    with leaselock.Client(store) as client:
+        found = [f for f in client.doctor() if ": TLS" in f.what]
+    return [(f.level, re.split(r", (?=and the)|: ", f.what)[-1]) for f in found]
+
+
+def test_doctor_has_nothing_to_say_of_a_connection_without_tls() -> None:
+    with Postgres() as plain, leaselock.Client(plain.url) as client:
+        client.setup()
+        assert encryption(plain.url) == []

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
+from importlib import import_module
+from typing import Any
 
 import pytest
 
 import leaselock
 from leaselock._backends.libraries import check_version
+from leaselock._backends.sql import mysql
 from leaselock._backends.sql.keys import ADVISORY, lock_word, short_word
 from leaselock._backends.sql.url import parsed
 
+# Without type hints, which mypy is not to miss.
+pymysql: Any = import_module("pymysql")
 WRONG = {
     "postgresql://h/d?protocol=queue": "it knows lease, row, advisory",
     "postgresql://h/d?session=0.5": r"\?session= must be 1 to 3600 seconds, not '0.5'",
@@ -71,3 +77,24 @@ def test_names_of_locks_in_mysql_are_not_truncated() -> None:
     names = [lock_word("a"), lock_word("A"), short_word(ADVISORY, "a"), short_word(ADVISORY, "A")]
     assert len(set(names)) == len(names)
     assert all(len(name) <= 64 and name == name.lower() for name in names)
+
+
+@pytest.mark.parametrize(
+    ("query", "verifies", "required"),
+    [("", ssl.CERT_NONE, False), ("?ssl=yes", ssl.CERT_REQUIRED, True)],
+    ids=["preferred", "required"],
+)
+def test_connections_to_mysql_load_the_authorities_of_the_system_once(
+    query: str, verifies: ssl.VerifyMode, required: bool
+) -> None:
+    """Loading takes 20 ms, in which no other thread runs: fifty connects stopped an event loop."""
+    target = parsed(f"mysql://user@nowhere/locks{query}")
+    one, other = (mysql._unconnected(pymysql, mysql.arguments(target)) for _ in range(2))
+    assert one.ctx is other.ctx
+    assert (one.ssl, one.ctx.verify_mode, one.ctx.check_hostname) == (True, verifies, required)
+    assert one._ssl_required == required
+
+
+def test_a_url_may_exclude_tls_to_mysql() -> None:
+    target = parsed("mysql://user@nowhere/locks?ssl=no")
+    assert not mysql._unconnected(pymysql, mysql.arguments(target)).ssl

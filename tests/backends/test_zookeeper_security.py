@@ -7,11 +7,14 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from testkit.servers.process import HERE, HOST, eventually, free_port
 from testkit.servers.tls import Certificates
 from testkit.servers.zookeeper import Server
 
 import leaselock
+from leaselock._backends.zookeeper.client_settings import target_of
+from leaselock._backends.zookeeper.maintenance import _encryption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,6 +109,26 @@ def test_a_lock_over_tls(tls: tuple[Server, int, Certificates]) -> None:
     url = f"zookeeper://{HOST}:{port}/locks?tls=yes&ca={certificates.ca}"
     with leaselock.Client(url, op_timeout=LIMIT) as client, client.lock("a") as lease:
         assert lease.token > 0
+
+
+def test_doctor_finds_tls_that_is_verified(tls: tuple[Server, int, Certificates]) -> None:
+    _, port, certificates = tls
+    url = f"zookeeper://{HOST}:{port}/locks?tls=yes&ca={certificates.ca}"
+    with leaselock.Client(url, op_timeout=LIMIT) as client:
+        found = client.doctor()
+    (finding,) = (finding for finding in found if ": TLS" in finding.what)
+    assert finding.level == "ok"
+    (skipped,) = (finding.what for finding in found if finding.level == "skip")
+    assert skipped.endswith("kazoo cannot ask for them over TLS")
+
+
+@pytest.mark.parametrize("problem", ["verify_certs=False", "check_hostname=False"])
+def test_doctor_warns_of_a_client_that_verifies_less(problem: str) -> None:
+    """A URL always has the server verified. KazooClient does not look at its name by default."""
+    careless = KazooClient("nowhere", use_ssl=True, verify_certs="hostname" in problem)
+    (finding,) = _encryption(target_of(careless))
+    assert (finding.level, finding.what.rpartition(", ")[2]) == ("warn", problem)
+    assert _encryption(target_of(KazooClient("nowhere"))) == []
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")

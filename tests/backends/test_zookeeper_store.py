@@ -118,7 +118,7 @@ def test_a_token_rises_when_the_folder_was_removed(ensemble: Ensemble, witness: 
                 tokens.append(lease.token)
             assert client.gc() == 1
             witness.sync("/")  # its server may lag behind
-            assert witness.get_children(parsed(url).root) == []
+            assert witness.get_children(parsed(url).root) == ["%layout"]
         assert tokens == sorted(set(tokens))
 
 
@@ -171,7 +171,7 @@ def test_credentials_keep_others_out(ensemble: Ensemble) -> None:
                 stranger.lock("a").acquire(timeout=60.0)
             with pytest.raises(NotApplied, match="NoAuth"):
                 stranger.break_lock("a")
-        assert [f.level for f in stranger.doctor()][-1] == "fail"
+        assert "fail" in [finding.level for finding in stranger.doctor()]
 
 
 def test_a_store_is_opened_with_a_kazoo_client(ensemble: Ensemble, witness: Any) -> None:
@@ -197,7 +197,7 @@ def test_maintenance(ensemble: Ensemble, witness: Any) -> None:
             assert client.gc() == 0
         assert client.gc() == 2
         witness.sync(root)  # it may ask another server, which may not know yet
-        assert witness.get_children(root) == ["%not ours"]
+        assert set(witness.get_children(root)) == {"%layout", "%not ours"}
         assert not [f for f in client.doctor() if f.level == "fail"]
 
 

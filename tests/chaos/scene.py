@@ -100,7 +100,7 @@ class Scene:
 
     def left(self) -> list[str]:
         """The unexpected keys."""
-        return [key for key in self.server.ask("KEYS", "*") if not key.startswith(KEPT)]
+        return [key for key in self.server.stored_keys() if not key.startswith(KEPT)]
 
 
 def play(

@@ -174,4 +174,7 @@ def test_a_lock_of_another_format_does_not_hide_the_others(server: Redis, form: 
         theirs.lock("a"),
         ours.lock("b"),
     ):
-        assert [report.name for report in ours.locks()] == ["b"]
+        first, second = ours.locks()
+        assert (first.name, second.name, second.unreadable) == ("a", "b", None)
+        assert first.unreadable is not None
+        assert "'lock:a'" in first.unreadable

@@ -36,7 +36,7 @@ def test_it_waits_for_the_store(shell: Shell, server: Redis) -> None:
     process = shell.start("run", *patience, "-n", "a", "--", "sh", "-c", SHOW)
     errors = process.stderr
     assert errors is not None
-    assert "cannot read the holder" in errors.readline()  # it has found that there is no answer
+    assert "waiting for the store of 'a': " in errors.readline()
     server.start()
     assert ended(process) == 0
     assert process.stdout is not None
@@ -46,11 +46,12 @@ def test_it_waits_for_the_store(shell: Shell, server: Redis) -> None:
 
 def test_it_runs_without_the_lock(shell: Shell, server: Redis) -> None:
     policy = ("--on-outage", "unlocked", "--op-timeout", "2s", "--json")
-    done = shell.run("run", *policy, "a", "--", "sh", "-c", SHOW)
-    assert (done.returncode, done.stdout) == (0, "0 1\n")
-    told, document = done.stderr.splitlines()
-    assert "running WITHOUT the lock 'a'" in told
-    assert (json.loads(document)["unlocked"], json.loads(document)["token"]) == (True, 0)
+    for kind in ([], ["--shared"], ["--slots", "2"]):
+        done = shell.run("run", *policy, *kind, "a", "--", "sh", "-c", SHOW)
+        assert (done.returncode, done.stdout) == (0, "0 1\n")
+        *_, told, document = done.stderr.splitlines()
+        assert "running WITHOUT the lock 'a'" in told
+        assert (json.loads(document)["unlocked"], json.loads(document)["token"]) == (True, 0)
 
 
 def test_a_store_that_answers_is_obeyed(shell: Shell, server: Redis) -> None:
@@ -61,7 +62,7 @@ def test_a_store_that_answers_is_obeyed(shell: Shell, server: Redis) -> None:
 
 
 def test_usage(shell: Shell) -> None:
-    for words in (["wait"], ["unlocked", "--shared"], ["fail", "--outage-timeout", "5s"]):
+    for words in (["wait"], ["fail", "--outage-timeout", "5s"]):
         assert shell.run("run", "--on-outage", *words, "a", "--", "true").returncode == 64
 
 

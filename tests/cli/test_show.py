@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+from testkit.servers.redis import Redis
 from tests.cli.processes import LEASELOCK, Shell
 
 import leaselock
@@ -38,7 +39,7 @@ def test_ls_of_no_locks_prints_nothing(shell: Shell) -> None:
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "")
     assert shell.run("ls", "--exit-code").returncode == 1
     assert json.loads(shell.run("ls", "--json").stdout) == {
-        "schema": 2, "backend": shell.url, "locks": [],
+        "schema": 2, "backend": shell.url, "locks": [], "complete": True,
     }  # fmt: skip
     shell.run("acquire", "a")
     assert shell.run("ls", "--exit-code").returncode == 0
@@ -49,9 +50,10 @@ def test_json_fields(shell: Shell) -> None:
     job = shell.job("a", "--label", "first")
     waiter = shell.waiter("a", "--label", "second")
     document = json.loads(shell.run("ls", "--json").stdout)
-    assert document.keys() == {"schema", "backend", "locks"}
+    assert document.keys() == {"schema", "backend", "locks", "complete"}
     (lock,) = document["locks"]
-    assert lock.keys() == {"name", "holder", "holders", "permits", "waiters", "deadlocked"}
+    known = "name holder holders permits waiters deadlocked unreadable"
+    assert lock.keys() == set(known.split())
     for person, process in ((lock["holder"], job.wrapper), (lock["waiters"][0], waiter)):
         known = (
             "host pid thread label since since_utc token remaining detached cooling_down version"
@@ -94,7 +96,7 @@ def test_show_of_a_free_lock(shell: Shell) -> None:
     assert shell.run("show", "a").stdout == "a: free\n"
     assert json.loads(shell.run("show", "--json", "a").stdout)["lock"] == {
         "name": "a", "holder": None, "holders": [], "permits": None, "waiters": [],
-        "deadlocked": False,
+        "deadlocked": False, "unreadable": None,
     }  # fmt: skip
 
 
@@ -162,3 +164,15 @@ def test_version(shell: Shell) -> None:
         assert shell.run(*words).stdout == f"leaselock {leaselock.__version__}\n"
     document = json.loads(shell.run("version", "--json").stdout)
     assert document == {"schema": 2, "version": leaselock.__version__}
+
+
+def test_ls_says_when_only_the_index_was_read(shell: Shell) -> None:
+    with Redis() as redis:
+        shell.env["LEASELOCK_URL"] = redis.url
+        redis.ask("HSET", "lock:java", "053008ff-bcd9-fd3c-bec3-cc01444196c0:1", "1")
+        listed = json.loads(shell.run("ls", "--json").stdout)
+        assert (listed["locks"], listed["complete"]) == ([], False)
+        listed = json.loads(shell.run("ls", "--all", "--json").stdout)
+        assert ([lock["name"] for lock in listed["locks"]], listed["complete"]) == (["java"], True)
+        assert shell.run("ls").stdout.startswith("NAME")
+        assert json.loads(shell.run("ls", "java", "--json").stdout)["complete"] is True

@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from testkit.servers.redis import Redis
 from tests.cli.processes import LEASELOCK, LIMIT, LOOP, UNTIL, Shell, has_word, stopped, until
 
 if TYPE_CHECKING:
@@ -244,3 +245,14 @@ def test_background_job_that_reads_is_stopped_until_fg(shell: Shell, terminal: T
     terminal.shows("got typed")
     shell_job.until("stopped without terminal", "ended 0")
     os.close(shell_job.writes)
+
+
+@pytest.mark.parametrize("words", [("ls",), ("ls", "--all")])
+def test_ls_says_on_a_terminal_that_only_the_index_was_read(
+    shell: Shell, terminal: Terminal, words: tuple[str, ...]
+) -> None:
+    with Redis() as redis:
+        shell.env["LEASELOCK_URL"] = redis.url
+        terminal.start([*LEASELOCK, *words]).wait(LIMIT)
+        shown = terminal.shows("no locks in .*\n")
+        assert ("--all looks at all keys" in shown) is (words == ("ls",))

@@ -27,10 +27,10 @@ class SometimesAway(AsyncClient):
 
     away = False
 
-    async def locks(self, pattern: str = "*") -> list[LockInfo]:
+    async def locks(self, pattern: str = "*", *, walk: bool = False) -> list[LockInfo]:
         if self.away:
             raise NotApplied("connection refused")
-        return await super().locks(pattern)
+        return await super().locks(pattern, walk=walk)
 
 
 class SteppedMonitor(Monitor):
@@ -253,18 +253,43 @@ async def a_wider_terminal_shows_more() -> None:
         await top.until(lambda: len(top.app.table.columns) == 8)
         assert top.column(7) == ["[red]markup[/red]"]
         await top.pilot.resize_terminal(40, 10)
-        await top.until(lambda: len(top.app.table.columns) == 6)
+        await top.until(lambda: len(top.app.table.columns) == 3)
         assert top.locks == ["  a"]
+
+
+async def a_narrow_terminal_cuts_nothing_that_matters() -> None:
+    for width in (40, 50, 60, 70):
+        async with session((width, 24), sort="since") as top:
+            assert "leaselock top  memory://top" in shown(top.app)[0]
+            top.play(*(f"account:{n}" for n in range(20)))
+            await top.until(lambda top=top: len(top.locks) == 20)  # type: ignore[misc]
+            assert not top.app.table.show_horizontal_scrollbar
+            lines = shown(top.app)
+            assert "HOLDER" in lines[2]
+            assert all(key in lines[-1] for key in ("? help", "q quit"))
+            await top.press("b")
+            await top.pilot.pause()
+            lines = shown(top.app)
+            words = " ".join(" ".join(lines).split())
+            assert all(each in words for each in ("renewal", "make sure", "Escape: do not"))
+
+
+def shown(app: Top) -> list[str]:
+    """Return the lines of the terminal."""
+    return [
+        "".join(part.text for part in strip) for strip in app.screen._compositor.render_strips()
+    ]
 
 
 # More than the first tier needs: textual draws each screen in full.
 MORE = (sort_and_filter, the_cursor_stays_on_its_lock, pause_and_help, a_wider_terminal_shows_more)
+NARROW = a_narrow_terminal_cuts_nothing_that_matters
 STORIES = [
     a_lock_comes_and_goes,
     a_lock_is_broken_when_its_name_is_typed,
     a_deadlock_is_marked_without_colours,
     the_store_goes_away_and_comes_back,
-    *(pytest.param(story, marks=pytest.mark.heavy) for story in MORE),
+    *(pytest.param(story, marks=pytest.mark.heavy) for story in (*MORE, NARROW)),
 ]
 
 

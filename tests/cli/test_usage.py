@@ -215,7 +215,7 @@ def test_help_lists_every_command_and_exit_code(shell: Shell) -> None:
 
 def test_common_options_before_or_after_the_command(shell: Shell) -> None:
     del shell.env["LEASELOCK_URL"]
-    expected = f'{{"schema": 2, "backend": "{shell.url}", "locks": []}}\n'
+    expected = f'{{"schema": 2, "backend": "{shell.url}", "locks": [], "complete": true}}\n'
     for words in (["--url", shell.url, "ls", "--json"], ["--json", "ls", "--url", shell.url]):
         assert shell.run(*words).stdout == expected
 

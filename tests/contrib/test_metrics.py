@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry, generate_latest
+from testkit.servers.process import closed_port
 
 import leaselock
 from leaselock.contrib import labels, otel, prometheus
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STORE = "memory://metrics"
+ACQUIRED = "leaselock_acquire_duration_seconds_count"
 
 
 def play(client: leaselock.Client) -> None:
@@ -70,8 +72,24 @@ def test_counters_begin_at_zero_with_the_first_acquire() -> None:
                 found.append(registry.get_sample_value(name, {"lock": "first"}))
             telemetry = points(reader)
     assert found == [0.0] * len(counters)
+    unlocked = {"lock": "first", "outcome": "unlocked"}
+    assert registry.get_sample_value(ACQUIRED, unlocked) == 0.0
     for name in ("lost", "renewal.late", "break", "backend.errors"):
         assert [point.value for point in telemetry[f"leaselock.{name}"]] == [0], name
+
+
+def test_an_acquire_that_goes_on_without_the_lock_is_counted() -> None:
+    registry, reader = CollectorRegistry(), InMemoryMetricReader()
+    with closed_port() as port, leaselock.Client(f"redis://127.0.0.1:{port}") as client:
+        prometheus.instrument(client, registry=registry)
+        otel.instrument(client, meter_provider=MeterProvider([reader]))
+        assert client.lock("cache:5", on_outage="unlocked").acquire(timeout=0.1).unlocked
+    unlocked = {"lock": "cache", "outcome": "unlocked"}
+    assert registry.get_sample_value(ACQUIRED, unlocked) == 1.0
+    measured = points(reader)
+    (point,) = measured["leaselock.acquire.duration"]
+    assert (point.attributes["outcome"], point.count) == ("unlocked", 1)
+    assert [point.value for point in measured["leaselock.held"]] == [0]
 
 
 def renewed(name: str, left: float) -> leaselock.Event:

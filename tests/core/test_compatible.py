@@ -9,7 +9,12 @@ import pytest
 
 from leaselock._core.backend import Claim, HoldRecord, HoldState, LockState, Mode, compatible
 
-BESIDE = {("shared", "shared"), ("shared", "update"), ("update", "shared"), ("permits", "permits")}
+COMPATIBLE_MODES = {
+    ("shared", "shared"),
+    ("shared", "update"),
+    ("update", "shared"),
+    ("permits", "permits"),
+}
 
 
 def claim(mode: Mode = "exclusive", permits: int = 1) -> Claim:
@@ -22,8 +27,8 @@ def hold(mode: Mode = "exclusive", permits: int = 1) -> HoldRecord:
 
 @pytest.mark.parametrize(("held", "wanted"), list(itertools.product(get_args(Mode), repeat=2)))
 def test_modes(held: Mode, wanted: Mode) -> None:
-    assert compatible([hold(held)], claim(wanted), 2) is ((held, wanted) in BESIDE)
-    assert compatible([claim(held)], claim(wanted), 2) is ((held, wanted) in BESIDE)
+    assert compatible([hold(held)], claim(wanted), 2) is ((held, wanted) in COMPATIBLE_MODES)
+    assert compatible([claim(held)], claim(wanted), 2) is ((held, wanted) in COMPATIBLE_MODES)
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))

@@ -5,11 +5,24 @@ from __future__ import annotations
 import itertools
 import random
 import sys
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from leaselock._core.deadlocks import cycles, deadlocks, description, owner_of, waits
-from leaselock._core.inspection import Holder, LockInfo, Waiter
+from leaselock._core.backend import Claim, HoldRecord, HoldState, LockState, Mode
+from leaselock._core.deadlocks import cycles, deadlocks, description, find_for, owner_of, waits
+from leaselock._core.inspection import (
+    LONGEST_HOLDS,
+    Holder,
+    LockInfo,
+    Waiter,
+    held_while_waiting,
+    metadata_of,
+)
+
+if TYPE_CHECKING:
+    from leaselock._core.deadlocks import Deadlock
+    from leaselock._core.hold_registry import HoldRegistry
 
 
 def holder(owner: str, token: int = 1, *, detached: bool = False) -> Holder:
@@ -241,3 +254,92 @@ def test_order_of_the_snapshot_does_not_matter() -> None:
         shuffled = locks[:]
         random.Random(seed).shuffle(shuffled)
         assert cycles(shuffled) == expected
+
+
+# --- which locks a search asks for ----------------------------------------------------------------
+
+
+class Asked:
+    """Answers a search from locks by their names; it remembers what it was asked for."""
+
+    def __init__(self, *states: LockState) -> None:
+        self.states = {state.name: state for state in states}
+        self.names: list[str | None] = []
+
+    async def inspect(self, name: str | None, pattern: str) -> list[LockState]:
+        self.names.append(name)
+        if name is None:
+            return list(self.states.values())
+        return [self.states.get(name, LockState(name, (), ()))]
+
+    def search(self, waits_for: str, owner: str, held: list[str]) -> list[Deadlock]:
+        process = find_for(cast("HoldRegistry", self), claim(waits_for, owner), held)
+        with pytest.raises(StopIteration) as done:
+            process.send(None)
+        found: list[Deadlock] = done.value.value
+        return found
+
+
+def described(owner: str, holds: list[str] | None) -> str:
+    return metadata_of("h", 1, owner, None, owner, holds=holds)
+
+
+def claim(name: str, owner: str, holds: list[str] | None = None) -> Claim:
+    since = float(ord(owner))
+    return Claim(name, f"claim of {owner}", owner, 30.0, described(owner, holds), since)
+
+
+def state(name: str, held_by: str, *waiting: Claim, mode: Mode = "exclusive") -> LockState:
+    record = HoldRecord(
+        f"hold of {held_by}", held_by, "either", 1, 30.0, described(held_by, []), 0.0, mode=mode
+    )
+    return LockState(name, (HoldState(record, 30.0),), waiting)
+
+
+# Three owners, of which "3" searches, and one that waits beside them.
+CIRCLE = (
+    state("a", "1", claim("a", "3")),
+    state("b", "2", claim("b", "1", ["a", "elsewhere"])),
+    state("c", "3", claim("c", "2", ["b"]), claim("c", "9", [])),
+)
+FOREIGN = tuple(state(f"foreign {n}", "8", claim(f"foreign {n}", "7", [])) for n in range(3))
+
+
+def test_a_search_follows_the_waits_for_what_the_owner_holds() -> None:
+    store = Asked(*CIRCLE, *FOREIGN)
+    (found,) = store.search("a", "3", ["c"])
+    assert {wait.name for wait in found} == {"a", "b", "c"}
+    assert set(store.names) == {"a", "b", "c", "elsewhere"}
+
+
+def test_a_wait_that_leads_nowhere_is_asked_for_once() -> None:
+    store = Asked(*CIRCLE[1:], *FOREIGN)
+    assert store.search("a", "3", ["c"]) == []
+    assert sorted(filter(None, store.names)) == ["a", "b", "c", "elsewhere"]
+
+
+UPGRADING = state("b", "2", claim("b", "1", ["a"]), mode="upgrading")
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        state("c", "3", claim("c", "2")),
+        state("c", "3", claim("c", "2", ["x" * LONGEST_HOLDS])),
+        CIRCLE[2]._replace(limit=1),
+        CIRCLE[2]._replace(holds=CIRCLE[2].holds + UPGRADING.holds),
+    ],
+    ids=["not said", "too much to say", "permits", "an upgrade"],
+)
+def test_where_the_waits_are_not_known_all_locks_are_listed(instead: LockState) -> None:
+    store = Asked(*CIRCLE[:2], instead, *FOREIGN)
+    store.search("a", "3", ["c"])
+    assert store.names[-1] is None
+
+
+def test_a_waiter_of_another_program_holds_nothing_that_counts() -> None:
+    stranger = claim("c", "5")._replace(metadata='{"host": "h", "pid": 1, "owner": ""}')
+    store = Asked(state("c", "3", stranger))
+    assert store.search("a", "3", ["c"]) == []
+    assert None not in store.names
+    assert held_while_waiting("no JSON") is None

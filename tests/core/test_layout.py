@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 
 import pytest
@@ -33,6 +34,10 @@ DIGESTS = {
         ("1", Layout(2, 2), False),
         ("1", Layout(3, 2), False),
         ("3 2", Layout(2, 2), True),
+        # Programs of layout 1 may be running.
+        ("2 1", Layout(3, 2), False),
+        ("2 1", Layout(2, 1), True),
+        ("2 1", Layout(3, 1), True),
     ],
 )
 def test_the_newer_layout_decides(marker: str, own: Layout, *, admitted: bool) -> None:
@@ -56,6 +61,28 @@ def test_the_error_names_both_versions_and_what_to_do() -> None:
     assert "needs layout 1 to 2: use that release here, too: pip install" in text
     with pytest.raises(NotApplied, match=r"layout 1 of an older leaselock, .*layout 2: do this"):
         check_layout("redis://db", "1", Layout(2, 2), "do this")
+    with pytest.raises(NotApplied, match=r"an older leaselock \(programs of layout 1 or later"):
+        check_layout("redis://db", "2 1", Layout(3, 2), "do this")
+
+
+def test_no_two_programs_that_a_marker_admits_are_incompatible() -> None:
+    layouts = [Layout(v, low) for v in range(1, 6) for low in range(1, v + 1)]
+    # The lowest layout that a release admits never falls from one release to the next.
+    for a, b in itertools.combinations(layouts, 2):
+        newer, older = max(a, b), min(a, b)
+        if older.version == newer.version or newer.lowest < older.lowest:
+            continue
+        for marker in layouts:
+            if any(_contradicts(marker, each) for each in (a, b)):
+                continue
+            if a.admits(marker) and b.admits(marker):
+                assert newer.lowest <= older.version, (a, b, marker)
+
+
+def _contradicts(marker: Layout, own: Layout) -> bool:
+    """Whether no series of releases has both."""
+    newer, older = max(marker, own), min(marker, own)
+    return newer.lowest < older.lowest or (newer.version == older.version and newer != older)
 
 
 @pytest.mark.parametrize("layout", [Layout(1, 1), Layout(3, 2)])

@@ -284,7 +284,7 @@ def test_an_abandoned_client_lets_a_free_lease_be_released() -> None:
     first, second = (layer.waiter_for(claim_of(serial)) for serial in (1, 2))
     lease = first.queue.lease = SharedLease(claim_of(3))
     lease.grant(7, 0.0, 0.0, 30.0)
-    layer.reset_identity()
+    layer.after_fork()
     assert layer.queues == {}
     assert first.lease is lease
     assert second.lease is None

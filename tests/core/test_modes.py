@@ -8,6 +8,7 @@ import pytest
 from tests.core.test_service import LATE, Scene, mutex_of
 from verification.simulation.world import Interrupted
 
+from leaselock._backends import ABLE
 from leaselock._core import conversion
 from leaselock._core.backend import BreakLock, Convert, Converted, Release, Renew
 from leaselock._core.effects import FOREVER, Call
@@ -383,12 +384,13 @@ def test_a_protocol_without_update_says_so() -> None:
     scene = Scene()
     _, service = scene.client()
     backend = service.context(None).registry.backend
+    service.able = ABLE
     modes: frozenset[Mode] = frozenset({"exclusive", "shared"})
     backend.capabilities = backend.capabilities._replace(modes=modes)
     sides = service.rwlock("a", reentrant=True, timeout=None, **OPTIONS)
     assert set(sides) == modes
     with pytest.raises(ValueError, match=r"without .update.: .*SQLite"):
-        side_of(sides, "update")
+        side_of(sides, "update", ABLE)
     with pytest.raises(ValueError, match="has no semaphores: memory, SQLite"):
         service.semaphore("s", 2, timeout=None, **OPTIONS)
 

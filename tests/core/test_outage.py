@@ -1,10 +1,19 @@
-"""A lease without a lock, where a request was sent and not answered."""
+"""Waiting for a store that is out of reach, and going on without the lock."""
 
 from __future__ import annotations
 
-from tests.core.test_service import Scene, mutex_of
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.core.test_service import Refusing, Scene, mutex_of
 
 from leaselock._core.backend import Acquire, Release
+from leaselock.errors import ClientClosed, OutcomeUnknown, not_applied
+
+if TYPE_CHECKING:
+    from leaselock._core.mutex import Mutex
+
+PATIENT: dict[str, Any] = {"on_outage": "wait", "outage_timeout": 3600.0}
 
 
 def test_a_claim_that_may_have_arrived_is_released_when_the_store_answers() -> None:
@@ -21,3 +30,70 @@ def test_a_claim_that_may_have_arrived_is_released_when_the_store_answers() -> N
     scene.world.play(scene.world.time + 10.0)
     released = [seen.claim.id for seen in scene.store.seen[before:] if isinstance(seen, Release)]
     assert released == [claim.id]
+
+
+def test_a_refusal_for_another_reason_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password that was changed during the outage, for a claim that may have arrived before."""
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.silent = (Acquire,)
+    run = machine.start(mutex_of(service, **PATIENT).acquire(None))
+    scene.world.play(60.0)
+    assert not run.ended
+
+    async def deny(*_: object, **__: object) -> None:
+        raise not_applied("wrong password", "denied")
+
+    monkeypatch.setattr(Refusing, "acquire", deny)
+    scene.world.play(70.0)
+    assert isinstance(run.error, OutcomeUnknown)
+    assert "wrong password" in str(run.error)
+
+
+def test_too_few_connections_of_this_client_are_waited_for_but_no_reason_to_go_on() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.crowded = True
+    waiting = machine.start(mutex_of(service, **PATIENT).acquire(None))
+    patience = {"on_outage": "unlocked", "outage_timeout": 5.0}
+    other = machine.start(mutex_of(service, "b", **patience).acquire(None))
+    scene.world.play(60.0)
+    assert not waiting.ended
+    assert "all connections were busy" in str(other.error)
+    scene.store.crowded = False
+    scene.world.play(70.0)
+    assert waiting.result.hold.token > 0
+
+
+def test_a_store_whose_replies_take_longer_than_the_lease_is_waited_for() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.late = (Acquire,)
+
+    def short(name: str, **options: Any) -> Mutex:
+        return mutex_of(service, name, lease=0.2, **options)
+
+    with pytest.raises(OutcomeUnknown, match="longer than the lease"):
+        scene.do(machine, short("a").acquire(None), 30.0)
+    waiting = machine.start(short("b", **PATIENT).acquire(None))
+    scene.world.play(scene.world.time + 30.0)
+    assert not waiting.ended
+    scene.store.late = ()
+    scene.world.play(scene.world.time + 5.0)
+    assert waiting.result.hold.token > 0
+
+
+def test_the_end_of_the_client_ends_the_wait_at_once() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.store.refused = (Acquire,)
+    waiting = machine.start(mutex_of(service, **PATIENT).acquire(None))
+    kinds: list[str] = []
+    service.listen(lambda event: kinds.append(event.kind), rare=True)
+    scene.world.play(20.0)
+    assert kinds == ["outage"]
+    closing = machine.start(service.close())
+    scene.world.play(20.001)
+    assert isinstance(waiting.error, ClientClosed)
+    scene.world.play(25.0)
+    assert closing.ended

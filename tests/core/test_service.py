@@ -25,6 +25,7 @@ from leaselock._core.backend import (
     Release,
     Renew,
     SetLifetime,
+    Walk,
 )
 from leaselock._core.client_core import ClientCore
 from leaselock._core.effects import Call, CallUser, Owner, Sleep, Spawn
@@ -98,10 +99,26 @@ class Refusing(NodeQueue):
         return await super().release(claim, tombstone=tombstone, until=until)
 
 
+class Indexed(Refusing):
+    """A backend whose store lists an index, which lacks a lock."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.capabilities = CAPABILITIES._replace(indexed=True, token_ranges=True)
+
+    def request(self, request: Any, until: float) -> Any:
+        if isinstance(request, Walk):
+            return super().request(Inspect(None, request.pattern), until)
+        if isinstance(request, Inspect) and request.name is None:
+            return super().request(Inspect(None, "in the index"), until)
+        return super().request(request, until)
+
+
 class Scene:
     """A world with some machines."""
 
     world_type: type[World] = World
+    backend_type: type[Refusing] = Refusing
 
     def __init__(self) -> None:
         self.world = self.world_type(1, {}, Faults())
@@ -110,7 +127,7 @@ class Scene:
 
     def client(self, name: str = "one") -> tuple[Machine, ClientCore]:
         machine = Machine(self.world, name)
-        backend = Refusing(self.store)
+        backend = self.backend_type(self.store)
         service = ClientCore(machine, lambda protocol: backend, label="test", op_timeout=1.0)
         return machine, service
 
@@ -457,7 +474,7 @@ def test_a_detached_lease_is_adopted_by_its_token_and_survives_its_client() -> N
     scene.do(two, adopt())
     assert scene.store.table.entries["a"].holds
     with pytest.raises(ClientClosed):
-        scene.do(two, second.locks("*"))
+        scene.do(two, second.locks("*", walk=False))
 
 
 def test_a_closing_client_releases_until_its_timeout() -> None:
@@ -625,6 +642,30 @@ def test_an_inspection_is_repeated_until_its_reply() -> None:
     scene.store.silent = (Inspect,)
     with pytest.raises(OutcomeUnknown):
         scene.do(machine, mutex_of(service).holder())
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_walk_lists_what_is_in_no_index(local: bool) -> None:
+    scene = Scene()
+    scene.backend_type = Indexed
+    machine, service = scene.client()
+    terms: dict[str, Any] = {"local_handoffs": 1} if local else {}
+    handle = scene.do(machine, mutex_of(service, **terms).acquire(None))
+    assert service.indexed
+    assert scene.do(machine, service.locks("*", walk=False)) == []
+    (info,) = scene.do(machine, service.locks("*", walk=True))
+    assert info.name == "a"
+    scene.do(machine, handle.release())
+
+
+def test_a_store_without_an_index_lists_all_locks() -> None:
+    scene = Scene()
+    machine, service = scene.client()
+    scene.do(machine, mutex_of(service).acquire(None))
+    assert not service.indexed
+    for walk in (False, True):
+        assert len(scene.do(machine, service.locks("*", walk))) == 1
+    assert [type(request) for request in scene.store.seen][-2:] == [Inspect, Inspect]
 
 
 def test_a_waiter_tolerates_an_unreachable_store() -> None:

@@ -30,6 +30,7 @@ class Loop:
         self.machine, self.service = self.scene.client("loop")
         self.machine.blocks_thread = True
         self.other, self.theirs = self.scene.client("other")
+        self.owners: dict[int, Owner] = {}
 
     def task(self, number: int, process: Coroutine[Any, Any, Any]) -> Run:
         """Start a task."""
@@ -73,7 +74,7 @@ def test_a_wait_behind_a_writer_is_refused_when_the_store_answers() -> None:
     assert reader.error.holder == "task 1"
     loop.pass_time(20.0)
     assert (writer.ended, writer.error) == (True, None)
-    assert not loop.scene.store.table._state("a").waiting
+    assert not loop.scene.store.state("a").waiting
 
 
 def test_a_wait_for_a_hold_that_has_ended_goes_on() -> None:
@@ -127,6 +128,67 @@ def test_only_a_wait_that_blocks_the_thread_is_refused(blocks: bool) -> None:
     assert isinstance(waiter.error, WouldDeadlock) is blocks
 
 
+class Clients(Loop):
+    """Two clients whose processes are tasks of one thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.other.blocks_thread = True
+
+    def second(self, number: int, process: Coroutine[Any, Any, Any]) -> Run:
+        """Start a task that uses the second client."""
+        owner = self.owners.setdefault(number, Owner(f"task {number}", f"{number}", self.thread))
+        return self.start(self.other, owner, process)
+
+    def first(self, number: int, process: Coroutine[Any, Any, Any]) -> Run:
+        """Start a task that uses the first client."""
+        owner = self.owners.setdefault(number, Owner(f"task {number}", f"{number}", self.thread))
+        return self.start(self.machine, owner, process)
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [("exclusive", "exclusive"), ("shared", "exclusive"), ("exclusive", "shared")],
+)
+def test_a_wait_for_another_client_of_the_thread_is_refused_at_once(held: str, wanted: str) -> None:
+    loop = Clients()
+    loop.first(1, take(loop.service, held, 20.0))
+    waiter = loop.second(2, take(loop.theirs, wanted))
+    assert isinstance(waiter.error, WouldDeadlock)
+    assert waiter.error.holder == "task 1"
+    assert not loop.scene.store.state("a").waiting
+
+
+def test_a_wait_for_what_the_thread_has_released_goes_on() -> None:
+    """It stays taken for a while, because of `min_hold`."""
+    loop = Clients()
+    loop.first(1, take(loop.service, "exclusive", min_hold=3.0))
+    waiter = loop.second(2, take(loop.theirs, "exclusive"))
+    loop.pass_time(10.0)
+    assert (waiter.ended, waiter.error) == (True, None)
+
+
+def test_a_wait_of_the_holder_itself_goes_on_until_its_time_has_passed() -> None:
+    """Another thread may release its lease."""
+    loop = Clients()
+    loop.first(1, take(loop.service, "exclusive", 3.0))
+    waiter = loop.second(1, take(loop.theirs, "exclusive"))
+    loop.pass_time(10.0)
+    assert (waiter.ended, waiter.error) == (True, None)
+
+
+def test_a_wait_for_permits_is_refused_if_their_number_is_known() -> None:
+    for limit, refused in ((2, True), (0, False)):
+        loop = Clients()
+        two: dict[str, Any] = {"mode": "permits", "permits": 2}
+        handle = loop.scene.do(loop.machine, mutex_of(loop.service, **two).acquire(None, 2))
+        handle.hold.acquirer, handle.hold.thread = None, loop.thread
+        loop.thread.holds[handle.hold.claim.id] = handle.hold
+        permits: dict[str, Any] = {"mode": "permits", "permits": limit or None}
+        waiter = loop.second(2, take(loop.theirs, **permits))
+        assert isinstance(waiter.error, WouldDeadlock) is refused
+
+
 def test_a_claim_that_is_not_in_the_queue_is_not_blocked() -> None:
     """Others wait, but for a permit that is free, or for permits of another client."""
     loop = Loop()
@@ -149,4 +211,4 @@ async def take_permits(service: ClientCore, permits: int) -> None:
 
 def waiting_for(name: str, loop: Loop) -> Sequence[Any]:
     """The queue in the store."""
-    return loop.scene.store.table._state(name).waiting
+    return loop.scene.store.state(name).waiting

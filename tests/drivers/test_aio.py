@@ -10,7 +10,8 @@ import pytest
 from tests.drivers.test_threads import Nowhere, strange, waits
 
 import leaselock
-from leaselock._core.effects import FOREVER, CallUser, Process, Signal, Sleep, Wait
+from leaselock._core.effects import FOREVER, CallUser, Process, Signal, Sleep, Spawn, Wait
+from leaselock._core.lifecycle import Lifecycle
 from leaselock._drivers.aio import Aio, BodyGuard, _at_exit, _current_task, _Waker
 from leaselock._drivers.in_thread import InThread, _answer, _fail
 from leaselock._drivers.system_env import now, was_closed
@@ -91,6 +92,55 @@ def test_a_task_cancelled_before_its_first_step_closes_its_process() -> None:
         assert driver.background == set()
 
     asyncio.run(main())
+
+
+def test_the_end_of_a_loop_waits_for_tasks_that_a_cancelled_task_has_started() -> None:
+    ended: list[str] = []
+    driver = Aio()
+
+    async def child() -> None:
+        try:
+            await Sleep(FOREVER)
+        finally:
+            ended.append("child")
+
+    async def parent() -> None:
+        try:
+            await Sleep(FOREVER)
+        finally:
+            await Spawn(child(), "child")
+
+    async def main() -> None:
+        await driver.run(waits(Spawn(parent(), "parent"), Sleep(0.0)))
+
+    asyncio.run(main())
+    assert ended == ["child"]
+    assert not driver.background
+
+
+def test_the_end_of_a_loop_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leaselock._drivers.aio.CLOSE_TIMEOUT", 0.01)
+    loop = asyncio.new_event_loop()
+    driver = Aio()
+    refused = asyncio.Event()
+
+    async def refuse(argument: object) -> None:
+        while not refused.is_set():
+            try:
+                await refused.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async def background() -> None:
+        await CallUser(refuse, None)
+
+    loop.run_until_complete(driver.run(waits(Spawn(background(), "callback"))))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    (task,) = driver.background
+    refused.set()
+    loop.run_until_complete(asyncio.wait([task]))
+    loop.close()
 
 
 def test_a_process_that_the_collector_has_closed_gets_no_error() -> None:
@@ -217,7 +267,7 @@ def test_late_answers_are_ignored() -> None:
     asyncio.run(main())
 
 
-class LoggedStore:
+class LoggedStore(Lifecycle):
     """A store that records its lifecycle calls."""
 
     def __init__(self) -> None:
@@ -230,8 +280,8 @@ class LoggedStore:
         self.calls.append("close")
         asyncio.get_running_loop().call_soon(self.calls.append, "the loop has run")
 
-    def abandon(self) -> None:
-        self.calls.append("abandon")
+    def after_fork(self) -> None:
+        self.calls.append("after_fork")
 
 
 def test_close_interrupts_and_closes_the_stores() -> None:
@@ -249,9 +299,9 @@ def test_the_stores_are_abandoned_after_a_fork_and_after_the_end_of_their_loop()
     driver = Aio((store,))
     for _ in range(2):
         asyncio.run(driver.run(waits(Sleep(0.0))))
-    assert store.calls == ["abandon"]
+    assert store.calls == ["after_fork"]
     driver.after_fork()
-    assert store.calls == ["abandon", "abandon"]
+    assert store.calls == ["after_fork", "after_fork"]
 
 
 def test_a_forked_child_resets_its_state() -> None:

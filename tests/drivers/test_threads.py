@@ -17,7 +17,8 @@ import pytest
 
 import leaselock
 from leaselock._core.effects import FOREVER, CallUser, Owner, Process, Signal, Sleep, Spawn, Wait
-from leaselock._drivers import node
+from leaselock._core.lifecycle import Lifecycle, Node
+from leaselock._drivers import fork
 from leaselock._drivers.aio import Aio
 from leaselock._drivers.owners import OWNERS
 from leaselock._drivers.system_env import LONGEST_WAIT, SystemEnv, now, time_left, was_closed
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 TIMEOUT = 60.0
 
 
-class Nowhere:
+class Nowhere(Node):
     """A connection that must not be used."""
 
     def __init__(self) -> None:
@@ -203,7 +204,7 @@ def test_close_joins_the_other_threads_only() -> None:
     assert driver.pool.threads == set()
 
 
-class LoggedStore:
+class LoggedStore(Lifecycle):
     """A store that records its lifecycle calls, and whether the monitor was held."""
 
     def __init__(self) -> None:
@@ -218,8 +219,8 @@ class LoggedStore:
         assert self.monitor._is_owned()  # type: ignore[attr-defined]
         self.calls.append("close")
 
-    def abandon(self) -> None:
-        self.calls.append("abandon")
+    def after_fork(self) -> None:
+        self.calls.append("after_fork")
 
 
 def test_close_interrupts_and_closes_the_stores_under_the_monitor() -> None:
@@ -233,7 +234,7 @@ def test_close_interrupts_and_closes_the_stores_under_the_monitor() -> None:
 def test_a_forked_child_abandons_the_stores() -> None:
     store = LoggedStore()
     Threads((store,)).after_fork()
-    assert store.calls == ["abandon"]
+    assert store.calls == ["after_fork"]
 
 
 def test_a_forked_child_resets_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,8 +243,8 @@ def test_a_forked_child_resets_its_state(monkeypatch: pytest.MonkeyPatch) -> Non
     reasons: list[tuple[str, bool]] = []
     driver.forgotten = lambda reason, ours: reasons.append((reason, ours))
     before = driver.owner()
-    monkeypatch.setattr(node, "DRIVERS", [driver])
-    node._after_fork_in_child()
+    monkeypatch.setattr(fork, "DRIVERS", [driver])
+    fork._after_fork_in_child()
     assert nowhere.calls == ["after_fork"]
     assert driver.owner() is not before
     assert str(os.getppid()) in reasons[0][0]
@@ -255,8 +256,8 @@ def test_a_forked_child_resets_its_state(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_every_driver_is_notified_of_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = Nowhere()
     driver = Threads(blocking=(nowhere,))
-    monkeypatch.setattr(node, "DRIVERS", [driver])
-    node._after_fork_in_child()
+    monkeypatch.setattr(fork, "DRIVERS", [driver])
+    fork._after_fork_in_child()
     assert nowhere.calls == ["after_fork"]
 
 

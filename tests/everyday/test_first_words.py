@@ -7,6 +7,7 @@ import os
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -16,7 +17,7 @@ from leaselock._backends.url import without_driver
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HOME = os.path.expanduser("~")
+HOME = quote(os.path.expanduser("~"))
 
 
 @pytest.mark.parametrize(

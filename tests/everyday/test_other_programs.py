@@ -98,7 +98,7 @@ def test_lock_that_never_was_ours_is_listed_and_shown(redis: Redis) -> None:
     redis.ask("HSET", key, JAVA, 1)
     redis.ask("PEXPIRE", key, 600_000)
     assert "held by another program" in command("show", "fresh", url=redis.url).stdout
-    assert "fresh" in command("ls", url=redis.url).stdout
+    assert "fresh" in command("ls", "--all", url=redis.url).stdout
     with leaselock.Client(redis.url) as client:
         assert client.lock("fresh").locked()
 

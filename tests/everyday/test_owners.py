@@ -191,3 +191,28 @@ def test_waiting_acquire_in_asyncio_is_cancelled(file: str) -> None:
                     await waiting
 
     asyncio.run(main())
+
+
+def test_two_clients_in_tasks_of_one_loop_do_not_wait_for_one_another(file: str) -> None:
+    """A wait would block the task that holds the lock, so it is refused at once."""
+
+    async def main() -> None:
+        held, release = asyncio.Event(), asyncio.Event()
+
+        async def hold() -> None:
+            with first.lock("a"):
+                held.set()
+                await release.wait()
+
+        holder = asyncio.create_task(hold(), name="holder")
+        await held.wait()
+        with pytest.raises(leaselock.WouldDeadlock, match="held by 'holder'"):
+            second.lock("a").acquire(timeout=TIMEOUT)
+        assert second.lock("a").waiters() == []
+        release.set()
+        await holder
+        with second.lock("a", timeout=TIMEOUT):
+            pass
+
+    with leaselock.Client(file) as first, leaselock.Client(file) as second:
+        asyncio.run(main())

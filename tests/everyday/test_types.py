@@ -110,7 +110,7 @@ def test_other_switches_are_bools(file: str, word: str) -> None:
 
 
 # As redis-py, filelock, threading, kazoo and portalocker have them; and the argument of ours.
-HABITS = [
+ARGUMENTS_OF_OTHERS = [
     ("acquire", {"timeout": -1}, "timeout=None"),
     ("acquire", {"blocking": False}, "try_acquire()"),
     ("acquire", {"blocking": True, "timeout": -1}, "timeout=None"),
@@ -128,7 +128,7 @@ HABITS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "arguments", "ours"), HABITS)
+@pytest.mark.parametrize(("method", "arguments", "ours"), ARGUMENTS_OF_OTHERS)
 def test_arguments_of_other_libraries_are_answered_with_ours(
     file: str, method: str, arguments: dict[str, Any], ours: str
 ) -> None:

@@ -26,11 +26,11 @@ class CountingClient(AsyncClient):
     reads = 0
     away = False
 
-    async def locks(self, pattern: str = "*") -> list[LockInfo]:
+    async def locks(self, pattern: str = "*", *, walk: bool = False) -> list[LockInfo]:
         self.reads += 1
         if self.away:
             raise NotApplied("the store is away")
-        return await super().locks(pattern)
+        return await super().locks(pattern, walk=walk)
 
 
 @asynccontextmanager

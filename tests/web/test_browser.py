@@ -187,6 +187,56 @@ def test_the_graph_uses_the_width(browser: Chromium) -> None:
         browser.open("about:blank")
 
 
+class Deadlock(Pairs):
+    """Two owners that wait for each other, and five that wait for one of them."""
+
+    names = ("a-name-that-is-longer-than-the-picture-is-wide", "account:10")
+
+    def __init__(self) -> None:
+        self.scene = scene.Scene()
+
+    async def locks(self, pattern: str = "*") -> list[LockInfo]:
+        own = self.scene
+        holders = [own.hold(f"pay-{i}:1", 5.0) for i in (0, 1)]
+        waiters = [own.wait(f"pay-{i}:1", 5.0) for i in (1, 0)]
+        more = tuple(own.wait(f"web-{i}:1", 5.0) for i in range(5))
+        queues = ((waiters[0],), (waiters[1], *more))
+        told = zip(self.names, holders, queues, strict=True)
+        return [LockInfo(name, one, queue, (one,)) for name, one, queue in told]
+
+
+OUTSIDE = """(() => {
+  const box = document.querySelector('%s svg').getBoundingClientRect();
+  return [...document.querySelectorAll('%s svg text')].map((text) => text.getBoundingClientRect())
+    .filter((each) => each.left < box.left || each.right > box.right).length;
+})()"""
+# Boxes that a line crosses which begins and ends elsewhere.
+CROSSED = """(() => {
+  const boxes = [...document.querySelectorAll('#graph .node rect')].map((rect) => rect.getBBox());
+  const inside = (box, at) => at.x > box.x && at.x < box.x + box.width
+    && at.y > box.y && at.y < box.y + box.height;
+  return [...document.querySelectorAll('#graph path.edge')].filter((line) =>
+    Array.from({length: 99}, (_, i) => line.getPointAtLength(line.getTotalLength() * (i + 1) / 100))
+      .some((at) => boxes.some((box) => inside(box, at)))).length;
+})()"""
+
+
+def test_the_graph_cuts_no_name_and_crosses_no_box(browser: Chromium) -> None:
+    with served(Deadlock) as url:
+        for width in (390, 1280):
+            browser.size(width, 1000)
+            browser.open(f"{url}?{width}#lock=account%3A10")
+            browser.wait("document.querySelectorAll('#detail-graph .node.deadlocked').length === 2")
+            browser.value("document.getElementById('graph-box').open = true")
+            browser.wait("document.querySelectorAll('#graph .node.deadlocked').length === 2")
+            assert [
+                browser.value(OUTSIDE % (f"#{each}", f"#{each}"))
+                for each in ("graph", "detail-graph")
+            ] == [0, 0]
+            assert browser.value(CROSSED) == 0
+        browser.open("about:blank")
+
+
 def test_by_keyboard(browser: Chromium, page: str, store: str) -> None:
     with leaselock.Client(store) as client:
         for name in ("apple", "banana", "cherry"):

@@ -24,10 +24,10 @@ class Counting(leaselock.AsyncClient):
 
     reads = 0
 
-    async def locks(self, pattern: str = "*") -> list[leaselock.LockInfo]:
+    async def locks(self, pattern: str = "*", *, walk: bool = False) -> list[leaselock.LockInfo]:
         """List the locks."""
         self.reads += 1
-        return await super().locks(pattern)
+        return await super().locks(pattern, walk=walk)
 
 
 class Site(NamedTuple):

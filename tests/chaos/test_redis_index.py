@@ -1,0 +1,88 @@
+"""What it costs a server to list the locks, as it counts it itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from testkit.servers.process import HOST
+from testkit.servers.redis import Redis
+
+import leaselock
+
+if TYPE_CHECKING:
+    from testkit.servers.cluster import Cluster
+
+FOREIGN = 20_000
+FILL = "for i = 1, ARGV[1] do redis.call('SET', 'session:' .. i, '') end"
+LOCKS = 20
+
+
+def calls(server: Redis) -> dict[str, int]:
+    """How often each command was called since the figures were reset."""
+    stats = server.info("commandstats")
+    return {
+        key.removeprefix("cmdstat_"): int(value.partition("=")[2].partition(",")[0])
+        for key, value in stats.items()
+    }
+
+
+def test_a_list_does_not_depend_on_the_other_keys(server: Redis) -> None:
+    server.ask("FLUSHALL")
+    server.ask("EVAL", FILL, 0, FOREIGN)
+    with leaselock.Client(server.url) as holder, leaselock.Client(server.url) as client:
+        assert client.indexed
+        leases = [holder.lock(f"order:{number}").acquire() for number in range(LOCKS)]
+        assert client.locks("none") == []
+        server.ask("CONFIG", "RESETSTAT")
+        assert len(client.locks()) == LOCKS
+        found = calls(server)
+        assert "scan" not in found
+        assert found["evalsha"] == LOCKS
+        # The index, whether each lock exists, and what the script that reads a lock calls.
+        assert found["exists"] == LOCKS
+        assert found["zrange"] == LOCKS + 1
+        server.ask("CONFIG", "RESETSTAT")
+        assert len(client.locks(walk=True)) == LOCKS
+        assert calls(server)["scan"] > FOREIGN / 1000
+        for lease in leases:
+            lease.release()
+    server.ask("FLUSHALL")
+
+
+def test_a_user_who_may_only_read_lists_the_locks() -> None:
+    everything = "user default on nopass ~* &* +@all"
+    reader = "user reader on >pw ~* &* +@read +@scripting +@connection +@pubsub +info"
+    with Redis(acl=(everything, reader)) as server, leaselock.Client(server.url) as holder:
+        holder.lock("idle").acquire().release()
+        lease = holder.lock("held").acquire()
+        server.ask("HSET", "lock:java", "053008ff-bcd9-fd3c-bec3-cc01444196c0:1", "1")
+        with leaselock.Client(f"redis://reader:pw@{HOST}:{server.port}") as client:
+            for _ in range(2):
+                assert [lock.name for lock in client.locks()] == ["held"]
+                assert [lock.name for lock in client.locks(walk=True)] == ["held", "java"]
+        assert [lock.name for lock in holder.locks()] == ["held"]
+        lease.release()
+
+
+@pytest.mark.heavy
+def test_the_locks_of_a_cluster_are_listed_from_the_index_of_each_slot(
+    cluster: Cluster, client: leaselock.Client
+) -> None:
+    names = [f"index:{number}" for number in range(LOCKS)]
+    leases = {name: client.lock(name).acquire() for name in names}
+    masters = cluster.masters()
+    for server in masters:
+        server.ask("CONFIG", "RESETSTAT")
+    assert [lock.name for lock in client.locks("index:*")] == sorted(names)
+    found = [calls(server) for server in masters]
+    assert not any("scan" in each for each in found)
+    assert sum(each["zrange"] for each in found) == 16384 + LOCKS
+    # A slot that moves takes its index along.
+    cluster.move_slot(cluster.slot(f"lock:{names[0]}"))
+    assert [lock.name for lock in client.locks("index:*")] == sorted(names)
+    leases.pop(names[0]).release()
+    assert [lock.name for lock in client.locks("index:*")] == sorted(names[1:])
+    for lease in leases.values():
+        lease.release()
+    assert client.locks("index:*") == client.locks("index:*", walk=True) == []

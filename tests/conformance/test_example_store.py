@@ -1,0 +1,128 @@
+"""The store of docs/how-to/write-a-store.md, installed as another distribution would be."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from testkit.conformance import Scenario, Store
+from tests.conformance.share import EVERY, name, run
+
+import leaselock
+from leaselock._backends import SCHEMES, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+STORE = Store(
+    "folder",
+    lambda folder: f"folder://{folder}/locks",
+    protocols=("queue",),
+    notifies=False,
+    sharing=True,
+    updates=True,
+    permits=True,
+    min_hold=True,
+    lease=0.2,
+)
+
+
+def install(folder: Path, scheme: str, value: str) -> None:
+    """Write the metadata of a distribution that has a store for the scheme."""
+    project = f"{scheme}_{value.partition('.')[0].replace(':', '_')}"
+    info = folder / f"{project}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[leaselock.stores]\n{scheme} = {value}\n")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """For this process and those that it starts."""
+    folder = tmp_path_factory.mktemp("site-packages")
+    install(folder, "folder", "examples.folder_store:STORE")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path, str(folder)])
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(folder)]))
+        yield folder
+
+
+# Every third is in the first tier, threads and asyncio in turn.
+PARTS = [
+    pytest.param(scenario, driver, marks=() if n % 6 in (0, 3) else pytest.mark.variant)
+    for n, (scenario, driver) in enumerate(EVERY)
+]
+
+
+@pytest.mark.parametrize(("scenario", "driver"), PARTS, ids=name)
+def test_folder(scenario: Scenario, driver: str, crowd: int | None, tmp_path: Path) -> None:
+    run(scenario, STORE, driver, tmp_path, crowd)
+
+
+def test_an_installed_store_is_found_by_the_scheme_of_its_url(tmp_path: Path) -> None:
+    with leaselock.Client(f"folder://{tmp_path}/locks?protocol=queue") as client:
+        with client.lock("a") as lease:
+            assert lease.token
+        assert client.doctor()[0].what == f"the folder {tmp_path}/locks"
+    with pytest.raises(ValueError, match="the folder store has no protocol 'other'"):
+        leaselock.Client(f"folder://{tmp_path}/locks?protocol=other")
+    with pytest.raises(ValueError, match="option 'colour'"):
+        leaselock.Client(f"folder://{tmp_path}/locks?colour=red")
+    with pytest.raises(ValueError, match="prefix= is for locks in Redis"):
+        leaselock.Client(f"folder://{tmp_path}/locks", prefix="a:")
+    with pytest.raises(ValueError, match="begins with folder://, mariadb://"):
+        leaselock.Client("nowhere://a")
+
+
+def test_an_error_of_the_system_is_one_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        leaselock.Client(f"folder://{tmp_path}/file", op_timeout=0.1) as client,
+        pytest.raises(leaselock.OutcomeUnknown, match="Not a directory"),
+    ):
+        client.lock("a").try_acquire()
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "reason"),
+    [
+        (("a.b:C", "d.e:F"), ValueError, "several stores are installed for twice://"),
+        (("json:dumps",), TypeError, "json:dumps, which is installed for twice://, is no Store"),
+        (
+            ("no_such_module:STORE",),
+            ImportError,
+            "no_such_module:STORE, which is installed for twice://, cannot be loaded: ModuleNot",
+        ),
+        (
+            ("fails_to_load:STORE",),
+            ImportError,
+            "fails_to_load:STORE, .* for twice://, cannot be loaded: RuntimeError: of its own",
+        ),
+    ],
+)
+def test_what_is_installed_for_a_scheme_is_one_store(
+    values: tuple[str, ...],
+    error: type[Exception],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "fails_to_load.py").write_text("raise RuntimeError('of its own')\n")
+    for value in values:
+        install(tmp_path, "twice", value)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(error, match=reason):
+        leaselock.Client("twice:///a")
+
+
+def test_a_store_of_this_package_needs_no_metadata_and_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "memory", "examples.folder_store:STORE")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert "memory" in SCHEMES
+    assert open_store("memory://a", lambda: 0.0).backend(None).capabilities.detects_death
